@@ -1,0 +1,155 @@
+"""C++ targets: the native rules with Brigade's flags, include prefix and libraries.
+
+All of them take the attributes of the native rule besides those named here.
+"""
+
+load("@local_cuda//:defs.bzl", "CUDA_AVAILABLE")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+
+# Same bits everywhere: no contraction of a * b + c into an fma that the code did not write. The
+# other two remove effects that nobody reads here (errno, floating-point traps) and that would keep
+# loops from being vectorised; they change no result.
+FLOAT_COPTS = [
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+]
+
+_COPTS = ["-std=c++20", "-Wall", "-Wextra", "-Werror"] + FLOAT_COPTS + select({
+    str(Label("//bazel:optimized")): ["-O3"],
+    "//conditions:default": [],
+})
+
+# The same value in every target: a header may test it without breaking the one-definition rule.
+BRIGADE_CUDA_DEFINE = "BRIGADE_CUDA=%d" % int(CUDA_AVAILABLE)
+
+_HEADER_EXTENSIONS = ["h", "hpp", "cuh", "inc", "inl"]
+
+def is_header(label):
+    return label.rpartition(".")[2] in _HEADER_EXTENSIONS
+
+def include_prefix():
+    """Attributes that make a package's headers available as brigade/<package>/<header>."""
+    package = native.package_name()
+    return {
+        "include_prefix": "brigade/" + package if package else "brigade",
+        "strip_include_prefix": "/" + package,
+    }
+
+def split_headers(srcs):
+    """Returns (headers, others)."""
+    return [s for s in srcs if is_header(s)], [s for s in srcs if not is_header(s)]
+
+def common(kwargs):
+    """The attributes of the user that helper targets share."""
+    names = ["tags", "target_compatible_with", "testonly", "features", "restricted_to"]
+    return {name: kwargs[name] for name in names if name in kwargs}
+
+def private_headers(name, headers, deps, kwargs):
+    """A prefix is only given to `hdrs`: headers in srcs become hdrs of a private library.
+
+    Returns the deps to add.
+    """
+    if not headers:
+        return []
+    attrs = common(kwargs)
+    attrs.update(include_prefix())
+    cc_library(
+        name = name + "_private_hdrs",
+        hdrs = headers,
+        visibility = ["//visibility:private"],
+        deps = deps,
+        **attrs
+    )
+    return [":" + name + "_private_hdrs"]
+
+def _flags(kwargs):
+    kwargs["copts"] = _COPTS + kwargs.pop("copts", [])
+    kwargs["local_defines"] = kwargs.pop("local_defines", []) + [BRIGADE_CUDA_DEFINE]
+
+def _with_cuda_deps(deps, cuda_deps):
+    return deps + (cuda_deps if CUDA_AVAILABLE else [])
+
+def brigade_cc_library(name, hdrs = [], srcs = [], deps = [], cuda_deps = [], **kwargs):
+    """cc_library whose headers are included as "brigade/<package>/<header>".
+
+    Headers in srcs are private to the target.
+
+    Args:
+      name: as in cc_library.
+      hdrs: as in cc_library.
+      srcs: as in cc_library.
+      deps: as in cc_library.
+      cuda_deps: deps that exist only when a CUDA toolkit was found, which the code sees as
+        BRIGADE_CUDA, always defined, 0 or 1.
+      **kwargs: as in cc_library.
+    """
+    deps = _with_cuda_deps(deps, cuda_deps)
+    headers, sources = split_headers(srcs)
+    deps = deps + private_headers(name, headers, deps, kwargs)
+    _flags(kwargs)
+    kwargs.setdefault("linkstatic", True)  # one compilation of each file, not two
+    if hdrs:
+        kwargs.update(include_prefix())
+    cc_library(name = name, hdrs = hdrs, srcs = sources, deps = deps, **kwargs)
+
+def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], **kwargs):
+    """cc_binary; cuda_deps as in brigade_cc_library."""
+    deps = _with_cuda_deps(deps, cuda_deps)
+    headers, sources = split_headers(srcs)
+    deps = deps + private_headers(name, headers, deps, kwargs)
+    _flags(kwargs)
+    cc_binary(name = name, srcs = sources, deps = deps, **kwargs)
+
+def brigade_cc_test(name, srcs, deps = [], cuda_deps = [], size = "small", main = True, **kwargs):
+    """cc_test with GoogleTest, GoogleMock and, unless main = False, their main()."""
+    kwargs["testonly"] = True
+    deps = _with_cuda_deps(deps, cuda_deps) + ["@system//:gmock"]
+    headers, sources = split_headers(srcs)
+    deps = deps + private_headers(name, headers, deps, kwargs)
+    if main:
+        deps = deps + ["@system//:gtest_main"]
+    _flags(kwargs)
+    kwargs.setdefault("linkstatic", True)
+    cc_test(name = name, srcs = sources, deps = deps, size = size, **kwargs)
+
+def brigade_benchmark(
+        name,
+        srcs,
+        deps = [],
+        cuda_deps = [],
+        main = True,
+        smoke_args = None,
+        smoke_size = "small",
+        **kwargs):
+    """A Google Benchmark binary.
+
+    Args:
+      name: of the binary.
+      srcs: its sources.
+      deps: its deps, besides Google Benchmark.
+      cuda_deps: as in brigade_cc_library.
+      main: whether to take the main() of Google Benchmark.
+      smoke_args: when given, the test <name>_smoke_test runs the binary with these arguments,
+        typically a filter for a tiny size, and fails when it reports an error or ran nothing.
+      smoke_size: size of that test.
+      **kwargs: as in cc_binary.
+    """
+    kwargs.setdefault("testonly", True)
+    benchmark = "@system//:benchmark_main" if main else "@system//:benchmark"
+    brigade_cc_binary(
+        name = name,
+        srcs = srcs,
+        deps = deps + [benchmark],
+        cuda_deps = cuda_deps,
+        **kwargs
+    )
+    if smoke_args != None:
+        native.sh_test(
+            name = name + "_smoke_test",
+            size = smoke_size,
+            srcs = [str(Label("//bazel:smoke_test.sh"))],
+            args = ["$(rootpath :%s)" % name] + smoke_args,
+            data = [":" + name],
+            **{k: v for k, v in common(kwargs).items() if k != "testonly"}
+        )

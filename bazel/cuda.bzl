@@ -1,0 +1,108 @@
+"""CUDA targets: libraries, and tests and benchmarks that need a GPU."""
+
+load("@local_cuda//:defs.bzl", "CUDA_AVAILABLE", "REQUIRES_CUDA")
+load(
+    "//bazel:cc.bzl",
+    "BRIGADE_CUDA_DEFINE",
+    "brigade_benchmark",
+    "brigade_cc_library",
+    "brigade_cc_test",
+    "common",
+    "private_headers",
+    "split_headers",
+)
+load("//bazel:nvcc.bzl", "nvcc_compile")
+
+def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
+    """A library with CUDA sources, linked with the static CUDA runtime.
+
+    Without a toolkit the target and all that depends on it are incompatible. Besides `name`:
+      <name>.ptx        the PTX of the highest architecture, one file for each .cu
+      <name>.resources  what ptxas reports (registers, spills, shared memory), one for each .cu
+    Both are files _nvcc/<name>/<stem>.ptx and .resources.txt of the package, for `data` of tests.
+
+    Args:
+      name: of the library.
+      srcs: .cu files for nvcc, .cc files for the host compiler, and private headers.
+      hdrs: public headers, included as "brigade/<package>/<header>".
+      deps: as in cc_library.
+      copts: flags for nvcc; the host compiler's files get those of brigade_cc_library.
+      **kwargs: as in cc_library.
+    """
+    kwargs["target_compatible_with"] = kwargs.get("target_compatible_with", []) + REQUIRES_CUDA
+    attrs = common(kwargs)
+    local_defines = kwargs.pop("local_defines", [])
+    headers, sources = split_headers(srcs)
+    cu = [s for s in sources if s.endswith(".cu")]
+    host = [s for s in sources if not s.endswith(".cu")]
+
+    brigade_cc_library(
+        name = name + "_hdrs",
+        hdrs = hdrs,
+        deps = deps + ["@local_cuda//:headers"],
+        visibility = ["//visibility:private"],
+        **attrs
+    )
+    compile_deps = [":" + name + "_hdrs"]
+    compile_deps = compile_deps + private_headers(name, headers, compile_deps, kwargs)
+    objects = []
+    if cu:
+        nvcc_compile(
+            name = name + "_cu",
+            srcs = cu,
+            directory = "_nvcc/" + name,
+            copts = copts,
+            local_defines = local_defines + [BRIGADE_CUDA_DEFINE],
+            visibility = ["//visibility:private"],
+            deps = compile_deps,
+            **attrs
+        )
+        objects = [":" + name + "_cu"]
+    for group in ["ptx", "resources"]:
+        native.filegroup(
+            name = name + "." + group,
+            srcs = objects,
+            output_group = group,
+            visibility = kwargs.get("visibility"),
+            tags = kwargs.get("tags"),
+            testonly = kwargs.get("testonly"),
+        )
+    brigade_cc_library(
+        name = name,
+        srcs = host + objects,
+        deps = compile_deps + ["@local_cuda//:cudart"],
+        local_defines = local_defines,
+        **kwargs
+    )
+
+def _gpu(name, srcs, deps, framework, kwargs):
+    """Adds the tag and the need for a toolkit; compiles .cu files. Returns (srcs, deps)."""
+    kwargs["target_compatible_with"] = kwargs.get("target_compatible_with", []) + REQUIRES_CUDA
+    kwargs["tags"] = kwargs.get("tags", []) + ["gpu"]
+    cu = [s for s in srcs if s.endswith(".cu")]
+    if not cu:
+        return srcs, deps
+    headers, _ = split_headers(srcs)
+    cuda_library(
+        name = name + "_cuda",
+        testonly = True,
+        srcs = cu + headers,
+        alwayslink = True,
+        target_compatible_with = kwargs["target_compatible_with"],
+        visibility = ["//visibility:private"],
+        deps = deps + [framework],
+    )
+    return [s for s in srcs if not s.endswith(".cu")], deps + [":" + name + "_cuda"]
+
+def gpu_test(name, srcs, deps = [], size = "small", **kwargs):
+    """brigade_cc_test that needs a GPU: built wherever there is a toolkit, run by --config=gpu.
+
+    srcs may hold .cu files.
+    """
+    srcs, deps = _gpu(name, srcs, deps, "@system//:gmock", kwargs)
+    brigade_cc_test(name = name, srcs = srcs, deps = deps, size = size, **kwargs)
+
+def gpu_benchmark(name, srcs, deps = [], **kwargs):
+    """brigade_benchmark that needs a GPU; its smoke test, if any, is a GPU test."""
+    srcs, deps = _gpu(name, srcs, deps, "@system//:benchmark", kwargs)
+    brigade_benchmark(name = name, srcs = srcs, deps = deps, **kwargs)

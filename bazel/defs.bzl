@@ -1,0 +1,31 @@
+"""The macros that BUILD files use; bazel/README.md explains them."""
+
+load("@local_cuda//:defs.bzl", _CUDA_AVAILABLE = "CUDA_AVAILABLE", _REQUIRES_CUDA = "REQUIRES_CUDA")
+load(
+    "//bazel:cc.bzl",
+    _brigade_benchmark = "brigade_benchmark",
+    _brigade_cc_binary = "brigade_cc_binary",
+    _brigade_cc_library = "brigade_cc_library",
+    _brigade_cc_test = "brigade_cc_test",
+)
+load(
+    "//bazel:cuda.bzl",
+    _cuda_library = "cuda_library",
+    _gpu_benchmark = "gpu_benchmark",
+    _gpu_test = "gpu_test",
+)
+
+brigade_cc_library = _brigade_cc_library
+brigade_cc_binary = _brigade_cc_binary
+brigade_cc_test = _brigade_cc_test
+brigade_benchmark = _brigade_benchmark
+cuda_library = _cuda_library
+gpu_test = _gpu_test
+gpu_benchmark = _gpu_benchmark
+
+# target_compatible_with of a target that needs the toolkit, for example a test that includes
+# cuda_fp16.h. Empty when there is one.
+requires_cuda = _REQUIRES_CUDA
+
+# For BUILD files that choose by it; prefer cuda_deps and requires_cuda.
+cuda_available = _CUDA_AVAILABLE

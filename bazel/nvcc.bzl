@@ -1,0 +1,144 @@
+"""Compilation of .cu files. BUILD files use cuda_library (bazel/cuda.bzl), not this."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@local_cuda//:defs.bzl", "NVCC", "NVCC_VERSION")
+load("//bazel:cc.bzl", "FLOAT_COPTS")
+
+_ArchsInfo = provider(fields = ["archs"])
+_LineinfoInfo = provider(fields = ["enabled"])
+
+def _number(arch):
+    """90 of "90" and of "90a"."""
+    digits = arch.rstrip("af")
+    if not digits.isdigit() or len(arch) - len(digits) > 1:
+        fail("//bazel:cuda_archs: '%s' is not an architecture; expected a list as in 80,90,100" % arch)
+    return int(digits)
+
+def _cuda_archs_flag_impl(ctx):
+    archs = [arch.strip() for arch in ctx.build_setting_value.split(",")]
+    return _ArchsInfo(archs = [pair[1] for pair in sorted([(_number(a), a) for a in archs])])
+
+cuda_archs_flag = rule(
+    implementation = _cuda_archs_flag_impl,
+    build_setting = config.string(flag = True),
+)
+
+def _cuda_lineinfo_flag_impl(ctx):
+    return _LineinfoInfo(enabled = ctx.build_setting_value)
+
+cuda_lineinfo_flag = rule(
+    implementation = _cuda_lineinfo_flag_impl,
+    build_setting = config.bool(flag = True),
+)
+
+def _arch_flags(archs):
+    flags = []
+    for arch in archs:
+        flags += ["-gencode", "arch=compute_%s,code=sm_%s" % (arch, arch)]
+    return flags + ["-gencode", "arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1])]
+
+def _flags(ctx):
+    """nvcc's flags that are the same for every file of the target."""
+    flags = [
+        "-std=c++20",
+        "--fmad=false",  # as -ffp-contract=off on the host: same bits
+        "--extended-lambda",
+        "--expt-relaxed-constexpr",
+        "--Werror=all-warnings",
+        "--Wreorder",
+        "-Xcompiler=-fPIC,-Wall,-Wextra,-Wno-unused-parameter",
+        "-Xcompiler=" + ",".join(FLOAT_COPTS),
+        "-Xptxas=-v",
+    ]
+    mode = ctx.var["COMPILATION_MODE"]
+    flags += {"dbg": ["-g", "-O0"], "fastbuild": ["-O1"], "opt": ["-O3", "-DNDEBUG"]}[mode]
+    if ctx.attr._lineinfo[_LineinfoInfo].enabled:
+        flags.append("-lineinfo")
+    return flags + _arch_flags(ctx.attr._archs[_ArchsInfo].archs)
+
+def _iquote(path):
+    return "-Xcompiler=-iquote," + path
+
+def _compile(ctx, cc_toolchain, compilation, header_list, src):
+    stem = src.basename[:-len(".cu")]
+    prefix = "%s/%s" % (ctx.attr.directory, stem)
+    obj = ctx.actions.declare_file(prefix + ".pic.o")
+    ptx = ctx.actions.declare_file(prefix + ".ptx")
+    resources = ctx.actions.declare_file(prefix + ".resources.txt")
+    unused = ctx.actions.declare_file(prefix + ".unused_headers.txt")
+
+    args = ctx.actions.args()
+    args.add_all([obj, ptx, resources, unused, header_list])
+    args.add_all([NVCC, "-ccbin", cc_toolchain.compiler_executable])
+    args.add_all(_flags(ctx))
+
+    # Names inside the object otherwise depend on the process; unique per file, as nvcc asks for.
+    args.add("-frandom-seed=%s" % obj.short_path)
+    args.add_all(compilation.defines, format_each = "-D%s")
+    args.add_all(ctx.attr.local_defines, format_each = "-D%s")
+    args.add_all(compilation.includes, format_each = "-I%s")
+    args.add_all(compilation.quote_includes, map_each = _iquote)
+    args.add_all(compilation.system_includes, before_each = "-isystem")
+    args.add_all(ctx.attr.copts)
+    args.add(src)
+
+    ctx.actions.run(
+        executable = ctx.executable._wrapper,
+        arguments = [args],
+        inputs = depset([src, header_list], transitive = [compilation.headers]),
+        outputs = [obj, ptx, resources, unused],
+        unused_inputs_list = unused,
+        mnemonic = "Nvcc",
+        progress_message = "Compiling %s with nvcc" % src.short_path,
+        env = {
+            "NVCC_VERSION": NVCC_VERSION,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+        },
+    )
+    return obj, ptx, resources
+
+def _nvcc_compile_impl(ctx):
+    cc_toolchain = find_cpp_toolchain(ctx)
+    compilation = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+
+    # The wrapper subtracts from it what the compiler read.
+    header_list = ctx.actions.declare_file(ctx.attr.directory + "/headers.txt")
+    headers = ctx.actions.args()
+    headers.set_param_file_format("multiline")
+    headers.add_all(compilation.headers)
+    ctx.actions.write(header_list, headers)
+
+    objs, ptxs, reports = [], [], []
+    for src in ctx.files.srcs:
+        obj, ptx, resources = _compile(ctx, cc_toolchain, compilation, header_list, src)
+        objs.append(obj)
+        ptxs.append(ptx)
+        reports.append(resources)
+    return [
+        DefaultInfo(files = depset(objs)),
+        OutputGroupInfo(ptx = depset(ptxs), resources = depset(reports)),
+    ]
+
+nvcc_compile = rule(
+    implementation = _nvcc_compile_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"], mandatory = True),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "copts": attr.string_list(),
+        "local_defines": attr.string_list(),
+        "directory": attr.string(mandatory = True),
+        "_archs": attr.label(default = "//bazel:cuda_archs"),
+        "_lineinfo": attr.label(default = "//bazel:cuda_lineinfo"),
+        "_wrapper": attr.label(
+            default = "//bazel:nvcc.sh",
+            executable = True,
+            allow_single_file = True,
+            cfg = "exec",
+        ),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    fragments = ["cpp"],
+)
