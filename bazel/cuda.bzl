@@ -1,6 +1,6 @@
 """CUDA targets: libraries, and tests and benchmarks that need a GPU."""
 
-load("@local_cuda//:defs.bzl", "CUDA_AVAILABLE", "REQUIRES_CUDA")
+load("@local_cuda//:defs.bzl", "REQUIRES_CUDA")
 load(
     "//bazel:cc.bzl",
     "BRIGADE_CUDA_DEFINE",
@@ -12,6 +12,10 @@ load(
     "split_headers",
 )
 load("//bazel:nvcc.bzl", "nvcc_compile")
+
+def _require_cuda(kwargs):
+    given = kwargs.get("target_compatible_with", [])
+    kwargs["target_compatible_with"] = given + [c for c in REQUIRES_CUDA if c not in given]
 
 def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
     """A library with CUDA sources, linked with the static CUDA runtime.
@@ -29,7 +33,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
       copts: flags for nvcc; the host compiler's files get those of brigade_cc_library.
       **kwargs: as in cc_library.
     """
-    kwargs["target_compatible_with"] = kwargs.get("target_compatible_with", []) + REQUIRES_CUDA
+    _require_cuda(kwargs)
     attrs = common(kwargs)
     local_defines = kwargs.pop("local_defines", [])
     headers, sources = split_headers(srcs)
@@ -77,7 +81,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
 
 def _gpu(name, srcs, deps, framework, kwargs):
     """Adds the tag and the need for a toolkit; compiles .cu files. Returns (srcs, deps)."""
-    kwargs["target_compatible_with"] = kwargs.get("target_compatible_with", []) + REQUIRES_CUDA
+    _require_cuda(kwargs)
     kwargs["tags"] = kwargs.get("tags", []) + ["gpu"]
     cu = [s for s in srcs if s.endswith(".cu")]
     if not cu:
