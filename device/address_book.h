@@ -1,0 +1,64 @@
+#ifndef BRIGADE_DEVICE_ADDRESS_BOOK_H_
+#define BRIGADE_DEVICE_ADDRESS_BOOK_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/device.h"
+
+namespace brigade::device {
+
+// Which device an address belongs to, over all live buffers and borrowed memory of the process.
+//
+// Overlap      Owned memory never overlaps; borrowed memory may overlap anything, and the owner's
+// device wins. Threads      Safe from any thread.
+class AddressBook {
+ public:
+  struct Range {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    Device device;
+  };
+
+  // The process's one book.
+  static AddressBook& Global();
+
+  // nullopt if no live buffer or borrow holds the address.
+  std::optional<Device> DeviceOf(const void* address) const;
+  std::optional<Range> Find(const void* address) const;
+
+  // For Context and Buffer. Empty ranges are ignored.
+  void Add(const void* data, int64_t bytes, Device device, bool owned);
+  void Remove(const void* data, int64_t bytes, bool owned);
+
+  // Remembers the last range found, so that a list of views into few buffers costs a comparison
+  // each. Make one for a call and drop it with the call: it does not notice that a buffer dies.
+  class Lookup {
+   public:
+    explicit Lookup(const AddressBook& book = Global()) : book_(book) {}
+
+    std::optional<Device> DeviceOf(const void* address);
+
+    // InvalidArgument `gradient is in memory of cuda:0, but the stream is on cpu:0` if the address
+    // is known to belong to another device than `expected`. OK for unknown and null addresses.
+    absl::Status Expect(absl::string_view argument, const void* address, Device expected);
+
+   private:
+    const AddressBook& book_;
+    Range last_;
+  };
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<uintptr_t, Range> owned_;          // by begin; disjoint
+  std::multimap<uintptr_t, Range> borrowed_;  // by begin; may overlap
+  uintptr_t longest_borrow_ = 0;              // how far left of an address its borrow may begin
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_ADDRESS_BOOK_H_

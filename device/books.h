@@ -1,0 +1,71 @@
+#ifndef BRIGADE_DEVICE_BOOKS_H_
+#define BRIGADE_DEVICE_BOOKS_H_
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace brigade::device {
+
+// What memory is for. The terms of the ZeRO paper's memory model, so that books and formula can be
+// compared.
+enum class Purpose : uint8_t {
+  kParameters,
+  kGradients,
+  kOptimizerState,
+  kActivations,
+  kCommunication,
+  kScratch,
+};
+
+inline constexpr int kPurposes = 6;
+
+// "parameters", "gradients", "optimizer_state", "activations", "communication", "scratch".
+absl::string_view ToString(Purpose purpose);
+
+// Bytes of device memory that one context owns, by purpose: now, and at most since the last
+// ResetPeaks.
+//
+// Exact        Counts what was asked for, not what the allocator rounds it to. Borrowed memory is
+// not counted. Peaks        The peak of the total is the largest total at one moment, not the sum
+// of the purposes' peaks. Threads      Safe from any thread.
+class Books {
+ public:
+  Books() = default;
+  Books(const Books&) = delete;
+  Books& operator=(const Books&) = delete;
+
+  int64_t current_bytes(Purpose purpose) const;
+  int64_t peak_bytes(Purpose purpose) const;
+  int64_t current_bytes() const;  // over all purposes
+  int64_t peak_bytes() const;
+
+  // Sets every peak to the current value.
+  void ResetPeaks();
+
+  // "parameters 1024, scratch 96": what is in use, purposes with none left out; "nothing" if none
+  // has any.
+  std::string ToString() const;
+
+  // For Context and Buffer. False, and nothing changed, if the total would exceed `limit_bytes` (0:
+  // no limit).
+  bool TryAdd(Purpose purpose, int64_t bytes, int64_t limit_bytes);
+  void Remove(Purpose purpose, int64_t bytes);
+
+ private:
+  struct Entry {
+    int64_t current = 0;
+    int64_t peak = 0;
+  };
+
+  mutable std::mutex mutex_;
+  std::array<Entry, kPurposes> by_purpose_;
+  Entry total_;
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_BOOKS_H_

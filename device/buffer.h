@@ -1,0 +1,64 @@
+#ifndef BRIGADE_DEVICE_BUFFER_H_
+#define BRIGADE_DEVICE_BUFFER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "brigade/device/books.h"
+#include "brigade/device/device.h"
+
+namespace brigade::device {
+
+namespace internal {
+class Core;
+}  // namespace internal
+
+// Device memory with a purpose and a name: owned (Context::Allocate) or borrowed (Context::Borrow).
+//
+// Contents     Every byte is 0xFF at birth, and again on free with checks on. Borrowed memory is
+// left alone. Lifetime     Destroying an owned buffer waits for the work already enqueued on its
+// context's streams; see docs/device.md,
+//              rules 12 to 17. A buffer may outlive its context.
+// Threads      A value: one thread at a time may move or destroy it.
+class Buffer {
+ public:
+  Buffer() = default;  // empty: no memory, zero bytes
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  bool owned() const { return owned_; }
+  Purpose purpose() const {
+    return purpose_;
+  }  // of a borrowed buffer: kScratch, which is in no books
+  absl::string_view name() const { return name_; }
+  Device device() const { return device_; }
+
+  // The memory as elements of T: bytes() / sizeof(T) of them; a remainder is left out.
+  template <typename T>
+  absl::Span<T> as() const {
+    return absl::Span<T>(static_cast<T*>(data_), static_cast<size_t>(bytes_) / sizeof(T));
+  }
+
+ private:
+  friend class Context;
+
+  void Release();
+
+  std::shared_ptr<internal::Core> core_;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::string name_;
+  Device device_;
+  Purpose purpose_ = Purpose::kScratch;
+  bool owned_ = false;
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_BUFFER_H_

@@ -1,0 +1,91 @@
+#ifndef BRIGADE_DEVICE_CONTEXT_H_
+#define BRIGADE_DEVICE_CONTEXT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/books.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/device.h"
+#include "brigade/device/event.h"
+#include "brigade/device/race_checker.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::device {
+
+// For tests: every CPU stream worker sleeps a random time before each task, so that an order that
+// nobody asked for does not come by luck.
+struct RandomDelay {
+  uint64_t seed = 0;
+  int max_delay_us = 0;  // 0: no delays
+};
+
+struct ContextOptions {
+  Device device = Cpu();
+  int compute_threads = 0;         // threads that one CPU operation may use; 0: all cores
+  int64_t memory_limit_bytes = 0;  // for everything that the context owns; 0: none
+  std::string name;                // in every message: "rank 3"; empty: the device's
+  std::optional<bool> checks;      // race checker and poison on free; default: debug builds, or
+                                   // BRIGADE_CHECKS=1 in the environment
+  RaceChecker* race_checker =
+      nullptr;  // must outlive the context and all that it made; null: RaceChecker::Default()
+  RandomDelay random_delay;
+};
+
+// One rank's use of one device: its streams, compute threads, memory and the books about it.
+//
+// Contract     docs/device.md.
+// Lifetime     Streams, events and buffers may outlive it.
+// Threads      Safe from any thread.
+class Context {
+ public:
+  // InvalidArgument naming the option and its value. Unavailable, with the reason, if the device
+  // cannot be used: no driver, no such device, built without CUDA.
+  static absl::StatusOr<std::unique_ptr<Context>> Create(ContextOptions options);
+
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Device device() const;
+  absl::string_view name() const;
+  int compute_threads() const;
+
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Event>> NewEvent(absl::string_view name);
+
+  // Memory of the device, aligned to 256 bytes at least, every byte 0xFF. InvalidArgument if
+  // `bytes` is negative; ResourceExhausted beyond the limit or the device, naming context, purpose,
+  // request, use by purpose and limit, with the books unchanged.
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, Purpose purpose, absl::string_view name = "");
+
+  // Wraps memory of this device that somebody else owns and keeps alive: not freed, not poisoned,
+  // not in the books. InvalidArgument if `bytes` is negative, or positive with a null address.
+  absl::StatusOr<Buffer> Borrow(void* data, int64_t bytes, absl::string_view name = "");
+
+  // Wraps a cudaStream_t (null: the default stream) that somebody else owns and keeps alive.
+  // InvalidArgument on the CPU.
+  absl::StatusOr<std::unique_ptr<Stream>> BorrowStream(void* cuda_stream, absl::string_view name);
+
+  Books& books();
+  const Books& books() const;
+
+  // How often the host waited for this context's device; docs/device.md, rule 19.
+  int64_t host_waits() const;
+
+  // The checker that sees this context's operations; null if checks are off.
+  RaceChecker* race_checker() const;
+
+ private:
+  explicit Context(std::shared_ptr<internal::Core> core);
+
+  std::shared_ptr<internal::Core> core_;
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_CONTEXT_H_
