@@ -24,7 +24,7 @@ status=$?
 
 # Lines of ptxas -v are the report, everything else is for the reader of the build's output.
 report='^ptxas info|^ +[0-9]+ bytes stack frame'
-grep -E "$report" "$work/log" >"$resources"
+grep -E "$report" "$work/log" | grep -v "Compile time" >"$resources"
 grep -vE "$report" "$work/log" >&2
 [ $status -eq 0 ] || exit $status
 
