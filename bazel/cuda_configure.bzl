@@ -62,6 +62,9 @@ NVCC = {nvcc}
 # Part of every nvcc action, so that another toolkit in the same folder recompiles.
 NVCC_VERSION = {version}
 
+# Whether it takes -frandom-seed, without which objects differ from build to build.
+NVCC_TAKES_SEED = {takes_seed}
+
 # target_compatible_with of whatever needs the toolkit.
 REQUIRES_CUDA = {requires}
 """
@@ -106,11 +109,13 @@ def _cuda_configure_impl(ctx):
     top, nvcc = _search(ctx)
     build = _BUILD.format(advice = _ADVICE)
     version = ""
+    takes_seed = False
     if nvcc:
         result = ctx.execute([nvcc, "--version"])
         if result.return_code != 0:
             fail("%s --version failed: %s%s" % (nvcc, result.stdout, result.stderr))
         version = result.stdout.strip().splitlines()[-1]
+        takes_seed = "-frandom-seed" in ctx.execute([nvcc, "--help"]).stdout
         targets = "targets/x86_64-linux/"
         include = _first_folder(ctx, top, ["include", targets + "include"], "cuda_runtime.h")
         lib = _first_folder(ctx, top, ["lib64", "lib", targets + "lib"], "libcudart_static.a")
@@ -125,6 +130,7 @@ def _cuda_configure_impl(ctx):
         available = bool(nvcc),
         nvcc = repr(nvcc),
         version = repr(version),
+        takes_seed = takes_seed,
         requires = repr([] if nvcc else ["@local_cuda//:" + _ADVICE]),
     ))
 

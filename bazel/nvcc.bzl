@@ -1,7 +1,7 @@
 """Compilation of .cu files. BUILD files use cuda_library (bazel/cuda.bzl), not this."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@local_cuda//:defs.bzl", "NVCC", "NVCC_VERSION")
+load("@local_cuda//:defs.bzl", "NVCC", "NVCC_TAKES_SEED", "NVCC_VERSION")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
 _ArchsInfo = provider(fields = ["archs"])
@@ -73,7 +73,8 @@ def _compile(ctx, cc_toolchain, compilation, header_list, src):
     args.add_all(_flags(ctx))
 
     # Names inside the object otherwise depend on the process; unique per file, as nvcc asks for.
-    args.add("-frandom-seed=%s" % obj.short_path)
+    if NVCC_TAKES_SEED:
+        args.add("-frandom-seed=%s" % obj.short_path)
     args.add_all(compilation.defines, format_each = "-D%s")
     args.add_all(ctx.attr.local_defines, format_each = "-D%s")
     args.add_all(compilation.includes, format_each = "-I%s")
