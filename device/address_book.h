@@ -15,7 +15,8 @@ namespace brigade::device {
 // Which device an address belongs to, over all live buffers and borrowed memory of the process.
 //
 // Overlap      Owned memory never overlaps; borrowed memory may overlap anything, and the owner's
-// device wins. Threads      Safe from any thread.
+//              device wins.
+// Threads      Safe from any thread.
 class AddressBook {
  public:
   struct Range {

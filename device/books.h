@@ -30,8 +30,10 @@ absl::string_view ToString(Purpose purpose);
 // ResetPeaks.
 //
 // Exact        Counts what was asked for, not what the allocator rounds it to. Borrowed memory is
-// not counted. Peaks        The peak of the total is the largest total at one moment, not the sum
-// of the purposes' peaks. Threads      Safe from any thread.
+//              not counted.
+// Peaks        The peak of the total is the largest total at one moment, not the sum of the
+//              purposes' peaks.
+// Threads      Safe from any thread.
 class Books {
  public:
   Books() = default;
@@ -50,9 +52,8 @@ class Books {
   // has any.
   std::string ToString() const;
 
-  // For Context and Buffer. False, and nothing changed, if the total would exceed `limit_bytes` (0:
-  // no limit).
-  bool TryAdd(Purpose purpose, int64_t bytes, int64_t limit_bytes);
+  // For Context and Buffer.
+  void Add(Purpose purpose, int64_t bytes);
   void Remove(Purpose purpose, int64_t bytes);
 
  private:

@@ -19,9 +19,9 @@ class Core;
 // Device memory with a purpose and a name: owned (Context::Allocate) or borrowed (Context::Borrow).
 //
 // Contents     Every byte is 0xFF at birth, and again on free with checks on. Borrowed memory is
-// left alone. Lifetime     Destroying an owned buffer waits for the work already enqueued on its
-// context's streams; see docs/device.md,
-//              rules 12 to 17. A buffer may outlive its context.
+//              left alone.
+// Lifetime     Destroying an owned buffer waits for the work already enqueued on its context's
+//              streams; see docs/device.md, rules 12 to 17. A buffer may outlive its context.
 // Threads      A value: one thread at a time may move or destroy it.
 class Buffer {
  public:
@@ -33,9 +33,7 @@ class Buffer {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool owned() const { return owned_; }
-  Purpose purpose() const {
-    return purpose_;
-  }  // of a borrowed buffer: kScratch, which is in no books
+  Purpose purpose() const { return purpose_; }  // kScratch if borrowed, and then in no books
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }
 
@@ -47,6 +45,9 @@ class Buffer {
 
  private:
   friend class Context;
+
+  Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes, absl::string_view name,
+         Purpose purpose, bool owned);
 
   void Release();
 

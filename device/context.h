@@ -3,38 +3,18 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/books.h"
 #include "brigade/device/buffer.h"
+#include "brigade/device/context_options.h"
 #include "brigade/device/device.h"
 #include "brigade/device/event.h"
 #include "brigade/device/race_checker.h"
 #include "brigade/device/stream.h"
 
 namespace brigade::device {
-
-// For tests: every CPU stream worker sleeps a random time before each task, so that an order that
-// nobody asked for does not come by luck.
-struct RandomDelay {
-  uint64_t seed = 0;
-  int max_delay_us = 0;  // 0: no delays
-};
-
-struct ContextOptions {
-  Device device = Cpu();
-  int compute_threads = 0;         // threads that one CPU operation may use; 0: all cores
-  int64_t memory_limit_bytes = 0;  // for everything that the context owns; 0: none
-  std::string name;                // in every message: "rank 3"; empty: the device's
-  std::optional<bool> checks;      // race checker and poison on free; default: debug builds, or
-                                   // BRIGADE_CHECKS=1 in the environment
-  RaceChecker* race_checker =
-      nullptr;  // must outlive the context and all that it made; null: RaceChecker::Default()
-  RandomDelay random_delay;
-};
 
 // One rank's use of one device: its streams, compute threads, memory and the books about it.
 //

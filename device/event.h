@@ -20,9 +20,10 @@ class EventState;
 // Context::NewEvent, used again and again.
 //
 // Binding      Everything here is about the latest record at the time of the call. Recording again
-// does not move waits already made. Errors       FailedPrecondition, naming the event, if it was
-// never recorded. A record that comes after a failure in its stream carries
-//              that error to whoever waits. See docs/device.md, rules 4, 5, 10 and 11.
+//              does not move waits already made.
+// Errors       FailedPrecondition, naming the event, if it was never recorded. A record that comes
+//              after a failure in its stream carries that error to whoever waits. See
+//              docs/device.md, rules 4, 5, 10 and 11.
 // Threads      Safe from any thread. Destroying it leaves waits already made as they are.
 class Event {
  public:

@@ -22,11 +22,10 @@ inline Access Writes(void* data, int64_t bytes) { return {data, bytes, true}; }
 // What enqueued work is called and touches.
 //
 // Lifetime     Views: both must live until the call that takes the operation returns. Written in
-// place they do:
-//              stream.Enqueue({"adam", {Reads(g, bytes), Writes(p, bytes)}}, ...).
+//              place they do: stream.Enqueue({"adam", {Reads(g, bytes), Writes(p, bytes)}}, ...).
 struct Operation {
   absl::string_view name;
-  absl::Span<const Access> accesses;
+  absl::Span<const Access> accesses = {};
 };
 
 }  // namespace brigade::device

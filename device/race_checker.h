@@ -33,12 +33,12 @@ struct Race {
 //
 // Actors       Every stream and every host thread.
 // Order        Enqueue order within a stream; record -> wait; enqueuing thread -> operation;
-// operation -> thread that waited for it;
-//              HostRelease -> HostAcquire.
+//              operation -> thread that waited for it; HostRelease -> HostAcquire.
 // Reports      Each pair of operations (by name, stream, context and kind of access) and buffer
-// once, also printed to stderr; the first 256 are kept. Size         Bounded by the memory followed
-// and the live actors, not by the length of the run. Threads      Safe from any thread. Contract
-// docs/device.md, rules 24 to 27.
+//              once, also printed to stderr; the first 256 are kept.
+// Size         Bounded by the memory followed and the live actors, not by the length of the run.
+// Threads      Safe from any thread.
+// Contract     docs/device.md, rules 24 to 27.
 class RaceChecker {
  public:
   RaceChecker();
@@ -72,8 +72,11 @@ class RaceChecker {
 
   using Actor = int;
 
+  // Streams borrowed from the same native one are the same actor, whenever they live.
   Actor AddStream(absl::string_view stream, absl::string_view context);
-  void RemoveStream(Actor stream);  // its work is over and this thread knows
+  Actor AddBorrowedStream(absl::string_view stream, absl::string_view context, int device,
+                          const void* native);
+  void RemoveStream(Actor stream);  // not for a borrowed one
 
   // FailedPrecondition with the first message if `operation` is part of a race. The operation
   // counts as enqueued in any case.

@@ -31,8 +31,7 @@ class StreamState;
 //
 // Order        docs/device.md, rules 1 to 6.
 // Errors       OK means enqueued. InvalidArgument for bad arguments, with nothing enqueued. Once
-// the stream has failed, its first error, until
-//              Reset; docs/device.md, rules 7 to 11.
+//              the stream has failed, its first error, until Reset; docs/device.md, rules 7 to 11.
 // Allocation   None in steady state.
 // Lifetime     Destruction finishes what is queued. May outlive its context.
 // Threads      Safe from any thread; calls at the same time take effect in some order.
@@ -68,8 +67,8 @@ class Stream {
     return Submit(operation, internal::kListTask<T, F>, &work, list.data(), list.size());
   }
 
-  // CUDA: calls launch(cudaStream_t) at once, in this thread. An error from it fails the stream and
-  // is returned. FailedPrecondition on a CPU stream.
+  // CUDA: calls launch(cudaStream_t) at once, in this thread; it must not use this Stream. An error
+  // from it fails the stream and is returned. FailedPrecondition on a CPU stream.
   absl::Status Launch(const Operation& operation,
                       absl::FunctionRef<absl::Status(void* cuda_stream)> launch);
 
@@ -100,18 +99,21 @@ class Stream {
   friend class Context;
 
   Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamState> state,
-         std::string name);
+         std::string name, bool owned, RaceChecker::Actor actor);
 
   absl::Status Submit(const Operation& operation, const internal::TaskType& type, void* work,
                       const void* list, size_t items);
-  void CheckRaces(const Operation& operation);  // submitting_ held
+  absl::Status Admit(const Operation& operation);  // submitting_ held; the error if it has failed
+  absl::Status CheckKind(absl::string_view call, const Event& event) const;
+  absl::Status WaitOnHost();
 
   std::shared_ptr<internal::Core> core_;
   std::shared_ptr<internal::StreamState> state_;
   std::string name_;
-  Device device_;
-  RaceChecker* checker_ = nullptr;
-  RaceChecker::Actor actor_ = 0;
+  const Device device_;
+  const bool owned_;
+  RaceChecker* const checker_;  // null: checks are off
+  const RaceChecker::Actor actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.
   mutable std::mutex submitting_;

@@ -16,11 +16,10 @@ namespace brigade::device {
 // The compute threads of a context: they help whoever calls ParallelFor.
 //
 // Threads      Any number of threads may call at once, also from inside a chunk: a caller works on
-// its own job until it is done, so a busy pool costs
-//              speed, never progress.
+//              its own job until it is done, so a busy pool costs speed, never progress.
 // Order        Chunks are handed out in ascending order and may run at the same time; nothing else
-// is promised. A result that must not depend
-//              on the number of threads depends on the chunk only.
+//              is promised. A result that must not depend on the number of threads depends on the
+//              chunk only.
 // Allocation   None after construction: a job lives on its caller's stack.
 // Why          docs/decisions/0010-own-thread-pool.md.
 class ThreadPool {
@@ -73,6 +72,7 @@ class ThreadPool {
     Job* next_job = nullptr;  // guarded by mutex_
   };
 
+  static void TakeChunks(Job& job);
   void Run(Job& job);
   void WorkerLoop();
   Job* FindWork();  // mutex_ held; takes part in the job returned

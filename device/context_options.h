@@ -1,0 +1,44 @@
+#ifndef BRIGADE_DEVICE_CONTEXT_OPTIONS_H_
+#define BRIGADE_DEVICE_CONTEXT_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "brigade/device/device.h"
+#include "brigade/device/race_checker.h"
+
+namespace brigade::device {
+
+// For tests: every CPU stream worker sleeps a random time before each task, so that an order that
+// nobody asked for does not come by luck.
+struct RandomDelay {
+  uint64_t seed = 0;
+  int max_delay_us = 0;  // 0: no delays
+};
+
+struct ContextOptions {
+  Device device = Cpu();
+
+  // Threads that one CPU operation may use; 0: all cores.
+  int compute_threads = 0;
+
+  // For everything that the context owns; 0: none.
+  int64_t memory_limit_bytes = 0;
+
+  // In every message: "rank 3". Empty: the device's name.
+  std::string name;
+
+  // Race checker and poison on free. Default: BRIGADE_CHECKS of the environment (0 or 1), else on
+  // in debug builds.
+  std::optional<bool> checks;
+
+  // Must outlive the context and all that it made. Null: RaceChecker::Default().
+  RaceChecker* race_checker = nullptr;
+
+  RandomDelay random_delay;
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_CONTEXT_OPTIONS_H_

@@ -1,0 +1,49 @@
+#include "brigade/device/cpu/cpu_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/cpu/cpu_memory.h"
+#include "brigade/device/cpu/cpu_stream.h"
+
+namespace brigade::device::internal {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(ThreadPool& pool, RandomDelay delay) : pool_(pool), delay_(delay) {}
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override { return AllocateMemory(bytes); }
+
+  void Free(void* data, int64_t) override { FreeMemory(data); }
+
+  absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {
+    FillMemory(data, value, bytes, pool_);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) override {
+    return CpuStream::Create(std::move(label), pool_, delay_);
+  }
+
+  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void*, std::string label) override {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ": the CPU has no native streams to borrow"));
+  }
+
+  absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
+    return std::make_unique<CpuEvent>();
+  }
+
+ private:
+  ThreadPool& pool_;
+  const RandomDelay delay_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool, RandomDelay delay) {
+  return std::make_unique<CpuBackend>(pool, delay);
+}
+
+}  // namespace brigade::device::internal

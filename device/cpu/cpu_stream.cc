@@ -1,0 +1,209 @@
+#include "brigade/device/cpu/cpu_stream.h"
+
+#include <chrono>
+#include <utility>
+
+#include "brigade/device/cpu/cpu_memory.h"
+#include "brigade/device/internal/messages.h"
+#include "brigade/device/internal/spin.h"
+#include "brigade/device/internal/worker_thread.h"
+
+namespace brigade::device::internal {
+namespace {
+
+// A stream's own sequence of delays, the same on every run.
+uint64_t Seed(uint64_t seed, absl::string_view label) {
+  uint64_t hash = 0xcbf29ce484222325u ^ seed;
+  for (const char c : label) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+// splitmix64
+uint64_t NextRandom(uint64_t& state) {
+  uint64_t z = state += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+absl::Status CpuEvent::Synchronize(std::unique_lock<std::mutex>& lock) {
+  const EventRecordRef bound = latest;
+  lock.unlock();
+  return bound->Wait();
+}
+
+absl::StatusOr<bool> CpuEvent::Query() {
+  if (!latest->finished()) return false;
+  const absl::Status carried = latest->Wait();
+  if (!carried.ok()) return carried;
+  return true;
+}
+
+absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label, ThreadPool& pool,
+                                                               RandomDelay delay) {
+  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay));
+  stream->worker_ = StartWorkerThread([stream = stream.get()] { stream->Loop(); });
+  if (!stream->worker_.joinable()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(stream->label_, ": the system refuses another thread"));
+  }
+  return std::shared_ptr<StreamState>(std::move(stream));
+}
+
+CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay)
+    : label_(std::move(label)),
+      pool_(pool),
+      delay_(delay),
+      random_state_(Seed(delay.seed, label_)) {}
+
+CpuStream::~CpuStream() { Close(); }
+
+void CpuStream::Pushed() {
+  enqueued_.fetch_add(1, std::memory_order_relaxed);
+  if (sleeping_) arrived_.notify_one();
+}
+
+void CpuStream::Enqueue(absl::string_view operation, const TaskType& type, void* work,
+                        const void* list, size_t items) {
+  std::lock_guard lock(mutex_);
+  queue_.PushWork(operation, type, work, list, items);
+  Pushed();
+}
+
+absl::Status CpuStream::Launch(absl::string_view operation,
+                               absl::FunctionRef<absl::Status(void*)>) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", operation, "\": ", label_, " is a CPU stream; Launch needs a CUDA stream"));
+}
+
+absl::Status CpuStream::Copy(void* destination, const void* source, int64_t bytes) {
+  auto work = [destination, source, bytes](ThreadPool& pool) {
+    CopyMemory(destination, source, bytes, pool);
+    return absl::OkStatus();
+  };
+  Enqueue("copy", kTask<decltype(work)>, &work, nullptr, 0);
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
+  auto work = [destination, value, bytes](ThreadPool& pool) {
+    FillMemory(destination, value, bytes, pool);
+    return absl::OkStatus();
+  };
+  Enqueue("fill_bytes", kTask<decltype(work)>, &work, nullptr, 0);
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::Record(EventState& event) {
+  EventRecordRef record = EventRecordRef::New();
+  static_cast<CpuEvent&>(event).latest = record;
+  std::lock_guard lock(mutex_);
+  queue_.PushEvent(Task::Kind::kRecord, "", std::move(record));
+  Pushed();
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::Wait(EventState& event, absl::string_view event_name) {
+  std::lock_guard lock(mutex_);
+  queue_.PushEvent(Task::Kind::kWait, event_name, static_cast<CpuEvent&>(event).latest);
+  Pushed();
+  return absl::OkStatus();
+}
+
+bool CpuStream::Drain() {
+  const int64_t target = enqueued_.load(std::memory_order_relaxed);
+  const auto done = [&] { return ended_.load(std::memory_order_acquire) >= target; };
+  std::unique_lock lock(mutex_);
+  if (done()) return false;
+  lock.unlock();
+  if (SpinUntil(done)) return true;
+  lock.lock();
+  ++draining_;
+  ended_some_.wait(lock, done);
+  --draining_;
+  return true;
+}
+
+absl::Status CpuStream::error() const {
+  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void CpuStream::ClearError() {
+  std::lock_guard lock(mutex_);
+  error_ = absl::OkStatus();
+  failed_.store(false, std::memory_order_relaxed);
+}
+
+void CpuStream::Close() {
+  if (!worker_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+    arrived_.notify_one();
+  }
+  worker_.join();
+}
+
+absl::Status CpuStream::Execute(Task& task, bool failed) {
+  switch (task.kind) {
+    case Task::Kind::kWork: {
+      absl::Status status;
+      if (!failed) status = task.type->run(task.work, task.list, task.items, pool_);
+      task.type->destroy(task.work);
+      return status.ok() ? status : FailedOperation(task.name, label_, status);
+    }
+    case Task::Kind::kWait: {
+      // Also on a failed stream: its later records must still mean that everything before is over.
+      const absl::Status carried = task.record->Wait();
+      return carried.ok() ? carried : ArrivedThrough(task.name, label_, carried);
+    }
+    case Task::Kind::kRecord:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+void CpuStream::Loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (queue_.empty()) {
+      if (closing_) return;
+      const int64_t seen = enqueued_.load(std::memory_order_relaxed);
+      lock.unlock();
+      SpinUntil([&] { return enqueued_.load(std::memory_order_relaxed) != seen; });
+      lock.lock();
+      sleeping_ = true;
+      arrived_.wait(lock, [this] { return !queue_.empty() || closing_; });
+      sleeping_ = false;
+      continue;
+    }
+    Task& task = queue_.front();
+    const bool failed = !error_.ok();
+    lock.unlock();
+    SleepRandomly();
+    absl::Status status = Execute(task, failed);
+    lock.lock();
+    if (error_.ok() && !status.ok()) {
+      error_ = std::move(status);
+      failed_.store(true, std::memory_order_relaxed);
+    }
+    // Under the lock, so that whoever learns by the event that the work is over finds it over here
+    // too.
+    if (task.kind == Task::Kind::kRecord) task.record->Finish(error_);
+    queue_.PopFront();
+    ended_.fetch_add(1, std::memory_order_release);
+    if (draining_ > 0) ended_some_.notify_all();
+  }
+}
+
+void CpuStream::SleepRandomly() {
+  if (delay_.max_delay_us <= 0) return;
+  const auto range = static_cast<uint64_t>(delay_.max_delay_us) + 1;
+  std::this_thread::sleep_for(std::chrono::microseconds(NextRandom(random_state_) % range));
+}
+
+}  // namespace brigade::device::internal

@@ -1,0 +1,89 @@
+#include "brigade/device/cuda/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/device/cuda/cuda_stream.h"
+
+namespace brigade::device::internal {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int ordinal, cudaStream_t housekeeping)
+      : ordinal_(ordinal), housekeeping_(housekeeping) {}
+
+  ~CudaBackend() override {
+    const CudaDeviceGuard guard(ordinal_);
+    static_cast<void>(cudaStreamDestroy(housekeeping_));
+  }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    const CudaDeviceGuard guard(ordinal_);
+    void* data = nullptr;
+    const absl::Status allocated =
+        CudaStatus(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc");
+    if (!allocated.ok()) return allocated;
+    return data;
+  }
+
+  void Free(void* data, int64_t) override {
+    const CudaDeviceGuard guard(ordinal_);
+    // What it may report is an earlier kernel's error, which the stream that ran it reports.
+    CudaStatus(cudaFree(data), "cudaFree").IgnoreError();
+  }
+
+  absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {
+    const CudaDeviceGuard guard(ordinal_);
+    // cudaMemset does not wait for itself, and other streams do not wait for it: a stream of our
+    // own does both.
+    const absl::Status filled = CudaStatus(
+        cudaMemsetAsync(data, value, static_cast<size_t>(bytes), housekeeping_), "cudaMemsetAsync");
+    if (!filled.ok()) return filled;
+    return CudaStatus(cudaStreamSynchronize(housekeeping_), "cudaStreamSynchronize");
+  }
+
+  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) override {
+    return CudaStream::Create(ordinal_, std::move(label));
+  }
+
+  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
+                                                            std::string label) override {
+    return CudaStream::Borrow(ordinal_, static_cast<cudaStream_t>(cuda_stream), std::move(label));
+  }
+
+  absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
+    return CudaEvent::Create(ordinal_);
+  }
+
+ private:
+  const int ordinal_;
+  const cudaStream_t housekeeping_;  // poisons memory
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int ordinal) {
+  const std::string device = absl::StrCat("cuda:", ordinal);
+  int devices = 0;
+  const absl::Status counted =
+      CudaStatus(cudaGetDeviceCount(&devices), absl::StrCat(device, ": cudaGetDeviceCount"));
+  if (!counted.ok()) return counted;
+  if (ordinal >= devices) {
+    return absl::UnavailableError(
+        absl::StrCat(device, ": no such device; CUDA sees ", devices, " of them"));
+  }
+  const CudaDeviceGuard guard(ordinal);
+  cudaStream_t housekeeping = nullptr;
+  const absl::Status created =
+      CudaStatus(cudaStreamCreateWithFlags(&housekeeping, cudaStreamNonBlocking),
+                 absl::StrCat(device, ": cudaStreamCreateWithFlags"));
+  if (!created.ok()) return created;
+  return std::unique_ptr<Backend>(new CudaBackend(ordinal, housekeeping));
+}
+
+}  // namespace brigade::device::internal

@@ -1,0 +1,76 @@
+#ifndef BRIGADE_DEVICE_CUDA_CUDA_STREAM_H_
+#define BRIGADE_DEVICE_CUDA_CUDA_STREAM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "brigade/device/internal/backend.h"
+
+namespace brigade::device::internal {
+
+class CudaEvent final : public EventState {
+ public:
+  static absl::StatusOr<std::unique_ptr<EventState>> Create(int ordinal);
+  ~CudaEvent() override;
+
+  absl::Status Synchronize(std::unique_lock<std::mutex>& lock) override;
+  absl::StatusOr<bool> Query() override;
+
+  cudaEvent_t handle() const { return handle_; }
+
+  absl::Status carried;  // by the latest record; guarded by mutex
+
+ private:
+  CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
+
+  const int ordinal_;
+  const cudaEvent_t handle_;
+};
+
+// A CUDA stream and what CUDA does not know about it: the errors of launches, and those that events
+// brought.
+//
+// Errors       Launches fail at once and are known here when an event is recorded. What a kernel
+//              does wrong is known when somebody waits; CUDA then refuses everything on the device
+//              by itself.
+class CudaStream final : public StreamState {
+ public:
+  static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label);
+  static std::shared_ptr<StreamState> Borrow(int ordinal, cudaStream_t handle, std::string label);
+  ~CudaStream() override;
+
+  void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
+               size_t items) override;
+  absl::Status Launch(absl::string_view operation,
+                      absl::FunctionRef<absl::Status(void*)> launch) override;
+  absl::Status Copy(void* destination, const void* source, int64_t bytes) override;
+  absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) override;
+  absl::Status Record(EventState& event) override;
+  absl::Status Wait(EventState& event, absl::string_view event_name) override;
+  bool Drain() override;
+  absl::Status error() const override;
+  void ClearError() override;
+  void Close() override;
+
+ private:
+  CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label);
+
+  // Keeps the first error, named after the operation; returns the error of this one.
+  absl::Status Note(absl::string_view operation, absl::Status status);
+
+  const int ordinal_;
+  const std::string label_;
+  const bool owned_;
+  cudaStream_t handle_;
+
+  mutable std::mutex mutex_;
+  absl::Status error_;
+};
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_CUDA_CUDA_STREAM_H_

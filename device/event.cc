@@ -1,0 +1,56 @@
+#include "brigade/device/event.h"
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/messages.h"
+#include "brigade/device/internal/worker_thread.h"
+
+namespace brigade::device {
+namespace {
+
+absl::Status NeverRecorded(absl::string_view name) {
+  return absl::FailedPreconditionError(absl::StrCat("event \"", name, "\" was never recorded"));
+}
+
+}  // namespace
+
+Event::Event(std::shared_ptr<internal::Core> core, std::unique_ptr<internal::EventState> state,
+             std::string name)
+    : core_(std::move(core)),
+      state_(std::move(state)),
+      name_(std::move(name)),
+      device_(core_->device) {}
+
+Event::~Event() = default;
+
+absl::Status Event::Synchronize() {
+  if (internal::on_worker_thread) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "event \"", name_, "\": enqueued work must not wait for a device on the host"));
+  }
+  std::unique_lock lock(state_->mutex);
+  if (!state_->recorded) return NeverRecorded(name_);
+  RaceChecker* const checker = state_->checker;
+  VectorClock clock;
+  if (checker != nullptr) clock = state_->clock;
+  core_->CountHostWait();
+  const absl::Status carried = state_->Synchronize(lock);
+  if (checker != nullptr) checker->HostAcquire(clock);
+  return carried.ok() ? carried : internal::ArrivedThrough(name_, "the host", carried);
+}
+
+absl::StatusOr<bool> Event::Query() {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->recorded) return NeverRecorded(name_);
+  absl::StatusOr<bool> reached = state_->Query();
+  if (reached.ok() && !*reached) return reached;
+  if (state_->checker != nullptr) state_->checker->HostAcquire(state_->clock);
+  if (!reached.ok()) return internal::ArrivedThrough(name_, "the host", reached.status());
+  return reached;
+}
+
+}  // namespace brigade::device

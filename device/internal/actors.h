@@ -1,0 +1,74 @@
+#ifndef BRIGADE_DEVICE_INTERNAL_ACTORS_H_
+#define BRIGADE_DEVICE_INTERNAL_ACTORS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "brigade/device/vector_clock.h"
+
+namespace brigade::device::internal {
+
+// Who accesses memory, in one RaceChecker: streams and host threads, numbered.
+//
+// Numbers      Those of ended actors are used again once no history names them, so that clocks stay
+//              short in a long run. Ticks go on where the ended one stopped, so nothing that was
+//              known of it is taken for knowledge of its successor.
+// Threads      The caller's lock guards every call.
+class Actors {
+ public:
+  // mark(used) sets used[actor] for every actor that history still names.
+  using MarkUsed = absl::FunctionRef<void(std::vector<bool>& used)>;
+
+  int AddStream(std::string stream, std::string context, MarkUsed mark);
+  // The same number for the same (device, native) every time; never ends.
+  int AddBorrowedStream(std::string stream, std::string context, std::pair<int, const void*> native,
+                        MarkUsed mark);
+  int ThisThread(MarkUsed mark);
+  void End(int actor);
+
+  // Moves the actor on by one access; returns its tick.
+  uint64_t Tick(int actor);
+
+  VectorClock& clock(int actor) { return at(actor).clock; }
+  const VectorClock& clock(int actor) const { return actors_[static_cast<size_t>(actor)].clock; }
+  const std::string& stream(int actor) const { return actors_[static_cast<size_t>(actor)].stream; }
+  const std::string& context(int actor) const {
+    return actors_[static_cast<size_t>(actor)].context;
+  }
+  bool ended(int actor) const { return actors_[static_cast<size_t>(actor)].ended; }
+  size_t size() const { return actors_.size(); }
+
+ private:
+  struct Actor {
+    std::string stream;
+    std::string context;
+    VectorClock clock;
+    bool ended = false;
+  };
+  struct Thread {
+    int actor = 0;
+    std::shared_ptr<const std::atomic<bool>> gone;
+  };
+
+  Actor& at(int actor) { return actors_[static_cast<size_t>(actor)]; }
+  int Add(std::string stream, std::string context, MarkUsed mark);
+  void EndGoneThreads();
+  void CollectFree(MarkUsed mark);
+
+  std::vector<Actor> actors_;
+  std::vector<int> free_;
+  size_t ended_ = 0;        // not yet free
+  size_t collect_at_ = 32;  // ended ones that make a look through history worth it; untuned
+  std::map<uint64_t, Thread> threads_;
+  std::map<std::pair<int, const void*>, int> borrowed_;
+};
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_INTERNAL_ACTORS_H_

@@ -1,0 +1,86 @@
+#ifndef BRIGADE_DEVICE_INTERNAL_BACKEND_H_
+#define BRIGADE_DEVICE_INTERNAL_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/internal/task.h"
+#include "brigade/device/vector_clock.h"
+
+namespace brigade::device {
+class RaceChecker;
+}  // namespace brigade::device
+
+namespace brigade::device::internal {
+
+// What a kind of device must bring. Arguments are checked, kinds match and the race checker knows
+// before these are called: that is written once, in stream.cc, event.cc and core.cc.
+
+class EventState {
+ public:
+  virtual ~EventState() = default;
+
+  // The carried error of the latest record. `lock` holds `mutex` and is released for the wait.
+  virtual absl::Status Synchronize(std::unique_lock<std::mutex>& lock) = 0;
+  // `mutex` is held.
+  virtual absl::StatusOr<bool> Query() = 0;
+
+  std::mutex mutex;
+  bool recorded = false;           // guarded by mutex, as is what follows
+  RaceChecker* checker = nullptr;  // of the stream that recorded last
+  VectorClock clock;               // of that checker
+};
+
+class StreamState {
+ public:
+  virtual ~StreamState() = default;
+
+  virtual void Enqueue(absl::string_view operation, const TaskType& type, void* work,
+                       const void* list, size_t items) = 0;
+  virtual absl::Status Launch(absl::string_view operation,
+                              absl::FunctionRef<absl::Status(void* cuda_stream)> launch) = 0;
+  virtual absl::Status Copy(void* destination, const void* source, int64_t bytes) = 0;
+  virtual absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) = 0;
+
+  // The event's mutex is held.
+  virtual absl::Status Record(EventState& event) = 0;
+  virtual absl::Status Wait(EventState& event, absl::string_view event_name) = 0;
+
+  // Blocks until all that was enqueued before the call has ended. True if some of it had not.
+  virtual bool Drain() = 0;
+
+  virtual absl::Status error() const = 0;
+  virtual void ClearError() = 0;
+
+  // Finishes and ends a stream of our own, after which only error() is legal; a borrowed one is
+  // left alone.
+  virtual void Close() = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // `bytes` > 0. An error says only why: Core adds who asked for what.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* data, int64_t bytes) = 0;
+  // Returns when done.
+  virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
+
+  // `label` is the stream in messages: stream "compute" of "rank 0".
+  virtual absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) = 0;
+  virtual absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
+                                                                    std::string label) = 0;
+  virtual absl::StatusOr<std::unique_ptr<EventState>> NewEvent() = 0;
+};
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_INTERNAL_BACKEND_H_

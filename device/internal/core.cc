@@ -1,0 +1,116 @@
+#include "brigade/device/internal/core.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/address_book.h"
+#include "brigade/device/internal/worker_thread.h"
+
+namespace brigade::device::internal {
+namespace {
+
+constexpr uint8_t kPoison = 0xFF;
+
+}  // namespace
+
+Core::Core(const ContextOptions& options, RaceChecker* checker, int compute_threads)
+    : device(options.device),
+      name(options.name),
+      checker(checker),
+      pool(compute_threads),
+      limit_bytes_(options.memory_limit_bytes) {}
+
+// Here no stream is left to wait for: each holds its core.
+Core::~Core() {
+  for (const Memory& memory : deferred_) ReturnMemory(memory);
+}
+
+void Core::AddStream(std::shared_ptr<StreamState> state, RaceChecker::Actor actor) {
+  std::lock_guard lock(streams_mutex_);
+  streams_.push_back({std::move(state), actor});
+}
+
+void Core::RemoveStream(const StreamState* state) {
+  std::lock_guard lock(streams_mutex_);
+  std::erase_if(streams_, [state](const Enlisted& entry) { return entry.state.get() == state; });
+}
+
+void Core::WaitForStreams() {
+  std::vector<std::shared_ptr<StreamState>> states;
+  VectorClock over;
+  {
+    std::lock_guard lock(streams_mutex_);
+    for (const Enlisted& entry : streams_) {
+      states.push_back(entry.state);
+      if (checker != nullptr) over.Join(checker->Now(entry.actor));
+    }
+  }
+  bool waited = false;
+  for (const auto& state : states) waited |= state->Drain();
+  if (waited) CountHostWait();
+  if (checker != nullptr) checker->HostAcquire(over);
+}
+
+absl::StatusOr<void*> Core::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
+  ReturnDeferred();
+  if (bytes == 0) return nullptr;
+  const auto refuse = [&](const absl::Status& why) {
+    return absl::Status(
+        why.code(),
+        absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes for ", ToString(purpose),
+                     name.empty() ? "" : absl::StrCat(" (\"", name, "\")"), ": ", why.message(),
+                     "; in use ", books.current_bytes(), " bytes (", books.ToString(), "), limit ",
+                     limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
+  };
+  std::lock_guard lock(allocating_);
+  if (limit_bytes_ != 0 && bytes > limit_bytes_ - books.current_bytes()) {
+    return refuse(absl::ResourceExhaustedError("the context's limit would be exceeded"));
+  }
+  const absl::StatusOr<void*> data = backend->Allocate(bytes);
+  if (!data.ok()) return refuse(data.status());
+  const absl::Status poisoned = backend->FillBytes(*data, kPoison, bytes);
+  if (!poisoned.ok()) {
+    backend->Free(*data, bytes);
+    return refuse(poisoned);
+  }
+  books.Add(purpose, bytes);
+  AddressBook::Global().Add(*data, bytes, device, /*owned=*/true);
+  if (checker != nullptr) checker->AddMemory(*data, bytes, name, /*owned=*/true);
+  return data;
+}
+
+void Core::Free(void* data, int64_t bytes, Purpose purpose) {
+  if (data == nullptr) return;
+  if (on_worker_thread) {
+    std::lock_guard lock(deferred_mutex_);
+    deferred_.push_back({data, bytes, purpose});
+    return;
+  }
+  ReturnDeferred();
+  WaitForStreams();
+  ReturnMemory({data, bytes, purpose});
+}
+
+void Core::ReturnMemory(const Memory& memory) {
+  // Out of the lists first: the moment the memory is free, somebody else may get the same address.
+  if (checker != nullptr) checker->RemoveMemory(memory.data, memory.bytes, /*owned=*/true);
+  AddressBook::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
+  books.Remove(memory.purpose, memory.bytes);
+  // A device that cannot even be poisoned has reported so elsewhere; the memory goes back anyway.
+  if (checker != nullptr) backend->FillBytes(memory.data, kPoison, memory.bytes).IgnoreError();
+  backend->Free(memory.data, memory.bytes);
+}
+
+void Core::ReturnDeferred() {
+  if (on_worker_thread) return;
+  std::vector<Memory> memories;
+  {
+    std::lock_guard lock(deferred_mutex_);
+    memories.swap(deferred_);
+  }
+  if (memories.empty()) return;
+  WaitForStreams();
+  for (const Memory& memory : memories) ReturnMemory(memory);
+}
+
+}  // namespace brigade::device::internal

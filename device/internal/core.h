@@ -1,0 +1,79 @@
+#ifndef BRIGADE_DEVICE_INTERNAL_CORE_H_
+#define BRIGADE_DEVICE_INTERNAL_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/books.h"
+#include "brigade/device/context_options.h"
+#include "brigade/device/internal/backend.h"
+#include "brigade/device/race_checker.h"
+#include "brigade/device/thread_pool.h"
+
+namespace brigade::device::internal {
+
+// What a context shares with its streams, events and buffers, and what therefore lives as long as
+// the last of them.
+//
+// Threads      Safe from any thread.
+class Core {
+ public:
+  // Options are valid, with defaults filled in.
+  Core(const ContextOptions& options, RaceChecker* checker, int compute_threads);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  const Device device;
+  const std::string name;
+  RaceChecker* const checker;  // null: checks are off
+  Books books;
+  ThreadPool pool;
+  std::unique_ptr<Backend> backend;  // set once, before the core is shared
+
+  void CountHostWait() { host_waits_.fetch_add(1, std::memory_order_relaxed); }
+  int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
+
+  // Streams whose work a freed buffer waits for.
+  void AddStream(std::shared_ptr<StreamState> state, RaceChecker::Actor actor);
+  void RemoveStream(const StreamState* state);
+
+  absl::StatusOr<void*> Allocate(int64_t bytes, Purpose purpose, absl::string_view name);
+  void Free(void* data, int64_t bytes, Purpose purpose);
+
+ private:
+  struct Enlisted {
+    std::shared_ptr<StreamState> state;
+    RaceChecker::Actor actor = 0;
+  };
+  struct Memory {
+    void* data = nullptr;
+    int64_t bytes = 0;
+    Purpose purpose = Purpose::kScratch;
+  };
+
+  void WaitForStreams();
+  void ReturnMemory(const Memory& memory);
+  void ReturnDeferred();
+
+  const int64_t limit_bytes_;
+  std::atomic<int64_t> host_waits_{0};
+
+  std::mutex streams_mutex_;
+  std::vector<Enlisted> streams_;
+
+  std::mutex allocating_;  // from the look at the limit to the entry in the books
+
+  std::mutex deferred_mutex_;
+  std::vector<Memory> deferred_;  // freed by workers, who must not wait
+};
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_INTERNAL_CORE_H_

@@ -1,0 +1,59 @@
+#include "brigade/device/internal/event_record.h"
+
+#include "brigade/device/internal/spin.h"
+
+namespace brigade::device::internal {
+namespace {
+
+struct FreeList {
+  std::mutex mutex;
+  EventRecord* first = nullptr;
+};
+
+FreeList& Free() {
+  static FreeList* const list = new FreeList;  // never destroyed: records may outlive main
+  return *list;
+}
+
+}  // namespace
+
+void EventRecord::Finish(absl::Status carried) {
+  std::lock_guard lock(mutex_);
+  carried_ = std::move(carried);
+  finished_.store(true, std::memory_order_release);
+  if (waiting_ > 0) reached_.notify_all();
+}
+
+absl::Status EventRecord::Wait() {
+  if (!SpinUntil([this] { return finished(); })) {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    reached_.wait(lock, [this] { return finished(); });
+    --waiting_;
+  }
+  return carried_;
+}
+
+EventRecordRef EventRecordRef::New() {
+  EventRecordRef ref;
+  {
+    std::lock_guard lock(Free().mutex);
+    ref.record_ = Free().first;
+    if (ref.record_ != nullptr) Free().first = ref.record_->next_free_;
+  }
+  if (ref.record_ == nullptr) ref.record_ = new EventRecord;
+  ref.record_->references_.store(1, std::memory_order_relaxed);
+  ref.record_->finished_.store(false, std::memory_order_relaxed);
+  return ref;
+}
+
+void EventRecordRef::Release() {
+  if (record_ == nullptr) return;
+  if (record_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  record_->carried_ = absl::OkStatus();
+  std::lock_guard lock(Free().mutex);
+  record_->next_free_ = Free().first;
+  Free().first = record_;
+}
+
+}  // namespace brigade::device::internal

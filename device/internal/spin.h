@@ -1,0 +1,30 @@
+#ifndef BRIGADE_DEVICE_INTERNAL_SPIN_H_
+#define BRIGADE_DEVICE_INTERNAL_SPIN_H_
+
+namespace brigade::device::internal {
+
+inline void PauseInSpin() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Polls for a few microseconds before a thread goes to sleep: a kernel of a few microseconds must
+// not pay for two trips through the scheduler, and a waiting thread must not keep a core from
+// working. True as soon as `done` says so.
+template <typename F>
+bool SpinUntil(F done) {
+  constexpr int kPolls =
+      200;  // untuned: about 5 us with a 40-cycle pause, 10 us with a 140-cycle one
+  for (int i = 0; i < kPolls; ++i) {
+    if (done()) return true;
+    PauseInSpin();
+  }
+  return false;
+}
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_INTERNAL_SPIN_H_

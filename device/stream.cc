@@ -1,0 +1,195 @@
+#include "brigade/device/stream.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/address_book.h"
+#include "brigade/device/event.h"
+#include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/messages.h"
+#include "brigade/device/internal/worker_thread.h"
+
+namespace brigade::device {
+namespace {
+
+absl::Status CheckRange(absl::string_view operation, absl::string_view argument, const void* data,
+                        int64_t bytes, Device device) {
+  if (data == nullptr && bytes > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": ", argument, " is null, with ", bytes, " bytes to go"));
+  }
+  // The GPU reaches host memory by itself; the CPU does not reach the GPU's.
+  if (device.kind != DeviceKind::kCpu || bytes == 0) return absl::OkStatus();
+  const std::optional<Device> home = AddressBook::Global().DeviceOf(data);
+  if (!home.has_value() || home->kind == DeviceKind::kCpu) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", argument, " is in memory of ",
+                                                 home->ToString(), ", but the stream is on ",
+                                                 device.ToString()));
+}
+
+}  // namespace
+
+Stream::Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamState> state,
+               std::string name, bool owned, RaceChecker::Actor actor)
+    : core_(std::move(core)),
+      state_(std::move(state)),
+      name_(std::move(name)),
+      device_(core_->device),
+      owned_(owned),
+      checker_(core_->checker),
+      actor_(actor) {
+  core_->AddStream(state_, actor_);
+}
+
+Stream::~Stream() {
+  if (owned_) {
+    VectorClock over;
+    if (checker_ != nullptr) over = checker_->Now(actor_);
+    if (state_->Drain()) core_->CountHostWait();
+    state_->Close();
+    if (checker_ != nullptr) checker_->HostAcquire(over);
+  }
+  core_->RemoveStream(state_.get());
+  if (owned_ && checker_ != nullptr) checker_->RemoveStream(actor_);
+}
+
+absl::Status Stream::Admit(const Operation& operation) {
+  absl::Status error = state_->error();
+  if (!error.ok() || checker_ == nullptr) return error;
+  absl::Status race = checker_->Enqueue(actor_, operation);
+  if (race_.ok()) race_ = std::move(race);
+  return absl::OkStatus();
+}
+
+absl::Status Stream::Submit(const Operation& operation, const internal::TaskType& type, void* work,
+                            const void* list, size_t items) {
+  if (device_.kind != DeviceKind::kCpu) {
+    return absl::FailedPreconditionError(absl::StrCat("\"", operation.name, "\": stream \"", name_,
+                                                      "\" is on ", device_.ToString(),
+                                                      "; Enqueue needs a CPU stream, use Launch"));
+  }
+  std::lock_guard lock(submitting_);
+  absl::Status admitted = Admit(operation);
+  if (admitted.ok()) state_->Enqueue(operation.name, type, work, list, items);
+  return admitted;
+}
+
+absl::Status Stream::Launch(const Operation& operation,
+                            absl::FunctionRef<absl::Status(void* cuda_stream)> launch) {
+  if (device_.kind != DeviceKind::kCuda) {
+    return absl::FailedPreconditionError(absl::StrCat("\"", operation.name, "\": stream \"", name_,
+                                                      "\" is on ", device_.ToString(),
+                                                      "; Launch needs a CUDA stream, use Enqueue"));
+  }
+  std::lock_guard lock(submitting_);
+  absl::Status admitted = Admit(operation);
+  return admitted.ok() ? state_->Launch(operation.name, launch) : admitted;
+}
+
+absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("copy: ", bytes, " bytes"));
+  for (const absl::Status& checked :
+       {CheckRange("copy", "destination", destination, bytes, device_),
+        CheckRange("copy", "source", source, bytes, device_)}) {
+    if (!checked.ok()) return checked;
+  }
+  const auto to = reinterpret_cast<uintptr_t>(destination);
+  const auto from = reinterpret_cast<uintptr_t>(source);
+  if ((to > from ? to - from : from - to) < static_cast<uintptr_t>(bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("copy: source and destination overlap: ", bytes,
+                                                   " bytes, ", to > from ? to - from : from - to,
+                                                   " apart"));
+  }
+  std::lock_guard lock(submitting_);
+  absl::Status admitted = Admit({"copy", {Reads(source, bytes), Writes(destination, bytes)}});
+  if (!admitted.ok() || bytes == 0) return admitted;
+  return state_->Copy(destination, source, bytes);
+}
+
+absl::Status Stream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("fill_bytes: ", bytes, " bytes"));
+  absl::Status checked = CheckRange("fill_bytes", "destination", destination, bytes, device_);
+  if (!checked.ok()) return checked;
+  std::lock_guard lock(submitting_);
+  absl::Status admitted = Admit({"fill_bytes", {Writes(destination, bytes)}});
+  if (!admitted.ok() || bytes == 0) return admitted;
+  return state_->FillBytes(destination, value, bytes);
+}
+
+absl::Status Stream::CheckKind(absl::string_view call, const Event& event) const {
+  if (event.device().kind == device_.kind) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(call, ": event \"", event.name(), "\" is on ",
+                                                 event.device().ToString(), ", but stream \"",
+                                                 name_, "\" is on ", device_.ToString()));
+}
+
+absl::Status Stream::Record(Event& event) {
+  absl::Status checked = CheckKind("Record", event);
+  if (!checked.ok()) return checked;
+  std::lock_guard lock(submitting_);
+  std::lock_guard event_lock(event.state_->mutex);
+  absl::Status recorded = state_->Record(*event.state_);
+  if (!recorded.ok()) return recorded;
+  event.state_->recorded = true;
+  event.state_->checker = checker_;
+  if (checker_ != nullptr) checker_->Record(actor_, event.state_->clock);
+  return recorded;
+}
+
+absl::Status Stream::Wait(Event& event) {
+  absl::Status checked = CheckKind("Wait", event);
+  if (!checked.ok()) return checked;
+  std::lock_guard lock(submitting_);
+  std::lock_guard event_lock(event.state_->mutex);
+  if (!event.state_->recorded) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stream \"", name_, "\" waits for event \"", event.name(), "\", which was never recorded"));
+  }
+  absl::Status waited = state_->Wait(*event.state_, event.name());
+  // The clock of another checker means nothing here.
+  if (checker_ != nullptr && checker_ == event.state_->checker) {
+    checker_->Wait(actor_, event.state_->clock);
+  }
+  return waited;
+}
+
+absl::Status Stream::WaitOnHost() {
+  if (internal::on_worker_thread) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stream \"", name_, "\": enqueued work must not wait for a device on the host"));
+  }
+  VectorClock over;
+  if (checker_ != nullptr) {
+    std::lock_guard lock(submitting_);
+    over = checker_->Now(actor_);
+  }
+  core_->CountHostWait();
+  state_->Drain();
+  if (checker_ != nullptr) checker_->HostAcquire(over);
+  return absl::OkStatus();
+}
+
+absl::Status Stream::Synchronize() {
+  absl::Status waited = WaitOnHost();
+  return waited.ok() ? status() : waited;
+}
+
+absl::Status Stream::Reset() {
+  absl::Status waited = WaitOnHost();
+  if (!waited.ok()) return waited;
+  std::lock_guard lock(submitting_);
+  race_ = absl::OkStatus();
+  state_->ClearError();
+  return absl::OkStatus();
+}
+
+absl::Status Stream::status() const {
+  absl::Status error = state_->error();
+  if (!error.ok()) return error;
+  std::lock_guard lock(submitting_);
+  return race_;
+}
+
+}  // namespace brigade::device

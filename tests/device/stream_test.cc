@@ -1,0 +1,244 @@
+#include "brigade/device/stream.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "brigade/device/context.h"
+#include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::device {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+std::unique_ptr<Context> DelayedContext(uint64_t seed, std::string name = "rank 0") {
+  ContextOptions options = CpuOptions(std::move(name));
+  options.random_delay = {seed, 100};
+  return MakeContext(options);
+}
+
+TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    auto context = DelayedContext(seed);
+    auto stream = context->NewStream("compute").value();
+    std::vector<int> order;
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_OK(stream->Enqueue({"append", {}}, [&order, i](ThreadPool&) {
+        order.push_back(i);
+        return absl::OkStatus();
+      }));
+    }
+    ASSERT_OK(stream->Synchronize());
+    ASSERT_EQ(order.size(), 50u);
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST(StreamTest, RunsWorkApartFromTheHost) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  Gate gate;
+  ASSERT_OK(Block(*stream, gate));
+  bool ran = false;
+  ASSERT_OK(stream->Enqueue({"set", {}}, [&ran](ThreadPool&) {
+    ran = true;
+    return absl::OkStatus();
+  }));
+  gate.AwaitArrival();
+  EXPECT_FALSE(ran);  // the host is here while the stream is held
+  gate.Open();
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_TRUE(ran);
+}
+
+// Each of three streams appends in turn to one list: only events put the appends in order.
+TEST(StreamTest, OrdersStreamsByEventsUnderRandomDelays) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    auto context = DelayedContext(seed, "rank 0");
+    auto other = DelayedContext(seed + 1000, "rank 1");
+    std::vector<std::unique_ptr<Stream>> streams;
+    streams.push_back(context->NewStream("a").value());
+    streams.push_back(context->NewStream("b").value());
+    streams.push_back(other->NewStream("c").value());
+    std::vector<std::unique_ptr<Event>> done;
+    for (int i = 0; i < 3; ++i) done.push_back(context->NewEvent("done").value());
+
+    std::vector<int> order;
+    for (int i = 0; i < 30; ++i) {
+      Stream& stream = *streams[static_cast<size_t>(i % 3)];
+      if (i > 0) {
+        ASSERT_OK(stream.Wait(*done[static_cast<size_t>((i - 1) % 3)]));
+      }
+      ASSERT_OK(stream.Enqueue({"append", {}}, [&order, i](ThreadPool&) {
+        order.push_back(i);
+        return absl::OkStatus();
+      }));
+      ASSERT_OK(stream.Record(*done[static_cast<size_t>(i % 3)]));
+    }
+    ASSERT_OK(streams[2]->Synchronize());
+    ASSERT_EQ(order.size(), 30u);
+    for (int i = 0; i < 30; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i) << "seed " << seed;
+    ASSERT_OK(streams[0]->Synchronize());
+    ASSERT_OK(streams[1]->Synchronize());
+  }
+}
+
+TEST(StreamTest, HandsACopyOfTheListToTheWork) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  Gate gate;
+  ASSERT_OK(Block(*stream, gate));
+  struct Segment {
+    int64_t begin, end;
+  };
+  std::vector<int64_t> lengths;
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{3}, size_t{20000}}) {
+    std::vector<Segment> list;
+    for (size_t i = 0; i < size; ++i) list.push_back({0, static_cast<int64_t>(i)});
+    ASSERT_OK(stream->Enqueue({"sum", {}}, absl::MakeConstSpan(list),
+                              [&lengths](absl::Span<const Segment> segments, ThreadPool&) {
+                                int64_t sum = 0;
+                                for (const Segment& s : segments) sum += s.end - s.begin;
+                                lengths.push_back(sum);
+                                return absl::OkStatus();
+                              }));
+    std::memset(static_cast<void*>(list.data()), 0xAB, list.size() * sizeof(Segment));
+  }
+  gate.Open();
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_THAT(lengths, ::testing::ElementsAre(0, 0, 3, 20000LL * 19999 / 2));
+}
+
+TEST(StreamTest, KeepsClosuresWithStricterAlignment) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  struct alignas(16) Wide {
+    char bytes[16];
+  };
+  bool aligned = true;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_OK(stream->Enqueue({"odd name"}, [wide = Wide{}, &aligned](ThreadPool&) {
+      aligned = aligned && reinterpret_cast<uintptr_t>(&wide) % 16 == 0;
+      return absl::OkStatus();
+    }));
+  }
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_TRUE(aligned);
+}
+
+TEST(StreamTest, TakesWorkFromManyThreads) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  int sum = 0;  // only the stream's worker touches it
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      auto event = context->NewEvent("mine").value();
+      for (int i = 0; i < 500; ++i) {
+        EXPECT_OK(stream->Enqueue({"add", {}}, [&sum](ThreadPool&) {
+          ++sum;
+          return absl::OkStatus();
+        }));
+        EXPECT_OK(stream->Record(*event));
+        if (i % 100 == 0) {
+          EXPECT_OK(event->Synchronize());
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_EQ(sum, 2000);
+}
+
+TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
+  ContextOptions options = CpuOptions();
+  options.compute_threads = 2;
+  auto context = MakeContext(options);
+  auto stream = context->NewStream("copy").value();
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4097}, (int64_t{5} << 20) + 3}) {
+    auto from = context->Allocate(bytes, Purpose::kScratch, "from").value();
+    auto to = context->Allocate(bytes, Purpose::kScratch, "to").value();
+    ASSERT_OK(stream->FillBytes(from.data(), 0x5A, bytes));
+    ASSERT_OK(stream->Copy(to.data(), from.data(), bytes));
+    ASSERT_OK(stream->Synchronize());
+    for (const uint8_t byte : to.as<uint8_t>()) ASSERT_EQ(byte, 0x5A);
+  }
+}
+
+TEST(StreamTest, RefusesBadCopiesAndFills) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("copy").value();
+  char memory[16] = {};
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(stream->Copy(memory, memory + 8, -1), StatusIs(invalid, HasSubstr("-1 bytes")));
+  EXPECT_THAT(stream->Copy(nullptr, memory, 4),
+              StatusIs(invalid, HasSubstr("destination is null")));
+  EXPECT_THAT(stream->Copy(memory, nullptr, 4), StatusIs(invalid, HasSubstr("source is null")));
+  EXPECT_THAT(stream->Copy(memory, memory + 7, 8),
+              StatusIs(invalid, HasSubstr("8 bytes, 7 apart")));
+  EXPECT_THAT(stream->FillBytes(memory, 0, -2), StatusIs(invalid, HasSubstr("-2 bytes")));
+  EXPECT_THAT(stream->FillBytes(nullptr, 0, 2), StatusIs(invalid, HasSubstr("null")));
+  EXPECT_OK(stream->Copy(memory, memory + 8, 8));
+  EXPECT_OK(stream->Copy(nullptr, nullptr, 0));
+  EXPECT_OK(stream->FillBytes(nullptr, 0, 0));
+  EXPECT_OK(stream->Synchronize());
+}
+
+TEST(StreamTest, RefusesLaunchOnTheCpu) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  EXPECT_THAT(stream->Launch({"adam", {}}, [](void*) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("\"adam\": stream \"compute\" is on cpu:0")));
+  EXPECT_THAT(context->BorrowStream(nullptr, "theirs"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stream \"theirs\"")));
+}
+
+TEST(StreamTest, RefusesToWaitForItself) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  auto event = context->NewEvent("done").value();
+  ASSERT_OK(stream->Record(*event));
+  absl::Status synchronized, reset, waited;
+  ASSERT_OK(stream->Enqueue({"confused", {}}, [&](ThreadPool&) {
+    synchronized = stream->Synchronize();
+    reset = stream->Reset();
+    waited = event->Synchronize();
+    return absl::OkStatus();
+  }));
+  ASSERT_OK(stream->Synchronize());
+  for (const absl::Status& status : {synchronized, reset, waited}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("must not wait for a device")));
+  }
+}
+
+TEST(StreamTest, CountsHostWaits) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->NewStream("compute").value();
+  auto event = context->NewEvent("done").value();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(stream->FillBytes(nullptr, 0, 0));
+    ASSERT_OK(stream->Record(*event));
+    ASSERT_OK(stream->Wait(*event));
+    ASSERT_OK(event->Query());
+  }
+  EXPECT_EQ(context->host_waits(), 0);
+  ASSERT_OK(event->Synchronize());
+  EXPECT_EQ(context->host_waits(), 1);
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_EQ(context->host_waits(), 2);
+  ASSERT_OK(stream->Reset());
+  EXPECT_EQ(context->host_waits(), 3);
+}
+
+}  // namespace
+}  // namespace brigade::device
