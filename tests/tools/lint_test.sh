@@ -1,0 +1,49 @@
+#!/bin/bash
+# tools/lint names each kind of problem by file and line, and is silent on a clean checkout.
+set -u
+repo=$TEST_TMPDIR/repo
+mkdir -p "$repo/tools" "$repo/device" "$repo/kernels" && cp -L tools/lint "$repo/tools/lint" || exit 1
+cd "$repo" && git init -q . || exit 1
+
+status=0
+# expect STATUS TEXT: what tools/lint exits with and prints somewhere ("" for nothing at all).
+expect() {
+  local output code
+  git add -A . || exit 1
+  output=$(tools/lint 2>&1)
+  code=$?
+  if [ $code -ne "$1" ] || { [ -z "$2" ] && [ -n "$output" ]; } || [[ $output != *"$2"* ]]; then
+    printf 'expected %s and "%s", got %d and:\n%s\n\n' "$1" "$2" $code "$output"
+    status=1
+  fi
+}
+
+printf '#include "brigade/device/stream.h"\n#include "absl/strings/str_cat.h"\n' >device/stream.cc
+touch device/stream.h
+expect 0 ""
+
+printf '\n#include "device/stream.h"\n' >kernels/adam.cc
+expect 1 'kernels/adam.cc:2: project header "device/stream.h" without the prefix'
+printf '#include "stream.h"\n' >kernels/adam.cc
+expect 0 ""
+git mv kernels/adam.cc device/adam.cc
+expect 1 'device/adam.cc:1: project header "stream.h" without the prefix'
+printf '#include <brigade/device/stream.h>\n' >device/adam.cc
+expect 1 'device/adam.cc:1: write "brigade/..." with quotes'
+
+printf '// absl::Mutex is not used here\nabsl::Mutex mutex;\n' >device/adam.cc
+expect 1 'device/adam.cc:2: use std::mutex'
+printf '// absl::Mutex is not used here\n' >device/adam.cc
+expect 0 ""
+
+printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
+expect 1 'device/BUILD.bazel:1: use the macros'
+printf 'brigade_cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
+expect 0 ""
+
+yes '// line' | head -n 350 >device/adam.cc
+expect 0 ""
+echo '// one more' >>device/adam.cc
+expect 1 'device/adam.cc:351: longer than 350 lines'
+
+exit $status
