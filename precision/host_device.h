@@ -1,0 +1,15 @@
+#ifndef BRIGADE_PRECISION_HOST_DEVICE_H_
+#define BRIGADE_PRECISION_HOST_DEVICE_H_
+
+// Marks a function that nvcc compiles for the GPU as well; nothing under a host compiler.
+#ifdef __CUDACC__
+#define BRIGADE_HOST_DEVICE __host__ __device__
+#else
+#define BRIGADE_HOST_DEVICE
+#endif
+
+// A function that must melt into its caller: formulas inside SIMD loops, whose instruction set is
+// the caller's.
+#define BRIGADE_INLINE BRIGADE_HOST_DEVICE inline __attribute__((always_inline))
+
+#endif  // BRIGADE_PRECISION_HOST_DEVICE_H_

@@ -1,0 +1,56 @@
+#ifndef BRIGADE_PRECISION_ROUNDING_H_
+#define BRIGADE_PRECISION_ROUNDING_H_
+
+// Arithmetic that rounds to nearest even exactly where it is written, on the CPU and on the GPU: the
+// alphabet of every formula in kernels/. A product and a sum are fused only by `Fma`.
+//
+// The host side holds under -ffp-contract=off, which bazel/'s macros set; the device side does not
+// depend on nvcc's flags.
+
+#include "brigade/precision/host_device.h"
+
+namespace brigade::precision {
+
+#ifdef __CUDA_ARCH__
+
+__device__ inline float Add(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline float Sub(float a, float b) { return __fsub_rn(a, b); }
+__device__ inline float Mul(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline float Div(float a, float b) { return __fdiv_rn(a, b); }
+__device__ inline float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ inline float Sqrt(float a) { return __fsqrt_rn(a); }
+__device__ inline double Add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline double Sub(double a, double b) { return __dsub_rn(a, b); }
+__device__ inline double Mul(double a, double b) { return __dmul_rn(a, b); }
+__device__ inline double Div(double a, double b) { return __ddiv_rn(a, b); }
+__device__ inline double Fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+__device__ inline double Sqrt(double a) { return __dsqrt_rn(a); }
+
+#else
+
+template <typename T>
+BRIGADE_INLINE T Add(T a, T b) {
+  return a + b;
+}
+template <typename T>
+BRIGADE_INLINE T Sub(T a, T b) {
+  return a - b;
+}
+template <typename T>
+BRIGADE_INLINE T Mul(T a, T b) {
+  return a * b;
+}
+template <typename T>
+BRIGADE_INLINE T Div(T a, T b) {
+  return a / b;
+}
+BRIGADE_INLINE float Fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+BRIGADE_INLINE double Fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+BRIGADE_INLINE float Sqrt(float a) { return __builtin_sqrtf(a); }
+BRIGADE_INLINE double Sqrt(double a) { return __builtin_sqrt(a); }
+
+#endif
+
+}  // namespace brigade::precision
+
+#endif  // BRIGADE_PRECISION_ROUNDING_H_
