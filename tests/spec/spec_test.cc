@@ -1,0 +1,320 @@
+// Checks the specification against references in double, written from the sources' formulas and from
+// the definition of the formats.
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/optimizers.h"
+#include "brigade/tests/spec/stages.h"
+#include "brigade/tests/spec/step_control.h"
+#include "brigade/tests/spec/sums.h"
+#include "brigade/tests/testing/tolerance.h"
+#include "gtest/gtest.h"
+
+namespace brigade::spec {
+namespace {
+
+using brigade::testing::RoundingError;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// All non-negative finite values of a 16-bit format in ascending order, from its definition:
+// fraction * 2^(exponent - bits), and from there on by doubling.
+std::vector<double> AllValues(Format format) {
+  const FormatLimits limits = LimitsOf(format);
+  std::vector<double> values;
+  const int one = 1 << limits.fraction_bits;
+  for (int fraction = 0; fraction < one; ++fraction) {
+    values.push_back(std::ldexp(fraction, limits.min_exponent - limits.fraction_bits));
+  }
+  for (int exponent = limits.min_exponent; values.back() < limits.max_finite; ++exponent) {
+    for (int fraction = one; fraction < 2 * one; ++fraction) {
+      values.push_back(std::ldexp(fraction, exponent - limits.fraction_bits));
+    }
+  }
+  return values;
+}
+
+class FormatTest : public ::testing::TestWithParam<Format> {};
+
+TEST_P(FormatTest, RoundsToTheNearestValueAndTiesToTheEvenOne) {
+  const std::vector<double> values = AllValues(GetParam());
+  for (size_t i = 0; i + 1 < values.size(); ++i) {
+    const double middle = (values[i] + values[i + 1]) / 2;
+    const float tie = static_cast<float>(middle);
+    const double even = i % 2 == 0 ? values[i] : values[i + 1];
+    ASSERT_EQ(Round(GetParam(), static_cast<float>(values[i])), values[i]);
+    // The subnormals of bfloat16 end where float's do: there the middle is no float.
+    if (tie != middle) continue;
+    ASSERT_EQ(Round(GetParam(), tie), even) << tie;
+    ASSERT_EQ(Round(GetParam(), -tie), -even) << tie;
+    ASSERT_EQ(Round(GetParam(), std::nextafter(tie, 0.0f)), values[i]) << tie;
+    ASSERT_EQ(Round(GetParam(), std::nextafter(tie, kInfinity)), values[i + 1]) << tie;
+  }
+}
+
+TEST_P(FormatTest, OverflowsToInfinityFromHalfAUnitPastTheLargestValue) {
+  const std::vector<double> values = AllValues(GetParam());
+  const double largest = values.back();
+  const double half_unit = (largest - values[values.size() - 2]) / 2;
+  const float tie = static_cast<float>(largest + half_unit);
+  EXPECT_EQ(Round(GetParam(), std::nextafter(tie, 0.0f)), largest);
+  EXPECT_EQ(Round(GetParam(), tie), kInfinity);
+  EXPECT_EQ(Round(GetParam(), -tie), -kInfinity);
+  EXPECT_EQ(Round(GetParam(), kInfinity), kInfinity);
+  EXPECT_TRUE(std::isnan(Round(GetParam(), std::nanf(""))));
+  EXPECT_TRUE(std::signbit(Round(GetParam(), -0.0f)));
+}
+
+INSTANTIATE_TEST_SUITE_P(SixteenBits, FormatTest,
+                         ::testing::Values(Format::kFloat16, Format::kBFloat16));
+
+// Kingma and Ba, algorithm 1, with Loshchilov and Hutter's decay or L2, in double.
+struct AdamReference {
+  double theta, m = 0, v = 0;
+  int t = 0;
+  void Step(double g, double lr, const AdamRule& rule) {
+    ++t;
+    if (!rule.decoupled) g += rule.weight_decay * theta;
+    m = rule.beta1 * m + (1 - rule.beta1) * g;
+    v = rule.beta2 * v + (1 - rule.beta2) * g * g;
+    const double m_hat = m / (1 - std::pow(rule.beta1, t));
+    const double v_hat = v / (1 - std::pow(rule.beta2, t));
+    if (rule.decoupled) theta -= lr * rule.weight_decay * theta;
+    theta -= lr * m_hat / (std::sqrt(v_hat) + rule.eps);
+  }
+};
+
+TEST(AdamSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  constexpr int kSteps = 50;
+  for (const bool decoupled : {true, false}) {
+    for (int trial = 0; trial < 200; ++trial) {
+      const AdamRule rule{
+          .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-2, .weight_decay = 0.1, .decoupled = decoupled};
+      const float lr = 0.01f;
+      const float multiplier = 0.125f;
+      AdamElement x{normal(random), 0.0f, 0.0f};
+      AdamReference reference{.theta = x.param};
+      for (int t = 1; t <= kSteps; ++t) {
+        const float g = 1.0f + 0.5f * std::tanh(normal(random));  // one sign: m does not cancel
+        x = AdamUpdate(x, g, multiplier, rule, MakeGroupStep(rule.beta1, rule.beta2, lr, t));
+        reference.Step(static_cast<double>(g) * multiplier, lr, rule);
+      }
+      // Per step: three roundings in m, four in v, and in theta two at its own size and, scaled by lr,
+      // a dozen of the direction and what m and v brought along.
+      EXPECT_NEAR(x.m, reference.m, RoundingError<float>(3 * kSteps, 0.25));
+      EXPECT_NEAR(x.v, reference.v, RoundingError<float>(4 * kSteps, 0.25));
+      const double size = std::max(std::fabs(reference.theta), 1.0);
+      EXPECT_NEAR(x.param, reference.theta,
+                  RoundingError<float>(kSteps, 2 * 4.0 * size + lr * (12 + 7 * kSteps)));
+    }
+  }
+}
+
+TEST(SgdSpecTest, FollowsTheDocumentedFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  constexpr int kSteps = 20;
+  for (int variant = 0; variant < 32; ++variant) {
+    const SgdRule rule{.momentum = variant & 1 ? 0.9 : 0.0,
+                       .dampening = variant & 2 ? 0.5 : 0.0,
+                       .weight_decay = variant & 4 ? 0.01 : 0.0,
+                       .nesterov = (variant & 8) != 0,
+                       .decoupled = (variant & 16) != 0};
+    const float lr = 0.05f;
+    SgdElement x{normal(random), 0.0f};
+    double theta = x.param;
+    double buffer = 0;
+    for (int t = 1; t <= kSteps; ++t) {
+      const float gradient = normal(random);
+      x = SgdUpdate(x, gradient, 0.5f, rule, lr, t);
+      double g = 0.5 * gradient;
+      if (!rule.decoupled) g += rule.weight_decay * theta;
+      if (rule.momentum != 0) {
+        buffer = t == 1 ? g : rule.momentum * buffer + (1 - rule.dampening) * g;
+        g = rule.nesterov ? g + rule.momentum * buffer : buffer;
+      }
+      if (rule.decoupled) theta -= lr * rule.weight_decay * theta;
+      theta -= lr * g;
+    }
+    EXPECT_NEAR(x.momentum, buffer, RoundingError<float>(4 * kSteps, 10)) << variant;
+    EXPECT_NEAR(x.param, theta, RoundingError<float>(6 * kSteps, 10)) << variant;
+  }
+}
+
+TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const std::vector<size_t>& sizes : std::vector<std::vector<size_t>>{
+           {}, {0}, {1}, {255, 0, 257}, {8191, 8192, 8193}, {100000, 3}}) {
+    std::vector<std::vector<float>> segments;
+    long double exact = 0;
+    for (const size_t size : sizes) {
+      segments.emplace_back(size);
+      for (float& x : segments.back()) {
+        x = normal(random);
+        exact += static_cast<long double>(x) * x;
+      }
+    }
+    const GradStats stats = SumOfSquares(segments);
+    EXPECT_TRUE(stats.all_finite);
+    // A term passes at most 32 additions in its lane, 8 halvings, the same 8 and a few for the tiles.
+    EXPECT_NEAR(stats.sum_of_squares, static_cast<double>(exact),
+                RoundingError<double>(64, static_cast<double>(exact)));
+  }
+}
+
+TEST(SumSpecTest, CallsAValueAnOverflowFromTheFirstWhoseSquareOverflowsFloat) {
+  const float first = 0x1p64f;
+  const float last_good = std::nextafter(first, 0.0f);
+  volatile float square = last_good * last_good;  // as the hardware says it
+  EXPECT_FALSE(std::isinf(square));
+  square = first * first;
+  EXPECT_TRUE(std::isinf(square));
+  EXPECT_TRUE(SumOfSquares({std::vector<float>(100, last_good)}).all_finite);
+  for (const float bad : {first, -first, kInfinity, -kInfinity, std::nanf("")}) {
+    EXPECT_FALSE(SumOfSquares({{1.0f, 2.0f}, {}, {0.0f, bad}}).all_finite) << bad;
+  }
+}
+
+TEST(StepControlSpecTest, MovesTheLossScaleAsDeepSpeedsTablesSay) {
+  struct Row {
+    float start;
+    LossScaleRule rule;
+    std::vector<int> overflows;
+    std::vector<float> scales;
+  };
+  const LossScaleRule rule{.window = 2, .hysteresis = 1};
+  const std::vector<Row> rows = {
+      {256,
+       rule,
+       std::vector<int>(10, 0),
+       {256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096}},
+      {256, rule, {1, 1, 0, 0, 0, 1}, {128, 64, 64, 64, 128, 64}},
+      {256, rule, std::vector<int>(8, 1), {128, 64, 32, 16, 8, 4, 2, 1}},
+  };
+  for (const Row& row : rows) {
+    StepState state{.loss_scale = row.start, .hysteresis = row.rule.hysteresis};
+    for (size_t i = 0; i < row.overflows.size(); ++i) {
+      UpdateLossScale(row.rule, row.overflows[i] != 0, state);
+      EXPECT_EQ(state.loss_scale, row.scales[i]) << "step " << i;
+      EXPECT_FALSE(state.stuck_at_minimum);
+    }
+    if (state.loss_scale == 1) {
+      UpdateLossScale(row.rule, true, state);
+      EXPECT_TRUE(state.stuck_at_minimum);
+      EXPECT_EQ(state.loss_scale, 1);
+    }
+  }
+}
+
+TEST(StepControlSpecTest, ClipsByTheNormOfTheUnscaledMeanGradient) {
+  StepRule rule{.divisor = 6.0, .clip = 0.5};
+  StepState state{.loss_scale = 1024.0f};
+  ControlStep({{9.0 * 1024 * 1024, true}, {16.0 * 1024 * 1024, true}}, rule, state);
+  const double norm = 5.0 / 6.0;
+  EXPECT_NEAR(state.grad_norm, norm, RoundingError<double>(3, norm));
+  const double multiplier = 0.5 / (norm + 1e-6) / (1024.0 * 6.0);
+  EXPECT_NEAR(state.multiplier, multiplier, RoundingError<float>(2, multiplier));
+  EXPECT_EQ(state.step, 1);
+}
+
+TEST(StepControlSpecTest, CorrectsTheBiasAsThePowerInDoubleDoes) {
+  for (const int64_t t : {1, 2, 3, 10, 1000, 100000, 10000000}) {
+    const GroupStep step = MakeGroupStep(0.9, 0.999, 1e-3f, t);
+    const double size = 1e-3f / (1 - std::pow(0.9, t));
+    const double inverse = 1 / std::sqrt(1 - std::pow(0.999, t));
+    EXPECT_NEAR(step.step_size, size, RoundingError<float>(1.01, size)) << t;
+    EXPECT_NEAR(step.inv_sqrt_correction, inverse, RoundingError<float>(1.01, inverse)) << t;
+  }
+}
+
+// w = (0, 0), SGD with lr 1, x = (1, 2), loss = sum(w * x) on two ranks.
+TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool mean : {true, false}) {
+      TrainingRule rule{.stage = stage, .ranks = 2, .format = Format::kFloat32, .adam = false};
+      rule.step.divisor = mean ? 2.0 : 1.0;
+      rule.learning_rates = {1.0f};
+      Training training(rule, {{0.0f, 0.0f}});
+      training.Step([](size_t, int, const Buckets&, float loss_scale) {
+        return Buckets{{1.0f * loss_scale, 2.0f * loss_scale}};
+      });
+      const Buckets expected = mean ? Buckets{{-1, -2}} : Buckets{{-2, -4}};
+      EXPECT_EQ(training.FullParameters(), expected) << "stage " << stage;
+    }
+  }
+}
+
+struct StageCase {
+  Format format;
+  bool adam;
+  int micro_batches;
+  bool at_boundary;
+  int stages;  // 0 to this one
+};
+
+TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
+  for (const StageCase& c : std::vector<StageCase>{{Format::kBFloat16, true, 1, false, 3},
+                                                   {Format::kFloat16, true, 3, false, 3},
+                                                   {Format::kFloat32, false, 3, false, 3},
+                                                   {Format::kBFloat16, true, 3, true, 1}}) {
+    Buckets expected;
+    for (int stage = 0; stage <= c.stages; ++stage) {
+      TrainingRule rule{.stage = stage,
+                        .ranks = 3,
+                        .micro_batches = c.micro_batches,
+                        .reduce_at_boundary = c.at_boundary,
+                        .format = c.format,
+                        .adam = c.adam};
+      rule.step.divisor = 3.0 * c.micro_batches;
+      rule.step.clip = 1.0;
+      rule.learning_rates = {1e-2f, 2e-2f};
+      std::mt19937 random(7);
+      std::normal_distribution<float> normal;
+      Buckets master = {std::vector<float>(6), std::vector<float>(300)};
+      for (auto& bucket : master) {
+        for (float& x : bucket) x = normal(random);
+      }
+      Training training(rule, master);
+      for (int step = 0; step < 8; ++step) {
+        training.Step([&](size_t rank, int micro, const Buckets& parameters, float loss_scale) {
+          Buckets gradients = parameters;
+          for (auto& bucket : gradients) {
+            for (float& x : bucket) x = (x + rank + normal(random)) * loss_scale / (1 + micro);
+          }
+          return gradients;
+        });
+      }
+      if (c.format == Format::kFloat16) {
+        EXPECT_LT(training.state().loss_scale, 65536.0f);
+      }
+      EXPECT_GT(training.state().step, 0);
+      if (stage == 0) expected = training.FullMaster();
+      EXPECT_NE(expected, master);
+      EXPECT_EQ(training.FullMaster(), expected) << "stage " << stage;
+    }
+  }
+}
+
+TEST(StagesSpecTest, SkipsTheUpdateOnEveryRankWhenOneRankOverflows) {
+  TrainingRule rule{.stage = 2, .ranks = 2, .format = Format::kFloat16};
+  rule.step.loss_scale.hysteresis = 1;
+  Training training(rule, {{1.0f, 2.0f, 3.0f, 4.0f}});
+  training.Step([](size_t rank, int, const Buckets&, float) {
+    return Buckets{{0.0f, 0.0f, 0.0f, rank == 1 ? kInfinity : 0.0f}};
+  });
+  EXPECT_EQ(training.FullMaster(), (Buckets{{1.0f, 2.0f, 3.0f, 4.0f}}));
+  EXPECT_TRUE(training.state().skip);
+  EXPECT_EQ(training.state().step, 0);
+  EXPECT_EQ(training.state().loss_scale, 32768.0f);
+}
+
+}  // namespace
+}  // namespace brigade::spec

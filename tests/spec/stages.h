@@ -1,0 +1,194 @@
+#ifndef BRIGADE_TESTS_SPEC_STAGES_H_
+#define BRIGADE_TESTS_SPEC_STAGES_H_
+
+// The executable specification, 5 of 5: training steps on several ranks in the four ZeRO stages.
+//
+// Parameters live in buckets whose padded size every rank count divides; rank r owns slice r of each.
+// Each rank stores what its stage lets it store, and nothing is computed from what a rank does not have
+// without a gather. Sums over ranks run in ascending order in float and round once.
+// Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/optimizers.h"
+#include "brigade/tests/spec/step_control.h"
+#include "brigade/tests/spec/sums.h"
+
+namespace brigade::spec {
+
+using Buckets = std::vector<std::vector<float>>;  // [bucket][element]
+
+struct TrainingRule {
+  int stage = 0;
+  size_t ranks = 1;
+  int micro_batches = 1;
+  bool reduce_at_boundary = false;        // else after every micro-batch
+  Format format = Format::kBFloat16;      // of parameters and gradients
+  Format accumulator = Format::kFloat32;  // of gradients summed over micro-batches
+  bool adam = true;                       // else SGD
+  AdamRule adam_rule = {};
+  SgdRule sgd_rule = {};
+  StepRule step = {};
+  std::vector<float> learning_rates = {1e-3f};
+};
+
+// The gradient of (loss * loss_scale) by the parameters, as computed by one rank on one micro-batch.
+using Backward = std::function<Buckets(size_t rank, int micro_batch, const Buckets& parameters,
+                                       float loss_scale)>;
+
+class Training {
+ public:
+  Training(const TrainingRule& rule, const Buckets& master)
+      : rule_(rule), ranks_(rule.ranks), state_{} {
+    state_.hysteresis = rule.step.loss_scale.hysteresis;
+    for (size_t r = 0; r < rule.ranks; ++r) {
+      ranks_[r].master = rule.stage == 0 ? master : Slice(master, r);
+      ranks_[r].m = ranks_[r].v = Zeros(ranks_[r].master);
+      ranks_[r].parameters = rule.stage == 3 ? Slice(master, r) : master;
+      for (auto& bucket : ranks_[r].parameters) RoundAll(rule.format, bucket);
+    }
+  }
+
+  StepState& state() { return state_; }
+  Buckets FullParameters() const { return GatherIfSharded(0, &Rank::parameters); }
+  Buckets FullMaster() const { return GatherIfSharded(0, &Rank::master); }
+
+  void Step(const Backward& backward) {
+    std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
+    std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
+    for (int micro = 0; micro < rule_.micro_batches; ++micro) {
+      std::vector<Buckets> fresh;
+      for (size_t r = 0; r < rule_.ranks; ++r) {
+        const Buckets parameters = GatherIfSharded(r, &Rank::parameters);
+        fresh.push_back(backward(r, micro, parameters, state_.loss_scale));
+        for (auto& bucket : fresh[r]) RoundAll(rule_.format, bucket);
+      }
+      for (size_t r = 0; r < rule_.ranks; ++r) {
+        if (rule_.reduce_at_boundary) {
+          Accumulate(fresh[r], local[r]);
+        } else {
+          Accumulate(ReduceSlice(fresh, r, rule_.format), reduced[r]);
+        }
+      }
+    }
+    if (rule_.reduce_at_boundary) {
+      for (size_t r = 0; r < rule_.ranks; ++r) {
+        reduced[r] = ReduceSlice(local, r, rule_.accumulator);
+      }
+    }
+
+    std::vector<GradStats> stats;
+    for (const Buckets& slices : reduced) stats.push_back(SumOfSquares(slices));
+    ControlStep(stats, rule_.step, state_);
+    if (state_.skip) return;
+
+    for (size_t r = 0; r < rule_.ranks; ++r) {
+      // Stage 0 gathers gradients and updates everything everywhere; the others update their slices.
+      Update(rule_.stage == 0 ? Gather(reduced) : reduced[r], ranks_[r]);
+    }
+    std::vector<Buckets> updated;
+    for (const Rank& rank : ranks_) updated.push_back(rank.master);
+    for (size_t r = 0; r < rule_.ranks; ++r) {
+      const bool gathers = rule_.stage == 1 || rule_.stage == 2;
+      ranks_[r].parameters = gathers ? Gather(updated) : ranks_[r].master;
+      for (auto& bucket : ranks_[r].parameters) RoundAll(rule_.format, bucket);
+    }
+  }
+
+ private:
+  struct Rank {
+    Buckets master, m, v;  // stage 0: everything; 1 to 3: own slices
+    Buckets parameters;    // stages 0 to 2: everything; 3: own slices
+  };
+
+  static void RoundAll(Format format, std::vector<float>& values) {
+    for (float& value : values) value = Round(format, value);
+  }
+
+  static Buckets Zeros(Buckets like) {
+    for (auto& bucket : like) bucket.assign(bucket.size(), 0.0f);
+    return like;
+  }
+
+  Buckets Slice(const Buckets& full, size_t rank) const {
+    Buckets slices;
+    for (const auto& bucket : full) {
+      const size_t size = bucket.size() / rule_.ranks;
+      slices.emplace_back(bucket.begin() + rank * size, bucket.begin() + (rank + 1) * size);
+    }
+    return slices;
+  }
+
+  static Buckets Gather(const std::vector<Buckets>& slices) {
+    Buckets full(slices[0].size());
+    for (const Buckets& rank : slices) {
+      for (size_t b = 0; b < full.size(); ++b) {
+        full[b].insert(full[b].end(), rank[b].begin(), rank[b].end());
+      }
+    }
+    return full;
+  }
+
+  Buckets GatherIfSharded(size_t rank, Buckets Rank::*member) const {
+    const bool sharded = member == &Rank::parameters ? rule_.stage == 3 : rule_.stage >= 1;
+    if (!sharded) return ranks_[rank].*member;
+    std::vector<Buckets> slices;
+    for (const Rank& other : ranks_) slices.push_back(other.*member);
+    return Gather(slices);
+  }
+
+  Buckets ReduceSlice(const std::vector<Buckets>& contributions, size_t rank, Format format) const {
+    Buckets sum = Slice(contributions[0], rank);
+    for (size_t r = 1; r < rule_.ranks; ++r) {
+      const Buckets addend = Slice(contributions[r], rank);
+      for (size_t b = 0; b < sum.size(); ++b) {
+        for (size_t i = 0; i < sum[b].size(); ++i) sum[b][i] = sum[b][i] + addend[b][i];
+      }
+    }
+    for (auto& bucket : sum) RoundAll(format, bucket);
+    return sum;
+  }
+
+  void Accumulate(const Buckets& gradients, Buckets& sum) const {
+    if (sum.empty()) sum = Zeros(gradients);
+    for (size_t b = 0; b < sum.size(); ++b) {
+      for (size_t i = 0; i < sum[b].size(); ++i) {
+        sum[b][i] = Round(rule_.accumulator, sum[b][i] + gradients[b][i]);
+      }
+    }
+  }
+
+  void Update(const Buckets& gradients, Rank& rank) const {
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    const GroupStep group =
+        MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      for (size_t i = 0; i < gradients[b].size(); ++i) {
+        const float gradient = gradients[b][i];
+        float& p = rank.master[b][i];
+        float& m = rank.m[b][i];
+        if (rule_.adam) {
+          float& v = rank.v[b][i];
+          const AdamElement x =
+              AdamUpdate({p, m, v}, gradient, state_.multiplier, rule_.adam_rule, group);
+          p = x.param, m = x.m, v = x.v;
+        } else {
+          const SgdElement x =
+              SgdUpdate({p, m}, gradient, state_.multiplier, rule_.sgd_rule, lr, state_.step);
+          p = x.param, m = x.momentum;
+        }
+      }
+    }
+  }
+
+  TrainingRule rule_;
+  std::vector<Rank> ranks_;
+  StepState state_;
+};
+
+}  // namespace brigade::spec
+
+#endif  // BRIGADE_TESTS_SPEC_STAGES_H_
