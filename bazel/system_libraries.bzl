@@ -38,6 +38,11 @@ _LIBRARIES = {
         libs = ["gtest_main", "gtest"],
         package = "libgtest-dev",
     ),
+    "hwy": struct(
+        header = "hwy/highway.h",
+        libs = ["hwy"],
+        package = "libhwy-dev",
+    ),
 }
 
 _FOUND = """
