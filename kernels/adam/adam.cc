@@ -1,0 +1,101 @@
+#include "brigade/kernels/adam/adam.h"
+
+#include "brigade/kernels/adam/adam_cpu.h"
+#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/update_dispatch.h"
+
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/kernels/adam/adam_cuda.h"
+#endif
+
+namespace brigade::kernels {
+namespace {
+
+using precision::DType;
+
+absl::Status CheckOptions(const AdamOptions& options) {
+  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes("adam", options.grad_dtype, options.copy_dtype));
+  BRIGADE_RETURN_IF_ERROR(CheckGroupCount("adam", options.groups.size(), kMaxAdamGroups));
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const AdamGroup& group = options.groups[i];
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta1", i, group.beta1, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta2", i, group.beta2, kBelowOne));
+    // As the kernel sees it: too small for a float is 0.
+    BRIGADE_RETURN_IF_ERROR(
+        CheckInRange("adam", "eps", i, static_cast<float>(group.eps), kPositive));
+    BRIGADE_RETURN_IF_ERROR(
+        CheckInRange("adam", "weight_decay", i, group.weight_decay, kNonNegative));
+  }
+  return absl::OkStatus();
+}
+
+AdamParameters MakeParameters(const AdamOptions& options) {
+  AdamParameters parameters;
+  parameters.state = options.state;
+  parameters.group_steps = options.group_steps;
+  parameters.decoupled = options.weight_decay_mode == WeightDecayMode::kDecoupled;
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const AdamGroup& group = options.groups[i];
+    parameters.groups[i] = {.beta1 = static_cast<float>(group.beta1),
+                            .gain1 = static_cast<float>(1.0 - group.beta1),
+                            .beta2 = static_cast<float>(group.beta2),
+                            .gain2 = static_cast<float>(1.0 - group.beta2),
+                            .eps = static_cast<float>(group.eps),
+                            .weight_decay = static_cast<float>(group.weight_decay)};
+  }
+  return parameters;
+}
+
+}  // namespace
+
+absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
+                  device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
+  ListArguments arguments(
+      "adam",
+      {{"param", sizeof(float), true},
+       {"m", sizeof(float), true},
+       {"v", sizeof(float), true},
+       {"grad", precision::SizeOf(options.grad_dtype), false},
+       {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
+      stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const AdamSegment& s = segments[i];
+    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy}));
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("adam", i, s.group, options.groups.size()));
+  }
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", options.state, 1));
+  BRIGADE_RETURN_IF_ERROR(
+      arguments.AddOperand("group_steps", options.group_steps, options.groups.size()));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"adam", arguments.accesses()};
+  const AdamParameters parameters = MakeParameters(options);
+  absl::Status status;
+  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
+    using Grad = decltype(grad);
+    using Copy = decltype(copy);
+#if BRIGADE_CUDA
+    if (stream.device().kind == device::DeviceKind::kCuda) {
+      status = stream.Launch(operation, [&](void* cuda_stream) {
+        return device::CudaStatus(
+            LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters,
+                                   static_cast<cudaStream_t>(cuda_stream)),
+            "adam");
+      });
+      return;
+    }
+#endif
+    status = stream.Enqueue(
+        operation, PlanSegments(segments, kCpuTile),
+        [parameters](absl::Span<const PlannedSegment<AdamSegment>> plan, device::ThreadPool& pool) {
+          AdamCpu<Grad, Copy>(plan, parameters, pool);
+          return absl::OkStatus();
+        });
+  });
+  return status;
+}
+
+}  // namespace brigade::kernels

@@ -1,0 +1,86 @@
+#ifndef BRIGADE_KERNELS_ADAM_ADAM_MATH_H_
+#define BRIGADE_KERNELS_ADAM_ADAM_MATH_H_
+
+// The update of one parameter by Adam or AdamW, for CUDA, SIMD and scalar code alike.
+//
+// Source       Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2. epsilon stands
+//              outside the bias-corrected root, as in PyTorch.
+// Determinism  Every operation rounds once, where it is written.
+
+#include <cstdint>
+
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
+
+namespace brigade::kernels {
+
+inline constexpr int kMaxAdamGroups = 128;
+
+// A group's constants that do not change from step to step.
+struct AdamGroupConstants {
+  float beta1, gain1;  // gain = 1 - beta, rounded once from double
+  float beta2, gain2;
+  float eps;
+  float weight_decay;
+};
+
+// All that a call passes beside its segments.
+struct AdamParameters {
+  const StepState* state;
+  const GroupStep* group_steps;
+  bool decoupled;
+  AdamGroupConstants groups[kMaxAdamGroups];
+};
+
+// The constants of one parameter group in one step.
+struct AdamCoefficients {
+  float multiplier;  // of the gradient: unscaling and clipping
+  float beta1, gain1;
+  float beta2, gain2;
+  float eps;
+  float l2;    // weight decay that enters the gradient
+  float keep;  // factor on the parameter: 1 - lr * decoupled weight decay
+  float step_size;
+  float inv_sqrt_correction;
+};
+
+// Reads device memory: only where the kernel runs.
+BRIGADE_INLINE AdamCoefficients MakeAdamCoefficients(const AdamParameters& parameters,
+                                                     int32_t group_index) {
+  const AdamGroupConstants& group = parameters.groups[group_index];
+  const GroupStep step = parameters.group_steps[group_index];
+  const bool decoupled = parameters.decoupled;
+  AdamCoefficients c;
+  c.multiplier = parameters.state->grad_multiplier;
+  c.beta1 = group.beta1;
+  c.gain1 = group.gain1;
+  c.beta2 = group.beta2;
+  c.gain2 = group.gain2;
+  c.eps = group.eps;
+  c.l2 = decoupled ? 0.0f : group.weight_decay;
+  c.keep = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
+  c.step_size = step.step_size;
+  c.inv_sqrt_correction = step.inv_sqrt_correction;
+  return c;
+}
+
+// L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is unused.
+template <bool kL2>
+BRIGADE_INLINE void AdamElement(const AdamCoefficients& c, float gradient, float& param, float& m,
+                                float& v) {
+  using precision::Div;
+  using precision::Fma;
+  using precision::Mul;
+  using precision::Sqrt;
+  float g = Mul(gradient, c.multiplier);
+  if constexpr (kL2) g = Fma(c.l2, param, g);
+  m = Fma(c.beta1, m, Mul(c.gain1, g));
+  v = Fma(c.beta2, v, Mul(Mul(c.gain2, g), g));
+  const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
+  param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.keep));
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_ADAM_ADAM_MATH_H_

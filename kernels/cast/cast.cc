@@ -1,0 +1,66 @@
+#include "brigade/kernels/cast/cast.h"
+
+#include "absl/strings/str_cat.h"
+#include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/cast/cast_list.h"
+#include "brigade/kernels/common/arguments.h"
+
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/kernels/cast/cast_cuda.h"
+#endif
+
+namespace brigade::kernels {
+
+absl::Status Cast(absl::Span<const CastSegment> segments, const CastOptions& options,
+                  device::Stream& stream) {
+  return CastList({"cast", "source", "target"}, segments, options, stream);
+}
+
+absl::Status CastList(const CastNames& names, absl::Span<const CastSegment> segments,
+                      const CastOptions& options, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckFloatType(names.operation, names.source, options.source_dtype));
+  BRIGADE_RETURN_IF_ERROR(CheckFloatType(names.operation, names.target, options.target_dtype));
+  ListArguments arguments(names.operation,
+                          {{names.source, precision::SizeOf(options.source_dtype), false},
+                           {names.target, precision::SizeOf(options.target_dtype), true}},
+                          stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    BRIGADE_RETURN_IF_ERROR(
+        arguments.Add(i, segments[i].size, {segments[i].source, segments[i].target}));
+  }
+  if (options.scale != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("scale", options.scale, 1));
+  }
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {names.operation, arguments.accesses()};
+  absl::Status status;
+  precision::VisitFloat(options.source_dtype, [&](auto source) {
+    precision::VisitFloat(options.target_dtype, [&](auto target) {
+      using Source = decltype(source);
+      using Target = decltype(target);
+#if BRIGADE_CUDA
+      if (stream.device().kind == device::DeviceKind::kCuda) {
+        status = stream.Launch(operation, [&](void* cuda_stream) {
+          return device::CudaStatus(LaunchCast<Source, Target>(
+                                        segments.data(), segments.size(), options.scale,
+                                        options.accumulate, static_cast<cudaStream_t>(cuda_stream)),
+                                    names.operation);
+        });
+        return;
+      }
+#endif
+      status = stream.Enqueue(
+          operation, PlanSegments(segments, kCpuTile),
+          [scale = options.scale, accumulate = options.accumulate](
+              absl::Span<const PlannedSegment<CastSegment>> plan, device::ThreadPool& pool) {
+            CastCpu<Source, Target>(plan, scale, accumulate, pool);
+            return absl::OkStatus();
+          });
+    });
+  });
+  return status;
+}
+
+}  // namespace brigade::kernels

@@ -1,0 +1,46 @@
+// Cast over a list on the GPU: reads the source, writes the target, 2 to 4 bytes each an element. A thread
+// takes 8 elements, so 16 to 32 bytes are in flight per thread: full occupancy makes 32 to 64 KiB an SM.
+
+#include "brigade/kernels/cast/cast_cuda.h"
+#include "brigade/kernels/cast/cast_tile.h"
+
+namespace brigade::kernels {
+namespace {
+
+constexpr int kBlocksPerSm = 8;  // 2048 threads: full occupancy
+
+template <typename Source, typename Target, bool kAccumulate>
+__global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
+    CastKernel(const __grid_constant__ CastArguments arguments) {
+  CastThread<Source, Target, kAccumulate>(arguments, blockIdx.x, threadIdx.x);
+}
+
+}  // namespace
+
+template <typename Source, typename Target>
+cudaError_t LaunchCast(const CastSegment* segments, int64_t count, const float* scale,
+                       bool accumulate, cudaStream_t stream) {
+  CastArguments arguments;
+  arguments.scale = scale;
+  const auto tiles_of = [](const CastSegment& s) {
+    return GpuTiles(s.size, CastLayout<Source, Target>(s));
+  };
+  return ForEachBatch(
+      segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
+        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+        if (accumulate) {
+          CastKernel<Source, Target, true><<<blocks, kTileThreads, 0, stream>>>(arguments);
+        } else {
+          CastKernel<Source, Target, false><<<blocks, kTileThreads, 0, stream>>>(arguments);
+        }
+        return cudaGetLastError();
+      });
+}
+
+#define BRIGADE_INSTANTIATE(Source, Target)                                                        \
+  template cudaError_t LaunchCast<Source, Target>(const CastSegment*, int64_t, const float*, bool, \
+                                                  cudaStream_t);
+BRIGADE_FOR_EACH_CAST_TYPE(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
+
+}  // namespace brigade::kernels

@@ -1,0 +1,126 @@
+#ifndef BRIGADE_KERNELS_COMMON_ARGUMENTS_H_
+#define BRIGADE_KERNELS_COMMON_ARGUMENTS_H_
+
+// Checks of a kernel's arguments before anything is enqueued, and what it declares to the race checker.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "brigade/device/address_book.h"
+#include "brigade/device/stream.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::kernels {
+
+#define BRIGADE_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                      \
+    if (absl::Status brigade_status = (expression); !brigade_status.ok()) { \
+      return brigade_status;                                                \
+    }                                                                       \
+  } while (false)
+
+// What is the same for one array of every segment in a list.
+struct ArrayRole {
+  const char* name;
+  int64_t element_bytes;
+  bool write;
+  bool present = true;  // false: the array must be null in every segment
+};
+
+// The values that a hyper-parameter may have. NaN is in no range.
+struct ValueRange {
+  double low;
+  double high;
+  bool open_low = false;  // whether `low` itself is excluded
+
+  bool Contains(double value) const {
+    return (open_low ? value > low : value >= low) && value <= high;
+  }
+};
+
+// Betas and momenta: neither may become 1 as a float.
+inline constexpr ValueRange kBelowOne = {0.0, 1.0 - 0x1p-24};
+inline constexpr ValueRange kNonNegative = {0.0, 3.0e38};
+inline constexpr ValueRange kPositive = {0.0, 3.0e38, true};
+
+// InvalidArgument unless the range contains the value. `group` is named unless it is negative.
+absl::Status CheckInRange(absl::string_view operation, absl::string_view name, int64_t group,
+                          double value, ValueRange range);
+
+// InvalidArgument unless `dtype`, the type of the array `name`, is float32, float16 or bfloat16.
+absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
+                            precision::DType dtype);
+
+// Checks the arrays of a list of segments and gathers what they touch.
+//
+// Make one for a call, give it every segment, then finish. All messages begin with the operation's name
+// and say which segment and array is meant. Steady state allocates nothing.
+class ListArguments {
+ public:
+  ListArguments(absl::string_view operation, absl::Span<const ArrayRole> roles,
+                const device::Stream& stream);
+
+  // The arrays of segment `index`, in the order of the roles. InvalidArgument for a negative size, null
+  // with elements, an address that is not a multiple of the element's size, memory of another device.
+  absl::Status Add(int64_t index, int64_t size, absl::Span<const void* const> arrays);
+
+  // One more operand, not part of the list; written unless its type is const.
+  template <typename T>
+  absl::Status AddOperand(const char* name, T* data, int64_t count) {
+    return AddOperand({name, alignof(T), !std::is_const_v<T>}, data,
+                      count * static_cast<int64_t>(sizeof(T) / alignof(T)));
+  }
+  absl::Status AddOperand(const ArrayRole& role, const void* data, int64_t elements);
+
+  // InvalidArgument if something written overlaps anything else. Must follow the last Add.
+  absl::Status CheckOverlap();
+
+  // For the operation's declaration; empty where nobody checks races. Valid until the next ListArguments
+  // of this thread.
+  absl::Span<const device::Access> accesses() const;
+
+  // Roles and operands together.
+  static constexpr int kMaxArrays = 12;
+
+ private:
+  struct Range {
+    uintptr_t begin;
+    uintptr_t end;
+    int64_t segment;  // -1: an operand
+    int32_t role;
+  };
+  // Lists usually lie in address order, array by array: then the hulls decide and nothing is sorted.
+  struct Hull {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    bool ascending = true;
+  };
+  struct Scratch {
+    std::vector<Range> ranges;
+    std::vector<device::Access> accesses;
+  };
+  static Scratch& ThreadScratch();
+
+  absl::Status AddArray(int role, int64_t segment, const void* data, int64_t size);
+  std::string Label(int role, int64_t segment) const;
+  bool HullsAreDisjoint() const;
+
+  const absl::string_view operation_;
+  const device::Device device_;
+  const bool checks_races_;
+  device::AddressBook::Lookup lookup_;
+  std::array<ArrayRole, kMaxArrays> roles_;
+  std::array<Hull, kMaxArrays> hulls_;
+  int role_count_;
+  Scratch& scratch_;
+};
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_COMMON_ARGUMENTS_H_

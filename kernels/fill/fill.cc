@@ -1,0 +1,105 @@
+#include "brigade/kernels/fill/fill.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/fill/fill_cpu.h"
+
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/kernels/fill/fill_cuda.h"
+#endif
+
+namespace brigade::kernels {
+namespace {
+
+using precision::DType;
+
+template <typename T>
+FillPattern Repeat(T element) {
+  FillPattern pattern;
+  for (size_t i = 0; i < sizeof(pattern); i += sizeof(element)) {
+    std::memcpy(reinterpret_cast<char*>(&pattern) + i, &element, sizeof(element));
+  }
+  return pattern;
+}
+
+// Whether an integer of `bits` bits represents the value. All bounds are exact in double.
+bool FitsInteger(double value, int bits, bool is_signed) {
+  const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  return value == std::trunc(value) && value >= (is_signed ? -limit : 0.0) && value < limit;
+}
+
+// The pattern of an element, or false if an integer type does not represent the value.
+bool MakePattern(DType dtype, double value, FillPattern& pattern) {
+  const float rounded = static_cast<float>(value);
+  switch (dtype) {
+    case DType::kFloat32:
+      pattern = Repeat(rounded);
+      return true;
+    case DType::kFloat16:
+      pattern = Repeat(precision::Half(rounded));
+      return true;
+    case DType::kBFloat16:
+      pattern = Repeat(precision::BFloat16(rounded));
+      return true;
+    case DType::kFloat64:
+      pattern = Repeat(value);
+      return true;
+    case DType::kInt32:
+      if (!FitsInteger(value, 32, true)) return false;
+      pattern = Repeat(static_cast<int32_t>(value));
+      return true;
+    case DType::kInt64:
+      if (!FitsInteger(value, 64, true)) return false;
+      pattern = Repeat(static_cast<int64_t>(value));
+      return true;
+    case DType::kUint8:
+      if (!FitsInteger(value, 8, false)) return false;
+      pattern = Repeat(static_cast<uint8_t>(value));
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::Status Fill(absl::Span<const FillSegment> segments, DType dtype, double value,
+                  device::Stream& stream) {
+  if (!precision::IsValid(dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fill: dtype is invalid: ", static_cast<int>(dtype)));
+  }
+  FillPattern pattern;
+  if (!MakePattern(dtype, value, pattern)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fill: value ", value, " is not a value of ", precision::Name(dtype)));
+  }
+  const int64_t element_bytes = precision::SizeOf(dtype);
+  ListArguments arguments("fill", {{"data", element_bytes, true}}, stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, segments[i].size, {segments[i].data}));
+  }
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"fill", arguments.accesses()};
+#if BRIGADE_CUDA
+  if (stream.device().kind == device::DeviceKind::kCuda) {
+    return stream.Launch(operation, [&](void* cuda_stream) {
+      return device::CudaStatus(LaunchFill(segments.data(), segments.size(), pattern, element_bytes,
+                                           static_cast<cudaStream_t>(cuda_stream)),
+                                "fill");
+    });
+  }
+#endif
+  return stream.Enqueue(operation, PlanSegments(segments, kCpuTile),
+                        [pattern, element_bytes](absl::Span<const PlannedSegment<FillSegment>> plan,
+                                                 device::ThreadPool& pool) {
+                          FillCpu(plan, pattern, element_bytes, pool);
+                          return absl::OkStatus();
+                        });
+}
+
+}  // namespace brigade::kernels

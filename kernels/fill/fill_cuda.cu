@@ -1,0 +1,30 @@
+// Fill over a list on the GPU: writes only, 16 bytes a store.
+
+#include "brigade/kernels/fill/fill_cuda.h"
+#include "brigade/kernels/fill/fill_tile.h"
+
+namespace brigade::kernels {
+namespace {
+
+__global__ void __launch_bounds__(kTileThreads)
+    FillKernel(const __grid_constant__ FillArguments arguments) {
+  FillThread(arguments, blockIdx.x, threadIdx.x);
+}
+
+}  // namespace
+
+cudaError_t LaunchFill(const FillSegment* segments, int64_t count, FillPattern pattern,
+                       int64_t element_bytes, cudaStream_t stream) {
+  FillArguments arguments;
+  arguments.pattern = pattern;
+  arguments.element_bytes = element_bytes;
+  const auto tiles_of = [&](const FillSegment& s) { return FillTiles(s, element_bytes); };
+  return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
+                      [&](int64_t) {
+                        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+                        FillKernel<<<blocks, kTileThreads, 0, stream>>>(arguments);
+                        return cudaGetLastError();
+                      });
+}
+
+}  // namespace brigade::kernels

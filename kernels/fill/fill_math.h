@@ -1,0 +1,17 @@
+#ifndef BRIGADE_KERNELS_FILL_FILL_MATH_H_
+#define BRIGADE_KERNELS_FILL_FILL_MATH_H_
+
+#include <cstdint>
+
+namespace brigade::kernels {
+
+// An element's bytes, repeated to fill 16: what goes to every 16-byte boundary of an array. Elements are 1,
+// 2, 4 or 8 bytes at addresses that are multiples of their size, so the bytes at address a are always
+// those from a mod 16 on.
+struct alignas(16) FillPattern {
+  uint32_t words[4];
+};
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_FILL_FILL_MATH_H_

@@ -1,0 +1,20 @@
+#ifndef BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CPU_H_
+#define BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CPU_H_
+
+#include "absl/types/span.h"
+#include "brigade/device/thread_pool.h"
+#include "brigade/kernels/common/cpu_list.h"
+#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/step_control/step_state.h"
+
+namespace brigade::kernels {
+
+// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements, workspace
+// one double for each.
+template <typename Grad>
+GradStats GradCheckCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* workspace,
+                       device::ThreadPool& pool);
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CPU_H_

@@ -1,0 +1,117 @@
+#ifndef BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_TILE_H_
+#define BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_TILE_H_
+
+// What one GPU thread does, in plain C++: the CUDA kernels call it, and tests run it on the host.
+//
+// A warp sums a tile of 8192 elements. A thread loads groups of 8 at 16-byte boundaries: where a segment
+// starts `shift` elements past one, thread t's groups hold the lanes 8 t - shift to 8 t - shift + 7 (mod
+// 256) of the canonical order, still the same ones in every row. So no address costs more than its edges;
+// thread 0, whose group begins before the tile, makes up for it with one more row. The lanes meet in shared
+// memory, where they are added by halving.
+
+#include <cstdint>
+
+#include "brigade/kernels/common/gpu_tile.h"
+#include "brigade/kernels/common/segments.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
+#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::kernels {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kGradRow = kWarp * kGroup;  // elements that a warp takes at once
+inline constexpr int kRowsAtOnce = 4;            // loads in flight before the first use; untuned
+static_assert(kGradRow == kGradLanes);
+
+// 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.
+using GradBatch = SegmentBatch<GradSegment, 1300>;
+
+struct GradArguments {
+  double* tile_sums;     // of the whole list
+  int64_t tiles_before;  // of this launch
+  GradBatch batch;
+};
+static_assert(sizeof(GradArguments) <= kMaxLaunchArgumentBytes);
+
+BRIGADE_HOST_DEVICE inline int64_t GradTiles(const GradSegment& s) {
+  return CeilDiv(s.size, kGradTile);
+}
+
+// One tile of a segment.
+template <typename Grad>
+struct GradTile {
+  const Grad* grad;
+  int64_t size;   // elements of the tile, at most kGradTile
+  int64_t shift;  // elements that the tile's begin is past a 16-byte boundary
+
+  BRIGADE_HOST_DEVICE static GradTile Find(const GradBatch& batch, int64_t tile) {
+    const int64_t index = batch.Find(tile);
+    const GradSegment& s = batch.segments[index];
+    const int64_t begin = (tile - batch.first_tile[index]) * kGradTile;
+    const Grad* const grad = static_cast<const Grad*>(s.grad) + begin;
+    const int64_t left = s.size - begin;
+    return {grad, left < kGradTile ? left : kGradTile, ElementsPastBoundary<sizeof(Grad)>(grad)};
+  }
+};
+
+// Adds thread `thread`'s part of the tile, and puts its lanes into their places.
+template <typename Grad>
+BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lanes) {
+  double sums[kGroup] = {};
+  const auto add = [&](const Group<Grad>& group) {
+    for (int j = 0; j < kGroup; ++j) {
+      sums[j] = AddSquare(sums[j], static_cast<float>(group.values[j]));
+    }
+  };
+  // The element of the tile where this thread's group of row 0 begins.
+  int64_t first = int64_t{thread} * kGroup - tile.shift;
+  const int64_t rows = kGradTile / kGradRow + 1;
+  for (int64_t row = 0; row < rows;) {
+    if (first >= 0 && first + (kRowsAtOnce - 1) * kGradRow + kGroup <= tile.size) {
+      Group<Grad> groups[kRowsAtOnce];
+      for (int r = 0; r < kRowsAtOnce; ++r) groups[r] = LoadGroup(tile.grad + first + r * kGradRow);
+      for (int r = 0; r < kRowsAtOnce; ++r) add(groups[r]);
+      first += kRowsAtOnce * kGradRow;
+      row += kRowsAtOnce;
+      continue;
+    }
+    for (int j = 0; j < kGroup; ++j) {
+      const int64_t i = first + j;
+      if (i >= 0 && i < tile.size) {
+        sums[j] = AddSquare(sums[j], static_cast<float>(tile.grad[i]));
+      }
+    }
+    first += kGradRow;
+    ++row;
+  }
+  for (int j = 0; j < kGroup; ++j) {
+    lanes[(thread * kGroup + j + kGradLanes - tile.shift) % kGradLanes] = sums[j];
+  }
+}
+
+// One halving: lane j gets lane j + half. The threads meet before and after.
+BRIGADE_INLINE void HalveLanes(double* lanes, int half, int thread, int threads) {
+  for (int j = thread; j < half; j += threads) lanes[j] = precision::Add(lanes[j], lanes[j + half]);
+}
+
+// Whether this thread's share of the tile holds an overflow: asked only if the sum says it may.
+template <typename Grad>
+BRIGADE_INLINE bool FindOverflow(const GradTile<Grad>& tile, int thread) {
+  bool found = false;
+  for (int64_t i = thread; i < tile.size; i += kWarp) {
+    found = found || Overflows(static_cast<float>(tile.grad[i]));
+  }
+  return found;
+}
+
+// Thread `thread`'s part of the sum of all tile sums: its lane.
+BRIGADE_INLINE double SumOfTileSums(const double* tile_sums, int64_t tiles, int thread) {
+  double sum = 0.0;
+  for (int64_t i = thread; i < tiles; i += kGradLanes) sum = precision::Add(sum, tile_sums[i]);
+  return sum;
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_TILE_H_

@@ -1,0 +1,116 @@
+#include "brigade/kernels/sgd/sgd.h"
+
+#include "absl/strings/str_cat.h"
+#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/update_dispatch.h"
+#include "brigade/kernels/sgd/sgd_cpu.h"
+
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/kernels/sgd/sgd_cuda.h"
+#endif
+
+namespace brigade::kernels {
+namespace {
+
+using precision::DType;
+
+absl::Status CheckOptions(const SgdOptions& options) {
+  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes("sgd", options.grad_dtype, options.copy_dtype));
+  BRIGADE_RETURN_IF_ERROR(CheckGroupCount("sgd", options.groups.size(), kMaxSgdGroups));
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const SgdGroup& group = options.groups[i];
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("sgd", "momentum", i, group.momentum, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("sgd", "dampening", i, group.dampening, {0.0, 1.0}));
+    BRIGADE_RETURN_IF_ERROR(
+        CheckInRange("sgd", "weight_decay", i, group.weight_decay, kNonNegative));
+    if (group.nesterov && (group.momentum == 0.0 || group.dampening != 0.0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sgd: nesterov of group ", i, " needs momentum > 0 and dampening 0, but they are ",
+          group.momentum, " and ", group.dampening));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A buffer where the group has no momentum would silently stay behind; none where it has some would not
+// do what was asked.
+absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGroup& group) {
+  if (segment.size == 0 || (group.momentum != 0.0) == (segment.momentum != nullptr)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("sgd: momentum of segment ", index,
+                   segment.momentum == nullptr ? " is null with " : " is given with ", segment.size,
+                   " elements, but group ", segment.group, " has momentum ", group.momentum));
+}
+
+SgdParameters MakeParameters(const SgdOptions& options) {
+  SgdParameters parameters;
+  parameters.state = options.state;
+  parameters.group_steps = options.group_steps;
+  parameters.decoupled = options.weight_decay_mode == WeightDecayMode::kDecoupled;
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const SgdGroup& group = options.groups[i];
+    parameters.groups[i] = {.momentum = static_cast<float>(group.momentum),
+                            .gain = static_cast<float>(1.0 - group.dampening),
+                            .weight_decay = static_cast<float>(group.weight_decay),
+                            .nesterov = group.nesterov ? 1 : 0};
+  }
+  return parameters;
+}
+
+}  // namespace
+
+absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
+                 device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
+  ListArguments arguments(
+      "sgd",
+      {{"param", sizeof(float), true},
+       {"grad", precision::SizeOf(options.grad_dtype), false},
+       {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()},
+       {"momentum", sizeof(float), true}},
+      stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const SgdSegment& s = segments[i];
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("sgd", i, s.group, options.groups.size()));
+    BRIGADE_RETURN_IF_ERROR(CheckMomentum(i, s, options.groups[s.group]));
+    const void* const arrays[] = {s.param, s.grad, s.param_copy, s.momentum};
+    BRIGADE_RETURN_IF_ERROR(
+        arguments.Add(i, s.size, absl::MakeSpan(arrays, s.momentum == nullptr ? 3 : 4)));
+  }
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", options.state, 1));
+  BRIGADE_RETURN_IF_ERROR(
+      arguments.AddOperand("group_steps", options.group_steps, options.groups.size()));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"sgd", arguments.accesses()};
+  const SgdParameters parameters = MakeParameters(options);
+  absl::Status status;
+  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
+    using Grad = decltype(grad);
+    using Copy = decltype(copy);
+#if BRIGADE_CUDA
+    if (stream.device().kind == device::DeviceKind::kCuda) {
+      status = stream.Launch(operation, [&](void* cuda_stream) {
+        return device::CudaStatus(
+            LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters,
+                                  static_cast<cudaStream_t>(cuda_stream)),
+            "sgd");
+      });
+      return;
+    }
+#endif
+    status = stream.Enqueue(
+        operation, PlanSegments(segments, kCpuTile),
+        [parameters](absl::Span<const PlannedSegment<SgdSegment>> plan, device::ThreadPool& pool) {
+          SgdCpu<Grad, Copy>(plan, parameters, pool);
+          return absl::OkStatus();
+        });
+  });
+  return status;
+}
+
+}  // namespace brigade::kernels

@@ -1,0 +1,78 @@
+#ifndef BRIGADE_KERNELS_SGD_SGD_TILE_H_
+#define BRIGADE_KERNELS_SGD_SGD_TILE_H_
+
+// What one GPU thread does, in plain C++: the CUDA kernel calls it, and tests run it on the host.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "brigade/kernels/common/gpu_tile.h"
+#include "brigade/kernels/common/segments.h"
+#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/sgd/sgd_math.h"
+#include "brigade/kernels/sgd/sgd_types.h"
+
+namespace brigade::kernels {
+
+// 540 segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's arguments.
+using SgdBatch = SegmentBatch<SgdSegment, 540>;
+
+struct SgdArguments {
+  SgdParameters parameters;
+  SgdBatch batch;
+};
+static_assert(sizeof(SgdArguments) <= kMaxLaunchArgumentBytes);
+
+template <typename Grad, typename Copy>
+BRIGADE_HOST_DEVICE GroupLayout SgdLayout(const SgdSegment& s) {
+  GroupLayoutBuilder builder;
+  builder.Add(s.param);
+  builder.Add(s.momentum);
+  builder.Add(static_cast<const Grad*>(s.grad));
+  if constexpr (!std::is_same_v<Copy, NoCopy>) builder.Add(static_cast<const Copy*>(s.param_copy));
+  return builder.Build();
+}
+
+template <typename Grad, typename Copy>
+BRIGADE_INLINE void SgdThread(const SgdArguments& arguments, int64_t tile, int thread) {
+  if (arguments.parameters.state->skip != 0) return;
+  const SgdBatch& batch = arguments.batch;
+  const int64_t index = batch.Find(tile);
+  const SgdSegment& s = batch.segments[index];
+  const SgdCoefficients c = MakeSgdCoefficients(arguments.parameters, s.group);
+  const Grad* const grad = static_cast<const Grad*>(s.grad);
+  [[maybe_unused]] Copy* const copy = static_cast<Copy*>(s.param_copy);
+
+  VisitSgdVariant(arguments.parameters.decoupled, s.momentum != nullptr, [&](auto variant) {
+    using Variant = decltype(variant);
+    const auto group = [&](int64_t i) {
+      // All loads before the first use.
+      const Group<Grad> g = LoadGroup(grad + i);
+      Group<float> p = LoadGroup(s.param + i);
+      Group<float> m = {};
+      if constexpr (Variant::kMomentum) m = LoadGroup(s.momentum + i);
+      for (int j = 0; j < kGroup; ++j) {
+        SgdElement<Variant>(c, static_cast<float>(g.values[j]), p.values[j], m.values[j]);
+      }
+      StoreGroup(p, s.param + i);
+      if constexpr (Variant::kMomentum) StoreGroup(m, s.momentum + i);
+      if constexpr (!std::is_same_v<Copy, NoCopy>) {
+        Group<Copy> rounded;
+        for (int j = 0; j < kGroup; ++j) rounded.values[j] = Copy(p.values[j]);
+        StoreGroup(rounded, copy + i);
+      }
+    };
+    const auto single = [&](int64_t i) {
+      float unused = 0.0f;
+      float& m = Variant::kMomentum ? s.momentum[i] : unused;
+      SgdElement<Variant>(c, static_cast<float>(grad[i]), s.param[i], m);
+      if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
+    };
+    ForThread(s.size, SgdLayout<Grad, Copy>(s), tile - batch.first_tile[index], thread, group,
+              single);
+  });
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_SGD_SGD_TILE_H_

@@ -1,0 +1,124 @@
+#ifndef BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
+#define BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
+
+// What a step decides before it updates anything, for CUDA and the CPU alike: all in double with explicit
+// rounding, by one thread.
+//
+// Source       Loss scaling: the rule of DeepSpeed 0.19 for ZeRO. Clipping: Pascanu et al. 2013.
+
+#include <cstdint>
+
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
+
+namespace brigade::kernels {
+
+inline constexpr int kMaxStepGroups = 128;
+
+struct StepBetas {
+  double beta1;
+  double beta2;
+};
+
+// All that a call passes; plain so that it travels as a kernel argument.
+struct StepParameters {
+  const GradStats* stats;  // [ranks]
+  int64_t ranks;
+  StepState* state;
+  GroupStep* group_steps;  // [groups]
+  const float* lr_table;   // [groups][lr_table_size]
+  int64_t lr_table_size;
+  int64_t window;
+  double divisor;
+  double max_grad_norm;
+  float min_scale;
+  float max_scale;
+  int32_t hysteresis;
+  int32_t groups;
+  bool dynamic;
+  bool consecutive_hysteresis;
+  bool error_at_minimum;
+  bool check_overflow;
+  StepBetas betas[kMaxStepGroups];
+};
+
+// Moves the scale for the next backward pass and counts the iteration.
+BRIGADE_INLINE void UpdateLossScale(const StepParameters& p, bool overflow, StepState& state) {
+  if (p.dynamic && overflow) {
+    if (p.hysteresis == 1 || state.hysteresis == 1) {
+      if (state.loss_scale == p.min_scale && p.error_at_minimum) state.stuck_at_minimum = 1;
+      const float halved = precision::Div(state.loss_scale, 2.0f);
+      state.loss_scale = halved < p.min_scale ? p.min_scale : halved;
+    } else {
+      --state.hysteresis;
+    }
+    state.last_overflow = state.iteration;
+  } else if (p.dynamic) {
+    if (p.consecutive_hysteresis) state.hysteresis = p.hysteresis;
+    const int64_t since = state.iteration - state.last_overflow - 1;
+    if (since > 0 && since % p.window == 0) {
+      const float doubled = precision::Mul(state.loss_scale, 2.0f);
+      state.loss_scale = doubled > p.max_scale ? p.max_scale : doubled;
+      if (!p.consecutive_hysteresis) state.hysteresis = p.hysteresis;
+    }
+  }
+  ++state.iteration;
+}
+
+// x^n by repeated squaring from the lowest bit of n up. CUDA's pow and the C library's differ.
+BRIGADE_INLINE double Power(double x, int64_t n) {
+  double result = 1.0;
+  for (; n > 0; n /= 2) {
+    if (n % 2 == 1) result = precision::Mul(result, x);
+    x = precision::Mul(x, x);
+  }
+  return result;
+}
+
+BRIGADE_INLINE GroupStep MakeGroupStep(const StepBetas& betas, float lr, int64_t step) {
+  const double correction1 = precision::Sub(1.0, Power(betas.beta1, step));
+  const double correction2 = precision::Sub(1.0, Power(betas.beta2, step));
+  GroupStep group;
+  group.lr = lr;
+  group.step_size = static_cast<float>(precision::Div(static_cast<double>(lr), correction1));
+  group.inv_sqrt_correction = static_cast<float>(precision::Div(1.0, precision::Sqrt(correction2)));
+  return group;
+}
+
+// Reads and writes device memory: only where the kernel runs.
+BRIGADE_INLINE void DecideStep(const StepParameters& p) {
+  using precision::Add;
+  using precision::Div;
+  using precision::Mul;
+  double sum = 0.0;
+  bool finite = true;
+  for (int64_t rank = 0; rank < p.ranks; ++rank) {
+    sum = Add(sum, p.stats[rank].sum_of_squares);
+    finite = finite && p.stats[rank].all_finite != 0;
+  }
+  StepState state = *p.state;
+  // With the scale that was in effect during backward.
+  const double divisor = Mul(static_cast<double>(state.loss_scale), p.divisor);
+  state.grad_norm = Div(precision::Sqrt(sum), divisor);
+  const double ratio = Div(p.max_grad_norm, Add(state.grad_norm, 1e-6));
+  const double clip = ratio < 1.0 ? ratio : 1.0;
+  const bool overflow = p.check_overflow && !finite;
+  UpdateLossScale(p, overflow, state);
+  state.skip = overflow || state.stuck_at_minimum != 0 ? 1 : 0;
+  state.grad_multiplier = state.skip != 0 ? 0.0f : static_cast<float>(Div(clip, divisor));
+  if (state.skip == 0) {
+    ++state.step;
+    const int64_t last = p.lr_table_size - 1;
+    const int64_t entry = state.step - 1 < last ? state.step - 1 : last;
+    for (int32_t group = 0; group < p.groups; ++group) {
+      const float lr = p.lr_table[group * p.lr_table_size + entry];
+      p.group_steps[group] = MakeGroupStep(p.betas[group], lr, state.step);
+    }
+  }
+  *p.state = state;
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
