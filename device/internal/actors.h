@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,7 +62,7 @@ class Actors {
   void EndGoneThreads();
   void CollectFree(MarkUsed mark);
 
-  std::vector<Actor> actors_;
+  std::deque<Actor> actors_;  // references stay good while it grows
   std::vector<int> free_;
   size_t ended_ = 0;        // not yet free
   size_t collect_at_ = 32;  // ended ones that make a look through history worth it; untuned

@@ -1,0 +1,149 @@
+#include "brigade/device/buffer.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "brigade/device/context.h"
+#include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/core.h"
+#include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::device {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(BufferTest, IsBornPoisonedAndAligned) {
+  auto context = MakeContext(CpuOptions());
+  for (const int64_t bytes : {int64_t{1}, int64_t{255}, int64_t{4096}, (int64_t{2} << 20) + 5}) {
+    const Buffer buffer = context->Allocate(bytes, Purpose::kGradients, "grads").value();
+    EXPECT_EQ(buffer.bytes(), bytes);
+    EXPECT_EQ(buffer.purpose(), Purpose::kGradients);
+    EXPECT_EQ(buffer.name(), "grads");
+    EXPECT_EQ(buffer.device(), Cpu());
+    const uintptr_t alignment = bytes >= int64_t{2} << 20 ? 2 << 20 : bytes >= 4096 ? 4096 : 256;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % alignment, 0u);
+    EXPECT_THAT(buffer.as<uint8_t>(), Each(0xFF));
+    EXPECT_EQ(buffer.as<float>().size(), static_cast<size_t>(bytes) / 4);
+    for (const float value : buffer.as<float>()) ASSERT_TRUE(std::isnan(value));
+  }
+}
+
+TEST(BufferTest, MayBeEmpty) {
+  auto context = MakeContext(CpuOptions());
+  const Buffer buffer = context->Allocate(0, Purpose::kScratch).value();
+  EXPECT_EQ(buffer.data(), nullptr);
+  EXPECT_TRUE(buffer.as<float>().empty());
+  EXPECT_EQ(context->books().current_bytes(), 0);
+}
+
+TEST(BufferTest, IsInTheBooksUntilItsLastOwnerGoes) {
+  auto context = MakeContext(CpuOptions());
+  const Books& books = context->books();
+  Buffer a = context->Allocate(1000, Purpose::kParameters).value();
+  Buffer b = std::move(a);
+  EXPECT_EQ(a.data(), nullptr);
+  EXPECT_EQ(books.current_bytes(Purpose::kParameters), 1000);
+  b = context->Allocate(10, Purpose::kParameters).value();
+  EXPECT_EQ(books.current_bytes(Purpose::kParameters), 10);
+  EXPECT_EQ(books.peak_bytes(Purpose::kParameters), 1010);
+  b = Buffer();
+  EXPECT_EQ(books.current_bytes(), 0);
+}
+
+TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
+  RaceChecker checker;
+  auto context = MakeContext(CheckedOptions(checker));
+  int theirs = 42;
+  {
+    const Buffer borrowed = context->Borrow(&theirs, sizeof(theirs), "theirs").value();
+    EXPECT_EQ(borrowed.data(), &theirs);
+    EXPECT_FALSE(borrowed.owned());
+    EXPECT_EQ(context->books().current_bytes(), 0);
+  }
+  EXPECT_EQ(theirs, 42);
+}
+
+TEST(BufferTest, BeyondTheLimitNamesEverythingAndChangesNothing) {
+  ContextOptions options = CpuOptions("rank 3");
+  options.memory_limit_bytes = 1000;
+  auto context = MakeContext(options);
+  const Buffer parameters = context->Allocate(600, Purpose::kParameters).value();
+  const Buffer gradients = context->Allocate(300, Purpose::kGradients).value();
+  EXPECT_THAT(context->Allocate(101, Purpose::kOptimizerState, "moments"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "\"rank 3\" cannot have 101 bytes for optimizer_state (\"moments\"): the "
+                       "context's limit would be exceeded; in use 900 bytes (parameters 600, "
+                       "gradients 300), limit 1000"));
+  EXPECT_EQ(context->books().current_bytes(), 900);
+  EXPECT_EQ(context->books().peak_bytes(), 900);
+  EXPECT_EQ(context->books().peak_bytes(Purpose::kOptimizerState), 0);
+  EXPECT_OK(context->Allocate(100, Purpose::kOptimizerState));
+}
+
+TEST(BufferTest, BeyondTheMachineIsAnErrorToo) {
+  auto context = MakeContext(CpuOptions());
+  EXPECT_THAT(context->Allocate(int64_t{1} << 60, Purpose::kScratch),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1152921504606846976 bytes for scratch"),
+                             HasSubstr("the machine has"), HasSubstr("limit none"))));
+  EXPECT_EQ(context->books().peak_bytes(), 0);
+}
+
+// A device whose memory can still be looked at after it was freed.
+class GlassBackend final : public internal::Backend {
+ public:
+  explicit GlassBackend(std::vector<uint8_t>& freed) : freed_(freed) {}
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    return std::malloc(static_cast<size_t>(bytes));
+  }
+  void Free(void* data, int64_t bytes) override {
+    const auto* const begin = static_cast<const uint8_t*>(data);
+    freed_.assign(begin, begin + bytes);
+    std::free(data);
+  }
+  absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {
+    std::memset(data, value, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> NewStream(std::string) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> BorrowStream(void*, std::string) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<std::unique_ptr<internal::EventState>> NewEvent() override {
+    return absl::UnimplementedError("");
+  }
+
+ private:
+  std::vector<uint8_t>& freed_;
+};
+
+TEST(BufferTest, IsPoisonedAgainOnFreeWithChecksOn) {
+  for (const bool checks : {true, false}) {
+    RaceChecker checker;
+    std::vector<uint8_t> freed;
+    internal::Core core(CpuOptions(), checks ? &checker : nullptr, /*compute_threads=*/1);
+    core.backend = std::make_unique<GlassBackend>(freed);
+    void* const data = core.Allocate(100, Purpose::kScratch, "glass").value();
+    std::memset(data, 7, 100);
+    core.Free(data, 100, Purpose::kScratch);
+    EXPECT_EQ(freed, std::vector<uint8_t>(100, checks ? 0xFF : 7));
+  }
+}
+
+}  // namespace
+}  // namespace brigade::device

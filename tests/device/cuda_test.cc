@@ -1,0 +1,260 @@
+// The contract of docs/device.md on a GPU: what the CPU's tests say, for CUDA.
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "brigade/device/address_book.h"
+#include "brigade/device/context.h"
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::device {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kBytes = int64_t{4} << 20;
+
+// Keeps the GPU's stream busy for a while, so that an order that nobody asked for would be seen.
+absl::Status Delay(Stream& stream) {
+  return stream.Launch({"delay", {}}, [](void* native) {
+    return CudaStatus(
+        cudaLaunchHostFunc(
+            static_cast<cudaStream_t>(native),
+            [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }, nullptr),
+        "cudaLaunchHostFunc");
+  });
+}
+
+absl::Status FailLaunch(Stream& stream) {
+  return stream.Launch({"broken", {}}, [](void*) { return absl::DataLossError("disk on fire"); });
+}
+
+constexpr char kBroken[] = "\"broken\" on stream \"compute\" of \"rank 0\": disk on fire";
+
+class CudaTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Context> NewContext(const std::string& name, int64_t limit = 0) {
+    ContextOptions options = CheckedOptions(checker_, name);
+    options.device = Cuda(0);
+    options.memory_limit_bytes = limit;
+    return MakeContext(options);
+  }
+
+  // What `data` holds on the GPU, read without the streams under test.
+  static std::vector<uint8_t> Read(const void* data, int64_t bytes) {
+    std::vector<uint8_t> host(static_cast<size_t>(bytes));
+    EXPECT_OK(
+        CudaStatus(cudaMemcpy(host.data(), data, host.size(), cudaMemcpyDefault), "cudaMemcpy"));
+    return host;
+  }
+
+  RaceChecker checker_;
+  std::unique_ptr<Context> context_ = NewContext("rank 0");
+  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
+  std::unique_ptr<Stream> comm_ = context_->NewStream("comm").value();
+  std::unique_ptr<Event> ready_ = context_->NewEvent("ready").value();
+};
+
+TEST_F(CudaTest, MemoryIsBornPoisonedAlignedAndInTheBooks) {
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kGradients, "grads").value();
+  EXPECT_THAT(Read(buffer.data(), kBytes), Each(0xFF));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
+  EXPECT_EQ(context_->books().current_bytes(Purpose::kGradients), kBytes);
+  EXPECT_EQ(AddressBook::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
+}
+
+TEST_F(CudaTest, EventsOrderStreams) {
+  const Buffer from = context_->Allocate(kBytes, Purpose::kScratch, "from").value();
+  const Buffer to = context_->Allocate(kBytes, Purpose::kScratch, "to").value();
+  for (uint8_t round = 1; round < 6; ++round) {
+    ASSERT_OK(Delay(*compute_));
+    ASSERT_OK(compute_->FillBytes(from.data(), round, kBytes));
+    ASSERT_OK(compute_->Record(*ready_));
+    EXPECT_EQ(ready_->Query().value(), false);
+    ASSERT_OK(comm_->Wait(*ready_));
+    ASSERT_OK(comm_->Copy(to.data(), from.data(), kBytes));
+    ASSERT_OK(comm_->Synchronize());
+    EXPECT_EQ(ready_->Query().value(), true);
+    EXPECT_THAT(Read(to.data(), kBytes), Each(round));
+  }
+  EXPECT_THAT(checker_.reports(), IsEmpty());
+}
+
+TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
+  auto other = NewContext("rank 1");
+  auto update = other->NewStream("update").value();
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
+  ASSERT_OK(Delay(*compute_));
+  ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
+  ASSERT_OK(compute_->Record(*ready_));
+  ASSERT_OK(update->Wait(*ready_));
+  ASSERT_OK(update->FillBytes(buffer.data(), 2, kBytes));
+  ASSERT_OK(update->Synchronize());
+  EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
+  EXPECT_EQ(other->books().current_bytes(), 0);
+  EXPECT_THAT(checker_.reports(), IsEmpty());
+}
+
+TEST_F(CudaTest, CopiesBetweenHostAndDevice) {
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "device").value();
+  std::vector<uint8_t> out(static_cast<size_t>(kBytes), 9), in(static_cast<size_t>(kBytes));
+  ASSERT_OK(compute_->Copy(buffer.data(), out.data(), kBytes));
+  ASSERT_OK(compute_->Copy(in.data(), buffer.data(), kBytes));
+  ASSERT_OK(compute_->Synchronize());
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(CudaTest, MissingWaitIsReportedWithoutHavingToGoWrong) {
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
+  ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
+  ASSERT_OK(comm_->FillBytes(buffer.data(), 2, kBytes));
+  EXPECT_THAT(comm_->Synchronize(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("bytes [0, 4194304) of \"shared\"; no event orders them")));
+  EXPECT_THAT(checker_.reports(), SizeIs(1));
+}
+
+TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
+  auto other = NewContext("rank 1");
+  auto update = other->NewStream("update").value();
+  auto reduced = context_->NewEvent("reduced").value();
+  EXPECT_THAT(FailLaunch(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
+  EXPECT_THAT(Delay(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
+  ASSERT_OK(compute_->Record(*ready_));
+  ASSERT_OK(comm_->Wait(*ready_));
+  ASSERT_OK(comm_->Record(*reduced));
+  ASSERT_OK(update->Wait(*reduced));
+  const std::string route =
+      std::string(kBroken) + "; reached stream \"comm\" of \"rank 0\" through event \"ready\"";
+  EXPECT_THAT(comm_->Synchronize(), StatusIs(absl::StatusCode::kDataLoss, route));
+  EXPECT_THAT(reduced->Synchronize(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       route + "; reached the host through event \"reduced\""));
+  EXPECT_THAT(update->Synchronize(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       route + "; reached stream \"update\" of \"rank 1\" through event "
+                               "\"reduced\""));
+  for (Stream* stream : {compute_.get(), comm_.get(), update.get()}) {
+    ASSERT_OK(stream->Reset());
+    EXPECT_OK(Delay(*stream));
+    EXPECT_OK(stream->Synchronize());
+  }
+}
+
+TEST_F(CudaTest, ErrorsOfTheRuntimeAreMappedAndStayTheStreams) {
+  char host[8] = {};
+  EXPECT_THAT(compute_->FillBytes(reinterpret_cast<void*>(uintptr_t{1} << 40), 0, 8),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"fill_bytes\" on stream \"compute\" of \"rank 0\""),
+                             HasSubstr("cudaErrorInvalidValue"))));
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  ASSERT_OK(compute_->Reset());
+  const Buffer buffer = context_->Allocate(8, Purpose::kScratch).value();
+  EXPECT_OK(compute_->Copy(buffer.data(), host, 8));
+  EXPECT_OK(compute_->Synchronize());
+}
+
+TEST_F(CudaTest, EnqueueBelongsToTheCpu) {
+  EXPECT_THAT(compute_->Enqueue({"adam", {}}, [](ThreadPool&) { return absl::OkStatus(); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("\"adam\": stream \"compute\" is on cuda:0")));
+}
+
+TEST_F(CudaTest, EventsOfAnotherKindAreRefused) {
+  auto cpu = MakeContext(CheckedOptions(checker_, "cpu"));
+  auto cpu_stream = cpu->NewStream("host").value();
+  auto cpu_event = cpu->NewEvent("host_event").value();
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(compute_->Record(*cpu_event),
+              StatusIs(invalid,
+                       "Record: event \"host_event\" is on cpu:0, but stream \"compute\" "
+                       "is on cuda:0"));
+  EXPECT_THAT(cpu_stream->Wait(*ready_), StatusIs(invalid, HasSubstr("Wait: event \"ready\"")));
+}
+
+TEST_F(CudaTest, NeverRecordedIsRefused) {
+  EXPECT_THAT(comm_->Wait(*ready_), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(ready_->Query(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(CudaTest, OutOfMemoryIsAnErrorThatChangesNothing) {
+  auto limited = NewContext("rank 7", /*limit=*/1000);
+  const Buffer some = limited->Allocate(900, Purpose::kParameters).value();
+  EXPECT_THAT(limited->Allocate(101, Purpose::kScratch),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit 1000")));
+  EXPECT_EQ(limited->books().peak_bytes(), 900);
+  EXPECT_THAT(context_->Allocate(int64_t{1} << 50, Purpose::kScratch),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("cudaErrorMemoryAllocation (out of memory)")));
+  EXPECT_EQ(context_->books().peak_bytes(), 0);
+  EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch));
+}
+
+TEST_F(CudaTest, FreeingWaitsForTheWorkOfTheContext) {
+  Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch).value();
+  ASSERT_OK(Delay(*compute_));
+  ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
+  ASSERT_OK(compute_->Record(*ready_));
+  buffer = Buffer();
+  EXPECT_EQ(ready_->Query().value(), true);
+  EXPECT_EQ(context_->host_waits(), 1);
+  buffer = context_->Allocate(kBytes, Purpose::kScratch).value();
+  buffer = Buffer();
+  EXPECT_EQ(context_->host_waits(), 1);
+  EXPECT_THAT(checker_.reports(), IsEmpty());
+}
+
+TEST_F(CudaTest, DestructionInAnyOrderWithWorkOutstanding) {
+  Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch).value();
+  ASSERT_OK(Delay(*compute_));
+  ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
+  ASSERT_OK(compute_->Record(*ready_));
+  ASSERT_OK(comm_->Wait(*ready_));
+  ASSERT_OK(comm_->FillBytes(buffer.data(), 2, kBytes));
+  context_.reset();
+  ready_.reset();
+  compute_.reset();
+  EXPECT_OK(comm_->Synchronize());
+  EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
+}
+
+TEST_F(CudaTest, BorrowsAStreamAndLeavesItAlone) {
+  cudaStream_t theirs = nullptr;
+  ASSERT_OK(CudaStatus(cudaStreamCreate(&theirs), "cudaStreamCreate"));
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch).value();
+  for (uint8_t round = 1; round < 3; ++round) {
+    auto borrowed = context_->BorrowStream(theirs, "theirs").value();
+    ASSERT_OK(borrowed->FillBytes(buffer.data(), round, kBytes));
+  }
+  EXPECT_EQ(context_->host_waits(), 0);
+  ASSERT_OK(CudaStatus(cudaStreamSynchronize(theirs), "cudaStreamSynchronize"));
+  EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
+  EXPECT_THAT(checker_.reports(), IsEmpty());
+  ASSERT_OK(CudaStatus(cudaStreamDestroy(theirs), "cudaStreamDestroy"));
+}
+
+TEST_F(CudaTest, UnknownDeviceIsUnavailable) {
+  ContextOptions options;
+  options.device = Cuda(1000);
+  EXPECT_THAT(Context::Create(options),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cuda:1000: no such device")));
+}
+
+}  // namespace
+}  // namespace brigade::device
