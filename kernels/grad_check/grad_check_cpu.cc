@@ -13,6 +13,10 @@
 #include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/precision/float16.h"
 
+// Highway 1.0.3 widens the infinity of float16 to 65536 where the processor has no instruction for it: its
+// targets below AVX2 stay out, and the scalar one converts as float16.h does.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/grad_check/grad_check_cpu.cc"
 #include "hwy/foreach_target.h"
@@ -29,7 +33,20 @@ using Floats = hn::Rebind<float, Sums>;
 
 constexpr int kVectors = 4;  // of sums that a pass over a tile carries: enough to hide the addition
 
-// Loads kVectors vectors of gradients, widened to double, in the order of their lanes' places.
+// In how many parts of equal length the lanes lie: part p has the elements with index mod kParts == p.
+template <typename Grad>
+constexpr int kParts = std::is_same_v<Grad, precision::BFloat16>&& HWY_TARGET != HWY_SCALAR ? 2 : 1;
+
+// LoadWide loads kVectors vectors of gradients, widened to double, in the order of their lanes' places.
+#if HWY_TARGET == HWY_SCALAR
+
+template <typename Grad>
+HWY_INLINE void LoadWide(const Grad* from, hn::Vec<Sums> (&to)[kVectors]) {
+  for (int k = 0; k < kVectors; ++k) to[k] = hn::Set(Sums(), static_cast<float>(from[k]));
+}
+
+#else
+
 HWY_INLINE void LoadWide(const float* from, hn::Vec<Sums> (&to)[kVectors]) {
   for (int k = 0; k < kVectors; ++k) {
     to[k] = hn::PromoteTo(Sums(), hn::LoadU(Floats(), from + k * hn::Lanes(Sums())));
@@ -48,13 +65,6 @@ HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVecto
 // bfloat16 is the upper half of a float: a word of two gives one float by a shift, the other by a mask,
 // which costs half of what unpacking does. First come the elements with even index, then the odd ones.
 HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kVectors]) {
-#if HWY_TARGET == HWY_SCALAR  // has no halves of vectors
-  for (int k = 0; k < kVectors; ++k) {
-    const uint32_t word = from[(k * 2) % kVectors + (k * 2) / kVectors].bits;
-    to[k] = hn::PromoteTo(Sums(),
-                          hn::BitCast(Floats(), hn::Set(hn::Rebind<uint32_t, Sums>(), word << 16)));
-  }
-#else
   const hn::ScalableTag<uint32_t> words;
   const hn::RebindToFloat<decltype(words)> floats;
   const auto pair = hn::LoadU(words, reinterpret_cast<const uint32_t*>(from));
@@ -64,12 +74,9 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
   to[1] = hn::PromoteTo(Sums(), hn::UpperHalf(Floats(), even));
   to[2] = hn::PromoteTo(Sums(), hn::LowerHalf(odd));
   to[3] = hn::PromoteTo(Sums(), hn::UpperHalf(Floats(), odd));
-#endif
 }
 
-// In how many parts of equal length the lanes lie: part p has the elements with index mod kParts == p.
-template <typename Grad>
-constexpr int kParts = std::is_same_v<Grad, precision::BFloat16> ? 2 : 1;
+#endif  // HWY_TARGET == HWY_SCALAR
 
 // Adds `rows` rows of gradients, one after the other, to the lanes. A pass keeps a few lanes in registers
 // and takes them through all rows. The hardware prefetchers cannot follow that, so each access asks for as

@@ -1,0 +1,213 @@
+#include "brigade/kernels/grad_check/grad_check.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "brigade/kernels/grad_check/grad_check_tile.h"
+#include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/spec/sums.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+template <typename Grad>
+class GradList {
+ public:
+  GradList(const std::vector<int64_t>& sizes, uint32_t seed) {
+    std::mt19937 random(seed);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      arrays.emplace_back(sizes[i], static_cast<int64_t>(i % 11));
+      FillTypical(arrays.back(), random);
+      for (int64_t j = 0; j < sizes[i]; ++j) {
+        if (std::isinf(static_cast<float>(arrays.back()[j]))) arrays.back()[j] = Grad(1.0f);
+      }
+      segments.push_back({arrays.back().data(), sizes[i]});
+    }
+    workspace.resize(GradCheckWorkspaceSize(segments));
+  }
+
+  spec::GradStats Specified() const {
+    std::vector<std::vector<float>> values;
+    for (const auto& array : arrays) values.push_back(Values(array));
+    return spec::SumOfSquares(values);
+  }
+
+  std::deque<GuardedArray<Grad>> arrays;
+  std::vector<GradSegment> segments;
+  std::vector<double> workspace;
+};
+
+void ExpectSame(const GradStats& actual, const spec::GradStats& wanted, const std::string& how) {
+  EXPECT_EQ(std::memcmp(&actual.sum_of_squares, &wanted.sum_of_squares, sizeof(double)), 0)
+      << how << ": " << actual.sum_of_squares << " and " << wanted.sum_of_squares;
+  EXPECT_EQ(actual.all_finite, wanted.all_finite ? 1 : 0) << how;
+}
+
+// What the CUDA kernels do, thread by thread between the places where threads meet.
+template <typename Grad>
+GradStats RunGpuBodies(GradList<Grad>& list) {
+  auto batch = std::make_unique<GradBatch>();
+  int64_t tiles = 0;
+  ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, GradTiles, *batch, true,
+               [&](int64_t tiles_before) {
+                 for (int64_t index = 0; index < batch->tiles(); ++index) {
+                   const auto tile = GradTile<Grad>::Find(*batch, index);
+                   double lanes[kGradLanes];
+                   std::fill(lanes, lanes + kGradLanes, -1.0);  // each must be written
+                   for (int thread = 0; thread < kWarp; ++thread) SumLanes(tile, thread, lanes);
+                   for (int half = kGradLanes / 2; half > 0; half /= 2) {
+                     for (int thread = 0; thread < kWarp; ++thread) {
+                       HalveLanes(lanes, half, thread, kWarp);
+                     }
+                   }
+                   bool overflow = false;
+                   for (int thread = 0; MayOverflow(lanes[0]) && thread < kWarp; ++thread) {
+                     overflow = overflow || FindOverflow(tile, thread);
+                   }
+                   list.workspace[tiles_before + index] = overflow ? kTileOverflow : lanes[0];
+                 }
+                 tiles = tiles_before + batch->tiles();
+                 return true;
+               });
+  double lanes[kGradLanes];
+  for (int thread = 0; thread < kGradLanes; ++thread) {
+    lanes[thread] = SumOfTileSums(list.workspace.data(), tiles, thread);
+  }
+  for (int half = kGradLanes / 2; half > 0; half /= 2) {
+    for (int thread = 0; thread < kGradLanes; ++thread) {
+      HalveLanes(lanes, half, thread, kGradLanes);
+    }
+  }
+  return StatsOf(lanes[0]);
+}
+
+std::vector<std::vector<int64_t>> Lists() {
+  std::vector<int64_t> small = InterestingSizes();
+  for (const int64_t n : {255, 256, 257, 511, 512, 513, 8191, 8192, 8193, 16384, 100003}) {
+    small.push_back(n);
+  }
+  // More tiles than lanes in the second step, and more segments than one launch takes.
+  return {small, {}, {0}, {0, 5, 0}, {3'000'000}, std::vector<int64_t>(1500, 3)};
+}
+
+template <typename Grad>
+class GradCheckTypedTest : public ::testing::Test {};
+using Grads = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(GradCheckTypedTest, Grads);
+
+TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
+  for (const std::vector<int64_t>& sizes : Lists()) {
+    GradList<TypeParam> list(sizes, 31);
+    const spec::GradStats wanted = list.Specified();
+    OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+      GradStats stats = {-1.0, -1};
+      ASSERT_OK(GradCheck(list.segments, precision::kDType<TypeParam>,
+                          absl::MakeSpan(list.workspace), &stats, stream));
+      ASSERT_OK(stream.Synchronize());
+      ExpectSame(stats, wanted, how);
+    });
+  }
+}
+
+TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsInTheGpuThreads) {
+  for (const std::vector<int64_t>& sizes : Lists()) {
+    GradList<TypeParam> list(sizes, 32);
+    ExpectSame(RunGpuBodies(list), list.Specified(), "GPU threads");
+  }
+}
+
+TYPED_TEST(GradCheckTypedTest, FindsABadValueAnywhere) {
+  const CpuRun cpu = OnCpu(2);
+  GradList<TypeParam> list({33, 0, 20000, 7}, 33);
+  const std::vector<float> bad_values = {kInfinity, -kInfinity, std::nanf("")};
+  for (size_t s = 0; s < list.arrays.size(); ++s) {
+    for (int64_t i = 0; i < list.arrays[s].size();
+         i += std::max<int64_t>(1, list.arrays[s].size() / 37)) {
+      const TypeParam good = list.arrays[s][i];
+      list.arrays[s][i] = TypeParam(bad_values[i % 3]);
+      GradStats stats = {};
+      ASSERT_OK(GradCheck(list.segments, precision::kDType<TypeParam>,
+                          absl::MakeSpan(list.workspace), &stats, *cpu.stream));
+      ASSERT_OK(cpu.stream->Synchronize());
+      ExpectSame(stats, list.Specified(), "CPU");
+      ExpectSame(RunGpuBodies(list), list.Specified(), "GPU threads");
+      EXPECT_EQ(stats.all_finite, 0);
+      list.arrays[s][i] = good;
+    }
+  }
+}
+
+TEST(GradCheckTest, JudgesFinitenessByTheElementAndNotByTheSum) {
+  const CpuRun cpu = OnCpu(1);
+  GradList<float> list({10000}, 34);
+  GradStats stats = {};
+  const auto check = [&] {
+    ASSERT_OK(GradCheck(list.segments, DType::kFloat32, absl::MakeSpan(list.workspace), &stats,
+                        *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    ExpectSame(stats, list.Specified(), "CPU");
+    ExpectSame(RunGpuBodies(list), list.Specified(), "GPU threads");
+  };
+  // The sum is 10,000 times what a float holds, but each square fits.
+  const float largest = std::nextafter(0x1p64f, 0.0f);
+  for (int64_t i = 0; i < 10000; ++i) list.arrays[0][i] = i % 2 == 0 ? largest : -largest;
+  check();
+  EXPECT_EQ(stats.all_finite, 1);
+  EXPECT_GT(stats.sum_of_squares, 1e42);
+  list.arrays[0][9999] = 0x1p64f;
+  check();
+  EXPECT_EQ(stats.all_finite, 0);
+  EXPECT_EQ(stats.sum_of_squares, std::numeric_limits<double>::infinity());
+}
+
+TEST(GradCheckTest, SeesGradientsTooSmallForAFloatsSquare) {
+  const CpuRun cpu = OnCpu(1);
+  GradList<float> list({4}, 35);
+  for (int64_t i = 0; i < 4; ++i) list.arrays[0][i] = 0x1p-140f;
+  GradStats stats = {};
+  ASSERT_OK(GradCheck(list.segments, DType::kFloat32, absl::MakeSpan(list.workspace), &stats,
+                      *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
+  EXPECT_EQ(stats.sum_of_squares, 0x1p-278);
+}
+
+TEST(GradCheckTest, RejectsBadArguments) {
+  const CpuRun cpu = OnCpu(1);
+  GradList<float> list({10, 9000}, 36);
+  GradStats stats = {7.0, 7};
+  const auto run = [&](DType dtype, absl::Span<double> workspace, GradStats* out) {
+    return GradCheck(list.segments, dtype, workspace, out, *cpu.stream);
+  };
+  const absl::Span<double> workspace = absl::MakeSpan(list.workspace);
+  using absl::StatusCode;
+  EXPECT_THAT(run(DType::kFloat32, workspace.first(2), &stats),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("workspace has 2 doubles, the list needs 3")));
+  EXPECT_THAT(run(DType::kInt32, workspace, &stats),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("dtype of grad is int32")));
+  EXPECT_THAT(run(DType::kFloat32, workspace, nullptr),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("stats is null")));
+  EXPECT_THAT(run(DType::kFloat32, workspace, reinterpret_cast<GradStats*>(workspace.data())),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("overlap")));
+  list.segments[1].grad = nullptr;
+  EXPECT_THAT(run(DType::kFloat32, workspace, &stats),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("grad of segment 1 is null with 9000 elements")));
+  ASSERT_OK(cpu.stream->Synchronize());
+  EXPECT_EQ(stats.sum_of_squares, 7.0);
+}
+
+}  // namespace
+}  // namespace brigade::kernels

@@ -1,0 +1,277 @@
+#include "brigade/kernels/sgd/sgd.h"
+
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "brigade/kernels/sgd/sgd_tile.h"
+#include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/spec/optimizers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Group 0 has momentum, group 1 none.
+template <typename Grad, typename Copy>
+class SgdList {
+ public:
+  static constexpr bool kHasCopy = !std::is_same_v<Copy, NoCopy>;
+  using CopyArray = std::conditional_t<kHasCopy, Copy, float>;
+  struct Arrays {
+    GuardedArray<float> param, momentum;
+    GuardedArray<Grad> grad;
+    GuardedArray<CopyArray> copy;
+    std::vector<float> wanted_param, wanted_momentum, wanted_copy;
+  };
+
+  SgdList(const std::vector<int64_t>& sizes, uint32_t seed, int spread) {
+    std::mt19937 random(seed);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const int64_t n = sizes[i];
+      const int64_t offset = i % 9;
+      arrays.push_back({GuardedArray<float>(n, offset),
+                        GuardedArray<float>(n, offset + spread),
+                        GuardedArray<Grad>(n, offset + 2 * spread),
+                        GuardedArray<CopyArray>(kHasCopy ? n : 0, offset + 5 * spread),
+                        {},
+                        {},
+                        {}});
+      Arrays& a = arrays.back();
+      FillTypical(a.param, random);
+      FillTypical(a.momentum, random);
+      FillTypical(a.grad, random, 10.0f);
+      a.wanted_param = Values(a.param);
+      a.wanted_momentum = Values(a.momentum);
+      a.wanted_copy = Values(a.copy);
+      const int32_t group = i % 2;
+      segments.push_back({a.param.data(), group == 0 ? a.momentum.data() : nullptr, a.grad.data(),
+                          kHasCopy ? static_cast<void*>(a.copy.data()) : nullptr, n, group});
+    }
+  }
+
+  void Specify(const std::vector<spec::SgdRule>& rules, const std::vector<GroupStep>& steps,
+               const StepState& state) {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      Arrays& a = arrays[i];
+      const int32_t group = segments[i].group;
+      for (int64_t j = 0; j < a.param.size(); ++j) {
+        const spec::SgdElement x = spec::SgdUpdate(
+            {a.wanted_param[j], a.wanted_momentum[j]}, static_cast<float>(a.grad[j]),
+            state.grad_multiplier, rules[group], steps[group].lr, state.step);
+        a.wanted_param[j] = x.param;
+        a.wanted_momentum[j] = x.momentum;
+        if (kHasCopy) a.wanted_copy[j] = spec::Round(kFormat<CopyArray>, x.param);
+      }
+    }
+  }
+
+  void ExpectMatch(const std::string& how) const {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      EXPECT_TRUE(Matches(arrays[i].param, arrays[i].wanted_param)) << how << ", param " << i;
+      EXPECT_TRUE(Matches(arrays[i].momentum, arrays[i].wanted_momentum)) << how << ", m " << i;
+      EXPECT_TRUE(Matches(arrays[i].copy, arrays[i].wanted_copy)) << how << ", copy " << i;
+    }
+  }
+
+  std::deque<Arrays> arrays;
+  std::vector<SgdSegment> segments;
+};
+
+struct SgdSetting {
+  SgdSetting(bool decoupled, bool nesterov) {
+    rules = {{.momentum = 0.9,
+              .dampening = nesterov ? 0.0 : 0.25,
+              .weight_decay = 0.01,
+              .nesterov = nesterov,
+              .decoupled = decoupled},
+             {.momentum = 0.0,
+              .dampening = 0.0,
+              .weight_decay = 0.1,
+              .nesterov = false,
+              .decoupled = decoupled}};
+    for (const spec::SgdRule& rule : rules) {
+      groups.push_back({rule.momentum, rule.dampening, rule.weight_decay, rule.nesterov});
+    }
+    options.weight_decay_mode = decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
+    options.groups = groups;
+    options.state = &state;
+    options.group_steps = steps.data();
+    state.grad_multiplier = 0.37f;
+    state.step = 1;
+  }
+  SgdSetting(const SgdSetting&) = delete;
+
+  std::vector<spec::SgdRule> rules;
+  std::vector<SgdGroup> groups;
+  std::vector<GroupStep> steps = {{0.05f, 0, 0}, {0.3f, 0, 0}};
+  StepState state = {};
+  SgdOptions options;
+};
+
+template <typename Grad, typename Copy>
+void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
+  auto arguments = std::make_unique<SgdArguments>();
+  arguments->parameters.state = setting.options.state;
+  arguments->parameters.group_steps = setting.options.group_steps;
+  arguments->parameters.decoupled =
+      setting.options.weight_decay_mode == WeightDecayMode::kDecoupled;
+  for (size_t i = 0; i < setting.groups.size(); ++i) {
+    const SgdGroup& group = setting.groups[i];
+    arguments->parameters.groups[i] = {
+        static_cast<float>(group.momentum), static_cast<float>(1.0 - group.dampening),
+        static_cast<float>(group.weight_decay), group.nesterov ? 1 : 0};
+  }
+  const auto tiles_of = [](const SgdSegment& s) {
+    return GpuTiles(s.size, SgdLayout<Grad, Copy>(s));
+  };
+  ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
+               arguments->batch, true, [&](int64_t) {
+                 ForEachGpuThread(arguments->batch.tiles(), kTileThreads,
+                                  [&](int64_t tile, int thread) {
+                                    SgdThread<Grad, Copy>(*arguments, tile, thread);
+                                  });
+                 return true;
+               });
+}
+
+template <typename Types>
+class SgdTypedTest : public ::testing::Test {
+ protected:
+  using List = SgdList<typename Types::first_type, typename Types::second_type>;
+
+  // Calls test(setting) for each rule, with the types set.
+  template <typename Test>
+  void ForEachRule(const Test& test) {
+    using Copy = typename Types::second_type;
+    for (const bool decoupled : {false, true}) {
+      for (const bool nesterov : {false, true}) {
+        SgdSetting setting(decoupled, nesterov);
+        setting.options.grad_dtype = precision::kDType<typename Types::first_type>;
+        if constexpr (!std::is_same_v<Copy, NoCopy>) {
+          setting.options.copy_dtype = precision::kDType<Copy>;
+        }
+        test(setting);
+      }
+    }
+  }
+};
+
+using TypePairs =
+    ::testing::Types<std::pair<float, NoCopy>, std::pair<float, BFloat16>, std::pair<float, Half>,
+                     std::pair<Half, NoCopy>, std::pair<Half, Half>, std::pair<Half, BFloat16>,
+                     std::pair<BFloat16, NoCopy>, std::pair<BFloat16, Half>,
+                     std::pair<BFloat16, BFloat16>>;
+TYPED_TEST_SUITE(SgdTypedTest, TypePairs);
+
+TYPED_TEST(SgdTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
+  this->ForEachRule([](SgdSetting& setting) {
+    OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+      typename TestFixture::List list(InterestingSizes(), 21, 1);
+      for (setting.state.step = 1; setting.state.step <= 2; ++setting.state.step) {
+        ASSERT_OK(Sgd(list.segments, setting.options, stream));
+        ASSERT_OK(stream.Synchronize());
+        list.Specify(setting.rules, setting.steps, setting.state);
+      }
+      list.ExpectMatch(how);
+    });
+  });
+}
+
+TYPED_TEST(SgdTypedTest, GivesTheSpecificationsBitsInTheGpuThreads) {
+  this->ForEachRule([](SgdSetting& setting) {
+    for (const int spread : {0, 1}) {
+      typename TestFixture::List list(InterestingSizes(), 22, spread);
+      setting.state.step = 1 + spread;
+      RunGpuBodies(setting, list);
+      list.Specify(setting.rules, setting.steps, setting.state);
+      list.ExpectMatch("GPU threads");
+    }
+  });
+}
+
+TYPED_TEST(SgdTypedTest, LeavesEveryBitWhenTheSkipFlagIsSet) {
+  const CpuRun cpu = OnCpu(2);
+  this->ForEachRule([&](SgdSetting& setting) {
+    setting.state.skip = 1;
+    typename TestFixture::List list({100, 5000}, 23, 0);
+    ASSERT_OK(Sgd(list.segments, setting.options, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    RunGpuBodies(setting, list);
+    list.ExpectMatch("skipped");
+  });
+}
+
+class SgdTest : public ::testing::Test {
+ protected:
+  SgdTest() : setting_(false, false), list_({10, 20}, 24, 0), cpu_(OnCpu(1)) {}
+
+  absl::Status Run() { return Sgd(list_.segments, setting_.options, *cpu_.stream); }
+  void ExpectNothingHappened() {
+    ASSERT_OK(cpu_.stream->Synchronize());
+    list_.ExpectMatch("after an error");
+  }
+
+  SgdSetting setting_;
+  SgdList<float, NoCopy> list_;
+  CpuRun cpu_;
+};
+
+TEST_F(SgdTest, RejectsAMomentumBufferThatDoesNotFitTheGroup) {
+  list_.segments[0].momentum = nullptr;
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              AllOf(HasSubstr("momentum of segment 0 is null with 10 elements"),
+                                    HasSubstr("group 0 has momentum 0.9"))));
+  list_.segments[0].momentum = list_.arrays[0].momentum.data();
+  list_.segments[1].momentum = list_.arrays[1].momentum.data();
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("momentum of segment 1 is given")));
+  ExpectNothingHappened();
+}
+
+TEST_F(SgdTest, RejectsHyperParametersOutOfRange) {
+  struct Bad {
+    double SgdGroup::*member;
+    double value;
+    const char* message;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Bad& bad :
+       std::vector<Bad>{{&SgdGroup::momentum, 1.0, "momentum of group 0 is 1"},
+                        {&SgdGroup::momentum, nan, "momentum of group 0 is nan"},
+                        {&SgdGroup::dampening, 1.1, "dampening of group 0 is 1.1"},
+                        {&SgdGroup::weight_decay, -2, "weight_decay of group 0 is -2"}}) {
+    const SgdGroup good = setting_.groups[0];
+    setting_.groups[0].*bad.member = bad.value;
+    EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
+    setting_.groups[0] = good;
+  }
+  setting_.groups[0].nesterov = true;  // with dampening 0.25
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("nesterov of group 0 needs momentum > 0 and dampening 0")));
+  ExpectNothingHappened();
+}
+
+TEST_F(SgdTest, RejectsNullOverlapAndUnsupportedTypes) {
+  list_.segments[1].param = nullptr;
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("sgd: param of segment 1 is null with 20 elements")));
+  list_.segments[1].param = list_.arrays[0].param.data();
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlap")));
+  list_.segments[1].param = list_.arrays[1].param.data();
+  setting_.options.grad_dtype = DType::kFloat64;
+  EXPECT_THAT(Run(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype of grad is float64")));
+  ExpectNothingHappened();
+}
+
+}  // namespace
+}  // namespace brigade::kernels
