@@ -1,0 +1,96 @@
+#include "brigade/benchmarks/common/bench.h"
+
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "brigade/device/device.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::benchmarks {
+namespace {
+
+constexpr int64_t kGrain = 1 << 18;  // untuned: long enough that handing out a range costs nothing
+
+absl::StatusOr<std::unique_ptr<device::Context>> NewContext(int threads) {
+  device::ContextOptions options;
+  options.device = device::Cpu();
+  options.compute_threads = threads;
+  return device::Context::Create(std::move(options));
+}
+
+// In [-1, 1), from the index alone, so that every run and thread count works on the same values.
+float Noise(int64_t index) {
+  uint32_t x = static_cast<uint32_t>(index) * 0x9e3779b9u;
+  x ^= x >> 15;
+  x *= 0x85ebca6bu;
+  return static_cast<float>(static_cast<int32_t>(x)) * 0x1p-31f;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(int threads) {
+  std::unique_ptr<Bench> bench(new Bench());
+  auto context = NewContext(threads);
+  if (!context.ok()) return context.status();
+  bench->context_ = *std::move(context);
+  auto stream = bench->context_->NewStream("bench");
+  if (!stream.ok()) return stream.status();
+  bench->stream_ = *std::move(stream);
+  return bench;
+}
+
+absl::StatusOr<void*> Bench::NewBytes(int64_t bytes) {
+  auto buffer = context_->Allocate(bytes, device::Purpose::kScratch);
+  if (!buffer.ok()) return buffer.status();
+  buffers_.push_back(*std::move(buffer));
+  return buffers_.back().data();
+}
+
+absl::StatusOr<void*> Bench::NewZeroBytes(int64_t bytes) {
+  absl::StatusOr<void*> data = NewBytes(bytes);
+  if (!data.ok()) return data;
+  absl::Status status = stream_->FillBytes(*data, 0, bytes);
+  if (!status.ok()) return status;
+  return data;
+}
+
+template <typename T>
+absl::StatusOr<T*> Bench::NewArray(int64_t size, float limit) {
+  const int64_t bytes = size * static_cast<int64_t>(sizeof(T));
+  absl::StatusOr<void*> data = NewBytes(bytes);
+  if (!data.ok()) return data.status();
+  T* const values = static_cast<T*>(*data);
+  absl::Status status = stream_->Enqueue(
+      {"noise", {device::Writes(values, bytes)}}, [values, size, limit](device::ThreadPool& pool) {
+        pool.ParallelRanges(size, kGrain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) values[i] = T(Noise(i) * limit);
+        });
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  return values;
+}
+
+template absl::StatusOr<float*> Bench::NewArray<float>(int64_t, float);
+template absl::StatusOr<precision::Half*> Bench::NewArray<precision::Half>(int64_t, float);
+template absl::StatusOr<precision::BFloat16*> Bench::NewArray<precision::BFloat16>(int64_t, float);
+
+int64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  int64_t kibibytes;
+  while (meminfo >> key >> kibibytes >> unit) {
+    if (key == "MemAvailable:") return kibibytes * 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+absl::StatusOr<int> AllThreads() {
+  auto context = NewContext(0);
+  if (!context.ok()) return context.status();
+  return (*context)->compute_threads();
+}
+
+}  // namespace brigade::benchmarks

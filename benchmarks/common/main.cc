@@ -1,0 +1,58 @@
+// The main() of all benchmarks: Google Benchmark's flags, and ours.
+
+#include "brigade/benchmarks/common/main.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_format.h"
+#include "benchmark/benchmark.h"
+
+ABSL_FLAG(int64_t, rounds, 11, "how often each contestant is timed; medians are reported");
+
+namespace brigade::benchmarks {
+namespace {
+
+int Main(int argc, char** argv) {
+  // Defaults of ours, first because a later flag wins: counters as columns, and one iteration of each
+  // benchmark, which is --rounds rounds of our own (report.h).
+  std::vector<char*> arguments(argv, argv + argc);
+  std::string defaults[] = {"--benchmark_counters_tabular=true", "--benchmark_min_time=0"};
+  for (std::string& flag : defaults) arguments.insert(arguments.begin() + 1, flag.data());
+  arguments.push_back(nullptr);
+  argc = static_cast<int>(arguments.size()) - 1;
+
+  absl::SetProgramUsageMessage("Benchmarks; benchmarks/README.md. Takes --benchmark_... as well.");
+  benchmark::Initialize(&argc, arguments.data(), [] {
+    std::puts(
+        "  [--rounds=<how often each contestant is timed>]\n"
+        "and the flags of Google Benchmark:");
+    benchmark::PrintDefaultHelp();
+  });
+  absl::ParseCommandLine(argc, arguments.data());
+  if (absl::GetFlag(FLAGS_rounds) < 1) {
+    absl::FPrintF(stderr, "--rounds is %d, must be at least 1\n", absl::GetFlag(FLAGS_rounds));
+    return 1;
+  }
+  benchmark::AddCustomContext("rounds", std::to_string(absl::GetFlag(FLAGS_rounds)));
+
+  if (absl::Status status = RegisterBenchmarks(); !status.ok()) {
+    absl::FPrintF(stderr, "%s\n", status.ToString());
+    return 1;
+  }
+  const size_t run = benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return run == 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int64_t Rounds() { return absl::GetFlag(FLAGS_rounds); }
+
+}  // namespace brigade::benchmarks
+
+int main(int argc, char** argv) { return brigade::benchmarks::Main(argc, argv); }

@@ -1,0 +1,18 @@
+#ifndef BRIGADE_BENCHMARKS_COMMON_MAIN_H_
+#define BRIGADE_BENCHMARKS_COMMON_MAIN_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace brigade::benchmarks {
+
+// Each benchmark binary defines this one; main.cc calls it when flags are parsed.
+absl::Status RegisterBenchmarks();
+
+// --rounds: how often each contestant is timed.
+int64_t Rounds();
+
+}  // namespace brigade::benchmarks
+
+#endif  // BRIGADE_BENCHMARKS_COMMON_MAIN_H_

@@ -1,0 +1,33 @@
+#ifndef BRIGADE_BENCHMARKS_COMMON_REPORT_H_
+#define BRIGADE_BENCHMARKS_COMMON_REPORT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "benchmark/benchmark.h"
+#include "brigade/benchmarks/common/bench.h"
+#include "brigade/benchmarks/common/interleave.h"
+
+namespace brigade::benchmarks {
+
+// What a case measures. All work on the same memory, with the same threads.
+struct Contest {
+  int64_t bytes;  // read and written by one operation
+  Work kernel;
+  std::vector<Work> ceilings;  // loops with the same streams; the fastest one counts
+  Work flat = nullptr;         // for lists: the kernel over one range of as many elements
+};
+
+// Interleaves the contestants for --rounds rounds and fills in the benchmark's time, the median per
+// operation, and the counters GB/s, ceiling (in GB/s), of_ceiling and, for lists, of_flat.
+// benchmarks/README.md says how to read them.
+absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state);
+
+// How many operations one timed turn enqueues back to back, so that a turn over small arrays is long
+// enough to be timed and to hide the wait at its end.
+int64_t OperationsPerTurn(int64_t bytes);
+
+}  // namespace brigade::benchmarks
+
+#endif  // BRIGADE_BENCHMARKS_COMMON_REPORT_H_

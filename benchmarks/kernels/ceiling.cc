@@ -1,0 +1,185 @@
+#include "brigade/benchmarks/kernels/ceiling.h"
+
+#include <algorithm>
+#include <atomic>
+#include <type_traits>
+
+#include "brigade/device/thread_pool.h"
+#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/common/update_types.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::benchmarks {
+namespace {
+
+using device::Access;
+using device::Reads;
+using device::ThreadPool;
+using device::Writes;
+using kernels::NoCopy;
+using precision::BFloat16;
+using precision::Half;
+
+// As long as the kernels' ranges at most, and like theirs at least 8 a thread: 64 KiB of elements to
+// 1 Mi measured alike.
+constexpr int64_t kMaxGrain = int64_t{1} << 18;
+
+// 0, but the compiler does not know: what is multiplied by it must be loaded.
+volatile float opaque_zero = 0.0f;
+
+// Where sums go that nobody wants.
+std::atomic<uint64_t> sink;
+
+// 16-bit types by their bits: as cheap as a conversion can be.
+BRIGADE_INLINE float Widen(float x) { return x; }
+template <typename T>
+BRIGADE_INLINE float Widen(T x) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(x.bits) << 16);
+}
+template <typename T>
+BRIGADE_INLINE T Narrow(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    return T::FromBits(static_cast<uint16_t>(__builtin_bit_cast(uint32_t, x) >> 16));
+  }
+}
+
+template <typename Fn>
+void ForEachRange(int64_t size, ThreadPool& pool, const Fn& fn) {
+  const int64_t grain = std::clamp<int64_t>(size / (8 * pool.threads()), 4096, kMaxGrain);
+  pool.ParallelRanges(size, grain, fn);
+}
+
+template <typename T>
+int64_t Bytes(int64_t size) {
+  return size * static_cast<int64_t>(sizeof(T));
+}
+
+template <bool kPrefetch>
+Work ReadCeiling(const void* data, int64_t bytes) {
+  return [=](device::Stream& stream) {
+    return stream.Enqueue({"read", {Reads(data, bytes)}}, [=](ThreadPool& pool) {
+      ForEachRange(bytes / 8, pool, [&](int64_t begin, int64_t end) {
+        kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+          constexpr int64_t kLine = 8;             // words of 8 bytes in a cache line
+          constexpr int64_t kAhead = 128 * kLine;  // 8 KiB: 4 to 16 KiB measured alike
+          const uint64_t* const words = static_cast<const uint64_t*>(data);
+          uint64_t sum = 0;
+          int64_t i = begin;
+          if constexpr (kPrefetch) {
+            uint64_t sums[kLine] = {};
+            for (; i + kLine <= end; i += kLine) {
+              __builtin_prefetch(words + i + kAhead);
+              for (int64_t j = 0; j < kLine; ++j) sums[j] += words[i + j];
+            }
+            for (const uint64_t lane : sums) sum += lane;
+          }
+          for (; i < end; ++i) sum += words[i];
+          sink.fetch_add(sum, std::memory_order_relaxed);
+        });
+      });
+      return absl::OkStatus();
+    });
+  };
+}
+
+template <bool kStreamOut, typename Source, typename Target>
+Work TransferCeiling(const Source* source, Target* target, int64_t size) {
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+      const float zero = opaque_zero;
+      const auto transfer = [&](const Source* from, Target* to, int64_t count) BRIGADE_SIMD_BODY {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < count; ++i) to[i] = Narrow<Target>(Widen(from[i]) + zero);
+      };
+      if constexpr (kStreamOut) {
+        constexpr int64_t kBlock = 2048;  // elements; stays in the first-level cache
+        alignas(64) Target block[kBlock];
+        for (int64_t i = begin; i < end; i += kBlock) {
+          const int64_t count = std::min(kBlock, end - i);
+          transfer(source + i, block, count);
+          kernels::StreamOut(target + i, block, Bytes<Target>(count));
+        }
+      } else {
+        transfer(source + begin, target + begin, end - begin);
+      }
+    });
+  };
+  return [=](device::Stream& stream) {
+    return stream.Enqueue(
+        {"transfer", {Reads(source, Bytes<Source>(size)), Writes(target, Bytes<Target>(size))}},
+        [=](ThreadPool& pool) {
+          ForEachRange(size, pool, range);
+          return absl::OkStatus();
+        });
+  };
+}
+
+}  // namespace
+
+template <typename Grad, typename Copy, int kState>
+Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* copy, int64_t size) {
+  static_assert(kState >= 1 && kState <= 3);
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+      const float zero = opaque_zero;
+      float* const a = state[0];
+      [[maybe_unused]] float* const b = state[kState > 1 ? 1 : 0];
+      [[maybe_unused]] float* const c = state[kState > 2 ? 2 : 0];
+#pragma GCC ivdep
+      for (int64_t i = begin; i < end; ++i) {
+        const float nothing = Widen(grad[i]) * zero;
+        const float updated = a[i] + nothing;
+        a[i] = updated;
+        if constexpr (kState > 1) b[i] += nothing;
+        if constexpr (kState > 2) c[i] += nothing;
+        if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Narrow<Copy>(updated);
+      }
+    });
+  };
+  return [=](device::Stream& stream) {
+    std::vector<Access> accesses = {Reads(grad, Bytes<Grad>(size))};
+    for (float* array : state) accesses.push_back(Writes(array, Bytes<float>(size)));
+    if (copy != nullptr) accesses.push_back(Writes(copy, Bytes<Copy>(size)));
+    return stream.Enqueue({"update", accesses}, [=](ThreadPool& pool) {
+      ForEachRange(size, pool, range);
+      return absl::OkStatus();
+    });
+  };
+}
+
+std::vector<Work> ReadCeilings(const void* data, int64_t bytes) {
+  return {ReadCeiling<false>(data, bytes), ReadCeiling<true>(data, bytes)};
+}
+
+template <typename Source, typename Target>
+std::vector<Work> TransferCeilings(const Source* source, Target* target, int64_t size) {
+  return {TransferCeiling<false>(source, target, size),
+          TransferCeiling<true>(source, target, size)};
+}
+
+template <typename Source>
+Work AccumulateCeiling(const Source* source, float* target, int64_t size) {
+  return UpdateCeiling<Source, NoCopy, 1>({target}, source, nullptr, size);
+}
+
+#define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \
+  template Work UpdateCeiling<Grad, Copy, 3>(std::array<float*, 3>, const Grad*, Copy*, int64_t); \
+  template Work UpdateCeiling<Grad, Copy, 2>(std::array<float*, 2>, const Grad*, Copy*, int64_t);
+BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
+
+#define BRIGADE_INSTANTIATE(Source, Target) \
+  template std::vector<Work> TransferCeilings<Source, Target>(const Source*, Target*, int64_t);
+BRIGADE_INSTANTIATE(float, BFloat16)
+BRIGADE_INSTANTIATE(BFloat16, float)
+BRIGADE_INSTANTIATE(float, Half)
+BRIGADE_INSTANTIATE(Half, float)
+BRIGADE_INSTANTIATE(BFloat16, BFloat16)
+#undef BRIGADE_INSTANTIATE
+
+template Work AccumulateCeiling<BFloat16>(const BFloat16*, float*, int64_t);
+
+}  // namespace brigade::benchmarks

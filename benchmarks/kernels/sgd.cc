@@ -1,0 +1,74 @@
+// SGD with momentum: reads param, momentum and the gradient, writes param and momentum.
+
+#include "brigade/kernels/sgd/sgd.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/benchmarks/common/cases.h"
+#include "brigade/benchmarks/common/main.h"
+#include "brigade/benchmarks/common/report.h"
+#include "brigade/benchmarks/kernels/ceiling.h"
+#include "brigade/benchmarks/kernels/step_memory.h"
+
+namespace brigade::benchmarks {
+namespace {
+
+using kernels::NoCopy;
+using kernels::SgdSegment;
+
+template <typename Grad>
+std::vector<SgdSegment> Segments(const TensorList& list, float* param, float* momentum,
+                                 const Grad* grad) {
+  const auto p = list.Offsets(0), m = list.Offsets(1), g = list.Offsets(2);
+  std::vector<SgdSegment> segments;
+  for (size_t i = 0; i < list.sizes().size(); ++i) {
+    segments.push_back({param + p[i], momentum + m[i], grad + g[i], nullptr, list.sizes()[i], 0});
+  }
+  return segments;
+}
+
+template <typename Grad>
+absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
+  const TensorList list = what.list();
+  const int64_t extent = list.extent();
+  BRIGADE_ASSIGN_OR_RETURN(param, bench.NewArray<float>(extent, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(momentum, bench.NewZeros<float>(extent));
+  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<Grad>(extent, 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(step, bench.NewCopy(OrdinaryState()));
+  BRIGADE_ASSIGN_OR_RETURN(group_step, bench.NewCopy(OrdinaryGroupStep()));
+
+  const kernels::SgdGroup group = {.momentum = 0.9, .weight_decay = 0.01};
+  kernels::SgdOptions options;
+  options.grad_dtype = precision::kDType<Grad>;
+  options.groups = {&group, 1};
+  options.state = step;
+  options.group_steps = group_step;
+  const auto sgd = [&](const TensorList& tensors) -> Work {
+    return [&options, segments = Segments<Grad>(tensors, param, momentum, grad)](
+               device::Stream& stream) { return kernels::Sgd(segments, options, stream); };
+  };
+  Contest contest = {
+      .bytes = what.elements * static_cast<int64_t>(2 * 2 * sizeof(float) + sizeof(Grad)),
+      .kernel = sgd(list),
+      .ceilings = {
+          UpdateCeiling<Grad, NoCopy, 2>({param, momentum}, grad, nullptr, what.elements)}};
+  if (what.tensors > 1) contest.flat = sgd(TensorList::Flat(what.elements));
+  return Report(contest, bench, state);
+}
+
+template <typename Grad>
+absl::Status Register() {
+  return RegisterCases(absl::StrCat("sgd/grad:", kTypeName<Grad>),
+                       {.bytes_per_element = 2 * sizeof(float) + sizeof(Grad)}, Measure<Grad>);
+}
+
+}  // namespace
+
+absl::Status RegisterBenchmarks() {
+  absl::Status status = Register<float>();
+  status.Update(Register<precision::BFloat16>());
+  return status;
+}
+
+}  // namespace brigade::benchmarks
