@@ -27,16 +27,16 @@ struct ContextOptions {
   int64_t memory_limit_bytes = 0;
 
   // In every message: "rank 3". Empty: the device's name.
-  std::string name;
+  std::string name = {};
 
   // Race checker and poison on free. Default: BRIGADE_CHECKS of the environment (0 or 1), else on
   // in debug builds.
-  std::optional<bool> checks;
+  std::optional<bool> checks = {};
 
   // Must outlive the context and all that it made. Null: RaceChecker::Default().
   RaceChecker* race_checker = nullptr;
 
-  RandomDelay random_delay;
+  RandomDelay random_delay = {};
 };
 
 }  // namespace brigade::device

@@ -1,0 +1,167 @@
+#include "brigade/kernels/cast/cast.h"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "brigade/kernels/cast/cast_tile.h"
+#include "brigade/tests/kernels/testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+template <typename Source, typename Target>
+class CastLists {
+ public:
+  CastLists(const std::vector<int64_t>& sizes, uint32_t seed, int spread) {
+    std::mt19937 random(seed);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      sources.emplace_back(sizes[i], static_cast<int64_t>(i % 9));
+      targets.emplace_back(sizes[i], static_cast<int64_t>(i % 9) + spread);
+      FillTypical(sources.back(), random, 1000.0f);
+      FillTypical(targets.back(), random);
+      wanted.push_back(Values(targets.back()));
+      segments.push_back({sources.back().data(), targets.back().data(), sizes[i]});
+    }
+  }
+
+  void Specify(float scale, bool accumulate) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      for (size_t j = 0; j < wanted[i].size(); ++j) {
+        const float product = static_cast<float>(sources[i][j]) * scale;
+        const float sum = accumulate ? wanted[i][j] + product : product;
+        wanted[i][j] = spec::Round(kFormat<Target>, sum);
+      }
+    }
+  }
+
+  void ExpectMatch(const std::string& how) const {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_TRUE(Matches(targets[i], wanted[i])) << how << ", segment " << i;
+      EXPECT_TRUE(sources[i].GuardsAreIntact());
+    }
+  }
+
+  void RunGpuBodies(const float* scale, bool accumulate) {
+    auto arguments = std::make_unique<CastArguments>();
+    arguments->scale = scale;
+    const auto tiles_of = [](const CastSegment& s) {
+      return GpuTiles(s.size, CastLayout<Source, Target>(s));
+    };
+    ForEachBatch(segments.data(), segments.size(), kMaxGridBlocks, tiles_of, arguments->batch, true,
+                 [&](int64_t) {
+                   ForEachGpuThread(
+                       arguments->batch.tiles(), kTileThreads, [&](int64_t tile, int thread) {
+                         accumulate ? CastThread<Source, Target, true>(*arguments, tile, thread)
+                                    : CastThread<Source, Target, false>(*arguments, tile, thread);
+                       });
+                   return true;
+                 });
+  }
+
+  std::deque<GuardedArray<Source>> sources;
+  std::deque<GuardedArray<Target>> targets;
+  std::vector<std::vector<float>> wanted;
+  std::vector<CastSegment> segments;
+};
+
+template <typename Types>
+class CastTypedTest : public ::testing::Test {
+ protected:
+  using Source = typename Types::first_type;
+  using Target = typename Types::second_type;
+  using Lists = CastLists<Source, Target>;
+  static constexpr float kScale = 0.3f;
+
+  static CastOptions Options(const float* scale, bool accumulate) {
+    return {precision::kDType<Source>, precision::kDType<Target>, scale, accumulate};
+  }
+};
+
+using TypePairs =
+    ::testing::Types<std::pair<float, float>, std::pair<float, Half>, std::pair<float, BFloat16>,
+                     std::pair<Half, float>, std::pair<Half, Half>, std::pair<Half, BFloat16>,
+                     std::pair<BFloat16, float>, std::pair<BFloat16, Half>,
+                     std::pair<BFloat16, BFloat16>>;
+TYPED_TEST_SUITE(CastTypedTest, TypePairs);
+
+TYPED_TEST(CastTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
+  for (const bool accumulate : {false, true}) {
+    for (const float* scale : {static_cast<const float*>(nullptr), &this->kScale}) {
+      OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+        typename TestFixture::Lists lists(InterestingSizes(), 51, 1);
+        ASSERT_OK(Cast(lists.segments, this->Options(scale, accumulate), stream));
+        ASSERT_OK(stream.Synchronize());
+        lists.Specify(scale == nullptr ? 1.0f : *scale, accumulate);
+        lists.ExpectMatch(how);
+      });
+    }
+  }
+}
+
+TYPED_TEST(CastTypedTest, GivesTheSpecificationsBitsInTheGpuThreads) {
+  for (const bool accumulate : {false, true}) {
+    for (const int spread : {0, 1, 4}) {
+      typename TestFixture::Lists lists(InterestingSizes(), 52, spread);
+      lists.RunGpuBodies(&this->kScale, accumulate);
+      lists.Specify(this->kScale, accumulate);
+      lists.ExpectMatch("GPU threads");
+    }
+  }
+}
+
+TYPED_TEST(CastTypedTest, StreamsLargeTargetsOutWithTheSameBits) {
+  typename TestFixture::Lists lists({1, 2'100'001, 77, 33'333}, 53, 3);
+  lists.Specify(1.0f, false);
+  OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+    for (auto& target : lists.targets)
+      std::fill(target.data(), target.data() + target.size(), typename TestFixture::Target());
+    ASSERT_OK(Cast(lists.segments, this->Options(nullptr, false), stream));
+    ASSERT_OK(stream.Synchronize());
+    lists.ExpectMatch(how);
+  });
+}
+
+TEST(CastTest, TakesMoreSegmentsThanOneLaunchHolds) {
+  CastLists<float, BFloat16> lists(std::vector<int64_t>(2500, 2), 54, 0);
+  lists.RunGpuBodies(nullptr, false);
+  lists.Specify(1.0f, false);
+  lists.ExpectMatch("GPU threads");
+}
+
+TEST(CastTest, RejectsBadArguments) {
+  const CpuRun cpu = OnCpu(1);
+  CastLists<float, float> lists({10, 20}, 55, 0);
+  CastOptions options;
+  const auto expect = [&](const auto& message) {
+    EXPECT_THAT(Cast(lists.segments, options, *cpu.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument, message));
+  };
+  options.source_dtype = DType::kInt64;
+  expect(HasSubstr("cast: dtype of source is int64"));
+  options = {};
+  options.target_dtype = static_cast<DType>(99);
+  expect(HasSubstr("cast: dtype of target is invalid"));
+  options = {};
+  lists.segments[0].target = nullptr;
+  expect(HasSubstr("target of segment 0 is null with 10 elements"));
+  lists.segments[0].target = lists.targets[1].data();
+  expect(AllOf(HasSubstr("target of segment 0"), HasSubstr("overlap in 40 bytes")));
+  lists.segments[0].target = lists.sources[0].data() + 9;
+  lists.segments[0].size = 10;
+  expect(AllOf(HasSubstr("source of segment 0"), HasSubstr("overlap in 4 bytes")));
+  ASSERT_OK(cpu.stream->Synchronize());
+  EXPECT_TRUE(Matches(lists.targets[1], lists.wanted[1]));
+}
+
+}  // namespace
+}  // namespace brigade::kernels

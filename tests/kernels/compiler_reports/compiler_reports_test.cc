@@ -1,0 +1,125 @@
+// What nvcc and ptxas say of the kernels: no spills, at most 64 registers, 16-byte accesses, no atomics.
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+std::string Read(const std::string& kernel, const std::string& extension) {
+  const std::string path =
+      "kernels/" + kernel + "/_nvcc/" + kernel + "_cuda/" + kernel + "_cuda" + extension;
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path << " is not among the test's files";
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+struct Resources {
+  int registers = -1;
+  int spilled_bytes = -1;
+};
+
+// ptxas's report by mangled kernel name.
+std::map<std::string, Resources> ResourcesOf(const std::string& kernel) {
+  std::map<std::string, Resources> all;
+  std::istringstream report(Read(kernel, ".resources.txt"));
+  std::string name;
+  std::smatch match;
+  for (std::string line; std::getline(report, line);) {
+    if (std::regex_search(line, match, std::regex("entry function '([^']+)'"))) name = match[1];
+    if (std::regex_search(line, match, std::regex("([0-9]+) bytes spill stores, ([0-9]+)"))) {
+      all[name].spilled_bytes = std::stoi(match[1]) + std::stoi(match[2]);
+    }
+    if (std::regex_search(line, match, std::regex("Used ([0-9]+) registers"))) {
+      all[name].registers = std::stoi(match[1]);
+    }
+  }
+  return all;
+}
+
+// The PTX of each kernel by mangled name.
+std::map<std::string, std::string> PtxOf(const std::string& kernel) {
+  std::map<std::string, std::string> all;
+  std::istringstream ptx(Read(kernel, ".ptx"));
+  std::string name;
+  std::smatch match;
+  for (std::string line; std::getline(ptx, line);) {
+    if (std::regex_search(line, match, std::regex("\\.entry ([A-Za-z0-9_]+)"))) name = match[1];
+    if (!name.empty()) all[name] += line + "\n";
+    if (line == "}") name.clear();
+  }
+  return all;
+}
+
+int Loads16(const std::string& ptx) {
+  return Count(ptx, "ld.global.v4.") + Count(ptx, "ld.global.nc.v4.");
+}
+
+void ExpectNoSpillsAnd64Registers(const std::string& kernel, size_t kernels) {
+  const auto all = ResourcesOf(kernel);
+  EXPECT_EQ(all.size(), kernels);
+  for (const auto& [name, resources] : all) {
+    EXPECT_EQ(resources.spilled_bytes, 0) << name;
+    EXPECT_GT(resources.registers, 0) << name;
+    EXPECT_LE(resources.registers, 64) << name;
+  }
+}
+
+TEST(CompilerReportsTest, AdamKeepsToItsRegistersAndMoves16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("adam", 18);
+  for (const auto& [name, ptx] : PtxOf("adam")) {
+    // param, m, v: two words each. The gradient: two of float, one of 16 bits. The copy: one.
+    EXPECT_GE(Loads16(ptx), 7) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 6) << name;
+  }
+}
+
+TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("sgd", 9);
+  for (const auto& [name, ptx] : PtxOf("sgd")) {
+    EXPECT_GE(Loads16(ptx), 5) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 4) << name;
+  }
+}
+
+TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("grad_check", 4);
+  for (const auto& [name, ptx] : PtxOf("grad_check")) {
+    if (name.find("TileSums") == std::string::npos) continue;
+    EXPECT_GE(Loads16(ptx), 4) << name;
+  }
+}
+
+TEST(CompilerReportsTest, CastMoves16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("cast", 18);
+  for (const auto& [name, ptx] : PtxOf("cast")) {
+    EXPECT_GE(Loads16(ptx), 1) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 1) << name;
+  }
+}
+
+TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
+  for (const char* kernel : {"adam", "sgd", "grad_check", "step_control", "cast", "fill"}) {
+    const std::string ptx = Read(kernel, ".ptx");
+    EXPECT_GT(Count(ptx, ".entry"), 0) << kernel;
+    for (const char* forbidden : {"atom.", "red.global", "red.shared", "ld.local", "st.local"}) {
+      EXPECT_EQ(Count(ptx, forbidden), 0) << kernel << " has " << forbidden;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::kernels
