@@ -1,6 +1,6 @@
-// The contract's proof: the bucket pipeline of data-parallel training in small. Two ranks write gradient
-// buckets into two slots each, reduce both ranks' slots, and update parameters, all by streams and
-// events, with the slots used again and again.
+// The contract's proof: the bucket pipeline of data-parallel training in small. Two ranks write
+// gradient buckets into two slots each, reduce both ranks' slots, and update parameters, all by
+// streams and events, with the slots used again and again.
 //
 //   compute   "produce"  writes gradients[slot]
 //   comm      "reduce"   reads gradients[slot] of both ranks, writes sums[slot]
@@ -61,8 +61,8 @@ float Gradient(int rank, int turn, int64_t i) {
 
 class Rank {
  public:
-  // Without `compute` operations declare what they touch and do nothing: with a wait left out they would
-  // truly race, which is not what this test wants to run.
+  // Without `compute` operations declare what they touch and do nothing: with a wait left out they
+  // would truly race, which is not what this test wants to run.
   Rank(int rank, RaceChecker& checker, RandomDelay delay, bool compute,
        std::optional<Omission> omission)
       : rank_(rank), computes_(compute), omission_(omission) {

@@ -52,7 +52,8 @@ TEST(EventTest, AWaitBindsTheRecordAtTheTimeOfTheCall) {
   Gate gate;
   ASSERT_OK(producer->Record(*event));
   ASSERT_OK(consumer->Wait(*event));
-  // Recorded anew behind a gate: if the wait moved along, the consumer would not end before it opens.
+  // Recorded anew behind a gate: if the wait moved along, the consumer would not end before it
+  // opens.
   ASSERT_OK(Block(*producer, gate));
   ASSERT_OK(producer->Record(*event));
   EXPECT_OK(consumer->Synchronize());

@@ -102,8 +102,8 @@ TEST(LifetimeTest, EventMayGoWhileItIsWaitedFor) {
   EXPECT_EQ(consumed_at, 1);
 }
 
-// Context, stream, event and buffer in all 24 orders, each time with work outstanding that writes the
-// buffer unless its stream went first.
+// Context, stream, event and buffer in all 24 orders, each time with work outstanding that writes
+// the buffer unless its stream went first.
 TEST(LifetimeTest, EveryOrderOfDestructionIsLegal) {
   std::vector<int> order = {0, 1, 2, 3};
   do {

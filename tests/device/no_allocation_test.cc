@@ -1,4 +1,5 @@
-// Steady state allocates nothing: docs/device.md, rule 18. Operator new is counted in a binary of its own.
+// Steady state allocates nothing: docs/device.md, rule 18. Operator new is counted in a binary of
+// its own.
 
 #include <algorithm>
 #include <atomic>
@@ -55,8 +56,8 @@ struct Segment {
   int64_t size;
 };
 
-// What a training step does, without its arithmetic: a list launch, copies, records, waits, parallel
-// loops, address lookups, and a host that follows by an event.
+// What a training step does, without its arithmetic: a list launch, copies, records, waits,
+// parallel loops, address lookups, and a host that follows by an event.
 class Step {
  public:
   explicit Step(Context& context) {
@@ -107,7 +108,8 @@ TEST(NoAllocationTest, AStepInSteadyStateAllocatesNothing) {
   auto context = MakeContext(options);
   Gate gate;
   Step step(*context);
-  // Warm up with the queues at their deepest, so that the high-water mark does not depend on timing.
+  // Warm up with the queues at their deepest, so that the high-water mark does not depend on
+  // timing.
   ASSERT_OK(step.Hold(gate));
   for (int i = 0; i < 20; ++i) step.Run();
   gate.Open();

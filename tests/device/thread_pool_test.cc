@@ -50,6 +50,21 @@ TEST(ThreadPoolTest, RunsChunksAtTheSameTime) {
   EXPECT_EQ(arrived.load(), 2);
 }
 
+TEST(ThreadPoolTest, ReturnsWhenTheSlowestChunkHas) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0}, returned{0};
+  const std::thread::id caller = std::this_thread::get_id();
+  pool.ParallelFor(2, [&](int64_t) {
+    ++arrived;
+    while (arrived.load() < 2) std::this_thread::yield();
+    if (std::this_thread::get_id() != caller) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ++returned;
+  });
+  EXPECT_EQ(returned.load(), 2);
+}
+
 TEST(ThreadPoolTest, WakesWorkersThatHaveGoneToSleep) {
   ThreadPool pool(2);
   for (int round = 0; round < 5; ++round) {
