@@ -5,9 +5,12 @@
 //
 // A warp sums a tile of 8192 elements. A thread loads groups of 8 at 16-byte boundaries: where a segment
 // starts `shift` elements past one, thread t's groups hold the lanes 8 t - shift to 8 t - shift + 7 (mod
-// 256) of the canonical order, still the same ones in every row. So no address costs more than its edges;
-// thread 0, whose group begins before the tile, makes up for it with one more row. The lanes meet in shared
-// memory, where they are added by halving.
+// 256) of the canonical order, the same ones in every row. So no address costs more than its edges;
+// thread 0, whose group begins before the tile, makes up for it with one more row.
+//
+// The lanes meet in shared memory, where they are added by halving. They may stay rotated by `shift`: a
+// halving adds the lanes that are equal modulo a power of two, which a rotation keeps together, and
+// addition commutes.
 
 #include <cstdint>
 
@@ -55,7 +58,7 @@ struct GradTile {
   }
 };
 
-// Adds thread `thread`'s part of the tile, and puts its lanes into their places.
+// Adds thread `thread`'s part of the tile to the lanes that it holds.
 template <typename Grad>
 BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lanes) {
   double sums[kGroup] = {};
@@ -85,9 +88,7 @@ BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lan
     first += kGradRow;
     ++row;
   }
-  for (int j = 0; j < kGroup; ++j) {
-    lanes[(thread * kGroup + j + kGradLanes - tile.shift) % kGradLanes] = sums[j];
-  }
+  for (int j = 0; j < kGroup; ++j) lanes[thread * kGroup + j] = sums[j];
 }
 
 // One halving: lane j gets lane j + half. The threads meet before and after.
