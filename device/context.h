@@ -33,7 +33,7 @@ class Context {
 
   Device device() const;
   absl::string_view name() const;
-  int compute_threads() const;
+  int compute_threads() const;  // 1 on CUDA, whose work the CPU does not do
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(absl::string_view name);
   absl::StatusOr<std::unique_ptr<Event>> NewEvent(absl::string_view name);

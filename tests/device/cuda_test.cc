@@ -159,9 +159,13 @@ TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
 
 TEST_F(CudaTest, ErrorsOfTheRuntimeAreMappedAndStayTheStreams) {
   char host[8] = {};
-  EXPECT_THAT(compute_->FillBytes(reinterpret_cast<void*>(uintptr_t{1} << 40), 0, 8),
+  const auto launch_nothing = [](void* native) {
+    return CudaStatus(cudaLaunchHostFunc(static_cast<cudaStream_t>(native), nullptr, nullptr),
+                      "cudaLaunchHostFunc");
+  };
+  EXPECT_THAT(compute_->Launch({"nothing", {}}, launch_nothing),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("\"fill_bytes\" on stream \"compute\" of \"rank 0\""),
+                       AllOf(HasSubstr("\"nothing\" on stream \"compute\" of \"rank 0\""),
                              HasSubstr("cudaErrorInvalidValue"))));
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   ASSERT_OK(compute_->Reset());
