@@ -1,52 +1,16 @@
-// Steady state allocates nothing: docs/device.md, rule 18. Operator new is counted in a binary of
-// its own.
+// Steady state allocates nothing: docs/device.md, rule 18. Operator new is counted.
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "brigade/device/address_book.h"
 #include "brigade/device/context.h"
 #include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
-
-namespace {
-
-std::atomic<int64_t> allocations{0};
-
-// Not inlined: g++ would see malloc's memory given to delete and warn.
-[[gnu::noinline]] void* CountedAllocate(size_t bytes, size_t alignment) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* data = nullptr;
-  if (posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes) != 0) std::abort();
-  return data;
-}
-
-[[gnu::noinline]] void Free(void* data) { std::free(data); }
-
-}  // namespace
-
-void* operator new(size_t bytes) { return CountedAllocate(bytes, 16); }
-void* operator new[](size_t bytes) { return CountedAllocate(bytes, 16); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment));
-}
-void* operator new[](size_t bytes, std::align_val_t alignment) {
-  return CountedAllocate(bytes, static_cast<size_t>(alignment));
-}
-void operator delete(void* data) noexcept { Free(data); }
-void operator delete[](void* data) noexcept { Free(data); }
-void operator delete(void* data, size_t) noexcept { Free(data); }
-void operator delete[](void* data, size_t) noexcept { Free(data); }
-void operator delete(void* data, std::align_val_t) noexcept { Free(data); }
-void operator delete[](void* data, std::align_val_t) noexcept { Free(data); }
-void operator delete(void* data, size_t, std::align_val_t) noexcept { Free(data); }
-void operator delete[](void* data, size_t, std::align_val_t) noexcept { Free(data); }
 
 namespace brigade::device {
 namespace {
@@ -115,12 +79,12 @@ TEST(NoAllocationTest, AStepInSteadyStateAllocatesNothing) {
   gate.Open();
   ASSERT_TRUE(step.Finish());
 
-  const int64_t before = allocations.load();
+  const int64_t before = brigade::testing::CountedAllocations();
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 10; ++i) step.Run();
     ASSERT_TRUE(step.Finish());
   }
-  EXPECT_EQ(allocations.load() - before, 0);
+  EXPECT_EQ(brigade::testing::CountedAllocations() - before, 0);
   EXPECT_GT(before, 0);  // the counter counts
 }
 
