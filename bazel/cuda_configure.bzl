@@ -21,7 +21,8 @@ constraint_value(
 """
 
 _FOUND = """
-# For host code: the runtime's headers and those of the libraries beside it, without CCCL.
+# For host code: the runtime's headers and those of the libraries beside it. Of CCCL only nv/,
+# which the 16-bit types include; it is under cccl/ from CUDA 13 on.
 cc_library(
     name = "headers",
     hdrs = glob(
@@ -30,11 +31,16 @@ cc_library(
             "include/*.hpp",
             "include/crt/*",
             "include/cooperative_groups/**",
+            "include/nv/**",
             "include/nvtx3/**",
+            "include/cccl/nv/**",
         ],
         allow_empty = True,
     ),
-    includes = ["include"],
+    includes = [
+        "include",
+        "include/cccl",
+    ],
 )
 
 cc_library(
