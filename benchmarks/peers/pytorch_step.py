@@ -10,7 +10,8 @@ reuse   the same, but the fp32 gradients' memory is kept from step to step, and 
         the best that we know how to make of PyTorch's own operators
 
 Each round times PyTorch in this process and then runs Brigade's binary; the medians over the rounds are
-printed with their ratio. Run it by benchmarks/peers/pytorch_step.
+printed, and the median of the rounds' ratios. A round during which other processes took more than --others of
+a core is repeated, up to --tries times; the last column says how busy they were. Run it by benchmarks/peers/pytorch_step.
 """
 
 import argparse
@@ -25,6 +26,9 @@ import time
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks/common"))
+import quiet
+
 LR, BETAS, EPS, WEIGHT_DECAY = 1e-3, (0.9, 0.999), 1e-8, 0.01
 LOSS_SCALE, MAX_NORM = 1024.0, 1e-3  # below every norm here, so that clipping is at work
 
@@ -133,6 +137,8 @@ def parse_arguments():
                         "them larger than the caches (default: 64 Mi)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--repetitions", type=int, default=3, help="steps timed in each round")
+    parser.add_argument("--others", type=float, default=0.1)
+    parser.add_argument("--tries", type=int, default=1)
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, os.cpu_count() or 1}))
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--json", type=pathlib.Path, help="also write the figures to this file")
@@ -149,7 +155,7 @@ def main():
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}; "
           f"medians of {arguments.rounds} rounds of {arguments.repetitions} steps", flush=True)
     print(f"{'workload':8} {'elements':>11} {'threads':>7} | {'PyTorch ms':>10} {'GB/s':>6} | "
-          f"{'Brigade ms':>10} {'GB/s':>6} | {'times as fast':>13}", flush=True)
+          f"{'Brigade ms':>10} {'GB/s':>6} | {'times as fast':>13} {'others':>6}", flush=True)
     rows = []
     for name in arguments.workloads:
         make_step, bytes_needed, binary, benchmark = WORKLOADS[name]
@@ -159,21 +165,26 @@ def main():
                 torch.set_num_threads(threads)
                 for _ in range(2):  # warm-up; Brigade's binary has its own
                     step()
-                peer, ours = [], []
+                peer, ours, others = [], [], []
                 for _ in range(arguments.rounds):
-                    peer.append(time_peer(step, arguments.repetitions))
-                    ours.append(time_ours(arguments.bin / binary, benchmark, elements, threads,
-                                          arguments.repetitions))
+                    (peer_time, our_time), busy = quiet.measure_quietly(
+                        lambda: (time_peer(step, arguments.repetitions),
+                                 time_ours(arguments.bin / binary, benchmark, elements, threads,
+                                           arguments.repetitions)),
+                        arguments.others, arguments.tries)
+                    peer.append(peer_time)
+                    ours.append(our_time)
+                    others.append(busy)
                 ratio = statistics.median(p / o for p, o in zip(peer, ours))
                 row = {"workload": name, "elements": elements, "threads": threads,
                        "peer_ms": statistics.median(peer) * 1e3,
                        "brigade_ms": statistics.median(ours) * 1e3, "ratio": ratio,
-                       "torch": torch.__version__}
+                       "others": statistics.median(others), "torch": torch.__version__}
                 rows.append(row)
                 rate = bytes_needed * elements * 1e-6
                 print(f"{name:8} {elements:11} {threads:7} | {row['peer_ms']:10.2f} "
                       f"{rate / row['peer_ms']:6.1f} | {row['brigade_ms']:10.2f} "
-                      f"{rate / row['brigade_ms']:6.1f} | {ratio:13.2f}", flush=True)
+                      f"{rate / row['brigade_ms']:6.1f} | {ratio:13.2f} {row['others']:6.2f}", flush=True)
             del step
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
