@@ -38,7 +38,7 @@ std::optional<AddressBook::Range> AddressBook::Find(const void* address) const {
 void AddressBook::Add(const void* data, int64_t bytes, Device device, bool owned) {
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  const Range range{begin, begin + static_cast<uintptr_t>(bytes), device};
+  const Range range{begin, begin + static_cast<uintptr_t>(bytes), device, owned};
   std::unique_lock lock(mutex_);
   if (owned) {
     owned_[begin] = range;
@@ -71,6 +71,10 @@ std::optional<Device> AddressBook::Lookup::DeviceOf(const void* address) {
   if (!range.has_value()) return std::nullopt;
   last_ = *range;
   return last_.device;
+}
+
+uintptr_t AddressBook::Lookup::OwnedEnd(const void* address) {
+  return DeviceOf(address).has_value() && last_.owned ? last_.end : 0;
 }
 
 absl::Status AddressBook::Lookup::Expect(absl::string_view argument, const void* address,

@@ -22,7 +22,8 @@ class AddressBook {
   struct Range {
     uintptr_t begin = 0;
     uintptr_t end = 0;
-    Device device;
+    Device device = {};
+    bool owned = false;  // by a Buffer; else borrowed
   };
 
   // The process's one book.
@@ -47,6 +48,10 @@ class AddressBook {
     // InvalidArgument `gradient is in memory of cuda:0, but the stream is on cpu:0` if the address
     // is known to belong to another device than `expected`. OK for unknown and null addresses.
     absl::Status Expect(absl::string_view argument, const void* address, Device expected);
+
+    // Where the owned buffer that holds the address ends; 0 if none does. A borrow's end says less: what
+    // follows it may be its owner's as well.
+    uintptr_t OwnedEnd(const void* address);
 
    private:
     const AddressBook& book_;

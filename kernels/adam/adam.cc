@@ -21,9 +21,7 @@ absl::Status CheckOptions(const AdamOptions& options) {
     const AdamGroup& group = options.groups[i];
     BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta1", i, group.beta1, kBelowOne));
     BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta2", i, group.beta2, kBelowOne));
-    // As the kernel sees it: too small for a float is 0.
-    BRIGADE_RETURN_IF_ERROR(
-        CheckInRange("adam", "eps", i, static_cast<float>(group.eps), kPositive));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "eps", i, group.eps, kPositive));
     BRIGADE_RETURN_IF_ERROR(
         CheckInRange("adam", "weight_decay", i, group.weight_decay, kNonNegative));
   }

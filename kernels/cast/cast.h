@@ -25,9 +25,11 @@ struct CastOptions {
 // Aliasing     None: no target may overlap another array.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list and the
 //              options may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments.
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments, payloads of
+//              NaN aside.
 // Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
-//              elements, negative size, misaligned address, overlap, another device's memory, another dtype.
+//              elements, negative size, misaligned address, overlap, memory known as another
+//              device's, another dtype.
 absl::Status Cast(absl::Span<const CastSegment> segments, const CastOptions& options,
                   device::Stream& stream);
 

@@ -17,7 +17,9 @@ template <bool kAccumulate, typename Source, typename Target>
 BRIGADE_INLINE void CastRange(const Source* source, Target* target, int64_t size, float scale) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < size; ++i) {
-    target[i] = CastElement<kAccumulate>(source[i], target[i], scale);
+    Target before = {};
+    if constexpr (kAccumulate) before = target[i];
+    target[i] = CastElement<kAccumulate>(source[i], before, scale);
   }
 }
 
@@ -28,8 +30,7 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
              bool accumulate, device::ThreadPool& pool) {
   const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
   const bool stream_out =
-      CountTiles(plan, kCpuTile) * kCpuTile * static_cast<int64_t>(sizeof(Target)) >=
-      kStreamOutBytes;
+      CountElements(plan) * static_cast<int64_t>(sizeof(Target)) >= kStreamOutBytes;
   const auto cast = [&](const CastSegment& segment, int64_t begin, int64_t end, int64_t) {
     RunSimd([&]() BRIGADE_SIMD_BODY {
       const Source* const source = static_cast<const Source*>(segment.source) + begin;

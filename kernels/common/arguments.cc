@@ -8,10 +8,10 @@ namespace brigade::kernels {
 
 absl::Status CheckInRange(absl::string_view operation, absl::string_view name, int64_t group,
                           double value, ValueRange range) {
-  if (range.Contains(value)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      operation, ": ", name, group < 0 ? "" : absl::StrCat(" of group ", group), " is ", value,
-      ", must be in ", range.open_low ? "(" : "[", range.low, ", ", range.high, "]"));
+  if (value >= range.low && value <= range.high) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", name,
+                                                 group < 0 ? "" : absl::StrCat(" of group ", group),
+                                                 " is ", value, ", must be ", range.text));
 }
 
 absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
@@ -44,6 +44,9 @@ std::string ListArguments::Label(int role, int64_t segment) const {
   return absl::StrCat(roles_[role].name, " of segment ", segment);
 }
 
+// What processors and GPUs address; larger sizes are mistakes, and their bytes could overflow.
+constexpr uintptr_t kAddressSpace = uintptr_t{1} << 57;
+
 absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data, int64_t size) {
   const ArrayRole& array = roles_[role];
   const auto invalid = [&](const auto&... what) {
@@ -56,9 +59,14 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
   if (size == 0) return absl::OkStatus();
   if (data == nullptr) return invalid(" is null with ", size, " elements");
   const uintptr_t begin = reinterpret_cast<uintptr_t>(data);
-  if (begin % array.element_bytes != 0) {
-    return invalid(" is at address ", begin, ", not a multiple of its element's ",
-                   array.element_bytes, " bytes");
+  const int64_t alignment = array.alignment == 0 ? array.element_bytes : array.alignment;
+  if (begin % alignment != 0) {
+    return invalid(" is at address ", begin, ", not a multiple of its element's ", alignment,
+                   " bytes");
+  }
+  if (size >
+      static_cast<int64_t>(kAddressSpace - std::min(begin, kAddressSpace)) / array.element_bytes) {
+    return invalid(" has ", size, " elements, more than any address space");
   }
   if (absl::Status status = lookup_.Expect(array.name, data, device_); !status.ok()) {
     return absl::InvalidArgumentError(
@@ -66,6 +74,10 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
                      status.message()));
   }
   const uintptr_t end = begin + size * array.element_bytes;
+  if (const uintptr_t buffer_end = lookup_.OwnedEnd(data); buffer_end != 0 && end > buffer_end) {
+    return invalid(" has ", size, " elements and reaches ", end - buffer_end,
+                   " bytes past its buffer");
+  }
   Hull& hull = hulls_[role];
   hull.ascending = hull.ascending && begin >= hull.end;
   if (hull.end == 0) hull.begin = begin;

@@ -30,24 +30,23 @@ struct ArrayRole {
   const char* name;
   int64_t element_bytes;
   bool write;
-  bool present = true;  // false: the array must be null in every segment
+  bool present = true;    // false: the array must be null in every segment
+  int64_t alignment = 0;  // of its address; 0: element_bytes
 };
 
-// The values that a hyper-parameter may have. NaN is in no range.
+// The values that a hyper-parameter may have, ends included, and how a message says so. NaN is in no range.
 struct ValueRange {
   double low;
   double high;
-  bool open_low = false;  // whether `low` itself is excluded
-
-  bool Contains(double value) const {
-    return (open_low ? value > low : value >= low) && value <= high;
-  }
+  const char* text;
 };
 
-// Betas and momenta: neither may become 1 as a float.
-inline constexpr ValueRange kBelowOne = {0.0, 1.0 - 0x1p-24};
-inline constexpr ValueRange kNonNegative = {0.0, 3.0e38};
-inline constexpr ValueRange kPositive = {0.0, 3.0e38, true};
+// Ranges of values that kernels use as floats: what would become 1, 0 or infinity there is outside.
+inline constexpr ValueRange kBelowOne = {0.0, 1.0 - 0x1p-24, "in [0, 1)"};
+inline constexpr ValueRange kUnit = {0.0, 1.0, "in [0, 1]"};
+inline constexpr ValueRange kNonNegative = {0.0, 3.0e38, "finite and not negative"};
+inline constexpr ValueRange kPositive = {0x1p-149, 3.0e38,
+                                         "positive, finite, and not 0 as a float"};
 
 // InvalidArgument unless the range contains the value. `group` is named unless it is negative.
 absl::Status CheckInRange(absl::string_view operation, absl::string_view name, int64_t group,
@@ -67,14 +66,14 @@ class ListArguments {
                 const device::Stream& stream);
 
   // The arrays of segment `index`, in the order of the roles. InvalidArgument for a negative size, null
-  // with elements, an address that is not a multiple of the element's size, memory of another device.
+  // with elements, an address that is not a multiple of the element's size, an array that ends beyond the
+  // address space or its Buffer, memory that a Buffer or Borrow knows as another device's.
   absl::Status Add(int64_t index, int64_t size, absl::Span<const void* const> arrays);
 
   // One more operand, not part of the list; written unless its type is const.
   template <typename T>
   absl::Status AddOperand(const char* name, T* data, int64_t count) {
-    return AddOperand({name, alignof(T), !std::is_const_v<T>}, data,
-                      count * static_cast<int64_t>(sizeof(T) / alignof(T)));
+    return AddOperand({name, sizeof(T), !std::is_const_v<T>, true, alignof(T)}, data, count);
   }
   absl::Status AddOperand(const ArrayRole& role, const void* data, int64_t elements);
 

@@ -44,6 +44,13 @@ int64_t CountTiles(absl::Span<const PlannedSegment<Segment>> plan, int64_t tile_
   return plan.back().first_tile + CeilDiv(plan.back().segment.size, tile_size);
 }
 
+template <typename Segment>
+int64_t CountElements(absl::Span<const PlannedSegment<Segment>> plan) {
+  int64_t elements = 0;
+  for (const PlannedSegment<Segment>& planned : plan) elements += planned.segment.size;
+  return elements;
+}
+
 // Calls fn(segment, begin, end, first_tile) for ranges of elements that together cover the plan, each of
 // whole tiles and as long as one worker's share allows; `first_tile` is the list's number of the range's
 // first tile.

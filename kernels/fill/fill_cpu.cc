@@ -17,7 +17,7 @@ void FillCpu(absl::Span<const PlannedSegment<FillSegment>> plan, FillPattern pat
   for (int64_t i = 0; i < kBlock; i += sizeof(pattern)) {
     std::memcpy(block + i, &pattern, sizeof(pattern));
   }
-  const bool stream_out = CountTiles(plan, kCpuTile) * kCpuTile * element_bytes >= kStreamOutBytes;
+  const bool stream_out = CountElements(plan) * element_bytes >= kStreamOutBytes;
   ForEachRange(plan, kCpuTile, pool,
                [&](const FillSegment& segment, int64_t begin, int64_t end, int64_t) {
                  char* const data = static_cast<char*>(segment.data);

@@ -40,8 +40,9 @@ struct FlattenOptions {
 // Aliasing     None: nothing written may overlap anything else; in particular places may not overlap.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. Slots and options
 //              may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into slots.
-// Errors       InvalidArgument naming slot, argument and value, before anything is enqueued: as Cast, and a
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into slots, payloads of
+//              NaN aside.
+// Errors       InvalidArgument naming slot ("segment"), argument and value, before anything is enqueued: as Cast, and a
 //              place that reaches outside of the bucket.
 absl::Status Flatten(absl::Span<const BucketSlot> slots, const FlattenOptions& options,
                      const Bucket& bucket, device::Stream& stream);

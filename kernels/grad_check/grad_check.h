@@ -29,7 +29,8 @@ int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 // Determinism  The order of summation is canonical: same bits on every device, for any number of threads
 //              and SIMD target, for the same list. A different cut into segments is a different order.
 // Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
-//              elements, negative size, misaligned address, overlap, another device's memory, workspace
+//              elements, negative size, misaligned address, overlap, memory known as another
+//              device's, workspace
 //              too small, a dtype other than float32, float16, bfloat16.
 // Source       The order is defined in tests/spec/sums.h.
 absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,

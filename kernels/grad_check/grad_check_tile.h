@@ -6,7 +6,8 @@
 // A warp sums a tile of 8192 elements. A thread loads groups of 8 at 16-byte boundaries: where a segment
 // starts `shift` elements past one, thread t's groups hold the lanes 8 t - shift to 8 t - shift + 7 (mod
 // 256) of the canonical order, the same ones in every row. So no address costs more than its edges;
-// thread 0, whose group begins before the tile, makes up for it with one more row.
+// thread 0, whose group begins before the tile, makes up for it with one more row and takes its last rows
+// element by element.
 //
 // The lanes meet in shared memory, where they are added by halving. They may stay rotated by `shift`: a
 // halving adds the lanes that are equal modulo a power of two, which a rotation keeps together, and
@@ -108,8 +109,16 @@ BRIGADE_INLINE bool FindOverflow(const GradTile<Grad>& tile, int thread) {
 
 // Thread `thread`'s part of the sum of all tile sums: its lane.
 BRIGADE_INLINE double SumOfTileSums(const double* tile_sums, int64_t tiles, int thread) {
+  constexpr int kAtOnce = 8;  // loads in flight before the additions, which wait for one another
   double sum = 0.0;
-  for (int64_t i = thread; i < tiles; i += kGradLanes) sum = precision::Add(sum, tile_sums[i]);
+  for (int64_t i = thread; i < tiles; i += kAtOnce * kGradLanes) {
+    double x[kAtOnce];
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t at = i + int64_t{j} * kGradLanes;
+      x[j] = at < tiles ? tile_sums[at] : 0.0;  // sums are not negative: + 0 changes no bit
+    }
+    for (int j = 0; j < kAtOnce; ++j) sum = precision::Add(sum, x[j]);
+  }
   return sum;
 }
 

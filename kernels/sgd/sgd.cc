@@ -21,7 +21,7 @@ absl::Status CheckOptions(const SgdOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const SgdGroup& group = options.groups[i];
     BRIGADE_RETURN_IF_ERROR(CheckInRange("sgd", "momentum", i, group.momentum, kBelowOne));
-    BRIGADE_RETURN_IF_ERROR(CheckInRange("sgd", "dampening", i, group.dampening, {0.0, 1.0}));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("sgd", "dampening", i, group.dampening, kUnit));
     BRIGADE_RETURN_IF_ERROR(
         CheckInRange("sgd", "weight_decay", i, group.weight_decay, kNonNegative));
     if (group.nesterov && (group.momentum == 0.0 || group.dampening != 0.0)) {

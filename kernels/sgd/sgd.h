@@ -45,7 +45,8 @@ struct SgdOptions {
 // Aliasing     None: anything written may not overlap anything else.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list and the
 //              options may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments.
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments, payloads of
+//              NaN aside.
 // Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
 //              elements, negative size, group out of range, misaligned address, overlap, another device's
 //              memory, hyper-parameter out of range or NaN, Nesterov without momentum or with dampening, a

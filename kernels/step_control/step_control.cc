@@ -22,16 +22,25 @@ absl::Status CheckOptions(const StepControlOptions& options) {
     return CheckInRange(kName, name, -1, value, range);
   };
   const double infinity = std::numeric_limits<double>::infinity();
-  const ValueRange from_one = {1.0, infinity};
-  BRIGADE_RETURN_IF_ERROR(check("initial_scale", scale.initial_scale, kPositive));
-  BRIGADE_RETURN_IF_ERROR(check("min_scale", scale.min_scale, kPositive));
-  BRIGADE_RETURN_IF_ERROR(check("max_scale", scale.max_scale, {scale.min_scale, 3.0e38}));
+  const ValueRange from_one = {1.0, infinity, "1 or more"};
+  // Far enough inside of float that 1 / (scale * divisor) is neither 0 nor infinity.
+  const ValueRange scale_range = {0x1p-60, 0x1p126, "in [2^-60, 2^126]"};
+  BRIGADE_RETURN_IF_ERROR(check("initial_scale", scale.initial_scale, scale_range));
+  BRIGADE_RETURN_IF_ERROR(check("min_scale", scale.min_scale, scale_range));
+  BRIGADE_RETURN_IF_ERROR(
+      check("max_scale", scale.max_scale, {scale.min_scale, 0x1p126, "min_scale to 2^126"}));
+  if (scale.dynamic) {
+    BRIGADE_RETURN_IF_ERROR(check("initial_scale", scale.initial_scale,
+                                  {scale.min_scale, scale.max_scale, "min_scale to max_scale"}));
+  }
   BRIGADE_RETURN_IF_ERROR(check("window", static_cast<double>(scale.window), from_one));
   BRIGADE_RETURN_IF_ERROR(check("hysteresis", scale.hysteresis, from_one));
-  BRIGADE_RETURN_IF_ERROR(check("grad_divisor", options.grad_divisor, kPositive));
-  BRIGADE_RETURN_IF_ERROR(check("max_grad_norm", options.max_grad_norm, {0.0, infinity, true}));
   BRIGADE_RETURN_IF_ERROR(
-      check("lr_table_size", static_cast<double>(options.lr_table_size), from_one));
+      check("grad_divisor", options.grad_divisor, {0x1p-60, 0x1p60, "in [2^-60, 2^60]"}));
+  BRIGADE_RETURN_IF_ERROR(check("max_grad_norm", options.max_grad_norm,
+                                {0x1p-149, infinity, "positive; infinity for none"}));
+  BRIGADE_RETURN_IF_ERROR(check("lr_table_size", static_cast<double>(options.lr_table_size),
+                                {1.0, 0x1p40, "in [1, 2^40]"}));
   BRIGADE_RETURN_IF_ERROR(CheckGroupCount(kName, options.betas.size(), kMaxStepGroups));
   for (size_t i = 0; i < options.betas.size(); ++i) {
     BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "beta1", i, options.betas[i].beta1, kBelowOne));
@@ -98,6 +107,7 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
 #endif
   return stream.Enqueue(operation, [parameters](device::ThreadPool&) {
     DecideStep(parameters);
+    for (int32_t group = 0; group < parameters.groups; ++group) DecideGroup(parameters, group);
     return absl::OkStatus();
   });
 }

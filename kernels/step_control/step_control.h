@@ -21,8 +21,8 @@ enum class AtMinimum {
 // Dynamic loss scaling with DeepSpeed's names and rule.
 struct LossScaleOptions {
   bool dynamic = true;             // false: the scale stays as it is; overflows only skip steps
-  float initial_scale = 65536.0f;  // > 0
-  float min_scale = 1.0f;          // > 0
+  float initial_scale = 65536.0f;  // in [2^-60, 2^126]; dynamic: between min_scale and max_scale
+  float min_scale = 1.0f;          // in [2^-60, 2^126]
   float max_scale = 0x1p126f;      // growth stops here
   int64_t window = 1000;           // steps without an overflow before the scale doubles; >= 1
   int32_t hysteresis = 2;          // overflows before the scale is halved; >= 1
@@ -32,11 +32,13 @@ struct LossScaleOptions {
 
 struct StepControlOptions {
   LossScaleOptions loss_scale;
-  // Ranks times micro-batches where the loss of each is a mean and gradients are added; 1 for a sum. > 0
+  // Ranks times micro-batches where the loss of each is a mean and gradients are added; 1 for a sum.
+  // In [2^-60, 2^60].
   double grad_divisor = 1.0;
   double max_grad_norm = std::numeric_limits<double>::infinity();  // > 0; infinity: no clipping
   bool check_overflow = true;  // false: a step with non-finite gradients is not skipped
   // One per parameter group, at most kMaxStepGroups; {0, 0} for a group without moments (SGD). In [0, 1).
+  // The same as the groups' in Adam (adam.h): the bias corrections come from here.
   absl::Span<const StepBetas> betas;
   // Device memory, [betas.size()][lr_table_size]: the learning rate of each update, counted from the first
   // one made; the last entry stays. Skipped steps do not advance it.
@@ -56,11 +58,12 @@ StepState InitialStepState(const LossScaleOptions& options);
 // Shapes       stats: one per rank, added in order; group_steps: [options.betas.size()]. Device memory.
 //              A skipped step leaves group_steps alone.
 // Precision    Double, each operation rounded once; results rounded to float once.
-// Traffic      A few hundred bytes: one thread.
+// Traffic      A few hundred bytes.
 // Stream       Enqueued on `stream`; allocates nothing and never waits.
 // Determinism  Same bits on every device and rank.
 // Errors       InvalidArgument naming the argument and its value, before anything is enqueued: no stats, null,
-//              another device's memory, overlap, an option out of its range or NaN.
+//              memory known as another
+//              device's, overlap, an option out of its range or NaN.
 // Source       DeepSpeed 0.19's loss-scale rule for ZeRO; Pascanu et al. 2013.
 absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOptions& options,
                          StepState* state, GroupStep* group_steps, device::Stream& stream);

@@ -2,7 +2,7 @@
 #define BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
 
 // What a step decides before it updates anything, for CUDA and the CPU alike: all in double with explicit
-// rounding, by one thread.
+// rounding.
 //
 // Source       Loss scaling: the rule of DeepSpeed 0.19 for ZeRO. Clipping: Pascanu et al. 2013.
 
@@ -86,7 +86,9 @@ BRIGADE_INLINE GroupStep MakeGroupStep(const StepBetas& betas, float lr, int64_t
   return group;
 }
 
-// Reads and writes device memory: only where the kernel runs.
+// DecideStep and DecideGroup read and write device memory: only where the kernel runs.
+
+// The whole decision but for the groups.
 BRIGADE_INLINE void DecideStep(const StepParameters& p) {
   using precision::Add;
   using precision::Div;
@@ -107,16 +109,18 @@ BRIGADE_INLINE void DecideStep(const StepParameters& p) {
   UpdateLossScale(p, overflow, state);
   state.skip = overflow || state.stuck_at_minimum != 0 ? 1 : 0;
   state.grad_multiplier = state.skip != 0 ? 0.0f : static_cast<float>(Div(clip, divisor));
-  if (state.skip == 0) {
-    ++state.step;
-    const int64_t last = p.lr_table_size - 1;
-    const int64_t entry = state.step - 1 < last ? state.step - 1 : last;
-    for (int32_t group = 0; group < p.groups; ++group) {
-      const float lr = p.lr_table[group * p.lr_table_size + entry];
-      p.group_steps[group] = MakeGroupStep(p.betas[group], lr, state.step);
-    }
-  }
+  if (state.skip == 0) ++state.step;
   *p.state = state;
+}
+
+// What one group makes of it. Follows DecideStep; the groups are independent of each other.
+BRIGADE_INLINE void DecideGroup(const StepParameters& p, int32_t group) {
+  if (p.state->skip != 0) return;
+  const int64_t step = p.state->step;
+  const int64_t last = p.lr_table_size - 1;
+  const int64_t entry = step - 1 < last ? step - 1 : last;
+  const float lr = p.lr_table[group * p.lr_table_size + entry];
+  p.group_steps[group] = MakeGroupStep(p.betas[group], lr, step);
 }
 
 }  // namespace brigade::kernels

@@ -198,6 +198,16 @@ TEST(StepControlSpecTest, MovesTheLossScaleAsDeepSpeedsTablesSay) {
        {256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096}},
       {256, rule, {1, 1, 0, 0, 0, 1}, {128, 64, 64, 64, 128, 64}},
       {256, rule, std::vector<int>(8, 1), {128, 64, 32, 16, 8, 4, 2, 1}},
+      // By hand from the rule: the first overflow uses up the hysteresis, and only growth restores it...
+      {256, {.window = 100, .hysteresis = 2}, {1, 1, 0, 1}, {256, 128, 128, 64}},
+      {256, {.window = 2, .hysteresis = 2}, {1, 0, 0, 0, 1, 1}, {256, 256, 256, 512, 512, 256}},
+      // ... unless every good step does.
+      {256,
+       {.window = 100, .hysteresis = 2, .consecutive_hysteresis = true},
+       {1, 1, 0, 1},
+       {256, 128, 128, 128}},
+      {256, {.window = 1, .hysteresis = 1, .max_scale = 512}, {0, 0, 0}, {256, 512, 512}},
+      {256, {.dynamic = false}, {1, 1, 1, 0}, {256, 256, 256, 256}},
   };
   for (const Row& row : rows) {
     StepState state{.loss_scale = row.start, .hysteresis = row.rule.hysteresis};

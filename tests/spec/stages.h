@@ -153,10 +153,12 @@ class Training {
   }
 
   void Accumulate(const Buckets& gradients, Buckets& sum) const {
-    if (sum.empty()) sum = Zeros(gradients);
+    const bool first = sum.empty();
+    if (first) sum = gradients;
     for (size_t b = 0; b < sum.size(); ++b) {
       for (size_t i = 0; i < sum[b].size(); ++i) {
-        sum[b][i] = Round(rule_.accumulator, sum[b][i] + gradients[b][i]);
+        const float x = first ? gradients[b][i] : sum[b][i] + gradients[b][i];
+        sum[b][i] = Round(rule_.accumulator, x);
       }
     }
   }

@@ -161,6 +161,14 @@ TEST_F(AdamTest, GivesTheSameBitsForAnyCutIntoSegments) {
   EXPECT_TRUE(Matches(pieces.arrays[0].v, Values(whole.arrays[0].v)));
 }
 
+TYPED_TEST(AdamTypedTest, TakesMoreSegmentsThanOneLaunchHolds) {
+  typename TestFixture::List list(std::vector<int64_t>(AdamBatch::kMaxSegments * 2 + 3, 2), 16,
+                                  SameOffset);
+  this->RunGpuBodies(list);
+  list.Specify(this->setting_.rules, this->setting_.steps, this->setting_.state.grad_multiplier);
+  list.ExpectMatch("GPU threads");
+}
+
 TEST_F(AdamTest, ReadsTheStepsValuesWhenTheWorkRuns) {
   // Written by an operation in front of it on the stream, after Adam has been called.
   setting_.state.grad_multiplier = -1.0f;
@@ -185,7 +193,12 @@ TEST_F(AdamTest, RejectsNullWithElements) {
                               HasSubstr("adam: m of segment 1 is null with 20 elements")));
   list_.segments[1].m = list_.arrays[1].m.data();
   setting_.options.state = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state is null")));
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("state is null with 1 elements")));
+  setting_.options.state = &setting_.state;
+  setting_.options.group_steps = nullptr;
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("group_steps is null with 2 elements")));
   ExpectNothingHappened();
 }
 
@@ -227,15 +240,16 @@ TEST_F(AdamTest, RejectsHyperParametersOutOfRange) {
     const char* message;
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Bad& bad : std::vector<Bad>{{&AdamGroup::eps, 0.0, "eps of group 1 is 0"},
-                                         {&AdamGroup::eps, 1e-60, "eps of group 1 is 0"},
-                                         {&AdamGroup::eps, nan, "eps of group 1 is nan"},
-                                         {&AdamGroup::beta1, -0.1, "beta1 of group 1 is -0.1"},
-                                         {&AdamGroup::beta1, 1.0, "beta1 of group 1 is 1"},
-                                         {&AdamGroup::beta2, nan, "beta2 of group 1 is nan"},
-                                         {&AdamGroup::beta2, 1.5, "beta2 of group 1 is 1.5"},
-                                         {&AdamGroup::weight_decay, -1, "weight_decay of group 1"},
-                                         {&AdamGroup::weight_decay, nan, "is nan"}}) {
+  for (const Bad& bad :
+       std::vector<Bad>{{&AdamGroup::eps, 0.0, "eps of group 1 is 0"},
+                        {&AdamGroup::eps, 1e-60, "eps of group 1 is 1e-60, must be positive"},
+                        {&AdamGroup::eps, nan, "eps of group 1 is nan"},
+                        {&AdamGroup::beta1, -0.1, "beta1 of group 1 is -0.1"},
+                        {&AdamGroup::beta1, 1.0, "beta1 of group 1 is 1"},
+                        {&AdamGroup::beta2, nan, "beta2 of group 1 is nan"},
+                        {&AdamGroup::beta2, 1.5, "beta2 of group 1 is 1.5"},
+                        {&AdamGroup::weight_decay, -1, "weight_decay of group 1"},
+                        {&AdamGroup::weight_decay, nan, "is nan"}}) {
     const AdamGroup good = setting_.groups[1];
     setting_.groups[1].*bad.member = bad.value;
     EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));

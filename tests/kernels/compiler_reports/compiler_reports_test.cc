@@ -50,8 +50,8 @@ std::map<std::string, Resources> ResourcesOf(const std::string& kernel) {
   return all;
 }
 
-// The PTX of each kernel by mangled name.
-std::map<std::string, std::string> PtxOf(const std::string& kernel) {
+// The PTX of each of `kernels` kernels by mangled name.
+std::map<std::string, std::string> PtxOf(const std::string& kernel, size_t kernels) {
   std::map<std::string, std::string> all;
   std::istringstream ptx(Read(kernel, ".ptx"));
   std::string name;
@@ -61,6 +61,7 @@ std::map<std::string, std::string> PtxOf(const std::string& kernel) {
     if (!name.empty()) all[name] += line + "\n";
     if (line == "}") name.clear();
   }
+  EXPECT_EQ(all.size(), kernels);
   return all;
 }
 
@@ -80,7 +81,7 @@ void ExpectNoSpillsAnd64Registers(const std::string& kernel, size_t kernels) {
 
 TEST(CompilerReportsTest, AdamKeepsToItsRegistersAndMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("adam", 18);
-  for (const auto& [name, ptx] : PtxOf("adam")) {
+  for (const auto& [name, ptx] : PtxOf("adam", 18)) {
     // param, m, v: two words each. The gradient: two of float, one of 16 bits. The copy: one.
     EXPECT_GE(Loads16(ptx), 7) << name;
     EXPECT_GE(Count(ptx, "st.global.v4."), 6) << name;
@@ -89,7 +90,7 @@ TEST(CompilerReportsTest, AdamKeepsToItsRegistersAndMoves16BytesAtOnce) {
 
 TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("sgd", 9);
-  for (const auto& [name, ptx] : PtxOf("sgd")) {
+  for (const auto& [name, ptx] : PtxOf("sgd", 9)) {
     EXPECT_GE(Loads16(ptx), 5) << name;
     EXPECT_GE(Count(ptx, "st.global.v4."), 4) << name;
   }
@@ -97,7 +98,7 @@ TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
 
 TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("grad_check", 4);
-  for (const auto& [name, ptx] : PtxOf("grad_check")) {
+  for (const auto& [name, ptx] : PtxOf("grad_check", 4)) {
     if (name.find("TileSums") == std::string::npos) continue;
     EXPECT_GE(Loads16(ptx), 4) << name;
   }
@@ -105,7 +106,7 @@ TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
 
 TEST(CompilerReportsTest, CastMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("cast", 18);
-  for (const auto& [name, ptx] : PtxOf("cast")) {
+  for (const auto& [name, ptx] : PtxOf("cast", 18)) {
     EXPECT_GE(Loads16(ptx), 1) << name;
     EXPECT_GE(Count(ptx, "st.global.v4."), 1) << name;
   }

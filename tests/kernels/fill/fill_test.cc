@@ -57,6 +57,7 @@ TYPED_TEST(FillTypedTest, SetsEveryElementOnTheCpu) {
 
 TYPED_TEST(FillTypedTest, SetsEveryElementInTheGpuThreads) {
   std::vector<int64_t> sizes = InterestingSizes();
+  sizes.resize(FillBatch::kMaxSegments + 10, 3);  // more than one launch takes
   sizes.insert(sizes.end(), {16383, 16384, 16385, 50000});
   FillList<TypeParam> list(sizes);
   auto arguments = std::make_unique<FillArguments>();

@@ -122,10 +122,12 @@ TEST(KernelsGpuTest, AdamGivesTheCpusBits) {
     for (const std::optional<DType> copy_dtype :
          {std::optional<DType>(), std::optional(DType::kFloat16),
           std::optional(DType::kBFloat16)}) {
-      for (const int variant : {0, 1, 2}) {  // coupled, decoupled, skipped
+      for (int variant = 0; variant < 8; ++variant) {
+        const bool decoupled = variant % 2 == 1;
+        const bool skip = variant / 2 % 2 == 1;
+        const int64_t spread = variant / 4;  // 1: arrays disagree, single elements
         const auto lay = [&](Layout& layout) {
           std::vector<AdamSegment> segments;
-          const int64_t spread = grad_dtype == DType::kFloat32 ? 0 : variant;
           for (const int64_t n : Sizes()) {
             const int64_t o = segments.size() % 9;
             AdamSegment s = {layout.Take<float>(n, o),
@@ -146,7 +148,7 @@ TEST(KernelsGpuTest, AdamGivesTheCpusBits) {
             absl::StrCat("adam ", precision::Name(grad_dtype), " variant ", variant),
             [&](char* base) {
               Layout layout(base);
-              StepMemory(layout).Prepare(variant == 2);
+              StepMemory(layout).Prepare(skip);
               for (const AdamSegment& s : lay(layout)) {
                 FillFloats(s.param, DType::kFloat32, s.size, 1);
                 FillFloats(s.m, DType::kFloat32, s.size, 2);
@@ -162,7 +164,7 @@ TEST(KernelsGpuTest, AdamGivesTheCpusBits) {
               options.grad_dtype = grad_dtype;
               options.copy_dtype = copy_dtype;
               options.weight_decay_mode =
-                  variant == 0 ? WeightDecayMode::kCoupled : WeightDecayMode::kDecoupled;
+                  decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
               options.groups = groups;
               options.state = step.state;
               options.group_steps = step.group_steps;

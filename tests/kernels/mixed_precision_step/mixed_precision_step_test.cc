@@ -223,9 +223,19 @@ TEST(MixedPrecisionStepTest, IsFreeOfRacesInTheCheckersEyes) {
     Trainer trainer(*context);
     for (int step = 0; step < 3; ++step) ASSERT_OK(trainer.Step(step));
     ASSERT_OK(trainer.stream->Synchronize());
-    // On a stream of its own and without a wait, the check races with the update.
+    // On a stream of its own and without a wait, the update races with the step before. Here an atomic
+    // flag keeps the two apart, which the checker cannot know, so that only it reports.
+    std::atomic<bool> stepped{false};
     ASSERT_OK(trainer.Step(3));
+    ASSERT_OK(trainer.stream->Enqueue({"flag", {}}, [&stepped](device::ThreadPool&) {
+      stepped = true;
+      return absl::OkStatus();
+    }));
     auto other = context->NewStream("other").value();
+    ASSERT_OK(other->Enqueue({"await flag", {}}, [&stepped](device::ThreadPool&) {
+      while (!stepped) std::this_thread::yield();
+      return absl::OkStatus();
+    }));
     ASSERT_OK(Adam(trainer.adam_segments, trainer.adam, *other));
     EXPECT_THAT(other->Synchronize(),
                 brigade::testing::StatusIs(absl::StatusCode::kFailedPrecondition,

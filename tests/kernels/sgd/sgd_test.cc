@@ -210,6 +210,15 @@ TYPED_TEST(SgdTypedTest, LeavesEveryBitWhenTheSkipFlagIsSet) {
   });
 }
 
+TYPED_TEST(SgdTypedTest, TakesMoreSegmentsThanOneLaunchHolds) {
+  this->ForEachRule([](SgdSetting& setting) {
+    typename TestFixture::List list(std::vector<int64_t>(SgdBatch::kMaxSegments + 3, 2), 25, 0);
+    RunGpuBodies(setting, list);
+    list.Specify(setting.rules, setting.steps, setting.state);
+    list.ExpectMatch("GPU threads");
+  });
+}
+
 class SgdTest : public ::testing::Test {
  protected:
   SgdTest() : setting_(false, false), list_({10, 20}, 24, 0), cpu_(OnCpu(1)) {}
@@ -267,6 +276,13 @@ TEST_F(SgdTest, RejectsNullOverlapAndUnsupportedTypes) {
   list_.segments[1].param = list_.arrays[0].param.data();
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlap")));
   list_.segments[1].param = list_.arrays[1].param.data();
+  setting_.options.state = nullptr;
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state is null")));
+  setting_.options.state = &setting_.state;
+  list_.segments[1].group = -1;
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("segment 1 is in group -1, but there are 2")));
+  list_.segments[1].group = 1;
   setting_.options.grad_dtype = DType::kFloat64;
   EXPECT_THAT(Run(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype of grad is float64")));

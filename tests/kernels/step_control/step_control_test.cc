@@ -176,6 +176,10 @@ TEST_F(StepControlTest, RejectsOptionsOutOfRange) {
   };
   options_.loss_scale.initial_scale = 0;
   expect("initial_scale is 0");
+  options_.loss_scale.initial_scale = 0.5;
+  expect("initial_scale is 0.5, must be min_scale to max_scale");
+  options_.loss_scale.min_scale = std::nanf("");
+  expect("min_scale is nan");
   options_.loss_scale.min_scale = -1;
   expect("min_scale is -1");
   options_.loss_scale.max_scale = 0.5;
@@ -192,11 +196,20 @@ TEST_F(StepControlTest, RejectsOptionsOutOfRange) {
   expect("lr_table_size is 0");
   options_.lr_table = nullptr;
   expect("lr_table is null with 8 elements");
+  options_.lr_table_size = std::numeric_limits<int64_t>::max();
+  expect("lr_table_size is 9.22337e+18");
   options_.betas = {};
   expect("there are 0 groups");
   betas_[1].beta2 = 1.0;
   expect("beta2 of group 1 is 1");
   betas_[1].beta2 = 0.0;
+  const auto operands = [&](StepState* state, GroupStep* steps, const char* message) {
+    EXPECT_THAT(StepControl(stats, options_, state, steps, *cpu_.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  operands(nullptr, group_steps_.data(), "state is null with 1 elements");
+  operands(&state_, nullptr, "group_steps is null with 2 elements");
+  operands(&state_, reinterpret_cast<GroupStep*>(&state_), "state and group_steps overlap");
   EXPECT_THAT(Run({}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stats has 0 ranks")));
   ASSERT_OK(cpu_.stream->Synchronize());
