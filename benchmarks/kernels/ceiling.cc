@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <type_traits>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "brigade/device/thread_pool.h"
 #include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
 #include "brigade/kernels/common/update_types.h"
 #include "brigade/precision/float16.h"
 
@@ -21,9 +25,9 @@ using kernels::NoCopy;
 using precision::BFloat16;
 using precision::Half;
 
-// As long as the kernels' ranges at most, and like theirs at least 8 a thread: 64 KiB of elements to
-// 1 Mi measured alike.
+// Ranges are as long as the kernels' at most, like theirs at least 8 a thread, and a multiple of this.
 constexpr int64_t kMaxGrain = int64_t{1} << 18;
+constexpr int64_t kMinGrain = 4096;
 
 // 0, but the compiler does not know: what is multiplied by it must be loaded.
 volatile float opaque_zero = 0.0f;
@@ -46,9 +50,29 @@ BRIGADE_INLINE T Narrow(float x) {
   }
 }
 
+// Writes whole cache lines past the caches, as far as the processor can. The caller fences.
+inline void StreamLines(void* to, const void* from, int64_t bytes) {
+#ifdef __SSE2__
+  for (int64_t i = 0; i < bytes; i += sizeof(__m128i)) {
+    const auto* const source = static_cast<const char*>(from) + i;
+    _mm_stream_si128(reinterpret_cast<__m128i*>(static_cast<char*>(to) + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(source)));
+  }
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+inline void FenceStreams() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
+
 template <typename Fn>
 void ForEachRange(int64_t size, ThreadPool& pool, const Fn& fn) {
-  const int64_t grain = std::clamp<int64_t>(size / (8 * pool.threads()), 4096, kMaxGrain);
+  const int64_t share = size / (8 * pool.threads()) / kMinGrain * kMinGrain;
+  const int64_t grain = std::clamp(share, kMinGrain, kMaxGrain);
   pool.ParallelRanges(size, grain, fn);
 }
 
@@ -100,8 +124,9 @@ Work TransferCeiling(const Source* source, Target* target, int64_t size) {
         for (int64_t i = begin; i < end; i += kBlock) {
           const int64_t count = std::min(kBlock, end - i);
           transfer(source + i, block, count);
-          kernels::StreamOut(target + i, block, Bytes<Target>(count));
+          StreamLines(target + i, block, Bytes<Target>(count));
         }
+        FenceStreams();
       } else {
         transfer(source + begin, target + begin, end - begin);
       }

@@ -22,7 +22,8 @@ Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* cop
 // Reads `bytes` bytes, without and with prefetches.
 std::vector<Work> ReadCeilings(const void* data, int64_t bytes);
 
-// Reads `source` and writes `target`, with ordinary stores and past the caches.
+// Reads `source` and writes `target`, with ordinary stores and past the caches. Both are aligned to cache
+// lines, and `size` is a multiple of 4096.
 template <typename Source, typename Target>
 std::vector<Work> TransferCeilings(const Source* source, Target* target, int64_t size);
 
