@@ -38,7 +38,8 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
       const int64_t size = end - begin;
       if (accumulate) {
         CastRange<true>(source, target, size, scale);
-      } else if (!stream_out) {
+      } else if (!stream_out || size < kStreamBlock) {
+        // Nor is a small tensor worth a fence.
         CastRange<false>(source, target, size, scale);
       } else {
         alignas(64) Target block[kStreamBlock];
@@ -47,6 +48,7 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
           CastRange<false>(source + i, block, length, scale);
           StreamOut(target + i, block, length * sizeof(Target));
         }
+        StreamOutFence();
       }
     });
   };

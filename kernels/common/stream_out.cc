@@ -26,9 +26,14 @@ void StreamOut(void* dst, const void* src, int64_t bytes) {
     }
   }
   std::memcpy(out + i, in + i, bytes - i);
-  _mm_sfence();
 #else
   std::memcpy(dst, src, bytes);
+#endif
+}
+
+void StreamOutFence() {
+#ifdef __SSE2__
+  _mm_sfence();
 #endif
 }
 

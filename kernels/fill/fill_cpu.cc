@@ -29,6 +29,7 @@ void FillCpu(absl::Span<const PlannedSegment<FillSegment>> plan, FillPattern pat
                      std::memcpy(data + i, block, bytes);
                    }
                  }
+                 if (stream_out) StreamOutFence();
                });
 }
 

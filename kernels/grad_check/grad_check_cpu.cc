@@ -7,6 +7,7 @@
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -78,16 +79,19 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Adds `rows` rows of gradients, one after the other, to the lanes. A pass keeps a few lanes in registers
-// and takes them through all rows. The hardware prefetchers cannot follow that, so each access asks for as
-// much of what follows these rows: at the end all of the next tile is in the cache.
+// Adds columns [begin, end) of `rows` rows of gradients, one row after the other, to the lanes; `grad` is
+// the first row's column `begin`, and both ends are multiples of a pass's columns. A pass keeps a few lanes
+// in registers and takes them through all rows. The hardware prefetchers cannot follow that, so each access
+// asks for as much from `next` on, which is a whole tile away also where this one is shorter: the next
+// tensor of a list usually lies there.
 template <typename Grad>
-HWY_INLINE void AddRows(const Grad* grad, int64_t rows, double* lanes) {
+HWY_INLINE void AddRows(const Grad* grad, int64_t rows, int64_t begin, int64_t end,
+                        const Grad* next, double* lanes) {
   const Sums d;
   const int64_t length = hn::Lanes(d);
   const int64_t pass = kVectors * length;
-  const char* ahead = reinterpret_cast<const char*>(grad + rows * kGradLanes);
-  for (int64_t first = 0; first < kGradLanes; first += pass) {
+  const char* ahead = reinterpret_cast<const char*>(next);
+  for (int64_t first = begin; first < end; first += pass) {
     double* places[kVectors];
     hn::Vec<Sums> sums[kVectors];
     for (int k = 0; k < kVectors; ++k) {
@@ -103,7 +107,7 @@ HWY_INLINE void AddRows(const Grad* grad, int64_t rows, double* lanes) {
       }
       ahead += pass * sizeof(Grad);
       hn::Vec<Sums> x[kVectors];
-      LoadWide(grad + row * kGradLanes + first, x);
+      LoadWide(grad + row * kGradLanes + (first - begin), x);
       // The square is exact: fused or not, this rounds once.
       for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
     }
@@ -113,21 +117,44 @@ HWY_INLINE void AddRows(const Grad* grad, int64_t rows, double* lanes) {
 
 template <typename Grad>
 HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
-  HWY_ALIGN_MAX double lanes[kGradLanes] = {};
+  const Sums d;
+  const int64_t length = hn::Lanes(d);
+  constexpr int kPart = kGradLanes / kParts<Grad>;
   const int64_t rows = size / kGradLanes;
   const int64_t rest = size % kGradLanes;
-  AddRows(grad, rows, lanes);
-  if (rest > 0) {
-    // Past the end the row is zeros, whose squares change nothing.
-    Grad row[kGradLanes] = {};
-    std::memcpy(row, grad + rows * kGradLanes, rest * sizeof(Grad));
-    AddRows(row, 1, lanes);
+  const int64_t pass = kVectors * length;
+  // A list has many tensors of a few elements: what lies past them is left out of all that follows.
+  const int64_t columns =
+      rows > 0 ? kGradLanes : std::max<int64_t>(pass, std::bit_ceil(static_cast<uint64_t>(rest)));
+  HWY_ALIGN_MAX double lanes[kGradLanes];
+  for (int64_t part = 0; part < kGradLanes; part += kPart) {
+    std::fill_n(lanes + part, columns / kParts<Grad>, 0.0);
   }
-  constexpr int kPart = kGradLanes / kParts<Grad>;
-  for (int half = kPart / 2; half > 0; half /= 2) {
-    for (int part = 0; part < kGradLanes; part += kPart) {
-#pragma GCC ivdep
-      for (int j = part; j < part + half; ++j) lanes[j] += lanes[j + half];
+  const Grad* const next = grad + kGradTile;
+  if (rows > 0) AddRows(grad, rows, 0, kGradLanes, next, lanes);
+  if (rest > 0) {
+    const Grad* const last = grad + rows * kGradLanes;
+    const int64_t whole = rest - rest % pass;
+    AddRows(last, 1, 0, whole, next + rows * kGradLanes, lanes);
+    if (whole < rest) {
+      // Past the end the pass is zeros, whose squares change nothing.
+      Grad padded[kGradLanes];
+      std::memset(padded, 0, pass * sizeof(Grad));
+      std::memcpy(padded, last + whole, (rest - whole) * sizeof(Grad));
+      AddRows(padded, 1, whole, whole + pass, next + rows * kGradLanes + whole, lanes);
+    }
+  }
+  // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
+  for (int64_t part = 0; part < kGradLanes; part += kPart) {
+    double* const sums = lanes + part;
+    int64_t half = columns / kParts<Grad> / 2;
+    for (; half >= length; half /= 2) {
+      for (int64_t j = 0; j < half; j += length) {
+        hn::Store(hn::Add(hn::Load(d, sums + j), hn::Load(d, sums + j + half)), d, sums + j);
+      }
+    }
+    for (; half > 0; half /= 2) {
+      for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
     }
   }
   const double sum = kParts<Grad> == 1 ? lanes[0] : lanes[0] + lanes[kPart];
