@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "absl/strings/str_cat.h"
-
 namespace brigade::device {
 
 AddressBook& AddressBook::Global() {
@@ -64,25 +62,11 @@ void AddressBook::Remove(const void* data, int64_t bytes, bool owned) {
   if (borrowed_.empty()) longest_borrow_ = 0;
 }
 
-std::optional<Device> AddressBook::Lookup::DeviceOf(const void* address) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  if (at >= last_.begin && at < last_.end) return last_.device;
+const AddressBook::Range* AddressBook::Lookup::FindInBook(const void* address) {
   const std::optional<Range> range = book_.Find(address);
-  if (!range.has_value()) return std::nullopt;
+  if (!range.has_value()) return nullptr;
   last_ = *range;
-  return last_.device;
-}
-
-uintptr_t AddressBook::Lookup::OwnedEnd(const void* address) {
-  return DeviceOf(address).has_value() && last_.owned ? last_.end : 0;
-}
-
-absl::Status AddressBook::Lookup::Expect(absl::string_view argument, const void* address,
-                                         Device expected) {
-  const std::optional<Device> device = DeviceOf(address);
-  if (!device.has_value() || *device == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(argument, " is in memory of ", device->ToString(),
-                                                 ", but the stream is on ", expected.ToString()));
+  return &last_;
 }
 
 }  // namespace brigade::device

@@ -43,17 +43,15 @@ class AddressBook {
    public:
     explicit Lookup(const AddressBook& book = Global()) : book_(book) {}
 
-    std::optional<Device> DeviceOf(const void* address);
-
-    // InvalidArgument `gradient is in memory of cuda:0, but the stream is on cpu:0` if the address
-    // is known to belong to another device than `expected`. OK for unknown and null addresses.
-    absl::Status Expect(absl::string_view argument, const void* address, Device expected);
-
-    // Where the owned buffer that holds the address ends; 0 if none does. A borrow's end says less: what
-    // follows it may be its owner's as well.
-    uintptr_t OwnedEnd(const void* address);
+    // The range that holds the address, until the next Find; null if none does.
+    const Range* Find(const void* address) {
+      const auto at = reinterpret_cast<uintptr_t>(address);
+      return at >= last_.begin && at < last_.end ? &last_ : FindInBook(address);
+    }
 
    private:
+    const Range* FindInBook(const void* address);
+
     const AddressBook& book_;
     Range last_;
   };

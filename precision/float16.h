@@ -50,18 +50,19 @@ BRIGADE_INLINE Half::Half(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
 #else
   const uint32_t word = __builtin_bit_cast(uint32_t, value);
+  // What is at least 65520 rounds to 65536, whose bits as a half would be those of infinity.
   const uint32_t magnitude = word & 0x7fffffffu;
-  // Normal results: add just under half a unit, or exactly half where the kept part is odd; the carry
-  // runs into the exponent, which is then rebased from 127 to 15.
-  const uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
-  // Subnormal results: the units of 0.5f are 2^-24, those of the result, so the addition rounds.
-  const uint32_t subnormal =
-      __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) - 0x3f000000u;
-  uint32_t result = magnitude < 0x38800000u ? subnormal : normal;  // below 2^-14
-  result = magnitude >= 0x477ff000u ? 0x7c00u : result;            // 65520 and up
-  result |= (word >> 16) & 0x8000u;
-  result = magnitude > 0x7f800000u ? 0x7fffu : result;
-  bits = static_cast<uint16_t>(result);
+  const uint32_t capped = magnitude < 0x47800000u ? magnitude : 0x47800000u;
+  // The power of two whose units are those of the result: 2^13 times the value's, at least 2^-1. Adding it
+  // rounds, and leaves the units counted from 0 in the low bits of the sum, the implicit one included.
+  const uint32_t smallest = capped < 0x38800000u ? 0x38800000u : capped;  // 2^-14: subnormal below
+  const uint32_t power = (smallest & 0x7f800000u) + (13u << 23);
+  const uint32_t sum = __builtin_bit_cast(
+      uint32_t, __builtin_bit_cast(float, capped) + __builtin_bit_cast(float, power));
+  // The exponent is rebased from 126 (2^-1) to 0. Only the low 16 bits count.
+  const uint32_t result = sum + (power >> 13) - (126u << 10);
+  const uint32_t sign = (word >> 16) & 0x8000u;
+  bits = static_cast<uint16_t>(magnitude > 0x7f800000u ? 0x7fffu : result | sign);
 #endif
 }
 
@@ -71,12 +72,13 @@ BRIGADE_INLINE Half::operator float() const {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
 #else
-  const uint32_t magnitude = bits & 0x7fffu;
-  // As a float the shifted bits are the value times 2^-112, for subnormals too; both factors are exact.
-  const float scaled = __builtin_bit_cast(float, magnitude << 13) * 0x1p112f;
-  uint32_t word = __builtin_bit_cast(uint32_t, scaled);
-  word = magnitude >= 0x7c00u ? (0x7f800000u | (magnitude << 13)) : word;
-  return __builtin_bit_cast(float, word | (static_cast<uint32_t>(bits & 0x8000u) << 16));
+  // Sign and magnitude at their places in a float, which is then the value times 2^-112, for subnormals
+  // too; both factors are exact.
+  const uint32_t placed = (static_cast<uint32_t>(static_cast<int16_t>(bits)) << 13) & 0x8fffe000u;
+  const float scaled = __builtin_bit_cast(float, placed) * 0x1p112f;
+  const uint32_t word = __builtin_bit_cast(uint32_t, scaled);
+  const bool finite = (placed << 1) < (0x7c00u << 14);
+  return __builtin_bit_cast(float, finite ? word : word | 0x7f800000u);
 #endif
 }
 

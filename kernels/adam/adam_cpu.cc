@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
 #include "brigade/kernels/common/update_types.h"
 
@@ -23,15 +24,17 @@ void UpdateRange(const AdamSegment& segment, const AdamCoefficients& coefficient
     float* const v = segment.v;
     const Grad* const grad = static_cast<const Grad*>(segment.grad);
     [[maybe_unused]] Copy* const copy = static_cast<Copy*>(segment.param_copy);
+    SplitAtLine(param, begin, end, [&](int64_t from, int64_t to) BRIGADE_SIMD_BODY {
 #pragma GCC ivdep
-    for (int64_t i = begin; i < end; ++i) {
-      float p = param[i], m_i = m[i], v_i = v[i];
-      AdamElement<kL2>(c, static_cast<float>(grad[i]), p, m_i, v_i);
-      param[i] = p;
-      m[i] = m_i;
-      v[i] = v_i;
-      if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
-    }
+      for (int64_t i = from; i < to; ++i) {
+        float p = param[i], m_i = m[i], v_i = v[i];
+        AdamElement<kL2>(c, static_cast<float>(grad[i]), p, m_i, v_i);
+        param[i] = p;
+        m[i] = m_i;
+        v[i] = v_i;
+        if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
+      }
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "brigade/kernels/cast/cast_math.h"
+#include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
 #include "brigade/kernels/common/stream_out.h"
 
@@ -15,12 +16,14 @@ namespace {
 
 template <bool kAccumulate, typename Source, typename Target>
 BRIGADE_INLINE void CastRange(const Source* source, Target* target, int64_t size, float scale) {
+  SplitAtLine(target, 0, size, [&](int64_t from, int64_t to) BRIGADE_SIMD_BODY {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < size; ++i) {
-    Target before = {};
-    if constexpr (kAccumulate) before = target[i];
-    target[i] = CastElement<kAccumulate>(source[i], before, scale);
-  }
+    for (int64_t i = from; i < to; ++i) {
+      Target before = {};
+      if constexpr (kAccumulate) before = target[i];
+      target[i] = CastElement<kAccumulate>(source[i], before, scale);
+    }
+  });
 }
 
 }  // namespace
@@ -39,16 +42,16 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
       if (accumulate) {
         CastRange<true>(source, target, size, scale);
       } else if (!stream_out || size < kStreamBlock) {
-        // Nor is a small tensor worth a fence.
         CastRange<false>(source, target, size, scale);
       } else {
         alignas(64) Target block[kStreamBlock];
-        for (int64_t i = 0; i < size; i += kStreamBlock) {
-          const int64_t length = std::min(kStreamBlock, size - i);
+        // The first block ends where a line does, so that the others are whole lines.
+        constexpr int64_t kLine = kCacheLine / sizeof(Target);
+        int64_t length = kStreamBlock - kLine + ElementsToLine(target);
+        for (int64_t i = 0; i < size; i += length, length = std::min(kStreamBlock, size - i)) {
           CastRange<false>(source + i, block, length, scale);
           StreamOut(target + i, block, length * sizeof(Target));
         }
-        StreamOutFence();
       }
     });
   };

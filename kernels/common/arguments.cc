@@ -68,15 +68,17 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
       static_cast<int64_t>(kAddressSpace - std::min(begin, kAddressSpace)) / array.element_bytes) {
     return invalid(" has ", size, " elements, more than any address space");
   }
-  if (absl::Status status = lookup_.Expect(array.name, data, device_); !status.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(operation_, segment < 0 ? ": " : absl::StrCat(": segment ", segment, ": "),
-                     status.message()));
-  }
   const uintptr_t end = begin + size * array.element_bytes;
-  if (const uintptr_t buffer_end = lookup_.OwnedEnd(data); buffer_end != 0 && end > buffer_end) {
-    return invalid(" has ", size, " elements and reaches ", end - buffer_end,
-                   " bytes past its buffer");
+  if (const device::AddressBook::Range* const known = lookups_[role].Find(data)) {
+    if (known->device != device_) {
+      return invalid(" is in memory of ", known->device.ToString(), ", but the stream is on ",
+                     device_.ToString());
+    }
+    // A borrow's end says less: what follows it may be its owner's as well.
+    if (known->owned && end > known->end) {
+      return invalid(" has ", size, " elements and reaches ", end - known->end,
+                     " bytes past its buffer");
+    }
   }
   Hull& hull = hulls_[role];
   hull.ascending = hull.ascending && begin >= hull.end;

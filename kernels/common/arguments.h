@@ -113,8 +113,8 @@ class ListArguments {
   const absl::string_view operation_;
   const device::Device device_;
   const bool checks_races_;
-  device::AddressBook::Lookup lookup_;
   std::array<ArrayRole, kMaxArrays> roles_;
+  std::array<device::AddressBook::Lookup, kMaxArrays> lookups_;  // arrays of a role share buffers
   std::array<Hull, kMaxArrays> hulls_;
   int role_count_;
   Scratch& scratch_;

@@ -14,11 +14,11 @@ inline constexpr int64_t kStreamOutBytes = int64_t{4} << 20;
 
 // memcpy to memory that will not be read soon: past the caches, so that the old contents of `dst` are not
 // read first. For write-only outputs; in-place updates are faster with ordinary stores.
-// Other threads may see these stores late: call StreamOutFence before saying that they are done.
+// Other threads may see these stores late: StreamOutFence comes before saying that they are done.
 void StreamOut(void* dst, const void* src, int64_t bytes);
 
 // Orders this thread's StreamOut before all that it stores from now on. It waits until memory has taken
-// them, so it comes once a range, not once a block.
+// them, so ForEachRange calls it once for a worker's share, not once for a block.
 void StreamOutFence();
 
 }  // namespace brigade::kernels

@@ -29,7 +29,6 @@ void FillCpu(absl::Span<const PlannedSegment<FillSegment>> plan, FillPattern pat
                      std::memcpy(data + i, block, bytes);
                    }
                  }
-                 if (stream_out) StreamOutFence();
                });
 }
 

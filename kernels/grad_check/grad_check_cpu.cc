@@ -79,40 +79,38 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Adds columns [begin, end) of `rows` rows of gradients, one row after the other, to the lanes; `grad` is
-// the first row's column `begin`, and both ends are multiples of a pass's columns. A pass keeps a few lanes
-// in registers and takes them through all rows. The hardware prefetchers cannot follow that, so each access
-// asks for as much from `next` on, which is a whole tile away also where this one is shorter: the next
-// tensor of a list usually lies there.
+// Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes that lie a
+// row apart, then `rest` elements of one more. The hardware prefetchers cannot follow that, so each access asks
+// for as much from `ahead` bytes on.
 template <typename Grad>
-HWY_INLINE void AddRows(const Grad* grad, int64_t rows, int64_t begin, int64_t end,
-                        const Grad* next, double* lanes) {
+HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
+                           double* const (&places)[kVectors]) {
   const Sums d;
-  const int64_t length = hn::Lanes(d);
-  const int64_t pass = kVectors * length;
-  const char* ahead = reinterpret_cast<const char*>(next);
-  for (int64_t first = begin; first < end; first += pass) {
-    double* places[kVectors];
-    hn::Vec<Sums> sums[kVectors];
-    for (int k = 0; k < kVectors; ++k) {
-      constexpr int kPerPart = kVectors / kParts<Grad>;
-      const int part = k / kPerPart;
-      places[k] =
-          lanes + part * (kGradLanes / kParts<Grad>)+first / kParts<Grad> + (k % kPerPart) * length;
-      sums[k] = hn::Load(d, places[k]);
+  const int64_t pass = kVectors * hn::Lanes(d);
+  hn::Vec<Sums> x[kVectors];
+  hn::Vec<Sums> sums[kVectors];
+  for (int k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  // The square is exact: fused or not, this rounds once.
+  const auto add = [&]() HWY_ATTR {
+    for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
+  };
+  for (int64_t row = 0; row < rows; ++row, grad += kGradLanes) {
+    for (int64_t line = 0; line < pass * static_cast<int64_t>(sizeof(Grad)); line += 64) {
+      __builtin_prefetch(ahead + line);
     }
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t line = 0; line < pass * static_cast<int64_t>(sizeof(Grad)); line += 64) {
-        __builtin_prefetch(ahead + line);
-      }
-      ahead += pass * sizeof(Grad);
-      hn::Vec<Sums> x[kVectors];
-      LoadWide(grad + row * kGradLanes + (first - begin), x);
-      // The square is exact: fused or not, this rounds once.
-      for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
-    }
-    for (int k = 0; k < kVectors; ++k) hn::Store(sums[k], d, places[k]);
+    ahead += pass * sizeof(Grad);
+    LoadWide(grad, x);
+    add();
   }
+  if (rest > 0) {
+    // Past the end are zeros, whose squares change nothing.
+    Grad padded[kGradLanes];
+    std::memset(padded, 0, pass * sizeof(Grad));
+    std::memcpy(padded, grad, rest * sizeof(Grad));
+    LoadWide(padded, x);
+    add();
+  }
+  for (int k = 0; k < kVectors; ++k) hn::Store(sums[k], d, places[k]);
 }
 
 template <typename Grad>
@@ -127,22 +125,15 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
   const int64_t columns =
       rows > 0 ? kGradLanes : std::max<int64_t>(pass, std::bit_ceil(static_cast<uint64_t>(rest)));
   HWY_ALIGN_MAX double lanes[kGradLanes];
-  for (int64_t part = 0; part < kGradLanes; part += kPart) {
-    std::fill_n(lanes + part, columns / kParts<Grad>, 0.0);
-  }
-  const Grad* const next = grad + kGradTile;
-  if (rows > 0) AddRows(grad, rows, 0, kGradLanes, next, lanes);
-  if (rest > 0) {
-    const Grad* const last = grad + rows * kGradLanes;
-    const int64_t whole = rest - rest % pass;
-    AddRows(last, 1, 0, whole, next + rows * kGradLanes, lanes);
-    if (whole < rest) {
-      // Past the end the pass is zeros, whose squares change nothing.
-      Grad padded[kGradLanes];
-      std::memset(padded, 0, pass * sizeof(Grad));
-      std::memcpy(padded, last + whole, (rest - whole) * sizeof(Grad));
-      AddRows(padded, 1, whole, whole + pass, next + rows * kGradLanes + whole, lanes);
+  const char* ahead = reinterpret_cast<const char*>(grad + kGradTile);
+  for (int64_t first = 0; first < columns; first += pass) {
+    double* places[kVectors];
+    for (int k = 0; k < kVectors; ++k) {
+      constexpr int kPerPart = kVectors / kParts<Grad>;
+      places[k] = lanes + k / kPerPart * kPart + first / kParts<Grad> + (k % kPerPart) * length;
     }
+    const int64_t left = rest - first;
+    SumColumns(grad + first, rows + (left >= pass), left < pass ? left : 0, ahead, places);
   }
   // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
   for (int64_t part = 0; part < kGradLanes; part += kPart) {

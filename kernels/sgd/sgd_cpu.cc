@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
 #include "brigade/kernels/common/update_types.h"
 
@@ -21,16 +22,18 @@ void UpdateRange(const SgdSegment& segment, const SgdCoefficients& coefficients,
     [[maybe_unused]] float* const momentum = segment.momentum;
     const Grad* const grad = static_cast<const Grad*>(segment.grad);
     [[maybe_unused]] Copy* const copy = static_cast<Copy*>(segment.param_copy);
+    SplitAtLine(param, begin, end, [&](int64_t from, int64_t to) BRIGADE_SIMD_BODY {
 #pragma GCC ivdep
-    for (int64_t i = begin; i < end; ++i) {
-      float p = param[i];
-      float buffer = 0.0f;
-      if constexpr (Variant::kMomentum) buffer = momentum[i];
-      SgdElement<Variant>(c, static_cast<float>(grad[i]), p, buffer);
-      param[i] = p;
-      if constexpr (Variant::kMomentum) momentum[i] = buffer;
-      if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
-    }
+      for (int64_t i = from; i < to; ++i) {
+        float p = param[i];
+        float buffer = 0.0f;
+        if constexpr (Variant::kMomentum) buffer = momentum[i];
+        SgdElement<Variant>(c, static_cast<float>(grad[i]), p, buffer);
+        param[i] = p;
+        if constexpr (Variant::kMomentum) momentum[i] = buffer;
+        if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
+      }
+    });
   });
 }
 

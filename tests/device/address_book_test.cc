@@ -66,20 +66,25 @@ TEST(AddressBookTest, FollowsBuffersAndBorrowsOfContexts) {
   EXPECT_EQ(book.DeviceOf(&theirs), std::nullopt);
 }
 
-TEST(AddressBookTest, LookupNamesTheArgumentAndBothDevices) {
+TEST(AddressBookTest, LookupFindsEachRangeAgain) {
   AddressBook book;
   char ours[8] = {}, theirs[8] = {}, unknown[8] = {};
   book.Add(ours, 8, Cpu(), /*owned=*/true);
-  book.Add(theirs, 8, Cuda(1), /*owned=*/true);
+  book.Add(theirs, 8, Cuda(1), /*owned=*/false);
   AddressBook::Lookup lookup(book);
-  EXPECT_OK(lookup.Expect("param", ours, Cpu()));
-  EXPECT_OK(lookup.Expect("param", ours + 7, Cpu()));
-  EXPECT_OK(lookup.Expect("param", unknown, Cpu()));
-  EXPECT_OK(lookup.Expect("param", nullptr, Cpu()));
-  EXPECT_THAT(lookup.Expect("gradient", theirs + 4, Cpu()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       "gradient is in memory of cuda:1, but the stream is on cpu:0"));
-  EXPECT_OK(lookup.Expect("param", ours, Cpu()));
+  for (const char* address : {ours, ours + 7, ours}) {
+    const AddressBook::Range* range = lookup.Find(address);
+    ASSERT_NE(range, nullptr);
+    EXPECT_EQ(range->device, Cpu());
+    EXPECT_EQ(range->end, reinterpret_cast<uintptr_t>(ours + 8));
+    EXPECT_TRUE(range->owned);
+    EXPECT_EQ(lookup.Find(unknown), nullptr);
+    EXPECT_EQ(lookup.Find(nullptr), nullptr);
+    range = lookup.Find(theirs + 4);
+    ASSERT_NE(range, nullptr);
+    EXPECT_EQ(range->device, Cuda(1));
+    EXPECT_FALSE(range->owned);
+  }
 }
 
 TEST(AddressBookTest, KeepsACpuStreamFromCopyingGpuMemory) {

@@ -88,7 +88,7 @@ TEST_F(ArgumentsTest, KnowsMemoryOfAnotherDevice) {
   std::vector<float> gpu(10);
   device::AddressBook::Global().Add(gpu.data(), 40, device::Cuda(1), false);
   EXPECT_THAT(One(10, gpu.data(), data_),
-              Invalid("op: segment 0: in is in memory of cuda:1, but the stream is on cpu:0"));
+              Invalid("op: in of segment 0 is in memory of cuda:1, but the stream is on cpu:0"));
   device::AddressBook::Global().Remove(gpu.data(), 40, false);
 }
 
