@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <type_traits>
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "brigade/device/thread_pool.h"
 #include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/common/stream_out.h"
 #include "brigade/kernels/common/update_types.h"
 #include "brigade/precision/float16.h"
 
@@ -48,25 +44,6 @@ BRIGADE_INLINE T Narrow(float x) {
   } else {
     return T::FromBits(static_cast<uint16_t>(__builtin_bit_cast(uint32_t, x) >> 16));
   }
-}
-
-// Writes whole cache lines past the caches, as far as the processor can. The caller fences.
-inline void StreamLines(void* to, const void* from, int64_t bytes) {
-#ifdef __SSE2__
-  for (int64_t i = 0; i < bytes; i += sizeof(__m128i)) {
-    const auto* const source = static_cast<const char*>(from) + i;
-    _mm_stream_si128(reinterpret_cast<__m128i*>(static_cast<char*>(to) + i),
-                     _mm_load_si128(reinterpret_cast<const __m128i*>(source)));
-  }
-#else
-  std::memcpy(to, from, bytes);
-#endif
-}
-
-inline void FenceStreams() {
-#ifdef __SSE2__
-  _mm_sfence();
-#endif
 }
 
 template <typename Fn>
@@ -124,9 +101,9 @@ Work TransferCeiling(const Source* source, Target* target, int64_t size) {
         for (int64_t i = begin; i < end; i += kBlock) {
           const int64_t count = std::min(kBlock, end - i);
           transfer(source + i, block, count);
-          StreamLines(target + i, block, Bytes<Target>(count));
+          kernels::StreamOut(target + i, block, Bytes<Target>(count));
         }
-        FenceStreams();
+        kernels::StreamOutFence();
       } else {
         transfer(source + begin, target + begin, end - begin);
       }

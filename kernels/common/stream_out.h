@@ -5,9 +5,10 @@
 
 namespace brigade::kernels {
 
-// Elements that a kernel gathers in a buffer in the first-level cache before it streams them out.
-inline constexpr int64_t kStreamBlock =
-    2048;  // 4 KiB of a 16-bit type; 1024 to 4096 measured alike
+// Elements that a kernel gathers in a buffer in the first-level cache before it streams them out. Shorter
+// blocks make memory turn between reading and writing too often, longer ones leave it waiting: 512 and 8192
+// reach 0.5 to 0.8 of the speed, 1024, 2048 and 4096 0.85 to 1.0 in one cast or another.
+inline constexpr int64_t kStreamBlock = 1536;
 
 // Outputs of at least this many bytes are worth streaming: smaller ones may be read again from the caches.
 inline constexpr int64_t kStreamOutBytes = int64_t{4} << 20;

@@ -79,6 +79,24 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+// Copies `count` gradients and then zeros up to `length`, a multiple of a vector. The variable length of a
+// memcpy costs a list of small tensors 4 % of its speed.
+template <typename Grad>
+HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad* HWY_RESTRICT to) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  using Bits = std::conditional_t<sizeof(Grad) == 2, uint16_t, uint32_t>;
+  const hn::ScalableTag<Bits> bits;
+  const auto* const source = reinterpret_cast<const Bits*>(from);
+  for (int64_t i = 0; i < length; i += hn::Lanes(bits)) {
+    const auto some = hn::FirstN(bits, std::max<int64_t>(count - i, 0));
+    hn::Store(hn::MaskedLoad(some, bits, source + i), bits, reinterpret_cast<Bits*>(to) + i);
+  }
+#else
+  std::memset(to, 0, length * sizeof(Grad));
+  std::memcpy(to, from, count * sizeof(Grad));
+#endif
+}
+
 // Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes that lie a
 // row apart, then `rest` elements of one more. The hardware prefetchers cannot follow that, so each access asks
 // for as much from `ahead` bytes on.
@@ -104,9 +122,8 @@ HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const c
   }
   if (rest > 0) {
     // Past the end are zeros, whose squares change nothing.
-    Grad padded[kGradLanes];
-    std::memset(padded, 0, pass * sizeof(Grad));
-    std::memcpy(padded, grad, rest * sizeof(Grad));
+    HWY_ALIGN_MAX Grad padded[kGradLanes];
+    CopyPadded(grad, rest, pass, padded);
     LoadWide(padded, x);
     add();
   }
