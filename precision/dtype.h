@@ -82,6 +82,27 @@ bool VisitFloat(DType dtype, Visitor&& visit) {
   }
 }
 
+// The same for every DType; returns false for a value out of range.
+template <typename Visitor>
+bool VisitAny(DType dtype, Visitor&& visit) {
+  switch (dtype) {
+    case DType::kFloat64:
+      visit(double());
+      return true;
+    case DType::kInt32:
+      visit(int32_t());
+      return true;
+    case DType::kInt64:
+      visit(int64_t());
+      return true;
+    case DType::kUint8:
+      visit(uint8_t());
+      return true;
+    default:
+      return VisitFloat(dtype, visit);
+  }
+}
+
 }  // namespace brigade::precision
 
 #endif  // BRIGADE_PRECISION_DTYPE_H_

@@ -53,6 +53,10 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
     return absl::InvalidArgumentError(
         absl::StrCat(operation_, ": ", Label(role, segment), what...));
   };
+  if (size < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation_, ": segment ", segment, " has negative size ", size));
+  }
   if (!array.present) {
     return data == nullptr ? absl::OkStatus() : invalid(" is given, but its type is not");
   }
@@ -99,10 +103,6 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
 }
 
 absl::Status ListArguments::Add(int64_t index, int64_t size, absl::Span<const void* const> arrays) {
-  if (size < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(operation_, ": segment ", index, " has negative size ", size));
-  }
   for (size_t role = 0; role < arrays.size(); ++role) {
     BRIGADE_RETURN_IF_ERROR(AddArray(static_cast<int>(role), index, arrays[role], size));
   }

@@ -70,6 +70,9 @@ class ListArguments {
   // address space or its Buffer, memory that a Buffer or Borrow knows as another device's.
   absl::Status Add(int64_t index, int64_t size, absl::Span<const void* const> arrays);
 
+  // One array of segment `index`, likewise; -1: of an operand.
+  absl::Status AddArray(int role, int64_t index, const void* data, int64_t size);
+
   // One more operand, not part of the list; written unless its type is const.
   template <typename T>
   absl::Status AddOperand(const char* name, T* data, int64_t count) {
@@ -106,7 +109,6 @@ class ListArguments {
   };
   static Scratch& ThreadScratch();
 
-  absl::Status AddArray(int role, int64_t segment, const void* data, int64_t size);
   std::string Label(int role, int64_t segment) const;
   bool HullsAreDisjoint() const;
 
