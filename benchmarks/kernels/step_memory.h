@@ -8,17 +8,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/benchmarks/common/bench.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/kernels/common/update_types.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::benchmarks {
-
-// Unwraps an absl::StatusOr into `variable`, or returns its error.
-#define BRIGADE_ASSIGN_OR_RETURN(variable, expression)    \
-  auto variable##_or = (expression);                      \
-  if (!variable##_or.ok()) return variable##_or.status(); \
-  const auto variable = *variable##_or
 
 template <typename T>
 constexpr absl::string_view kTypeName = "none";

@@ -13,17 +13,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "brigade/device/address_book.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
-
-#define BRIGADE_RETURN_IF_ERROR(expression)                                 \
-  do {                                                                      \
-    if (absl::Status brigade_status = (expression); !brigade_status.ok()) { \
-      return brigade_status;                                                \
-    }                                                                       \
-  } while (false)
 
 // What is the same for one array of every segment in a list.
 struct ArrayRole {

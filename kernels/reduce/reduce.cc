@@ -56,8 +56,8 @@ absl::Status Reduce(absl::Span<const void* const> sources, absl::Span<void* cons
     return stream.Launch(operation, [&](void* cuda_stream) {
       cudaError_t error = cudaSuccess;
       precision::VisitAny(options.dtype, [&](auto tag) {
-        error = LaunchReduce<decltype(tag)>(arrays, options.op,
-                                            static_cast<cudaStream_t>(cuda_stream));
+        error =
+            LaunchReduce<decltype(tag)>(arrays, options.op, static_cast<cudaStream_t>(cuda_stream));
       });
       return device::CudaStatus(error, "reduce");
     });

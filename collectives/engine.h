@@ -1,0 +1,54 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINE_H_
+#define BRIGADE_COLLECTIVES_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/call.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::collectives {
+
+// One rank's end of a group: how its calls are carried out. Communicator checks arguments, counts the calls and
+// orders them; an engine may rely on that.
+//
+// Errors       The first error, with the rank that caused it, is everybody's: from then on every call on
+//              every rank returns it.
+// Threads      Abort and status from any thread; the others from one at a time.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Enqueues the call on `stream`, on every rank.
+  virtual absl::Status Run(const Call& call, device::Stream& stream) = 0;
+
+  // Gives every rank the values of all, [rank][i], on the host. All ranks give as many.
+  virtual absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) = 0;
+
+  // A new engine for those of this group's ranks that are in `members`, this one among them; they
+  // are numbered in the order given. Each member calls it with the same list and the same `generation`, which no
+  // earlier call had; also if this engine has failed.
+  virtual absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                            uint64_t generation) = 0;
+
+  // Ends every wait on all ranks with this error. Twice is safe.
+  virtual void Abort(const absl::Status& reason) = 0;
+
+  virtual absl::Status status() const = 0;
+
+  // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the other has
+  // read or been written to, where they share it.
+  virtual int64_t sent_bytes(int rank) const = 0;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINE_H_

@@ -1,0 +1,188 @@
+#include "brigade/tests/collectives/conformance.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "brigade/precision/float16.h"
+
+namespace brigade::collectives {
+namespace {
+
+using kernels::ReduceOp;
+using precision::DType;
+
+constexpr int64_t kGuard = 16;  // bytes before and after an array that must survive
+
+// Element `i` of the input of `rank`: integers from -3 to 4, different for each rank.
+int64_t InputValue(int rank, int64_t i) { return (i * 5 + rank * 3 + i / 7) % 8 - 3; }
+
+template <typename T>
+T As(int64_t value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return T(static_cast<float>(value));
+  }
+}
+
+template <typename T>
+T Reduced(ReduceOp op, int size, int64_t i) {
+  // Bytes wrap, so their order is that of the wrapped values.
+  const auto value = [&](int rank) -> int64_t {
+    return std::is_same_v<T, uint8_t> ? static_cast<uint8_t>(InputValue(rank, i))
+                                      : InputValue(rank, i);
+  };
+  int64_t result = value(0);
+  for (int rank = 1; rank < size; ++rank) {
+    const int64_t next = value(rank);
+    if (op == ReduceOp::kSum) result += next;
+    if (op == ReduceOp::kMin) result = std::min(result, next);
+    if (op == ReduceOp::kMax) result = std::max(result, next);
+  }
+  return As<T>(result);
+}
+
+// An array with guards, at an odd place.
+template <typename T>
+class Array {
+ public:
+  explicit Array(int64_t size)
+      : bytes_(static_cast<size_t>(size) * sizeof(T) + 2 * kGuard, 0x5a), size_(size) {}
+  T* data() { return reinterpret_cast<T*>(bytes_.data() + kGuard); }
+  T& operator[](int64_t i) { return data()[i]; }
+  bool GuardsAreIntact() const {
+    const auto is_guard = [](unsigned char byte) { return byte == 0x5a; };
+    return std::all_of(bytes_.begin(), bytes_.begin() + kGuard, is_guard) &&
+           std::all_of(bytes_.end() - kGuard, bytes_.end(), is_guard);
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  std::vector<unsigned char> bytes_;
+  int64_t size_;
+};
+
+// One operation on one rank: its arrays, the call, and what must come out.
+template <typename T>
+class Check {
+ public:
+  Check(Rank& self, std::string what) : self_(self), what_(std::move(what)) {}
+
+  // call(input, output); wanted(i) for each of `outputs` elements. In place the output array holds the input too,
+  // `offset` elements from the begin of the larger one.
+  template <typename Call, typename Wanted>
+  void Run(int64_t inputs, int64_t outputs, bool in_place, int64_t offset, const Call& call,
+           const Wanted& wanted) {
+    Array<T> input(in_place ? std::max(inputs, outputs) : inputs);
+    Array<T> separate(outputs);
+    T* const in = input.data() + (in_place && inputs < outputs ? offset : 0);
+    T* out = separate.data();
+    if (in_place) out = input.data() + (inputs > outputs ? offset : 0);
+    for (int64_t i = 0; i < inputs; ++i) in[i] = As<T>(InputValue(self_.rank, i));
+    ASSERT_OK(call(in, out)) << what_;
+    ASSERT_OK(self_.stream->Synchronize()) << what_;
+    for (int64_t i = 0; i < outputs; ++i) {
+      const T expected = wanted(i);
+      ASSERT_EQ(std::memcmp(&out[i], &expected, sizeof(T)), 0)
+          << what_ << (in_place ? ", in place" : "") << ", element " << i << " of " << outputs;
+    }
+    EXPECT_TRUE(input.GuardsAreIntact() && separate.GuardsAreIntact()) << what_;
+    if (in_place) return;
+    for (int64_t i = 0; i < inputs; ++i) {
+      const T before = As<T>(InputValue(self_.rank, i));
+      ASSERT_EQ(std::memcmp(&in[i], &before, sizeof(T)), 0) << what_ << " changed its input";
+    }
+  }
+
+ private:
+  Rank& self_;
+  const std::string what_;
+};
+
+template <typename T>
+void ConformType(Rank& self, int64_t count) {
+  Communicator& group = *self.communicator;
+  device::Stream& stream = *self.stream;
+  const DType dtype = precision::kDType<T>;
+  const int size = self.size, rank = self.rank;
+  const auto name = [&](const char* operation, Algorithm algorithm, int op) {
+    return absl::StrCat(operation, " ", Name(algorithm), ", ", precision::Name(dtype), ", op ", op,
+                        ", count ", count, ", rank ", rank, " of ", size);
+  };
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+    const MoveOptions move = {dtype, algorithm};
+    for (const bool in_place : {false, true}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+        const ReduceOptions options = {dtype, op, algorithm};
+        Check<T>(self, name("all_reduce", algorithm, static_cast<int>(op)))
+            .Run(count, count, in_place, 0,
+                 [&](const T* in, T* out) { return group.AllReduce(in, out, count, options, stream); },
+                 [&](int64_t i) { return Reduced<T>(op, size, i); });
+        Check<T>(self, name("reduce_scatter", algorithm, static_cast<int>(op)))
+            .Run(size * count, count, in_place, rank * count,
+                 [&](const T* in, T* out) {
+                   return group.ReduceScatter(in, out, count, options, stream);
+                 },
+                 [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
+      }
+      Check<T>(self, name("all_gather", algorithm, 0))
+          .Run(count, size * count, in_place, rank * count,
+               [&](const T* in, T* out) { return group.AllGather(in, out, count, move, stream); },
+               [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
+      const int root = (size - 1) / 2;
+      Check<T>(self, name("broadcast", algorithm, 0))
+          .Run(count, count, in_place, 0,
+               [&](const T* in, T* out) {
+                 return group.Broadcast(in, out, count, root, move, stream);
+               },
+               [&](int64_t i) { return As<T>(InputValue(root, i)); });
+    }
+    Check<T>(self, name("all_to_all", algorithm, 0))
+        .Run(size * count, size * count, false, 0,
+             [&](const T* in, T* out) { return group.AllToAll(in, out, count, move, stream); },
+             [&](int64_t i) {
+               return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
+             });
+  }
+  if (size == 1) return;
+  // Everyone sends to the next rank: even ranks send first, so that each send finds its receive.
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  Check<T>(self, name("send", Algorithm::kDirect, 0))
+      .Run(count, count, false, 0,
+           [&](const T* in, T* out) {
+             const bool first = rank % 2 == 0;
+             absl::Status status;
+             if (!first) status = group.Receive(out, count, previous, {dtype}, stream);
+             if (status.ok()) status = group.Send(in, count, next, {dtype}, stream);
+             if (first && status.ok()) status = group.Receive(out, count, previous, {dtype}, stream);
+             return status;
+           },
+           [&](int64_t i) { return As<T>(InputValue(previous, i)); });
+}
+
+}  // namespace
+
+std::vector<int64_t> InterestingCounts(int size) {
+  return {0, 1, size - 1, size, size + 1, 16 * size, 1000, 1003};
+}
+
+void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
+             const std::vector<int64_t>& counts) {
+  OnRanks(options, new_engine, [&](Rank& self) {
+    for (const int64_t count : counts) {
+      ConformType<float>(self, count);
+      ConformType<precision::Half>(self, count);
+      ConformType<precision::BFloat16>(self, count);
+      ConformType<double>(self, count);
+      ConformType<int32_t>(self, count);
+      ConformType<int64_t>(self, count);
+      ConformType<uint8_t>(self, count);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_OK(self.communicator->Barrier(*self.stream));
+    EXPECT_OK(self.stream->Synchronize());
+  });
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,22 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_CONFORMANCE_H_
+#define BRIGADE_TESTS_COLLECTIVES_CONFORMANCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "brigade/tests/collectives/ranks.h"
+
+namespace brigade::collectives {
+
+// What every engine must do, for one group: each operation with every type, reduction, algorithm, in place and not,
+// for the given counts, on one communicator per rank. Inputs are small integers, whose sums every type holds
+// exactly, so results are compared bit by bit. Fails the test that calls it.
+void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
+             const std::vector<int64_t>& counts);
+
+// Counts at which blocks change their ways, for a group of `size`.
+std::vector<int64_t> InterestingCounts(int size);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_CONFORMANCE_H_

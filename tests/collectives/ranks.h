@@ -1,0 +1,79 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_RANKS_H_
+#define BRIGADE_TESTS_COLLECTIVES_RANKS_H_
+
+// Groups of ranks in one process, a thread each, for tests of collectives.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/device/context.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+
+// What one rank has. Destroyed in the thread that used it, in the order that users would.
+struct Rank {
+  int rank = 0;
+  int size = 0;
+  std::unique_ptr<device::Context> context;
+  std::unique_ptr<device::Stream> stream;
+  std::unique_ptr<Communicator> communicator;
+};
+
+struct RanksOptions {
+  int size = 2;
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  device::RandomDelay random_delay = {};
+  device::RaceChecker* race_checker = nullptr;
+};
+
+inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
+  device::ContextOptions context;
+  context.compute_threads = 1 + rank % 2;
+  context.name = absl::StrCat("rank ", rank);
+  context.random_delay = options.random_delay;
+  context.random_delay.seed += static_cast<uint64_t>(rank);
+  context.race_checker = options.race_checker;
+  return device::Context::Create(context).value();
+}
+
+// Makes the engine of one rank, in its thread.
+using NewEngineFn =
+    std::function<absl::StatusOr<std::unique_ptr<Engine>>(int rank, device::Context&)>;
+
+inline NewEngineFn ThreadEngines(const RanksOptions& options) {
+  auto group = ThreadGroup::Create({options.size, options.timeout}).value();
+  return [group](int rank, device::Context& context) { return group->Join(rank, context); };
+}
+
+// Runs body(Rank&) on a thread for each rank, and waits for all.
+inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
+                    const std::function<void(Rank&)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < options.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr};
+      self.stream = self.context->NewStream("compute").value();
+      auto engine = new_engine(rank, *self.context);
+      ASSERT_OK(engine);
+      self.communicator = Communicator::Create(*std::move(engine), *self.context).value();
+      body(self);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+inline void OnThreads(const RanksOptions& options, const std::function<void(Rank&)>& body) {
+  OnRanks(options, ThreadEngines(options), body);
+}
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_RANKS_H_
