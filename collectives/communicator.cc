@@ -60,11 +60,12 @@ absl::Status Communicator::Check(const Call& call, int64_t input_elements, int64
     return Invalid(shape, absl::StrCat("count is ", shape.count, ", more than any address space"));
   }
   const int64_t element_bytes = precision::SizeOf(shape.dtype);
-  const char* const begin = static_cast<const char*>(
-      input_elements < output_elements ? call.output : call.input);
-  const char* const inner = static_cast<const char*>(
-      input_elements < output_elements ? call.input : call.output);
-  const bool in_place = offset != kNotInPlace && begin != nullptr && inner == begin + offset * element_bytes;
+  const char* const begin =
+      static_cast<const char*>(input_elements < output_elements ? call.output : call.input);
+  const char* const inner =
+      static_cast<const char*>(input_elements < output_elements ? call.input : call.output);
+  const bool in_place =
+      offset != kNotInPlace && begin != nullptr && inner == begin + offset * element_bytes;
   const std::string name(Name(shape.kind));
   kernels::ListArguments arguments(
       name, {{"input", element_bytes, false}, {"output", element_bytes, true}}, stream);
@@ -190,8 +191,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   std::vector<int> ranks;
   for (const int rank : lost) {
     if (rank < 0 || rank >= size() || rank == this->rank()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "shrink: rank ", this->rank(), " of ", size(), " cannot go on without rank ", rank));
+      return absl::InvalidArgumentError(absl::StrCat("shrink: rank ", this->rank(), " of ", size(),
+                                                     " cannot go on without rank ", rank));
     }
   }
   for (int rank = 0; rank < size(); ++rank) {

@@ -63,8 +63,8 @@ class Communicator {
                          const ReduceOptions& options, device::Stream& stream);
   absl::Status ReduceScatter(const void* input, void* output, int64_t count,
                              const ReduceOptions& options, device::Stream& stream);
-  absl::Status AllGather(const void* input, void* output, int64_t count,
-                         const MoveOptions& options, device::Stream& stream);
+  absl::Status AllGather(const void* input, void* output, int64_t count, const MoveOptions& options,
+                         device::Stream& stream);
   absl::Status AllToAll(const void* input, void* output, int64_t count, const MoveOptions& options,
                         device::Stream& stream);
   // `input` is read at the root only.
@@ -110,7 +110,7 @@ class Communicator {
   std::unique_ptr<device::Event> last_;          // recorded after each call
   const device::Stream* last_stream_ = nullptr;  // of it
   uint64_t calls_ = 0;
-  uint64_t generations_ = 0;  // of communicators made from this one
+  uint64_t generations_ = 0;                // of communicators made from this one
   std::vector<uint64_t> sends_, receives_;  // [rank]
 };
 

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
+
 namespace brigade::collectives {
 namespace {
 
-// Emits the instructions of one rank; its vectors keep their memory from call to call.
+// Emits the instructions of one rank.
 class Writer {
  public:
   Writer(int rank, int size, absl::FunctionRef<void(const Instruction&)> visit)
-      : rank_(rank), size_(size), visit_(visit) {
-    static thread_local std::vector<Part> sources, targets;
-    sources_ = &sources;
-    targets_ = &targets;
-  }
+      : rank_(rank), size_(size), visit_(visit) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -22,12 +20,12 @@ class Writer {
 
   Writer& At(int stage) {
     stage_ = stage;
-    sources_->clear();
-    targets_->clear();
+    sources_.clear();
+    targets_.clear();
     return *this;
   }
   Writer& From(int rank, Side side, int64_t begin) {
-    sources_->push_back({rank, side, begin});
+    sources_.push_back({rank, side, begin});
     return *this;
   }
   Writer& FromAll(int64_t begin) {
@@ -35,7 +33,7 @@ class Writer {
     return *this;
   }
   Writer& To(int rank, Side side, int64_t begin) {
-    targets_->push_back({rank, side, begin});
+    targets_.push_back({rank, side, begin});
     return *this;
   }
   Writer& ToAll(int64_t begin) {
@@ -43,7 +41,7 @@ class Writer {
     return *this;
   }
   void Move(int64_t count) {
-    if (count > 0) visit_({stage_, *sources_, *targets_, count});
+    if (count > 0) visit_({stage_, sources_, targets_, count});
   }
 
  private:
@@ -51,8 +49,8 @@ class Writer {
   const int size_;
   const absl::FunctionRef<void(const Instruction&)> visit_;
   int stage_ = 0;
-  std::vector<Part>* sources_;
-  std::vector<Part>* targets_;
+  absl::InlinedVector<Part, 64> sources_;  // more ranks than that allocate
+  absl::InlinedVector<Part, 64> targets_;
 };
 
 void Direct(const CallShape& shape, Writer& writer) {

@@ -62,7 +62,9 @@ class Program {
     for (size_t i = begins_[cell]; i < begins_[cell + 1]; ++i) visit(Get(i));
   }
 
-  bool ArePartners(int a, int b) const { return partners_[static_cast<size_t>(a * size_ + b)] != 0; }
+  bool ArePartners(int a, int b) const {
+    return partners_[static_cast<size_t>(a * size_ + b)] != 0;
+  }
 
  private:
   struct Entry {

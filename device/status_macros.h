@@ -14,9 +14,9 @@
   } while (false)
 
 // BRIGADE_ASSIGN_OR_RETURN(name, expression): declares `name` with the StatusOr's value, or returns its error.
-#define BRIGADE_ASSIGN_OR_RETURN(name, expression)             \
-  auto name##_or = (expression);                               \
-  if (!name##_or.ok()) return std::move(name##_or).status();   \
+#define BRIGADE_ASSIGN_OR_RETURN(name, expression)           \
+  auto name##_or = (expression);                             \
+  if (!name##_or.ok()) return std::move(name##_or).status(); \
   auto name = *std::move(name##_or)
 
 #endif  // BRIGADE_DEVICE_STATUS_MACROS_H_

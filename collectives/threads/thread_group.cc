@@ -57,8 +57,7 @@ class ThreadGroup::State : public std::enable_shared_from_this<ThreadGroup::Stat
   };
 
   absl::Status Meet(Meeting& meeting, int member, const Meeting::Arrival& arrival,
-                    absl::Span<const int> ranks,
-                    absl::FunctionRef<absl::Status(Arrivals)> act);
+                    absl::Span<const int> ranks, absl::FunctionRef<absl::Status(Arrivals)> act);
   Meeting& MeetingOf(int sender, int receiver);
   absl::Status Enqueue(Arrivals arrivals);
   absl::Status EnqueueSend(int sender, int receiver, Arrivals arrivals);
@@ -99,7 +98,9 @@ absl::Status ThreadGroup::State::Join(int rank, device::Context& context) {
   return status_;
 }
 
+// The scratch goes back here, where the free waits for this rank's streams: they end after all who use it.
 void ThreadGroup::State::Leave(int rank) {
+  members_[static_cast<size_t>(rank)].scratch = device::Buffer();
   Fail(absl::UnavailableError(absl::StrCat("rank ", rank, " has left the group")));
 }
 
@@ -115,8 +116,8 @@ absl::Status ThreadGroup::State::status() const {
   return status_;
 }
 
-absl::Status ThreadGroup::State::Meet(Meeting& meeting, int member,
-                                      const Meeting::Arrival& arrival, absl::Span<const int> ranks,
+absl::Status ThreadGroup::State::Meet(Meeting& meeting, int member, const Meeting::Arrival& arrival,
+                                      absl::Span<const int> ranks,
                                       absl::FunctionRef<absl::Status(Arrivals)> act) {
   const auto late = [&](absl::Span<const int> absent) -> absl::Status {
     const auto name = [&](std::string* out, int i) {
@@ -167,9 +168,9 @@ absl::Status CheckAlike(Arrivals arrivals, absl::FunctionRef<int(size_t)> rank_o
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const absl::Status status = arrivals[i].stream->status();
     if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat("rank ", rank_of(i),
-                                                    " cannot join ", ToString(arrivals[i].call.shape),
-                                                    ": ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("rank ", rank_of(i), " cannot join ",
+                                     ToString(arrivals[i].call.shape), ": ", status.message()));
   }
   return absl::OkStatus();
 }
@@ -194,7 +195,9 @@ absl::Status ThreadGroup::State::Enqueue(Arrivals arrivals) {
       ProvideScratch(ScratchElements(shape, size) * precision::SizeOf(shape.dtype)));
   program_.Build(shape, size);
 
-  const auto stream = [&](int rank) -> device::Stream& { return *arrivals[static_cast<size_t>(rank)].stream; };
+  const auto stream = [&](int rank) -> device::Stream& {
+    return *arrivals[static_cast<size_t>(rank)].stream;
+  };
   const auto reached = [&](int rank, int stage) -> device::Event& {
     return *members_[static_cast<size_t>(rank)].reached[stage % 2];
   };
@@ -349,9 +352,8 @@ ThreadGroup::~ThreadGroup() = default;
 
 absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& options) {
   if (options.size < 1 || options.size > kernels::kMaxReduceArrays) {
-    return absl::InvalidArgumentError(absl::StrCat("a group of threads has 1 to ",
-                                                   kernels::kMaxReduceArrays, " ranks, not ",
-                                                   options.size));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", options.size));
   }
   if (options.timeout.count() <= 0) {
     return absl::InvalidArgumentError(

@@ -98,6 +98,9 @@ class ListArguments {
     bool ascending = true;
   };
   struct Scratch {
+    Scratch() {
+      ranges.reserve(256);
+    }  // so that a thread's first short list is its last to allocate
     std::vector<Range> ranges;
     std::vector<device::Access> accesses;
   };

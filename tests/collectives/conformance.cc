@@ -116,49 +116,57 @@ void ConformType(Rank& self, int64_t count) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
         const ReduceOptions options = {dtype, op, algorithm};
         Check<T>(self, name("all_reduce", algorithm, static_cast<int>(op)))
-            .Run(count, count, in_place, 0,
-                 [&](const T* in, T* out) { return group.AllReduce(in, out, count, options, stream); },
-                 [&](int64_t i) { return Reduced<T>(op, size, i); });
+            .Run(
+                count, count, in_place, 0,
+                [&](const T* in, T* out) {
+                  return group.AllReduce(in, out, count, options, stream);
+                },
+                [&](int64_t i) { return Reduced<T>(op, size, i); });
         Check<T>(self, name("reduce_scatter", algorithm, static_cast<int>(op)))
-            .Run(size * count, count, in_place, rank * count,
-                 [&](const T* in, T* out) {
-                   return group.ReduceScatter(in, out, count, options, stream);
-                 },
-                 [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
+            .Run(
+                size * count, count, in_place, rank * count,
+                [&](const T* in, T* out) {
+                  return group.ReduceScatter(in, out, count, options, stream);
+                },
+                [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
       }
       Check<T>(self, name("all_gather", algorithm, 0))
-          .Run(count, size * count, in_place, rank * count,
-               [&](const T* in, T* out) { return group.AllGather(in, out, count, move, stream); },
-               [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
+          .Run(
+              count, size * count, in_place, rank * count,
+              [&](const T* in, T* out) { return group.AllGather(in, out, count, move, stream); },
+              [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
       const int root = (size - 1) / 2;
       Check<T>(self, name("broadcast", algorithm, 0))
-          .Run(count, count, in_place, 0,
-               [&](const T* in, T* out) {
-                 return group.Broadcast(in, out, count, root, move, stream);
-               },
-               [&](int64_t i) { return As<T>(InputValue(root, i)); });
+          .Run(
+              count, count, in_place, 0,
+              [&](const T* in, T* out) {
+                return group.Broadcast(in, out, count, root, move, stream);
+              },
+              [&](int64_t i) { return As<T>(InputValue(root, i)); });
     }
     Check<T>(self, name("all_to_all", algorithm, 0))
-        .Run(size * count, size * count, false, 0,
-             [&](const T* in, T* out) { return group.AllToAll(in, out, count, move, stream); },
-             [&](int64_t i) {
-               return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
-             });
+        .Run(
+            size * count, size * count, false, 0,
+            [&](const T* in, T* out) { return group.AllToAll(in, out, count, move, stream); },
+            [&](int64_t i) {
+              return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
+            });
   }
   if (size == 1) return;
   // Everyone sends to the next rank: even ranks send first, so that each send finds its receive.
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   Check<T>(self, name("send", Algorithm::kDirect, 0))
-      .Run(count, count, false, 0,
-           [&](const T* in, T* out) {
-             const bool first = rank % 2 == 0;
-             absl::Status status;
-             if (!first) status = group.Receive(out, count, previous, {dtype}, stream);
-             if (status.ok()) status = group.Send(in, count, next, {dtype}, stream);
-             if (first && status.ok()) status = group.Receive(out, count, previous, {dtype}, stream);
-             return status;
-           },
-           [&](int64_t i) { return As<T>(InputValue(previous, i)); });
+      .Run(
+          count, count, false, 0,
+          [&](const T* in, T* out) {
+            const bool first = rank % 2 == 0;
+            absl::Status status;
+            if (!first) status = group.Receive(out, count, previous, {dtype}, stream);
+            if (status.ok()) status = group.Send(in, count, next, {dtype}, stream);
+            if (first && status.ok()) status = group.Receive(out, count, previous, {dtype}, stream);
+            return status;
+          },
+          [&](int64_t i) { return As<T>(InputValue(previous, i)); });
 }
 
 }  // namespace

@@ -1,0 +1,152 @@
+// Which bits collectives give, and how many bytes they send.
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "brigade/collectives/program.h"
+#include "brigade/precision/float16.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/spec/formats.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using precision::BFloat16;
+using precision::Half;
+
+template <typename T>
+constexpr spec::Format kFormat = std::is_same_v<T, float>  ? spec::Format::kFloat32
+                                 : std::is_same_v<T, Half> ? spec::Format::kFloat16
+                                                           : spec::Format::kBFloat16;
+
+// Values whose sums depend on the order and on where they are rounded.
+float InputValue(int rank, int64_t i) {
+  std::mt19937 random(static_cast<uint32_t>(rank * 1000003 + i));
+  const float x = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
+  return std::ldexp(x, static_cast<int>(random() % 8));
+}
+
+template <typename T>
+float Rounded(float x) {
+  return spec::Round(kFormat<T>, x);
+}
+
+// By the specification: in float, in ascending order, rounded once.
+template <typename T>
+float RoundedOnce(int size, int64_t i) {
+  float sum = Rounded<T>(InputValue(0, i));
+  for (int rank = 1; rank < size; ++rank) sum += Rounded<T>(InputValue(rank, i));
+  return Rounded<T>(sum);
+}
+
+// By what a ring is: block b starts at rank b and rounds at each of the next ranks.
+template <typename T>
+float RoundedPerHop(int size, int64_t count, int64_t i) {
+  int block = 0;
+  while (i >= BlockBegin(count, size, block + 1)) ++block;
+  float sum = Rounded<T>(InputValue(block, i));
+  for (int hop = 1; hop < size; ++hop) {
+    sum = Rounded<T>(sum + Rounded<T>(InputValue((block + hop) % size, i)));
+  }
+  return sum;
+}
+
+template <typename T>
+class BitsTest : public ::testing::Test {};
+using Types = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(BitsTest, Types);
+
+TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
+  using T = TypeParam;
+  constexpr int64_t kCount = 4099;
+  for (const int size : {2, 3, 7}) {
+    int64_t differ = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, kCount, i);
+    }
+    EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
+    OnThreads({.size = size}, [&](Rank& self) {
+      std::vector<T> input(kCount), output(kCount);
+      for (int64_t i = 0; i < kCount; ++i) input[i] = T(InputValue(self.rank, i));
+      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
+                                               {precision::kDType<T>, {}, algorithm},
+                                               *self.stream));
+        ASSERT_OK(self.stream->Synchronize());
+        for (int64_t i = 0; i < kCount; ++i) {
+          const float wanted = algorithm == Algorithm::kDirect
+                                   ? RoundedOnce<T>(size, i)
+                                   : RoundedPerHop<T>(size, kCount, i);
+          ASSERT_EQ(static_cast<float>(output[i]), wanted)
+              << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
+        }
+      }
+    });
+  }
+}
+
+TEST(TrafficTest, EqualsTheFormulas) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    OnThreads({.size = size}, [&](Rank& self) {
+      const int64_t count = 64 * size;
+      std::vector<float> small(count), large(count * size), other(count * size);
+      const auto sent = [&] {
+        int64_t bytes = 0;
+        for (int to = 0; to < size; ++to) bytes += self.communicator->sent_bytes(to);
+        return bytes;
+      };
+      int64_t before = 0;
+      const auto expect = [&](absl::Status status, int64_t elements, const char* what) {
+        ASSERT_OK(status);
+        // Counted when the call returns: the last rank has enqueued for all.
+        EXPECT_EQ(sent() - before, elements * 4) << what << " of " << size;
+        before = sent();
+      };
+      Communicator& group = *self.communicator;
+      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        const ReduceOptions sum = {precision::DType::kFloat32, {}, algorithm};
+        const MoveOptions move = {precision::DType::kFloat32, algorithm};
+        expect(group.AllReduce(small.data(), small.data(), count, sum, *self.stream),
+               2 * (size - 1) * count / size, "all_reduce");
+        ASSERT_OK(group.Barrier(*self.stream));
+        expect(group.ReduceScatter(large.data(), small.data(), count, sum, *self.stream),
+               (size - 1) * count, "reduce_scatter");
+        ASSERT_OK(group.Barrier(*self.stream));
+        expect(group.AllGather(small.data(), large.data(), count, move, *self.stream),
+               (size - 1) * count, "all_gather");
+        ASSERT_OK(group.Barrier(*self.stream));
+        expect(group.AllToAll(large.data(), other.data(), count, move, *self.stream),
+               (size - 1) * count, "all_to_all");
+        ASSERT_OK(group.Barrier(*self.stream));
+        expect(group.Broadcast(small.data(), small.data(), count, 0, move, *self.stream),
+               self.rank == 0 ? (size - 1) * count : 0, "broadcast");
+        ASSERT_OK(group.Barrier(*self.stream));
+      }
+      ASSERT_OK(self.stream->Synchronize());
+    });
+  }
+}
+
+// Odd counts: no formula, but what the blocks add up to, and the neighbours of a ring only.
+TEST(TrafficTest, RingsTalkToTheNextRankOnly) {
+  for (const int64_t count : {0, 1, 5, 100, 1003}) {
+    CallShape shape = {CallKind::kAllReduce, Algorithm::kRing, precision::DType::kFloat32, {}, count};
+    constexpr int kSize = 5;
+    int64_t total = 0;
+    for (int rank = 0; rank < kSize; ++rank) {
+      std::vector<int64_t> elements(kSize);
+      CountWireElements(shape, rank, absl::MakeSpan(elements));
+      for (int to = 0; to < kSize; ++to) {
+        total += elements[to];
+        EXPECT_TRUE(to == (rank + 1) % kSize || elements[to] == 0);
+      }
+    }
+    EXPECT_EQ(total, 2 * (kSize - 1) * count);
+  }
+}
+
+}  // namespace
+}  // namespace brigade::collectives
