@@ -10,6 +10,8 @@
 
 namespace brigade::collectives {
 
+class GroupState;
+
 // Ranks that are threads of one process and reach each other's memory: on the CPU, or contexts of one GPU.
 //
 // A call meets the other ranks' calls on the host, where the last to come enqueues for all: kernels that read and
@@ -33,12 +35,10 @@ class ThreadGroup {
 
   ~ThreadGroup();
 
-  class State;
-
  private:
-  explicit ThreadGroup(std::shared_ptr<State> state);
+  explicit ThreadGroup(std::shared_ptr<GroupState> state);
 
-  std::shared_ptr<State> state_;
+  std::shared_ptr<GroupState> state_;
 };
 
 }  // namespace brigade::collectives

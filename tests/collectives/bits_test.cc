@@ -77,9 +77,8 @@ TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
                                                *self.stream));
         ASSERT_OK(self.stream->Synchronize());
         for (int64_t i = 0; i < kCount; ++i) {
-          const float wanted = algorithm == Algorithm::kDirect
-                                   ? RoundedOnce<T>(size, i)
-                                   : RoundedPerHop<T>(size, kCount, i);
+          const float wanted = algorithm == Algorithm::kDirect ? RoundedOnce<T>(size, i)
+                                                               : RoundedPerHop<T>(size, kCount, i);
           ASSERT_EQ(static_cast<float>(output[i]), wanted)
               << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
         }
@@ -133,7 +132,8 @@ TEST(TrafficTest, EqualsTheFormulas) {
 // Odd counts: no formula, but what the blocks add up to, and the neighbours of a ring only.
 TEST(TrafficTest, RingsTalkToTheNextRankOnly) {
   for (const int64_t count : {0, 1, 5, 100, 1003}) {
-    CallShape shape = {CallKind::kAllReduce, Algorithm::kRing, precision::DType::kFloat32, {}, count};
+    CallShape shape = {
+        CallKind::kAllReduce, Algorithm::kRing, precision::DType::kFloat32, {}, count};
     constexpr int kSize = 5;
     int64_t total = 0;
     for (int rank = 0; rank < kSize; ++rank) {

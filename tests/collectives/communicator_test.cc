@@ -46,7 +46,8 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(group.AllGather(out + (1 - self.rank) * 8, out, 8, {}, stream),
                 Invalid("overlap in 32 bytes"));
     EXPECT_THAT(group.AllToAll(in, in, 8, {}, stream), Invalid("overlap in 64 bytes"));
-    EXPECT_THAT(group.Broadcast(in, out, 8, 2, {}, stream), Invalid("rank 2 is not in a group of 2"));
+    EXPECT_THAT(group.Broadcast(in, out, 8, 2, {}, stream),
+                Invalid("rank 2 is not in a group of 2"));
     EXPECT_THAT(group.Broadcast(in, out, 8, -1, {}, stream), Invalid("rank -1"));
     EXPECT_THAT(group.Send(in, 8, self.rank, {}, stream), Invalid("sends to itself"));
     EXPECT_THAT(group.Receive(out, 8, 5, {}, stream), Invalid("rank 5 is not in a group of 2"));
@@ -98,9 +99,8 @@ TEST(CommunicatorTest, SplitsByColorInTheOrderOfKeys) {
 // Calls on two streams run in the order of the calls, scratch and all, whatever the streams are up to.
 TEST(CommunicatorTest, OrdersItsCallsAcrossStreams) {
   device::RaceChecker checker;
-  const RanksOptions options = {.size = 3,
-                                .random_delay = {.seed = 9, .max_delay_us = 300},
-                                .race_checker = &checker};
+  const RanksOptions options = {
+      .size = 3, .random_delay = {.seed = 9, .max_delay_us = 300}, .race_checker = &checker};
   OnThreads(options, [](Rank& self) {
     auto other = self.context->NewStream("other").value();
     constexpr int64_t kCount = 50;
@@ -108,7 +108,8 @@ TEST(CommunicatorTest, OrdersItsCallsAcrossStreams) {
     const ReduceOptions ring = {.algorithm = Algorithm::kRing};  // its reduce-scatter uses scratch
     for (int i = 0; i < 20; ++i) {
       device::Stream& stream = i % 2 == 0 ? *self.stream : *other;
-      ASSERT_OK(self.communicator->ReduceScatter(input.data(), output.data(), kCount, ring, stream));
+      ASSERT_OK(
+          self.communicator->ReduceScatter(input.data(), output.data(), kCount, ring, stream));
     }
     ASSERT_OK(self.stream->Synchronize());
     ASSERT_OK(other->Synchronize());

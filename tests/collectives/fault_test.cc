@@ -99,8 +99,9 @@ void ExpectMismatch(const std::function<absl::Status(Rank&, Arrays&, bool odd)>&
 }
 
 TEST(FaultTest, CountsThatDiffer) {
-  ExpectMismatch([](Rank& self, Arrays& arrays, bool odd) { return AllReduce(self, arrays, odd ? 65 : 64); },
-                 "all_reduce(sum of 64 float32, direct)", "all_reduce(sum of 65 float32, direct)");
+  ExpectMismatch(
+      [](Rank& self, Arrays& arrays, bool odd) { return AllReduce(self, arrays, odd ? 65 : 64); },
+      "all_reduce(sum of 64 float32, direct)", "all_reduce(sum of 65 float32, direct)");
 }
 
 TEST(FaultTest, TypesThatDiffer) {
@@ -134,9 +135,8 @@ TEST(FaultTest, SendAndReceiveThatDiffer) {
   OnThreads({.size = 2}, [](Rank& self) {
     Arrays arrays;
     const absl::Status status =
-        self.rank == 0
-            ? self.communicator->Send(arrays.input.data(), 4, 1, {}, *self.stream)
-            : self.communicator->Receive(arrays.output.data(), 5, 0, {}, *self.stream);
+        self.rank == 0 ? self.communicator->Send(arrays.input.data(), 4, 1, {}, *self.stream)
+                       : self.communicator->Receive(arrays.output.data(), 5, 0, {}, *self.stream);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                  AllOf(HasSubstr("rank 0 calls send(4 float32"),
                                        HasSubstr("rank 1 calls send(5 float32"))));
@@ -172,9 +172,8 @@ TEST(FaultTest, AStreamThatHasFailedIsNamedOnAllRanks) {
   OnThreads({.size = 3}, [](Rank& self) {
     Arrays arrays;
     if (self.rank == 1) {
-      ASSERT_OK(self.stream->Enqueue({"loader"}, [](device::ThreadPool&) {
-        return absl::DataLossError("bad record");
-      }));
+      ASSERT_OK(self.stream->Enqueue(
+          {"loader"}, [](device::ThreadPool&) { return absl::DataLossError("bad record"); }));
       EXPECT_FALSE(self.stream->Synchronize().ok());
     }
     EXPECT_THAT(AllReduce(self, arrays),
@@ -189,8 +188,8 @@ TEST(FaultTest, TwoRanksWithOneNumber) {
   auto context = NewRankContext(0, options);
   auto first = group->Join(0, *context);
   ASSERT_OK(first);
-  EXPECT_THAT(group->Join(0, *context), StatusIs(absl::StatusCode::kAlreadyExists,
-                                                 HasSubstr("two ranks with number 0")));
+  EXPECT_THAT(group->Join(0, *context),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("two ranks with number 0")));
   EXPECT_THAT(group->Join(2, *context),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2")));
   EXPECT_THAT(ThreadGroup::Create({.size = 0}),
@@ -203,9 +202,8 @@ TEST(FaultTest, TwoRanksWithOneNumber) {
 
 // A late producer on another stream, and reuse of the buffer right after: never stale data.
 void LateProducer(bool with_wait, device::RaceChecker& checker, std::vector<float>& seen) {
-  const RanksOptions options = {.size = 2,
-                                .random_delay = {.seed = 5, .max_delay_us = 2000},
-                                .race_checker = &checker};
+  const RanksOptions options = {
+      .size = 2, .random_delay = {.seed = 5, .max_delay_us = 2000}, .race_checker = &checker};
   OnThreads(options, [&](Rank& self) {
     auto producer = self.context->NewStream("producer").value();
     auto ready = self.context->NewEvent("ready").value();
@@ -213,12 +211,13 @@ void LateProducer(bool with_wait, device::RaceChecker& checker, std::vector<floa
     float* const data = buffer.as<float>().data();
     Arrays arrays;
     for (float step = 1; step <= 5; ++step) {
-      ASSERT_OK(producer->Enqueue({"produce", {device::Writes(data, 1024)}}, [=](device::ThreadPool&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        // Without the wait it only says so: the checker judges by what is declared.
-        if (with_wait) std::fill_n(data, 256, step);
-        return absl::OkStatus();
-      }));
+      ASSERT_OK(
+          producer->Enqueue({"produce", {device::Writes(data, 1024)}}, [=](device::ThreadPool&) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            // Without the wait it only says so: the checker judges by what is declared.
+            if (with_wait) std::fill_n(data, 256, step);
+            return absl::OkStatus();
+          }));
       ASSERT_OK(producer->Record(*ready));
       if (with_wait) {
         ASSERT_OK(self.stream->Wait(*ready));
@@ -244,9 +243,9 @@ TEST(FaultTest, ALateProducerIsWaitedForAndAForgottenWaitIsReported) {
   EXPECT_THAT(good.reports(), ::testing::IsEmpty());
   device::RaceChecker bad;
   LateProducer(false, bad, seen);
-  EXPECT_THAT(bad.reports(), ::testing::Contains(::testing::Field(
-                                 &device::Race::message,
-                                 AllOf(HasSubstr("produce"), HasSubstr("reduce")))));
+  EXPECT_THAT(bad.reports(),
+              ::testing::Contains(::testing::Field(
+                  &device::Race::message, AllOf(HasSubstr("produce"), HasSubstr("reduce")))));
 }
 
 }  // namespace

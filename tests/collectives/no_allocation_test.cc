@@ -31,12 +31,18 @@ TEST(NoAllocationTest, SteadyStateOfThreads) {
       bool ok = true;
       const auto step = [&] {
         for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-          ok &= communicator->AllReduce(small.data(), small.data(), kCount,
-                                        {.algorithm = algorithm}, *stream).ok();
-          ok &= communicator->ReduceScatter(large.data(), small.data(), kCount,
-                                            {.algorithm = algorithm}, *stream).ok();
-          ok &= communicator->AllGather(small.data(), large.data(), kCount,
-                                        {.algorithm = algorithm}, *stream).ok();
+          ok &=
+              communicator
+                  ->AllReduce(small.data(), small.data(), kCount, {.algorithm = algorithm}, *stream)
+                  .ok();
+          ok &= communicator
+                    ->ReduceScatter(large.data(), small.data(), kCount, {.algorithm = algorithm},
+                                    *stream)
+                    .ok();
+          ok &=
+              communicator
+                  ->AllGather(small.data(), large.data(), kCount, {.algorithm = algorithm}, *stream)
+                  .ok();
         }
         if (rank == 0) ok &= communicator->Send(small.data(), kCount, 1, {}, *stream).ok();
         if (rank == 1) ok &= communicator->Receive(small.data(), kCount, 0, {}, *stream).ok();

@@ -27,8 +27,8 @@ std::vector<float> Trajectory(uint64_t seed, device::RaceChecker& checker) {
     }
     Communicator& group = *self.communicator;
     for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-      ASSERT_OK(group.AllReduce(gradients.data(), gradients.data(), 120,
-                                {.algorithm = algorithm}, *self.stream));
+      ASSERT_OK(group.AllReduce(gradients.data(), gradients.data(), 120, {.algorithm = algorithm},
+                                *self.stream));
       ASSERT_OK(group.ReduceScatter(gradients.data(), shard.data(), 40, {.algorithm = algorithm},
                                     *self.stream));
       ASSERT_OK(group.AllGather(shard.data(), parameters.data(), 40, {.algorithm = algorithm},
