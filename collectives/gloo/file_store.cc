@@ -73,10 +73,13 @@ absl::Status FileStore::Join() {
   const std::string self = absl::StrCat(size, " process ", getpid(), " of ", host);
   const absl::Status written = WriteOnce(PathOf(key), self);
   if (absl::IsAlreadyExists(written)) {
-    return FailAll(absl::AlreadyExistsError(
-        absl::StrCat("two processes have rank ", options_.rank, " in ", options_.folder,
-                     " (or its files are of an earlier run): ", Read(PathOf(key)).value_or("?"),
-                     " and ", self)));
+    const absl::Status error = absl::AlreadyExistsError(absl::StrCat(
+        "two processes have rank ", options_.rank, " in ", options_.folder,
+        " (or its files are of an earlier run): ", Read(PathOf(key)).value_or("?"), " and ", self));
+    // A whole group does not suffer from one who comes too late.
+    const auto all =
+        GetOfAllRanks(*this, "rank/", options_.size, absl::ZeroDuration(), options_.folder);
+    return all.ok() ? error : FailAll(error);
   }
   if (!written.ok()) return written;
   const auto all = GetOfAllRanks(*this, "rank/", options_.size, options_.timeout, options_.folder);
