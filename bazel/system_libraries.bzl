@@ -23,6 +23,11 @@ _LIBRARIES = {
         libs = ["benchmark_main", "benchmark"],
         package = "libbenchmark-dev",
     ),
+    "gloo": struct(
+        header = "gloo/config.h",
+        libs = ["gloo"],
+        package = "libgloo-dev",
+    ),
     "gmock": struct(
         header = "gmock/gmock.h",
         libs = ["gmock", "gtest"],

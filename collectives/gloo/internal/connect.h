@@ -1,0 +1,33 @@
+#ifndef BRIGADE_COLLECTIVES_GLOO_INTERNAL_CONNECT_H_
+#define BRIGADE_COLLECTIVES_GLOO_INTERNAL_CONNECT_H_
+
+#include <exception>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/collectives/gloo/gloo_transport.h"
+#include "gloo/transport/context.h"
+
+namespace brigade::collectives::internal {
+
+// Runs call(), which may throw what Gloo throws; Unavailable with its message.
+template <typename F>
+absl::Status Guarded(F&& call) {
+  try {
+    call();
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(error.what());
+  } catch (...) {
+    return absl::UnavailableError("an unknown exception");
+  }
+}
+
+// A context of Gloo in which this rank is connected with all others. Errors as in
+// CreateGlooTransport.
+absl::StatusOr<std::shared_ptr<::gloo::transport::Context>> ConnectMesh(const GlooOptions& options);
+
+}  // namespace brigade::collectives::internal
+
+#endif  // BRIGADE_COLLECTIVES_GLOO_INTERNAL_CONNECT_H_
