@@ -108,19 +108,18 @@ void RingAllReduce(const CallShape& shape, Writer& writer) {
   }
 }
 
-// The same, shifted by one so that a rank ends with its own block. What is gathered on the way lies in scratch,
-// in two places by turns: the next rank may still read the older one.
+// The same, shifted by one so that a rank ends with its own block. What is gathered on the way lies in scratch, each
+// block in a place of its own: by messages a rank learns that one was read only when its own has come round.
 void RingReduceScatter(const CallShape& shape, Writer& writer) {
   const int64_t count = shape.count;
   const int last = writer.size() - 2;
   for (int s = 0; s <= last; ++s) {
     const int64_t begin = writer.block(s + 2) * count;
-    const int64_t place = s % 2 * count;
     writer.At(s)
         .From(writer.previous(), s == 0 ? Side::kInput : Side::kScratch,
-              s == 0 ? begin : (s - 1) % 2 * count)
+              s == 0 ? begin : (s - 1) * count)
         .From(writer.rank(), Side::kInput, begin)
-        .To(writer.rank(), s == last ? Side::kOutput : Side::kScratch, s == last ? 0 : place)
+        .To(writer.rank(), s == last ? Side::kOutput : Side::kScratch, s == last ? 0 : s * count)
         .Move(count);
   }
 }
@@ -161,7 +160,7 @@ int Stages(const CallShape& shape, int size) {
 
 int64_t ScratchElements(const CallShape& shape, int size) {
   const bool scratch = IsRing(shape, size) && shape.kind == CallKind::kReduceScatter && size > 2;
-  return scratch ? 2 * shape.count : 0;
+  return scratch ? (size - 2) * shape.count : 0;
 }
 
 void ForEachInstruction(const CallShape& shape, int rank, int size,

@@ -75,8 +75,8 @@ absl::Status GroupState::status() const {
 }
 
 absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arrival& arrival,
-                                      absl::Span<const int> ranks,
-                                      absl::FunctionRef<absl::Status(Arrivals)> act) {
+                              absl::Span<const int> ranks,
+                              absl::FunctionRef<absl::Status(Arrivals)> act) {
   const auto late = [&](absl::Span<const int> absent) -> absl::Status {
     const auto name = [&](std::string* out, int i) {
       absl::StrAppend(out, "rank ", ranks.empty() ? i : ranks[static_cast<size_t>(i)]);
@@ -170,7 +170,7 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
 }
 
 absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int rank,
-                                                    Arrivals arrivals) {
+                                            Arrivals arrivals) {
   const CallShape& shape = arrivals[0].call.shape;
   const int64_t element_bytes = precision::SizeOf(shape.dtype);
   const auto address = [&](const Part& part) -> void* {
@@ -220,8 +220,8 @@ absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals
   return from.Wait(done);
 }
 
-absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(
-    int rank, absl::Span<const int64_t> values) {
+absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(int rank,
+                                                          absl::Span<const int64_t> values) {
   Meeting::Arrival arrival;
   arrival.values = values;
   BRIGADE_RETURN_IF_ERROR(Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) -> absl::Status {
@@ -234,8 +234,7 @@ absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(
   return exchanged_;
 }
 
-std::shared_ptr<GroupState> GroupState::Child(absl::Span<const int> members,
-                                                              uint64_t generation) {
+std::shared_ptr<GroupState> GroupState::Child(absl::Span<const int> members, uint64_t generation) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<GroupState>& child =
       children_[absl::StrCat(generation, ":", absl::StrJoin(members, ","))];

@@ -1,0 +1,20 @@
+#ifndef BRIGADE_COLLECTIVES_GLOO_GLOO_ENGINE_H_
+#define BRIGADE_COLLECTIVES_GLOO_GLOO_ENGINE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "brigade/collectives/engine.h"
+#include "brigade/collectives/gloo/gloo_transport.h"
+#include "brigade/device/context.h"
+
+namespace brigade::collectives {
+
+// One rank of a group of processes that Gloo connects; returns when all are there. Contracts and errors:
+// gloo_transport.h and messages/message_engine.h.
+absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
+                                                      device::Context& context);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_GLOO_GLOO_ENGINE_H_

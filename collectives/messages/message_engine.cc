@@ -1,0 +1,246 @@
+#include "brigade/collectives/messages/message_engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/messages/program_runner.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+// What ranks tell each other before a call.
+struct Fingerprint {
+  CallShape shape;
+  uint64_t sequence = 0;
+
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+std::string Describe(int rank, const Fingerprint& fingerprint) {
+  return absl::StrCat("rank ", rank, " calls ", ToString(fingerprint.shape), " as its call ",
+                      fingerprint.sequence);
+}
+
+// What outlives the engine while calls are in a queue.
+class Core {
+ public:
+  Core(std::unique_ptr<Transport> transport, Regroup regroup, device::Context& context)
+      : context(context),
+        transport(std::move(transport)),
+        regroup(std::move(regroup)),
+        runner_(*this->transport, context),
+        fingerprints_(static_cast<size_t>(this->transport->size())) {}
+
+  device::Context& context;
+  const std::unique_ptr<Transport> transport;
+  const Regroup regroup;
+
+  absl::Status Run(const Call& call, device::ThreadPool& pool);
+  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values);
+  int64_t sent_bytes(int rank) {
+    std::lock_guard lock(mutex_);
+    return runner_.sent_bytes()[static_cast<size_t>(rank)] +
+           (rank < static_cast<int>(moved_.size()) ? moved_[static_cast<size_t>(rank)] : 0);
+  }
+
+  void Enter() {
+    std::lock_guard lock(queue_mutex_);
+    ++queued_;
+  }
+  void Leave() {
+    std::lock_guard lock(queue_mutex_);
+    if (--queued_ == 0) empty_.notify_all();
+  }
+
+ private:
+  absl::Status Compare(const Fingerprint& mine, absl::Span<const int> others);
+  absl::Status Move(const Call& call);
+
+  std::mutex mutex_;  // of what a call uses
+  ProgramRunner runner_;
+  std::vector<Fingerprint> fingerprints_;  // [rank]
+  std::vector<int> others_;
+  std::vector<int64_t> moved_;  // by Send, [rank]
+  uint64_t exchanges_ = 0;
+
+  std::mutex queue_mutex_;
+  std::condition_variable empty_;
+  int queued_ = 0;
+};
+
+// Tells `others`, hears them, and returns the same error on all ranks if somebody is about to do something else.
+absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others) {
+  const int self = transport->rank();
+  fingerprints_[static_cast<size_t>(self)] = mine;
+  for (const int other : others) {
+    Fingerprint& theirs = fingerprints_[static_cast<size_t>(other)];
+    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, &theirs, sizeof(theirs)));
+    BRIGADE_RETURN_IF_ERROR(
+        transport->Send(other, &fingerprints_[static_cast<size_t>(self)], sizeof(mine)));
+  }
+  for (const int other : others) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
+  BRIGADE_RETURN_IF_ERROR(transport->Flush());
+
+  int first = self;
+  for (const int other : others) first = std::min(first, other);
+  const Fingerprint& expected = fingerprints_[static_cast<size_t>(first)];
+  for (int rank = 0; rank < transport->size(); ++rank) {
+    const Fingerprint& theirs = fingerprints_[static_cast<size_t>(rank)];
+    const bool takes_part =
+        rank == self || std::find(others.begin(), others.end(), rank) != others.end();
+    if (!takes_part || theirs == expected) continue;
+    transport->Abort(absl::InvalidArgumentError(
+        absl::StrCat(Describe(first, expected), ", but ", Describe(rank, theirs))));
+    return transport->status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Core::Run(const Call& call, device::ThreadPool& pool) {
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(transport->status());
+  others_.clear();
+  for (int rank = 0; rank < transport->size(); ++rank) {
+    if (rank != transport->rank()) others_.push_back(rank);
+  }
+  if (call.shape.kind == CallKind::kSend) others_.assign(1, call.peer);
+  BRIGADE_RETURN_IF_ERROR(Compare({call.shape, call.sequence}, others_));
+  return call.shape.kind == CallKind::kSend ? Move(call) : runner_.Run(call, pool);
+}
+
+absl::Status Core::Move(const Call& call) {
+  const int64_t bytes = call.shape.count * precision::SizeOf(call.shape.dtype);
+  if (transport->rank() == call.shape.root) {
+    moved_.resize(static_cast<size_t>(transport->size()));
+    moved_[static_cast<size_t>(call.peer)] += bytes;
+    BRIGADE_RETURN_IF_ERROR(transport->Send(call.peer, call.input, bytes));
+    return transport->Flush();
+  }
+  BRIGADE_RETURN_IF_ERROR(transport->Expect(call.peer, call.output, bytes));
+  return transport->Await(call.peer);
+}
+
+absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> values) {
+  // Calls still in a queue come first, on every rank.
+  std::unique_lock queue(queue_mutex_);
+  empty_.wait(queue, [this] { return queued_ == 0; });
+  queue.unlock();
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(transport->status());
+  const int size = transport->size(), self = transport->rank();
+  others_.clear();
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != self) others_.push_back(rank);
+  }
+  CallShape shape;
+  shape.count = static_cast<int64_t>(values.size());
+  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++}, others_));
+  const size_t each = values.size();
+  const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
+  std::vector<int64_t> all(each * static_cast<size_t>(size));
+  std::copy(values.begin(), values.end(), all.begin() + static_cast<int64_t>(each) * self);
+  for (const int other : others_) {
+    int64_t* const theirs = all.data() + each * static_cast<size_t>(other);
+    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, theirs, bytes));
+    BRIGADE_RETURN_IF_ERROR(transport->Send(other, values.data(), bytes));
+  }
+  for (const int other : others_) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
+  BRIGADE_RETURN_IF_ERROR(transport->Flush());
+  return all;
+}
+
+// A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the others.
+class Ticket {
+ public:
+  Ticket(std::shared_ptr<Core> core, const Call& call) : core_(std::move(core)), call_(call) {
+    core_->Enter();
+  }
+  Ticket(Ticket&&) = default;
+  ~Ticket() {
+    if (core_ == nullptr) return;
+    if (!ran_) {
+      core_->transport->Abort(absl::AbortedError(
+          absl::StrCat("rank ", core_->transport->rank(), " cannot join ", ToString(call_.shape),
+                       ": its stream has failed before")));
+    }
+    core_->Leave();
+  }
+
+  absl::Status operator()(device::ThreadPool& pool) {
+    ran_ = true;
+    return core_->Run(call_, pool);
+  }
+
+ private:
+  std::shared_ptr<Core> core_;
+  Call call_;
+  bool ran_ = false;
+};
+
+class MessageEngine final : public Engine {
+ public:
+  explicit MessageEngine(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  int rank() const override { return core_->transport->rank(); }
+  int size() const override { return core_->transport->size(); }
+
+  absl::Status Run(const Call& call, device::Stream& stream) override {
+    const int64_t bytes = precision::SizeOf(call.shape.dtype);
+    const bool send = call.shape.kind == CallKind::kSend;
+    const bool sends = send && rank() == call.shape.root;
+    int64_t inputs = send ? (sends ? call.shape.count : 0) : InputElements(call.shape, size());
+    const int64_t outputs = send ? call.shape.count - inputs : OutputElements(call.shape, size());
+    if (call.shape.kind == CallKind::kBroadcast && rank() != call.shape.root) inputs = 0;
+    return stream.Enqueue({Name(call.shape.kind),
+                           {device::Reads(call.input, inputs * bytes),
+                            device::Writes(call.output, outputs * bytes)}},
+                          Ticket(core_, call));
+  }
+
+  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
+    return core_->Exchange(values);
+  }
+
+  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    uint64_t generation) override {
+    const std::string label = absl::StrCat(generation);
+    BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, label, !status().ok()));
+    // The new group's ranks are this one's by other numbers: groups made of it are made here.
+    Regroup regroup = [parent = core_->regroup, label,
+                       names = std::vector<int>(members.begin(), members.end())](
+                          absl::Span<const int> inner, const std::string& inner_label, bool failed) {
+      std::vector<int> outer;
+      for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
+      return parent(outer, absl::StrCat(label, ".", inner_label), failed);
+    };
+    return NewMessageEngine(std::move(transport), std::move(regroup), core_->context);
+  }
+
+  void Abort(const absl::Status& reason) override { core_->transport->Abort(reason); }
+  absl::Status status() const override { return core_->transport->status(); }
+  int64_t sent_bytes(int rank) const override { return core_->sent_bytes(rank); }
+
+ private:
+  const std::shared_ptr<Core> core_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
+                                                         Regroup regroup,
+                                                         device::Context& context) {
+  if (context.device().kind != device::DeviceKind::kCpu) {
+    return absl::InvalidArgumentError(absl::StrCat("messages need a CPU context, not ",
+                                                   context.device().ToString()));
+  }
+  return std::make_unique<MessageEngine>(
+      std::make_shared<Core>(std::move(transport), std::move(regroup), context));
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,195 @@
+#include "brigade/collectives/messages/program_runner.h"
+
+#include <algorithm>
+
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/reduce/reduce_cpu.h"
+
+namespace brigade::collectives {
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{256} << 10;
+constexpr int64_t kAhead = 4;  // chunks of a source that may be on their way
+
+}  // namespace
+
+ProgramRunner::ProgramRunner(Transport& transport, device::Context& context)
+    : transport_(transport),
+      context_(context),
+      rank_(transport.rank()),
+      size_(transport.size()),
+      sent_(static_cast<size_t>(size_)) {}
+
+absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
+  call_ = &call;
+  element_bytes_ = precision::SizeOf(call.shape.dtype);
+  chunk_count_ = kChunkBytes / element_bytes_;
+  const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
+  BRIGADE_RETURN_IF_ERROR(Provide(scratch_, scratch, "collective scratch"));
+  BRIGADE_RETURN_IF_ERROR(Provide(landing_, size_ * kAhead * kChunkBytes, "collective chunks"));
+  program_.Build(call.shape, size_);
+  for (int stage = 0; stage < program_.stages(); ++stage) {
+    if (stage == 0) BRIGADE_RETURN_IF_ERROR(SendWhatOthersRead(stage));
+    absl::Status done;
+    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+      if (done.ok()) done = Execute(instruction, pool);
+    });
+    BRIGADE_RETURN_IF_ERROR(done);
+    BRIGADE_RETURN_IF_ERROR(ReceiveWhatOthersWrite(stage));
+  }
+  return transport_.Flush();
+}
+
+absl::Status ProgramRunner::Provide(device::Buffer& buffer, int64_t bytes, const char* name) {
+  if (buffer.bytes() >= bytes) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(larger,
+                           context_.Allocate(bytes, device::Purpose::kCommunication, name));
+  buffer = std::move(larger);
+  return absl::OkStatus();
+}
+
+char* ProgramRunner::Address(const Part& part, int64_t offset) const {
+  const void* base = call_->input;
+  if (part.side == Side::kOutput) base = call_->output;
+  if (part.side == Side::kScratch) base = scratch_.data();
+  return const_cast<char*>(static_cast<const char*>(base)) +
+         (part.begin + offset) * element_bytes_;
+}
+
+char* ProgramRunner::Landing(size_t source, int64_t number) {
+  const int64_t slot = static_cast<int64_t>(source) * kAhead + number % kAhead;
+  return landing_.as<char>().data() + slot * kChunkBytes;
+}
+
+template <typename Visit>
+absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) const {
+  for (int64_t begin = 0; begin < count; begin += chunk_count_) {
+    BRIGADE_RETURN_IF_ERROR(visit(Chunk{begin, std::min(chunk_count_, count - begin)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
+  const int64_t bytes = chunk.count * element_bytes_;
+  sent_[static_cast<size_t>(to)] += bytes;
+  return transport_.Send(to, Address(part, chunk.begin), bytes);
+}
+
+absl::Status ProgramRunner::SendWhatOthersRead(int stage) {
+  absl::Status status;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+      for (const Part& source : instruction.sources) {
+        if (source.rank != rank_ || !status.ok()) continue;
+        status = ForEachChunk(instruction.count,
+                              [&](Chunk chunk) { return SendPart(other, source, chunk); });
+      }
+    });
+  }
+  return status;
+}
+
+// A copy from elsewhere to here alone needs no landing.
+bool ProgramRunner::IsReceivedInPlace(const Instruction& instruction) const {
+  return instruction.sources.size() == 1 && instruction.sources[0].rank != rank_ &&
+         instruction.targets.size() == 1 && instruction.targets[0].rank == rank_;
+}
+
+absl::Status ProgramRunner::ExpectSources(const Instruction& instruction, Chunk chunk,
+                                          int64_t number) {
+  const bool in_place = IsReceivedInPlace(instruction);
+  for (size_t i = 0; i < instruction.sources.size(); ++i) {
+    const int from = instruction.sources[i].rank;
+    if (from == rank_) continue;
+    char* const to =
+        in_place ? Address(instruction.targets[0], chunk.begin) : Landing(i, number);
+    BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, to, chunk.count * element_bytes_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::Execute(const Instruction& instruction, device::ThreadPool& pool) {
+  const int64_t chunks = (instruction.count + chunk_count_ - 1) / chunk_count_;
+  const auto chunk = [&](int64_t number) {
+    const int64_t begin = number * chunk_count_;
+    return Chunk{begin, std::min(chunk_count_, instruction.count - begin)};
+  };
+  const Part* own = nullptr;
+  for (const Part& target : instruction.targets) {
+    if (target.rank == rank_) own = &target;
+  }
+  int64_t expected = 0;
+  for (int64_t number = 0; number < chunks; ++number) {
+    for (; expected < std::min(chunks, number + kAhead); ++expected) {
+      BRIGADE_RETURN_IF_ERROR(ExpectSources(instruction, chunk(expected), expected));
+    }
+    for (const Part& source : instruction.sources) {
+      if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
+    }
+    if (!IsReceivedInPlace(instruction)) {
+      BRIGADE_RETURN_IF_ERROR(ReduceChunk(instruction, chunk(number), number, pool));
+    }
+    BRIGADE_RETURN_IF_ERROR(PassOn(instruction, *own, chunk(number)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
+                                        int64_t number, device::ThreadPool& pool) {
+  sources_.clear();
+  for (size_t i = 0; i < instruction.sources.size(); ++i) {
+    const Part& source = instruction.sources[i];
+    sources_.push_back(source.rank == rank_ ? Address(source, chunk.begin) : Landing(i, number));
+  }
+  for (const Part& target : instruction.targets) {
+    if (target.rank != rank_) continue;
+    void* const to = Address(target, chunk.begin);
+    if (sources_.size() == 1 && sources_[0] == to) continue;  // in place already
+    kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
+  }
+  return absl::OkStatus();
+}
+
+// The result goes to the other targets, and to those who read it in the next stage.
+absl::Status ProgramRunner::PassOn(const Instruction& instruction, const Part& own, Chunk chunk) {
+  for (const Part& target : instruction.targets) {
+    if (target.rank != rank_) BRIGADE_RETURN_IF_ERROR(SendPart(target.rank, own, chunk));
+  }
+  if (instruction.stage + 1 == program_.stages()) return absl::OkStatus();
+  absl::Status status;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
+    program_.ForEach(other, instruction.stage + 1, [&](const Instruction& next) {
+      for (const Part& source : next.sources) {
+        if (source.rank == rank_ && source.side == own.side && source.begin == own.begin &&
+            status.ok()) {
+          status = SendPart(other, own, chunk);
+        }
+      }
+    });
+  }
+  return status;
+}
+
+absl::Status ProgramRunner::ReceiveWhatOthersWrite(int stage) {
+  absl::Status status;
+  for (const bool expect : {true, false}) {
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      program_.ForEach(other, stage, [&](const Instruction& instruction) {
+        for (const Part& target : instruction.targets) {
+          if (target.rank != rank_ || !status.ok()) continue;
+          status = ForEachChunk(instruction.count, [&](Chunk chunk) {
+            return expect ? transport_.Expect(other, Address(target, chunk.begin),
+                                              chunk.count * element_bytes_)
+                          : transport_.Await(other);
+          });
+        }
+      });
+    }
+  }
+  return status;
+}
+
+}  // namespace brigade::collectives
