@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
 #include "brigade/kernels/common/stream_out.h"
 #include "brigade/kernels/reduce/reduce_math.h"
@@ -14,34 +16,34 @@
 namespace brigade::kernels {
 namespace {
 
-// Elements [begin, begin + length) of all sources, reduced into `result`.
+// Reduces kCount sources into `sums`, after what is there or as the first ones.
+template <ReduceOp kOp, int kCount, bool kFirst, typename T>
+BRIGADE_INLINE void AddSources(const void* const* sources, int64_t begin, int64_t length,
+                               ReduceWide<T>* sums) {
+  using Wide = ReduceWide<T>;
+  const T* from[kCount];
+  for (int k = 0; k < kCount; ++k) from[k] = static_cast<const T*>(sources[k]) + begin;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < length; ++i) {
+    Wide sum = static_cast<Wide>(from[0][i]);
+    if constexpr (!kFirst) sum = ReduceElement<kOp>(sums[i], sum);
+    for (int k = 1; k < kCount; ++k) sum = ReduceElement<kOp>(sum, static_cast<Wide>(from[k][i]));
+    sums[i] = sum;
+  }
+}
+
+// Elements [begin, begin + length) of all sources, at least two, four in a pass.
 template <ReduceOp kOp, typename T>
 BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t begin,
-                                int64_t length, T* result) {
-  using Wide = ReduceWide<T>;
-  const auto source = [&](size_t i) { return static_cast<const T*>(sources[i]) + begin; };
-  if (sources.size() == 2) {
-    const T* const a = source(0);
-    const T* const b = source(1);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < length; ++i) {
-      result[i] = T(ReduceElement<kOp>(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
-    }
-    return;
-  }
-  alignas(64) Wide sums[kStreamBlock];
-  const T* const first = source(0);
-#pragma GCC ivdep
-  for (int64_t i = 0; i < length; ++i) sums[i] = static_cast<Wide>(first[i]);
-  for (size_t k = 1; k < sources.size(); ++k) {
-    const T* const next = source(k);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < length; ++i) {
-      sums[i] = ReduceElement<kOp>(sums[i], static_cast<Wide>(next[i]));
-    }
-  }
-#pragma GCC ivdep
-  for (int64_t i = 0; i < length; ++i) result[i] = T(sums[i]);
+                                int64_t length, ReduceWide<T>* sums) {
+  const size_t count = sources.size();
+  const void* const* const all = sources.data();
+  size_t k = std::min<size_t>(count, 4);
+  if (k == 2) AddSources<kOp, 2, true, T>(all, begin, length, sums);
+  if (k == 3) AddSources<kOp, 3, true, T>(all, begin, length, sums);
+  if (k == 4) AddSources<kOp, 4, true, T>(all, begin, length, sums);
+  for (; k + 4 <= count; k += 4) AddSources<kOp, 4, false, T>(all + k, begin, length, sums);
+  for (; k < count; ++k) AddSources<kOp, 1, false, T>(all + k, begin, length, sums);
 }
 
 template <ReduceOp kOp, typename T>
@@ -57,17 +59,29 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   };
+  // Blocks after the first begin at a line of the first target.
+  const int64_t head = ElementsToLine(static_cast<const T*>(targets[0]) + begin);
   RunSimd([&]() BRIGADE_SIMD_BODY {
-    alignas(64) T block[kStreamBlock];
-    for (int64_t i = begin; i < end; i += kStreamBlock) {
-      const int64_t length = std::min(kStreamBlock, end - i);
-      const T* from = block;
+    using Wide = ReduceWide<T>;
+    alignas(64) Wide sums[kStreamBlock];
+    alignas(64) [[maybe_unused]] T narrow[kStreamBlock];
+    constexpr int64_t kLine = kCacheLine / sizeof(T);
+    int64_t length = std::min(end - begin, kStreamBlock - kLine + head);
+    for (int64_t i = begin; i < end; i += length, length = std::min(kStreamBlock, end - i)) {
+      const T* result;
       if (sources.size() == 1) {
-        from = static_cast<const T*>(sources[0]) + i;
+        result = static_cast<const T*>(sources[0]) + i;
       } else {
-        ReduceBlock<kOp>(sources, i, length, block);
+        ReduceBlock<kOp, T>(sources, i, length, sums);
+        if constexpr (std::is_same_v<T, Wide>) {
+          result = sums;
+        } else {
+#pragma GCC ivdep
+          for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
+          result = narrow;
+        }
       }
-      for (void* const target : targets) write(target, i, from, length);
+      for (void* const target : targets) write(target, i, result, length);
     }
   });
   StreamOutFence();

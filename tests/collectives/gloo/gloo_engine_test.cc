@@ -11,8 +11,8 @@ namespace {
 
 NewEngineFn GlooEngines(const RanksOptions& options) {
   const int port = testing::FreePort();
-  return [options, port](int rank, device::Context& context)
-             -> absl::StatusOr<std::unique_ptr<Engine>> {
+  return [options, port](int rank,
+                         device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
     auto store = TcpStore::Create(testing::StoreOptions(rank, options.size, port));
     if (!store.ok()) return store.status();
     GlooOptions gloo;

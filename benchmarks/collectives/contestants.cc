@@ -1,0 +1,200 @@
+#include "brigade/benchmarks/collectives/contestants.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/collectives/gloo/gloo_engine.h"
+#include "brigade/collectives/gloo/tcp_store.h"
+#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/device/context.h"
+#include "brigade/device/status_macros.h"
+#include "gloo/allreduce.h"
+#include "gloo/math.h"
+#include "gloo/rendezvous/context.h"
+#include "gloo/rendezvous/hash_store.h"
+#include "gloo/transport/tcp/device.h"
+
+namespace brigade::benchmarks {
+namespace {
+
+using collectives::CallKind;
+
+absl::StatusOr<int> FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = socket >= 0 && ::bind(socket, generic, length) == 0 &&
+                     ::getsockname(socket, generic, &length) == 0;
+  if (socket >= 0) ::close(socket);
+  if (!bound) return absl::UnavailableError("no free port on the loopback");
+  return ntohs(address.sin_port);
+}
+
+class Brigade final : public Contestant {
+ public:
+  Brigade(std::string name, const ContestantOptions& options)
+      : name_(std::move(name)),
+        options_(options),
+        ranks_(static_cast<size_t>(options.ranks)) {}
+
+  // Ends in the order that peers expect: all communicators before any context.
+  ~Brigade() override {
+    for (Rank& rank : ranks_) rank.communicator.reset();
+  }
+
+  absl::Status Start(const std::string& engine) {
+    BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = options_.ranks}));
+    BRIGADE_ASSIGN_OR_RETURN(port, FreePort());
+    return OnRanks(options_.ranks, [&](int index) -> absl::Status {
+      Rank& rank = ranks_[static_cast<size_t>(index)];
+      device::ContextOptions context_options;
+      const int cores = static_cast<int>(std::thread::hardware_concurrency());
+      context_options.compute_threads = std::max(1, cores / options_.ranks);
+      context_options.checks = false;
+      BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(context_options));
+      rank.context = std::move(context);
+      BRIGADE_ASSIGN_OR_RETURN(stream, rank.context->NewStream("collectives"));
+      rank.stream = std::move(stream);
+      std::unique_ptr<collectives::Engine> made;
+      if (engine == "threads") {
+        BRIGADE_ASSIGN_OR_RETURN(joined, group->Join(index, *rank.context));
+        made = std::move(joined);
+      } else {
+        collectives::TcpStoreOptions store_options;
+        store_options.rank = index;
+        store_options.size = options_.ranks;
+        store_options.master_port = port;
+        BRIGADE_ASSIGN_OR_RETURN(store, collectives::TcpStore::Create(store_options));
+        collectives::GlooOptions gloo;
+        gloo.rank = index;
+        gloo.size = options_.ranks;
+        gloo.store = std::move(store);
+        BRIGADE_ASSIGN_OR_RETURN(joined, collectives::NewGlooEngine(gloo, *rank.context));
+        made = std::move(joined);
+      }
+      BRIGADE_ASSIGN_OR_RETURN(communicator,
+                               collectives::Communicator::Create(std::move(made), *rank.context));
+      rank.communicator = std::move(communicator);
+      return absl::OkStatus();
+    });
+  }
+
+  const std::string& name() const override { return name_; }
+  bool can(CallKind) const override { return true; }
+
+  absl::Status Run(int index, const Round& round) override {
+    Rank& rank = ranks_[static_cast<size_t>(index)];
+    collectives::Communicator& group = *rank.communicator;
+    const collectives::ReduceOptions sum = {.algorithm = options_.algorithm};
+    const collectives::MoveOptions move = {.algorithm = options_.algorithm};
+    for (int i = 0; i < round.times; ++i) {
+      absl::Status status;
+      if (round.kind == CallKind::kAllReduce) {
+        status = group.AllReduce(round.input, round.output, round.count, sum, *rank.stream);
+      } else if (round.kind == CallKind::kReduceScatter) {
+        status = group.ReduceScatter(round.input, round.output, round.count, sum, *rank.stream);
+      } else {
+        status = group.AllGather(round.input, round.output, round.count, move, *rank.stream);
+      }
+      BRIGADE_RETURN_IF_ERROR(status);
+    }
+    return rank.stream->Synchronize();
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<device::Context> context;
+    std::unique_ptr<device::Stream> stream;
+    std::unique_ptr<collectives::Communicator> communicator;
+  };
+
+  const std::string name_;
+  const ContestantOptions options_;
+  std::vector<Rank> ranks_;
+};
+
+class GlooRing final : public Contestant {
+ public:
+  explicit GlooRing(int ranks) : contexts_(static_cast<size_t>(ranks)) {}
+
+  absl::Status Start() {
+    ::gloo::rendezvous::HashStore store;
+    return OnRanks(static_cast<int>(contexts_.size()), [&](int rank) -> absl::Status {
+      try {
+        auto context = std::make_shared<::gloo::rendezvous::Context>(
+            rank, static_cast<int>(contexts_.size()));
+        ::gloo::transport::tcp::attr attributes("127.0.0.1");
+        auto device = ::gloo::transport::tcp::CreateDevice(attributes);
+        context->connectFullMesh(store, device);
+        contexts_[static_cast<size_t>(rank)] = std::move(context);
+        return absl::OkStatus();
+      } catch (const std::exception& error) {
+        return absl::UnavailableError(error.what());
+      }
+    });
+  }
+
+  const std::string& name() const override { return name_; }
+  bool can(CallKind kind) const override { return kind == CallKind::kAllReduce; }
+
+  absl::Status Run(int rank, const Round& round) override {
+    try {
+      for (int i = 0; i < round.times; ++i) {
+        ::gloo::AllreduceOptions options(contexts_[static_cast<size_t>(rank)]);
+        options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
+        const auto count = static_cast<size_t>(round.count);
+        if (round.input != round.output) options.setInput(const_cast<float*>(round.input), count);
+        options.setOutput(round.output, count);
+        options.setReduceFunction(
+            static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<float>));
+        ::gloo::allreduce(options);
+      }
+      return absl::OkStatus();
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(error.what());
+    }
+  }
+
+ private:
+  const std::string name_ = "gloo::allreduce";
+  std::vector<std::shared_ptr<::gloo::rendezvous::Context>> contexts_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
+                                                       const ContestantOptions& options) {
+  auto brigade = std::make_unique<Brigade>(
+      absl::StrCat(engine, "/", collectives::Name(options.algorithm)), options);
+  BRIGADE_RETURN_IF_ERROR(brigade->Start(engine));
+  return brigade;
+}
+
+absl::StatusOr<std::unique_ptr<Contestant>> NewGlooRing(int ranks) {
+  auto ring = std::make_unique<GlooRing>(ranks);
+  BRIGADE_RETURN_IF_ERROR(ring->Start());
+  return ring;
+}
+
+absl::Status OnRanks(int ranks, const std::function<absl::Status(int rank)>& fn) {
+  std::vector<absl::Status> results(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] { results[static_cast<size_t>(rank)] = fn(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) BRIGADE_RETURN_IF_ERROR(result);
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::benchmarks
