@@ -62,6 +62,16 @@ class Program {
     for (size_t i = begins_[cell]; i < begins_[cell + 1]; ++i) visit(Get(i));
   }
 
+  // Whether the rank has an instruction in the stage.
+  bool Acts(int rank, int stage) const {
+    const auto cell = static_cast<size_t>(rank * stages_ + stage);
+    return begins_[cell] < begins_[cell + 1];
+  }
+  bool Acts(int rank) const {
+    return begins_[static_cast<size_t>(rank * stages_)] <
+           begins_[static_cast<size_t>((rank + 1) * stages_)];
+  }
+
   bool ArePartners(int a, int b) const {
     return partners_[static_cast<size_t>(a * size_ + b)] != 0;
   }

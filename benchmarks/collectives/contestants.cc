@@ -43,9 +43,7 @@ absl::StatusOr<int> FreePort() {
 class Brigade final : public Contestant {
  public:
   Brigade(std::string name, const ContestantOptions& options)
-      : name_(std::move(name)),
-        options_(options),
-        ranks_(static_cast<size_t>(options.ranks)) {}
+      : name_(std::move(name)), options_(options), ranks_(static_cast<size_t>(options.ranks)) {}
 
   // Ends in the order that peers expect: all communicators before any context.
   ~Brigade() override {
@@ -131,8 +129,8 @@ class GlooRing final : public Contestant {
     ::gloo::rendezvous::HashStore store;
     return OnRanks(static_cast<int>(contexts_.size()), [&](int rank) -> absl::Status {
       try {
-        auto context = std::make_shared<::gloo::rendezvous::Context>(
-            rank, static_cast<int>(contexts_.size()));
+        auto context =
+            std::make_shared<::gloo::rendezvous::Context>(rank, static_cast<int>(contexts_.size()));
         ::gloo::transport::tcp::attr attributes("127.0.0.1");
         auto device = ::gloo::transport::tcp::CreateDevice(attributes);
         context->connectFullMesh(store, device);

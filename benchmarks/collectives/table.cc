@@ -25,7 +25,8 @@
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(std::vector<std::string>, contestants,
-          (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring", "gloo::allreduce"}),
+          (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring",
+                                    "gloo::allreduce"}),
           "who takes part: <threads|gloo>/<direct|ring>, and Gloo's own gloo::allreduce");
 ABSL_FLAG(int64_t, min_bytes, 8, "smallest size");
 ABSL_FLAG(int64_t, max_bytes, int64_t{256} << 20, "largest size");
@@ -91,7 +92,9 @@ class Arrays {
       const float* const result = in_place ? input_[rank] : output_[rank];
       const bool scattered = kKind == CallKind::kReduceScatter;
       const int64_t at = scattered && in_place ? rank * part : 0;
-      const int64_t elements = scattered ? part : kKind == CallKind::kAllGather ? part * ranks_ : whole;
+      const int64_t elements = scattered                       ? part
+                               : kKind == CallKind::kAllGather ? part * ranks_
+                                                               : whole;
       for (int64_t i = 0; i < elements; ++i) {
         float wanted = static_cast<float>(i % 128);
         if (scattered) wanted = static_cast<float>((rank * part + i) % 128);
@@ -165,8 +168,8 @@ struct Row {
   }
   // Memory that ranks who reach each other's must read and write, over the speed of copies and the time.
   double of_copy(int place, int ranks) const {
-    const double traffic = static_cast<double>(bytes) *
-                           (kKind == CallKind::kAllReduce ? 2 * ranks : ranks + 1);
+    const double traffic =
+        static_cast<double>(bytes) * (kKind == CallKind::kAllReduce ? 2 * ranks : ranks + 1);
     return traffic / copy / seconds[place];
   }
 };
@@ -175,29 +178,41 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
                          Arrays& arrays, std::vector<Row>& rows) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const int64_t whole = bytes / 4;
-  const int times = static_cast<int>(std::clamp<int64_t>((int64_t{4} << 20) / bytes, 1, 200));
   std::vector<Row> measured;
   std::vector<std::vector<double>> seconds(2 * contestants.size());
   std::vector<double> copies;
   for (const auto& contestant : contestants) measured.push_back({contestant->name(), bytes});
-  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {  // the first is not timed
+  std::vector<int> times(contestants.size(), 1);
+  const auto run = [&](size_t i, bool in_place, int turns, double& taken) {
+    return Time(
+        ranks,
+        [&](int rank) {
+          return contestants[i]->Run(rank, arrays.MakeRound(rank, whole, in_place, turns));
+        },
+        taken);
+  };
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    if (!contestants[i]->can(kKind)) continue;
+    double taken = 0;
+    for (const bool in_place : {false, true}) {
+      arrays.Fill(whole);
+      BRIGADE_RETURN_IF_ERROR(run(i, in_place, 1, taken));
+      measured[i].wrong[in_place] = arrays.CountWrong(whole, in_place);
+    }
+    // As many in a row as make 20 ms, so that starting the ranks and the last wait do not count.
+    constexpr int kTrial = 10;
+    BRIGADE_RETURN_IF_ERROR(run(i, false, bytes < (1 << 20) ? kTrial : 1, taken));
+    const double each = taken / (bytes < (1 << 20) ? kTrial : 1);
+    times[i] = static_cast<int>(std::clamp(20e-3 / each, 1.0, 5000.0));
+  }
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       if (!contestants[i]->can(kKind)) continue;
       for (const bool in_place : {false, true}) {
-        if (round <= 0) arrays.Fill(whole);
+        if (in_place) arrays.Fill(whole);
         double taken = 0;
-        const int turns = round < 0 ? 1 : times;
-        BRIGADE_RETURN_IF_ERROR(Time(
-            ranks,
-            [&](int rank) {
-              return contestants[i]->Run(rank, arrays.MakeRound(rank, whole, in_place, turns));
-            },
-            taken));
-        if (round < 0) {
-          measured[i].wrong[in_place] = arrays.CountWrong(whole, in_place);
-        } else {
-          seconds[2 * i + in_place].push_back(taken / turns);
-        }
+        BRIGADE_RETURN_IF_ERROR(run(i, in_place, times[i], taken));
+        seconds[2 * i + in_place].push_back(taken / times[i]);
       }
     }
     copies.emplace_back();
@@ -251,7 +266,8 @@ absl::Status Main() {
   arrays.Fill(arrays.whole());
   std::cout << absl::StrFormat("# %s of float32 between %d ranks; times are medians of %d rounds\n",
                                collectives::Name(kKind), ranks, absl::GetFlag(FLAGS_rounds));
-  std::cout << "#                               out of place                             in place\n";
+  std::cout
+      << "#                               out of place                             in place\n";
   std::cout << absl::StrFormat("%12s  %-16s %10s %7s %7s %7s %6s  %10s %7s %7s %7s %6s\n", "bytes",
                                "contestant", "us", "algbw", "busbw", "of_copy", "#wrong", "us",
                                "algbw", "busbw", "of_copy", "#wrong");
@@ -276,14 +292,16 @@ absl::Status Main() {
     }
   }
   if (!absl::GetFlag(FLAGS_json).empty()) WriteJson(rows, absl::GetFlag(FLAGS_json));
-  return wrong == 0 ? absl::OkStatus() : absl::DataLossError(absl::StrCat(wrong, " elements wrong"));
+  return wrong == 0 ? absl::OkStatus()
+                    : absl::DataLossError(absl::StrCat(wrong, " elements wrong"));
 }
 
 }  // namespace
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Times collectives; benchmarks/README.md says how to read the table.");
+  absl::SetProgramUsageMessage(
+      "Times collectives; benchmarks/README.md says how to read the table.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = brigade::benchmarks::Main();
   if (!status.ok()) std::cerr << status << "\n";

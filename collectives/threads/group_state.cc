@@ -141,19 +141,19 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
   const auto reached = [&](int rank, int stage) -> device::Event& {
     return *members_[static_cast<size_t>(rank)].reached[stage % 2];
   };
-  const auto wait_for_partners = [&](int rank, int stage) -> absl::Status {
-    for (int other = 0; other < size; ++other) {
-      if (!program_.ArePartners(rank, other)) continue;
-      BRIGADE_RETURN_IF_ERROR(stream(rank).Wait(reached(other, stage)));
-    }
-    return absl::OkStatus();
+  const bool barrier = shape.kind == CallKind::kBarrier;
+  const auto wait_for = [&](int rank, int other, int stage) -> absl::Status {
+    if (!program_.ArePartners(rank, other)) return absl::OkStatus();
+    return stream(rank).Wait(reached(other, stage));
   };
   for (int rank = 0; rank < size; ++rank) {
     BRIGADE_RETURN_IF_ERROR(stream(rank).Record(reached(rank, 0)));
   }
   for (int stage = 0; stage < program_.stages(); ++stage) {
     for (int rank = 0; rank < size; ++rank) {
-      BRIGADE_RETURN_IF_ERROR(wait_for_partners(rank, stage));
+      for (int other = 0; program_.Acts(rank, stage) && other < size; ++other) {
+        BRIGADE_RETURN_IF_ERROR(wait_for(rank, other, stage));
+      }
       absl::Status done;
       program_.ForEach(rank, stage, [&](const Instruction& instruction) {
         if (done.ok()) done = EnqueueInstruction(instruction, rank, arrivals);
@@ -162,9 +162,12 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
       BRIGADE_RETURN_IF_ERROR(stream(rank).Record(reached(rank, stage + 1)));
     }
   }
-  // What a rank's stream does next may write what its partners still read.
+  // What a rank's stream does next may write what its partners still use.
   for (int rank = 0; rank < size; ++rank) {
-    BRIGADE_RETURN_IF_ERROR(wait_for_partners(rank, program_.stages()));
+    for (int other = 0; other < size; ++other) {
+      if (!barrier && !program_.Acts(other)) continue;
+      BRIGADE_RETURN_IF_ERROR(wait_for(rank, other, program_.stages()));
+    }
   }
   return absl::OkStatus();
 }
