@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "brigade/kernels/cast/cast_tile.h"
+#include "brigade/tests/kernels/sparse_array.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -129,6 +130,51 @@ TYPED_TEST(CastTypedTest, StreamsLargeTargetsOutWithTheSameBits) {
     ASSERT_OK(stream.Synchronize());
     lists.ExpectMatch(how);
   });
+}
+
+// The first and the last tile of a huge segment between others; the memory between them is never touched.
+TEST(CastTest, ConvertsTheEndsOfMoreThan2To31Elements) {
+  constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
+  for (const int64_t spread : {0, 1}) {  // 1: single elements
+    const SparseArray<Half> source(kSize, 5);
+    const SparseArray<float> target(kSize, 5 + spread);
+    const SparseArray<float> small(5);
+    const auto arguments = std::make_unique<CastArguments>();
+    const std::vector<CastSegment> segments = {{nullptr, nullptr, 0},
+                                               {small.data(), small.data(), 5},
+                                               {nullptr, nullptr, 0},
+                                               {source.data(), target.data(), kSize},
+                                               {small.data(), small.data(), 5}};
+    const int64_t shift = spread == 0 ? 5 : 0;
+    const int64_t last =
+        (kSize + shift - 1) / kGpuTile * kGpuTile - shift;  // begin of the last tile
+    const auto value = [](int64_t i) { return static_cast<float>(i % 1000 + 1); };
+    for (int64_t i = 0; i < 2 * kGpuTile; ++i) source[i] = Half(value(i));
+    for (int64_t i = last - kGpuTile; i < kSize; ++i) source[i] = Half(value(i));
+    ForEachBatch(
+        segments.data(), segments.size(), kMaxGridBlocks,
+        [](const CastSegment& s) { return GpuTiles(s.size, CastLayout<Half, float>(s)); },
+        arguments->batch, true,
+        [&](int64_t) {
+          for (const int64_t tile : {int64_t{1}, arguments->batch.tiles() - 2}) {
+            for (int thread = 0; thread < kTileThreads; ++thread) {
+              CastThread<Half, float, false>(*arguments, tile, thread);
+            }
+          }
+          return true;
+        });
+    const auto expect = [&](int64_t begin, int64_t end, bool written) {
+      for (int64_t i = begin; i < end; ++i) {
+        ASSERT_EQ(target[i], written ? value(i) : 0.0f) << "element " << i << ", spread " << spread;
+      }
+    };
+    expect(-5, 0, false);
+    expect(0, kGpuTile - shift, true);
+    expect(kGpuTile - shift, 2 * kGpuTile, false);
+    expect(last - kGpuTile, last, false);
+    expect(last, kSize, true);
+    expect(kSize, kSize + 1, false);
+  }
 }
 
 TEST(CastTest, TakesMoreSegmentsThanOneLaunchHolds) {
