@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "brigade/kernels/fill/fill_tile.h"
+#include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/sparse_array.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
@@ -122,6 +123,16 @@ TYPED_TEST(FillTypedTest, SetsTheEndsOfMoreThan2To31Elements) {
   expect(kLast - kTile, kLast, TypeParam());
   expect(kLast, kSize, value);
   expect(kSize, kSize + 1, TypeParam());
+}
+
+TEST(FillTest, RejectsEveryBadArray) {
+  const CpuRun cpu = OnCpu(1);
+  BadArrays arrays("fill");
+  std::vector<FillSegment> segments = {{nullptr, 10}, {nullptr, 11}};
+  arrays.Add("data of segment 0", segments[0].data, 10, 8, 8, BadArrays::kWritten);
+  arrays.Add("data of segment 1", segments[1].data, 11, 8, 8, BadArrays::kWritten);
+  arrays.ExpectRefused(*cpu.stream,
+                       [&] { return Fill(segments, DType::kInt64, 7.0, *cpu.stream); });
 }
 
 TEST(FillTest, RejectsValuesThatAnIntegerTypeDoesNotHave) {
