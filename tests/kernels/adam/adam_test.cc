@@ -52,16 +52,7 @@ class AdamTypedTest : public ::testing::Test {
   // What the CUDA kernel's launches do, thread by thread.
   void RunGpuBodies(List& list) {
     auto arguments = std::make_unique<AdamArguments>();
-    arguments->parameters.state = setting_.options.state;
-    arguments->parameters.group_steps = setting_.options.group_steps;
-    arguments->parameters.decoupled = Kind::kDecoupled;
-    for (size_t i = 0; i < setting_.groups.size(); ++i) {
-      const AdamGroup& group = setting_.groups[i];
-      arguments->parameters.groups[i] = {
-          static_cast<float>(group.beta1), static_cast<float>(1.0 - group.beta1),
-          static_cast<float>(group.beta2), static_cast<float>(1.0 - group.beta2),
-          static_cast<float>(group.eps),   static_cast<float>(group.weight_decay)};
-    }
+    arguments->parameters = MakeAdamParameters(setting_.options);
     using Grad = typename Kind::Grad;
     using Copy = typename Kind::Copy;
     const auto tiles_of = [](const AdamSegment& s) {

@@ -121,16 +121,7 @@ struct SgdSetting {
 template <typename Grad, typename Copy>
 void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
   auto arguments = std::make_unique<SgdArguments>();
-  arguments->parameters.state = setting.options.state;
-  arguments->parameters.group_steps = setting.options.group_steps;
-  arguments->parameters.decoupled =
-      setting.options.weight_decay_mode == WeightDecayMode::kDecoupled;
-  for (size_t i = 0; i < setting.groups.size(); ++i) {
-    const SgdGroup& group = setting.groups[i];
-    arguments->parameters.groups[i] = {
-        static_cast<float>(group.momentum), static_cast<float>(1.0 - group.dampening),
-        static_cast<float>(group.weight_decay), group.nesterov ? 1 : 0};
-  }
+  arguments->parameters = MakeSgdParameters(setting.options);
   const auto tiles_of = [](const SgdSegment& s) {
     return GpuTiles(s.size, SgdLayout<Grad, Copy>(s));
   };
