@@ -2,10 +2,10 @@
 
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/common/update_dispatch.h"
 
 #if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
 #include "brigade/kernels/adam/adam_cuda.h"
 #endif
 
@@ -28,7 +28,9 @@ absl::Status CheckOptions(const AdamOptions& options) {
   return absl::OkStatus();
 }
 
-AdamParameters MakeParameters(const AdamOptions& options) {
+}  // namespace
+
+AdamParameters MakeAdamParameters(const AdamOptions& options) {
   AdamParameters parameters;
   parameters.state = options.state;
   parameters.group_steps = options.group_steps;
@@ -44,8 +46,6 @@ AdamParameters MakeParameters(const AdamOptions& options) {
   }
   return parameters;
 }
-
-}  // namespace
 
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream) {
@@ -70,27 +70,16 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"adam", arguments.accesses()};
-  const AdamParameters parameters = MakeParameters(options);
+  const AdamParameters parameters = MakeAdamParameters(options);
   absl::Status status;
   VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
     using Grad = decltype(grad);
     using Copy = decltype(copy);
-#if BRIGADE_CUDA
-    if (stream.device().kind == device::DeviceKind::kCuda) {
-      status = stream.Launch(operation, [&](void* cuda_stream) {
-        return device::CudaStatus(
-            LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters,
-                                   static_cast<cudaStream_t>(cuda_stream)),
-            "adam");
-      });
-      return;
-    }
-#endif
-    status = stream.Enqueue(
-        operation, PlanSegments(segments, kCpuTile),
-        [parameters](absl::Span<const PlannedSegment<AdamSegment>> plan, device::ThreadPool& pool) {
-          AdamCpu<Grad, Copy>(plan, parameters, pool);
-          return absl::OkStatus();
+    status = EnqueueList(
+        operation, segments, kCpuTile, stream,
+        [parameters](auto plan, auto& pool) { AdamCpu<Grad, Copy>(plan, parameters, pool); },
+        [&](auto cuda_stream) {
+          return LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });
   });
   return status;

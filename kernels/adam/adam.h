@@ -53,6 +53,9 @@ struct AdamOptions {
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream);
 
+// The options as the raw launcher (adam_cuda.h) takes them; they must be valid.
+AdamParameters MakeAdamParameters(const AdamOptions& options);
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_ADAM_ADAM_H_

@@ -4,9 +4,9 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/cast/cast_list.h"
 #include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/enqueue_list.h"
 
 #if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
 #include "brigade/kernels/cast/cast_cuda.h"
 #endif
 
@@ -40,23 +40,14 @@ absl::Status CastList(const CastNames& names, absl::Span<const CastSegment> segm
     precision::VisitFloat(options.target_dtype, [&](auto target) {
       using Source = decltype(source);
       using Target = decltype(target);
-#if BRIGADE_CUDA
-      if (stream.device().kind == device::DeviceKind::kCuda) {
-        status = stream.Launch(operation, [&](void* cuda_stream) {
-          return device::CudaStatus(LaunchCast<Source, Target>(
-                                        segments.data(), segments.size(), options.scale,
-                                        options.accumulate, static_cast<cudaStream_t>(cuda_stream)),
-                                    names.operation);
-        });
-        return;
-      }
-#endif
-      status = stream.Enqueue(
-          operation, PlanSegments(segments, kCpuTile),
-          [scale = options.scale, accumulate = options.accumulate](
-              absl::Span<const PlannedSegment<CastSegment>> plan, device::ThreadPool& pool) {
+      status = EnqueueList(
+          operation, segments, kCpuTile, stream,
+          [scale = options.scale, accumulate = options.accumulate](auto plan, auto& pool) {
             CastCpu<Source, Target>(plan, scale, accumulate, pool);
-            return absl::OkStatus();
+          },
+          [&](auto cuda_stream) {
+            return LaunchCast<Source, Target>(segments.data(), segments.size(), options.scale,
+                                              options.accumulate, cuda_stream);
           });
     });
   });

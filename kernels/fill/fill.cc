@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/fill/fill_cpu.h"
 
 #if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
 #include "brigade/kernels/fill/fill_cuda.h"
 #endif
 
@@ -85,21 +85,14 @@ absl::Status Fill(absl::Span<const FillSegment> segments, DType dtype, double va
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"fill", arguments.accesses()};
-#if BRIGADE_CUDA
-  if (stream.device().kind == device::DeviceKind::kCuda) {
-    return stream.Launch(operation, [&](void* cuda_stream) {
-      return device::CudaStatus(LaunchFill(segments.data(), segments.size(), pattern, element_bytes,
-                                           static_cast<cudaStream_t>(cuda_stream)),
-                                "fill");
-    });
-  }
-#endif
-  return stream.Enqueue(operation, PlanSegments(segments, kCpuTile),
-                        [pattern, element_bytes](absl::Span<const PlannedSegment<FillSegment>> plan,
-                                                 device::ThreadPool& pool) {
-                          FillCpu(plan, pattern, element_bytes, pool);
-                          return absl::OkStatus();
-                        });
+  return EnqueueList(
+      operation, segments, kCpuTile, stream,
+      [pattern, element_bytes](auto plan, auto& pool) {
+        FillCpu(plan, pattern, element_bytes, pool);
+      },
+      [&](auto cuda_stream) {
+        return LaunchFill(segments.data(), segments.size(), pattern, element_bytes, cuda_stream);
+      });
 }
 
 }  // namespace brigade::kernels

@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/grad_check/grad_check_math.h"
 
 #if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
 #endif
 
@@ -38,23 +38,14 @@ absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType 
   absl::Status status;
   precision::VisitFloat(dtype, [&](auto grad) {
     using Grad = decltype(grad);
-#if BRIGADE_CUDA
-    if (stream.device().kind == device::DeviceKind::kCuda) {
-      status = stream.Launch(operation, [&](void* cuda_stream) {
-        return device::CudaStatus(
-            LaunchGradCheck<Grad>(segments.data(), segments.size(), workspace.data(), stats,
-                                  static_cast<cudaStream_t>(cuda_stream)),
-            "grad_check");
-      });
-      return;
-    }
-#endif
-    status = stream.Enqueue(
-        operation, PlanSegments(segments, kGradTile),
-        [workspace = workspace.data(), stats](absl::Span<const PlannedSegment<GradSegment>> plan,
-                                              device::ThreadPool& pool) {
+    status = EnqueueList(
+        operation, segments, kGradTile, stream,
+        [workspace = workspace.data(), stats](auto plan, auto& pool) {
           *stats = GradCheckCpu<Grad>(plan, workspace, pool);
-          return absl::OkStatus();
+        },
+        [&](auto cuda_stream) {
+          return LaunchGradCheck<Grad>(segments.data(), segments.size(), workspace.data(), stats,
+                                       cuda_stream);
         });
   });
   return status;

@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/common/update_dispatch.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 
 #if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"
 #endif
 
@@ -45,7 +45,9 @@ absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGr
                    " elements, but group ", segment.group, " has momentum ", group.momentum));
 }
 
-SgdParameters MakeParameters(const SgdOptions& options) {
+}  // namespace
+
+SgdParameters MakeSgdParameters(const SgdOptions& options) {
   SgdParameters parameters;
   parameters.state = options.state;
   parameters.group_steps = options.group_steps;
@@ -59,8 +61,6 @@ SgdParameters MakeParameters(const SgdOptions& options) {
   }
   return parameters;
 }
-
-}  // namespace
 
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
                  device::Stream& stream) {
@@ -87,27 +87,16 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"sgd", arguments.accesses()};
-  const SgdParameters parameters = MakeParameters(options);
+  const SgdParameters parameters = MakeSgdParameters(options);
   absl::Status status;
   VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
     using Grad = decltype(grad);
     using Copy = decltype(copy);
-#if BRIGADE_CUDA
-    if (stream.device().kind == device::DeviceKind::kCuda) {
-      status = stream.Launch(operation, [&](void* cuda_stream) {
-        return device::CudaStatus(
-            LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters,
-                                  static_cast<cudaStream_t>(cuda_stream)),
-            "sgd");
-      });
-      return;
-    }
-#endif
-    status = stream.Enqueue(
-        operation, PlanSegments(segments, kCpuTile),
-        [parameters](absl::Span<const PlannedSegment<SgdSegment>> plan, device::ThreadPool& pool) {
-          SgdCpu<Grad, Copy>(plan, parameters, pool);
-          return absl::OkStatus();
+    status = EnqueueList(
+        operation, segments, kCpuTile, stream,
+        [parameters](auto plan, auto& pool) { SgdCpu<Grad, Copy>(plan, parameters, pool); },
+        [&](auto cuda_stream) {
+          return LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });
   });
   return status;

@@ -55,6 +55,9 @@ struct SgdOptions {
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
                  device::Stream& stream);
 
+// The options as the raw launcher (sgd_cuda.h) takes them; they must be valid.
+SgdParameters MakeSgdParameters(const SgdOptions& options);
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_SGD_SGD_H_

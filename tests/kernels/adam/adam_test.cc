@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/device/address_book.h"
 #include "brigade/kernels/adam/adam_tile.h"
 #include "brigade/tests/kernels/adam/adam_list.h"
+#include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,7 +17,6 @@ using ::brigade::testing::StatusIs;
 using precision::BFloat16;
 using precision::DType;
 using precision::Half;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 template <typename Grad_, typename Copy_, bool kDecoupled_>
@@ -53,16 +52,7 @@ class AdamTypedTest : public ::testing::Test {
   // What the CUDA kernel's launches do, thread by thread.
   void RunGpuBodies(List& list) {
     auto arguments = std::make_unique<AdamArguments>();
-    arguments->parameters.state = setting_.options.state;
-    arguments->parameters.group_steps = setting_.options.group_steps;
-    arguments->parameters.decoupled = Kind::kDecoupled;
-    for (size_t i = 0; i < setting_.groups.size(); ++i) {
-      const AdamGroup& group = setting_.groups[i];
-      arguments->parameters.groups[i] = {
-          static_cast<float>(group.beta1), static_cast<float>(1.0 - group.beta1),
-          static_cast<float>(group.beta2), static_cast<float>(1.0 - group.beta2),
-          static_cast<float>(group.eps),   static_cast<float>(group.weight_decay)};
-    }
+    arguments->parameters = MakeAdamParameters(setting_.options);
     using Grad = typename Kind::Grad;
     using Copy = typename Kind::Copy;
     const auto tiles_of = [](const AdamSegment& s) {
@@ -187,19 +177,27 @@ TEST_F(AdamTest, AcceptsAnEmptyList) {
   EXPECT_OK(cpu_.stream->Synchronize());
 }
 
-TEST_F(AdamTest, RejectsNullWithElements) {
-  list_.segments[1].m = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("adam: m of segment 1 is null with 20 elements")));
-  list_.segments[1].m = list_.arrays[1].m.data();
-  setting_.options.state = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("state is null with 1 elements")));
-  setting_.options.state = &setting_.state;
-  setting_.options.group_steps = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("group_steps is null with 2 elements")));
-  ExpectNothingHappened();
+TEST_F(AdamTest, RejectsEveryBadArray) {
+  BadArrays arrays("adam");
+  AdamSetting setting(true);
+  setting.options.grad_dtype = DType::kFloat16;
+  setting.options.copy_dtype = DType::kBFloat16;
+  std::vector<AdamSegment> segments(2);
+  for (int32_t i = 0; i < 2; ++i) {
+    AdamSegment& s = segments[i];
+    const std::string of = " of segment " + std::to_string(i);
+    s.size = 10 + i;
+    s.group = i;
+    arrays.Add("param" + of, s.param, s.size, BadArrays::kWritten);
+    arrays.Add("m" + of, s.m, s.size, BadArrays::kWritten);
+    arrays.Add("v" + of, s.v, s.size, BadArrays::kWritten);
+    arrays.Add("grad" + of, s.grad, s.size, 2, 2, BadArrays::kRead);
+    arrays.Add("param_copy" + of, s.param_copy, s.size, 2, 2, BadArrays::kWritten);
+  }
+  arrays.Add("state", setting.options.state, 1, BadArrays::kRead);
+  arrays.Add("group_steps", setting.options.group_steps, 2, BadArrays::kRead);
+  *const_cast<StepState*>(setting.options.state) = setting.state;
+  arrays.ExpectRefused(*cpu_.stream, [&] { return Adam(segments, setting.options, *cpu_.stream); });
 }
 
 TEST_F(AdamTest, RejectsANegativeSizeAndAGroupOutOfRange) {
@@ -210,26 +208,6 @@ TEST_F(AdamTest, RejectsANegativeSizeAndAGroupOutOfRange) {
   list_.segments[1].group = 2;
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
                               HasSubstr("segment 1 is in group 2, but there are 2")));
-  ExpectNothingHappened();
-}
-
-TEST_F(AdamTest, RejectsOverlapOfWhatItWrites) {
-  list_.segments[1].v = list_.segments[0].param + 3;
-  list_.segments[1].size = 7;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              AllOf(HasSubstr("param of segment 0"), HasSubstr("v of segment 1"),
-                                    HasSubstr("overlap in 28 bytes"))));
-  list_.segments[1].v = list_.arrays[1].v.data();
-  list_.segments[1].grad = list_.segments[1].m;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              AllOf(HasSubstr("grad of segment 1"), HasSubstr("overlap"))));
-  ExpectNothingHappened();
-}
-
-TEST_F(AdamTest, RejectsAMisalignedAddress) {
-  list_.segments[0].grad = static_cast<const char*>(list_.segments[0].grad) + 1;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              AllOf(HasSubstr("grad of segment 0"), HasSubstr("4 bytes"))));
   ExpectNothingHappened();
 }
 
@@ -276,15 +254,6 @@ TEST_F(AdamTest, RejectsTypesAndGroupCountsThatAreNotSupported) {
   const std::vector<AdamGroup> many(kMaxAdamGroups + 1);
   setting_.options.groups = many;
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("129 groups")));
-  ExpectNothingHappened();
-}
-
-TEST_F(AdamTest, RejectsMemoryOfAnotherDevice) {
-  // Registered as a GPU's; never read.
-  device::AddressBook::Global().Add(list_.segments[0].v, 40, device::Cuda(0), false);
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("v of segment 0 is in memory of cuda:0")));
-  device::AddressBook::Global().Remove(list_.segments[0].v, 40, false);
   ExpectNothingHappened();
 }
 

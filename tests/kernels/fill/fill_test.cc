@@ -2,9 +2,12 @@
 
 #include <deque>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "brigade/kernels/fill/fill_tile.h"
+#include "brigade/tests/kernels/bad_arrays.h"
+#include "brigade/tests/kernels/sparse_array.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,6 +44,16 @@ struct FillList {
 };
 
 template <typename T>
+std::unique_ptr<FillArguments> Arguments(T value) {
+  auto arguments = std::make_unique<FillArguments>();
+  for (size_t i = 0; i < sizeof(FillPattern); i += sizeof(value)) {
+    std::memcpy(reinterpret_cast<char*>(&arguments->pattern) + i, &value, sizeof(value));
+  }
+  arguments->element_bytes = sizeof(value);
+  return arguments;
+}
+
+template <typename T>
 class FillTypedTest : public ::testing::Test {};
 using AllTypes = ::testing::Types<float, Half, BFloat16, double, int32_t, int64_t, uint8_t>;
 TYPED_TEST_SUITE(FillTypedTest, AllTypes);
@@ -60,12 +73,8 @@ TYPED_TEST(FillTypedTest, SetsEveryElementInTheGpuThreads) {
   sizes.resize(FillBatch::kMaxSegments + 10, 3);  // more than one launch takes
   sizes.insert(sizes.end(), {16383, 16384, 16385, 50000});
   FillList<TypeParam> list(sizes);
-  auto arguments = std::make_unique<FillArguments>();
   const TypeParam value(77.0);
-  for (size_t i = 0; i < sizeof(FillPattern); i += sizeof(value)) {
-    std::memcpy(reinterpret_cast<char*>(&arguments->pattern) + i, &value, sizeof(value));
-  }
-  arguments->element_bytes = sizeof(value);
+  const auto arguments = Arguments(value);
   ForEachBatch(
       list.segments.data(), list.segments.size(), kMaxGridBlocks,
       [](const FillSegment& s) { return FillTiles(s, sizeof(TypeParam)); }, arguments->batch, true,
@@ -75,6 +84,55 @@ TYPED_TEST(FillTypedTest, SetsEveryElementInTheGpuThreads) {
         return true;
       });
   list.ExpectAll(value, "GPU threads");
+}
+
+// The first and the last tile of a huge segment between others; the memory between them is never touched.
+TYPED_TEST(FillTypedTest, SetsTheEndsOfMoreThan2To31Elements) {
+  constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
+  const SparseArray<TypeParam> huge(kSize, 3);
+  const SparseArray<TypeParam> small(5);
+  const std::vector<FillSegment> segments = {
+      {nullptr, 0}, {small.data(), 5}, {nullptr, 0}, {huge.data(), kSize}, {small.data(), 5}};
+  const TypeParam value(77.0);
+  const auto arguments = Arguments(value);
+  ForEachBatch(
+      segments.data(), segments.size(), kMaxGridBlocks,
+      [](const FillSegment& s) { return FillTiles(s, sizeof(TypeParam)); }, arguments->batch, true,
+      [&](int64_t) {
+        for (const int64_t tile : {int64_t{1}, arguments->batch.tiles() - 2}) {
+          for (int thread = 0; thread < kTileThreads; ++thread) {
+            FillThread(*arguments, tile, thread);
+          }
+        }
+        return true;
+      });
+  // A tile holds 16 KiB from a 16-byte boundary on.
+  constexpr int64_t kBytes = sizeof(TypeParam);
+  constexpr int64_t kTile = 16384 / kBytes;
+  constexpr int64_t kShift = 3 * kBytes % 16 / kBytes;
+  constexpr int64_t kLast =
+      (kSize + kShift - 1) / kTile * kTile - kShift;  // begin of the last tile
+  const auto expect = [&](int64_t begin, int64_t end, TypeParam wanted) {
+    for (int64_t i = begin; i < end; ++i) {
+      ASSERT_EQ(std::memcmp(&huge[i], &wanted, kBytes), 0) << "element " << i;
+    }
+  };
+  expect(-3, 0, TypeParam());
+  expect(0, kTile - kShift, value);
+  expect(kTile - kShift, kTile, TypeParam());
+  expect(kLast - kTile, kLast, TypeParam());
+  expect(kLast, kSize, value);
+  expect(kSize, kSize + 1, TypeParam());
+}
+
+TEST(FillTest, RejectsEveryBadArray) {
+  const CpuRun cpu = OnCpu(1);
+  BadArrays arrays("fill");
+  std::vector<FillSegment> segments = {{nullptr, 10}, {nullptr, 11}};
+  arrays.Add("data of segment 0", segments[0].data, 10, 8, 8, BadArrays::kWritten);
+  arrays.Add("data of segment 1", segments[1].data, 11, 8, 8, BadArrays::kWritten);
+  arrays.ExpectRefused(*cpu.stream,
+                       [&] { return Fill(segments, DType::kInt64, 7.0, *cpu.stream); });
 }
 
 TEST(FillTest, RejectsValuesThatAnIntegerTypeDoesNotHave) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "brigade/kernels/sgd/sgd_tile.h"
+#include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "gmock/gmock.h"
@@ -120,16 +121,7 @@ struct SgdSetting {
 template <typename Grad, typename Copy>
 void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
   auto arguments = std::make_unique<SgdArguments>();
-  arguments->parameters.state = setting.options.state;
-  arguments->parameters.group_steps = setting.options.group_steps;
-  arguments->parameters.decoupled =
-      setting.options.weight_decay_mode == WeightDecayMode::kDecoupled;
-  for (size_t i = 0; i < setting.groups.size(); ++i) {
-    const SgdGroup& group = setting.groups[i];
-    arguments->parameters.groups[i] = {
-        static_cast<float>(group.momentum), static_cast<float>(1.0 - group.dampening),
-        static_cast<float>(group.weight_decay), group.nesterov ? 1 : 0};
-  }
+  arguments->parameters = MakeSgdParameters(setting.options);
   const auto tiles_of = [](const SgdSegment& s) {
     return GpuTiles(s.size, SgdLayout<Grad, Copy>(s));
   };
@@ -269,16 +261,29 @@ TEST_F(SgdTest, RejectsHyperParametersOutOfRange) {
   ExpectNothingHappened();
 }
 
-TEST_F(SgdTest, RejectsNullOverlapAndUnsupportedTypes) {
-  list_.segments[1].param = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("sgd: param of segment 1 is null with 20 elements")));
-  list_.segments[1].param = list_.arrays[0].param.data();
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("overlap")));
-  list_.segments[1].param = list_.arrays[1].param.data();
-  setting_.options.state = nullptr;
-  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state is null")));
-  setting_.options.state = &setting_.state;
+TEST_F(SgdTest, RejectsEveryBadArray) {
+  BadArrays arrays("sgd");
+  SgdSetting setting(false, false);
+  setting.options.grad_dtype = DType::kBFloat16;
+  setting.options.copy_dtype = DType::kFloat16;
+  std::vector<SgdSegment> segments(2);
+  for (int32_t i = 0; i < 2; ++i) {
+    SgdSegment& s = segments[i];
+    const std::string of = " of segment " + std::to_string(i);
+    s.size = 10 + i;
+    s.group = i;
+    arrays.Add("param" + of, s.param, s.size, BadArrays::kWritten);
+    arrays.Add("grad" + of, s.grad, s.size, 2, 2, BadArrays::kRead);
+    arrays.Add("param_copy" + of, s.param_copy, s.size, 2, 2, BadArrays::kWritten);
+  }
+  arrays.Add("momentum of segment 0", segments[0].momentum, 10, BadArrays::kWritten);
+  arrays.Add("state", setting.options.state, 1, BadArrays::kRead);
+  arrays.Add("group_steps", setting.options.group_steps, 2, BadArrays::kRead);
+  *const_cast<StepState*>(setting.options.state) = setting.state;
+  arrays.ExpectRefused(*cpu_.stream, [&] { return Sgd(segments, setting.options, *cpu_.stream); });
+}
+
+TEST_F(SgdTest, RejectsUnsupportedTypesAndGroups) {
   list_.segments[1].group = -1;
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
                               HasSubstr("segment 1 is in group -1, but there are 2")));

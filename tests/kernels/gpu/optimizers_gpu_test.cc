@@ -1,0 +1,151 @@
+// Optimizers on a GPU against the same calls on the CPU, which other tests hold to the specification: every
+// byte of memory must agree, so nothing is written beside its place either.
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/sgd/sgd.h"
+#include "brigade/tests/kernels/gpu/both_devices.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using precision::DType;
+
+const std::vector<std::optional<DType>> kCopies = {std::nullopt, DType::kFloat16, DType::kBFloat16};
+
+TEST(OptimizersGpuTest, AdamGivesTheCpusBits) {
+  for (const DType grad_dtype : kFloats) {
+    for (const std::optional<DType> copy_dtype : kCopies) {
+      for (int variant = 0; variant < 8; ++variant) {
+        const bool decoupled = variant % 2 == 1;
+        const bool skip = variant / 2 % 2 == 1;
+        const int64_t spread = variant / 4;  // 1: arrays disagree, single elements
+        const auto lay = [&](Layout& layout) {
+          std::vector<AdamSegment> segments;
+          for (const int64_t n : Sizes()) {
+            const int64_t o = segments.size() % 9;
+            AdamSegment s = {layout.Take<float>(n, o),
+                             layout.Take<float>(n, o),
+                             layout.Take<float>(n, o + spread),
+                             nullptr,
+                             nullptr,
+                             n,
+                             static_cast<int32_t>(segments.size() % 2)};
+            s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
+            if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
+            segments.push_back(s);
+          }
+          return segments;
+        };
+        const std::vector<AdamGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
+        ExpectSameOnBoth(
+            absl::StrCat("adam ", precision::Name(grad_dtype), " variant ", variant),
+            [&](char* base) {
+              Layout layout(base);
+              StepMemory(layout).Prepare(skip);
+              for (const AdamSegment& s : lay(layout)) {
+                FillFloats(s.param, DType::kFloat32, s.size, 1);
+                FillFloats(s.m, DType::kFloat32, s.size, 2);
+                FillFloats(s.v, DType::kFloat32, s.size, 3);
+                for (int64_t i = 0; i < s.size; ++i) s.v[i] = std::fabs(s.v[i]);
+                FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 100.0f);
+              }
+            },
+            [&](char* base, device::Stream& stream) {
+              Layout layout(base);
+              const StepMemory step(layout);
+              AdamOptions options;
+              options.grad_dtype = grad_dtype;
+              options.copy_dtype = copy_dtype;
+              options.weight_decay_mode =
+                  decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
+              options.groups = groups;
+              options.state = step.state;
+              options.group_steps = step.group_steps;
+              return Adam(lay(layout), options, stream);
+            });
+      }
+    }
+  }
+}
+
+struct SgdCase {
+  const char* name;
+  bool decoupled;
+  SgdGroup momentum;  // of the even segments' group; the odd ones' has none
+  int64_t step = 2;
+  int32_t skip = 0;
+  int64_t spread = 0;  // 1: arrays disagree, single elements
+};
+
+// The first gradient enters undampened, so the step matters.
+const SgdCase kSgdCases[] = {
+    {"nesterov, step 1", false, {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}, 1},
+    {"nesterov, decoupled", true, {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}},
+    {"dampened, step 1", false, {.momentum = 0.9, .dampening = 0.25, .weight_decay = 0.1}, 1},
+    {"dampened, decoupled", true, {.momentum = 0.9, .dampening = 0.25, .weight_decay = 0.1}},
+    {"arrays apart", false, {.momentum = 0.9, .dampening = 0.25}, 2, 0, 1},
+    {"skipped", false, {.momentum = 0.9, .dampening = 0.25}, 2, 1},
+};
+
+void ExpectSameSgdOnBoth(DType grad_dtype, std::optional<DType> copy_dtype,
+                         const SgdCase& variant) {
+  const auto lay = [&](Layout& layout) {
+    std::vector<SgdSegment> segments;
+    for (const int64_t n : Sizes()) {
+      const int64_t o = segments.size() % 9;
+      const int32_t group = segments.size() % 2;
+      SgdSegment s = {layout.Take<float>(n, o), nullptr, nullptr, nullptr, n, group};
+      if (group == 0) s.momentum = layout.Take<float>(n, o);
+      s.grad = layout.Take<char>(n, o + variant.spread, precision::SizeOf(grad_dtype));
+      if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
+      segments.push_back(s);
+    }
+    return segments;
+  };
+  const auto prepare = [&](char* base) {
+    Layout layout(base);
+    StepMemory(layout).Prepare(variant.skip, variant.step);
+    for (const SgdSegment& s : lay(layout)) {
+      FillFloats(s.param, DType::kFloat32, s.size, 1);
+      if (s.momentum != nullptr) FillFloats(s.momentum, DType::kFloat32, s.size, 2);
+      FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 10.0f);
+    }
+  };
+  const std::vector<SgdGroup> groups = {variant.momentum, {}};
+  const auto run = [&](char* base, device::Stream& stream) {
+    Layout layout(base);
+    const StepMemory step(layout);
+    SgdOptions options;
+    options.grad_dtype = grad_dtype;
+    options.copy_dtype = copy_dtype;
+    options.weight_decay_mode =
+        variant.decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
+    options.groups = groups;
+    options.state = step.state;
+    options.group_steps = step.group_steps;
+    return Sgd(lay(layout), options, stream);
+  };
+  const std::string what = absl::StrCat(
+      "sgd ", precision::Name(grad_dtype), ", copy ",
+      copy_dtype.has_value() ? precision::Name(*copy_dtype) : "none", ", ", variant.name);
+  const BeforeAndAfter memory = ExpectSameOnBoth(what, prepare, run);
+  EXPECT_EQ(memory.after == memory.before, variant.skip != 0) << what;
+}
+
+TEST(OptimizersGpuTest, SgdGivesTheCpusBits) {
+  for (const DType grad_dtype : kFloats) {
+    for (const std::optional<DType> copy_dtype : kCopies) {
+      for (const SgdCase& variant : kSgdCases) {
+        ExpectSameSgdOnBoth(grad_dtype, copy_dtype, variant);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::kernels
