@@ -44,9 +44,6 @@ std::string ListArguments::Label(int role, int64_t segment) const {
   return absl::StrCat(roles_[role].name, " of segment ", segment);
 }
 
-// What processors and GPUs address; larger sizes are mistakes, and their bytes could overflow.
-constexpr uintptr_t kAddressSpace = uintptr_t{1} << 57;
-
 absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data, int64_t size) {
   const ArrayRole& array = roles_[role];
   const auto invalid = [&](const auto&... what) {

@@ -19,6 +19,9 @@
 
 namespace brigade::kernels {
 
+// What processors and GPUs address; larger sizes are mistakes, and their bytes could overflow.
+inline constexpr uintptr_t kAddressSpace = uintptr_t{1} << 57;
+
 // What is the same for one array of every segment in a list.
 struct ArrayRole {
   const char* name;

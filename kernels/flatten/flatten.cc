@@ -16,6 +16,10 @@ absl::Status CheckBucket(absl::string_view operation, const Bucket& bucket) {
         absl::StrCat(operation, ": bucket ", bucket.data == nullptr ? "is null with " : "has ",
                      bucket.size, " elements"));
   }
+  if (bucket.size > static_cast<int64_t>(kAddressSpace) / precision::SizeOf(bucket.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(operation, ": bucket has ", bucket.size,
+                                                   " elements, more than any address space"));
+  }
   return absl::OkStatus();
 }
 

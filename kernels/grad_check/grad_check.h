@@ -13,7 +13,7 @@
 namespace brigade::kernels {
 
 // How many doubles of device memory GradCheck needs to work in for this list: one per tile of 8192
-// elements.
+// elements. Sizes must not be negative, nor add up to more than an address space; GradCheck itself says so.
 int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 
 // One read-only pass over a list of gradients: *stats = {sum of squares, whether all are finite}.

@@ -7,6 +7,7 @@
 
 #include "brigade/kernels/grad_check/grad_check_types.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 

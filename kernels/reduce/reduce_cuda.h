@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 

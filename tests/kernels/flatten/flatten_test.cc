@@ -1,6 +1,7 @@
 #include "brigade/kernels/flatten/flatten.h"
 
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "brigade/tests/kernels/bad_arrays.h"
@@ -149,6 +150,13 @@ TEST(FlattenTest, RejectsPlacesOutsideOfTheBucketAndOverlappingOnes) {
   f.slots[1].size = -20;
   expect("segment 1 takes -20 elements");
   f.slots[1].size = 20;
+  // 2^62 floats past its begin an address is the begin again.
+  const int64_t size = f.bucket.size;
+  f.bucket.size = std::numeric_limits<int64_t>::max();
+  f.slots[1].bucket_offset = int64_t{1} << 62;
+  expect("bucket has 9223372036854775807 elements, more than any address space");
+  f.slots[1].bucket_offset = f.offsets[1];
+  f.bucket.size = size;
   f.bucket.dtype = DType::kUint8;
   expect("dtype of bucket is uint8");
   ASSERT_OK(cpu.stream->Synchronize());

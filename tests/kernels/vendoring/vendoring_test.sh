@@ -39,7 +39,8 @@ for header in kernels/*/*_cuda.h; do
     adam) try adam 'LaunchAdam<precision::Half, precision::Half>(nullptr, 0, AdamParameters(), nullptr)' ;;
     cast) try cast 'LaunchCast<float, precision::Half>(nullptr, 0, nullptr, false, nullptr)' ;;
     fill) try fill 'LaunchFill(nullptr, 0, FillPattern(), 4, nullptr)' ;;
-    grad_check) try grad_check 'LaunchGradCheck<float>(nullptr, 0, nullptr, nullptr, nullptr)' ;;
+    grad_check) try grad_check 'LaunchGradCheck<precision::Half>(nullptr, 0, nullptr, nullptr, nullptr)' ;;
+    reduce) try reduce 'LaunchReduce<precision::Half>(ReduceArrays(), ReduceOp::kSum, nullptr)' ;;
     sgd) try sgd 'LaunchSgd<float, NoCopy>(nullptr, 0, SgdParameters(), nullptr)' ;;
     step_control) try step_control 'LaunchStepControl(StepParameters(), nullptr)' ;;
     *) fail "$header: say here how to call this launcher" ;;
