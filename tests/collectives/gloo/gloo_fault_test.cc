@@ -54,7 +54,9 @@ std::vector<Report> RunGroup(
     auto transport = Join(rank, size, port, timeout);
     if (!transport.ok()) return transport.status();
     RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
-    return role(**transport, fault);
+    const absl::Status status = role(**transport, fault);
+    fault.End();
+    return status;
   });
 }
 

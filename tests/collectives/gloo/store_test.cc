@@ -261,8 +261,8 @@ TEST(ConnectTest, ARankThatJoinsTheStoreButNotTheGroupIsNamed) {
       return absl::OkStatus();
     }
     const absl::Status status = CreateGlooTransport(options).status();
-    const bool in_time = fault.SecondsSince() < absl::ToDoubleSeconds(kShort) * 1.3;
-    return in_time ? status : absl::InternalError("too late");
+    fault.End();
+    return status;
   });
   for (const int rank : {0, 2}) {
     EXPECT_THAT(reports[rank].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
