@@ -64,7 +64,7 @@ class KilledRank : public ::testing::TestWithParam<int> {};
 
 // Each survivor waits for another survivor, so none of them sees the death in its own wait, except
 // the one that waits for the victim.
-TEST_P(KilledRank, IsNamedByAllSurvivorsInTwoSeconds) {
+TEST_P(KilledRank, IsNamedByAllSurvivorsAtOnce) {
   const int victim = GetParam();
   const std::vector<Report> reports =
       RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
@@ -76,7 +76,7 @@ TEST_P(KilledRank, IsNamedByAllSurvivorsInTwoSeconds) {
     EXPECT_THAT(reports[rank].status,
                 StatusIs(absl::StatusCode::kUnavailable,
                          StartsWith(absl::StrCat("rank ", victim, " is gone: "))));
-    EXPECT_LT(reports[rank].seconds, 2.0 * kSlowness);
+    EXPECT_LT(reports[rank].seconds, 0.5 * kSlowness);  // it takes a few ms
     RecordProperty(absl::StrCat("rank_", rank, "_ms"),
                    static_cast<int>(reports[rank].seconds * 1e3));
   }
@@ -262,26 +262,28 @@ TEST(GlooFaultTest, AnAbortIsHeardAlthoughItsSenderEndsAtOnce) {
   }
 }
 
-// Whoever frees the memory after an error must not see it written later.
+// Whoever frees the memory after an error must not see it written later. The abort comes in the
+// middle of a message.
 TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
+  constexpr int64_t kBytes = 128 << 20;
   const std::vector<Report> reports =
       RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
-        std::vector<char> data(8 << 20, static_cast<char>(transport.rank()));
+        std::vector<char> data(kBytes, static_cast<char>(transport.rank()));
         if (transport.rank() == 0) {
-          absl::SleepFor(absl::Milliseconds(300));
-          transport.Send(1, data.data(), data.size()).IgnoreError();
-          absl::SleepFor(absl::Milliseconds(300));
+          RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
+          absl::SleepFor(absl::Seconds(1));  // Gloo goes on sending
           return absl::OkStatus();
         }
-        RETURN_IF_ERROR(transport.Expect(0, data.data(), data.size()));
+        RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
         std::thread other([&] {
-          absl::SleepFor(absl::Milliseconds(100));
+          absl::SleepFor(absl::Milliseconds(2));
           transport.Abort(absl::CancelledError("enough"));
         });
         const absl::Status status = transport.Await(0);
+        const char last = data.back();
         other.join();
-        absl::SleepFor(absl::Milliseconds(500));
-        return data == std::vector<char>(8 << 20, 1) ? status : absl::InternalError("written");
+        absl::SleepFor(absl::Milliseconds(300));
+        return data.back() == last ? status : absl::InternalError("written after the error");
       });
   EXPECT_THAT(reports[1].status, StatusIs(absl::StatusCode::kCancelled, "enough"));
 }
