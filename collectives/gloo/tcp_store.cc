@@ -46,8 +46,14 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   status = store->ConnectTo(0, options.master_addr, options.master_port, deadline);
   if (!status.ok()) return status;
   status = store->ExchangeStandbys(deadline);
-  if (!status.ok()) return status;
-  return store;
+  if (status.ok()) return store;
+  // Those who still wait hear the same.
+  if (absl::IsDeadlineExceeded(status)) store->server_->Stop(status, absl::ZeroDuration());
+  return status;
+}
+
+TcpStore::~TcpStore() {
+  socket_.Close();  // or our own server would wait for it
 }
 
 absl::Status TcpStore::StartServer() {

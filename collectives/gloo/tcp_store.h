@@ -30,6 +30,7 @@ struct TcpStoreOptions {
 // Security     Servers listen on all addresses of their host and know no passwords: for networks
 //              whose hosts trust each other.
 // Threads      One for the server of this rank.
+// Destruction  Where others use this rank's server, waits up to a second until they have let go.
 class TcpStore : public Store {
  public:
   // Returns when all ranks have come.
@@ -39,6 +40,8 @@ class TcpStore : public Store {
   //            rank 0 if the port is in use; InvalidArgument for a host that does not exist. Two
   //            ranks with the same number and different sizes: as in Store, at once on all ranks.
   static absl::StatusOr<std::shared_ptr<TcpStore>> Create(const TcpStoreOptions& options);
+
+  ~TcpStore() override;
 
   absl::Status Set(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;

@@ -35,7 +35,7 @@ void ControlChannel::Start() {
   }
 }
 
-ControlChannel::~ControlChannel() {
+void ControlChannel::Stop() {
   for (Peer& peer : peers_) {
     if (peer.in) peer.in->abortWaitRecv();
   }

@@ -50,10 +50,13 @@ class ControlChannel {
   };
 
   ControlChannel(::gloo::transport::Context& context, Listener listener);
-  void Start();       // calls to the listener begin
-  ~ControlChannel();  // and end
+  ~ControlChannel() { Stop(); }
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
+
+  // Begins and ends the calls to the listener.
+  void Start();
+  void Stop();
 
   // kAbort and kLeave go to a peer once; later ones are dropped. kAnswer only answers a kProbe. A
   // peer that is gone is left to the listener. Never waits. Safe from any thread.

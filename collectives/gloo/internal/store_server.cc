@@ -58,25 +58,43 @@ StoreServer::StoreServer(Socket listener, int stop_read, int stop_write, int siz
       stop_write_(stop_write),
       thread_([this] { Run(); }) {}
 
-StoreServer::~StoreServer() {
+void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(stop_mutex_);
+    stop_reason_ = reason;
+    stop_time_ = absl::Now() + linger;
+  }
   stop_write_.Close();
   thread_.join();
 }
 
-int StoreServer::PollTimeoutMs() const {
+bool StoreServer::StopsNow() {
+  std::lock_guard lock(stop_mutex_);
+  if (stop_reason_.ok()) return false;
+  const bool all_know = clients_.empty() && (failure_.ok() || hellos_ >= size_);
+  if (!all_know && absl::Now() < stop_time_) return false;
+  FailAll(stop_reason_);
+  return true;
+}
+
+int StoreServer::PollTimeoutMs() {
   absl::Time next = absl::Now() + absl::Minutes(1);
   for (const Client& client : clients_) next = std::min(next, client.deadline);
+  {
+    std::lock_guard lock(stop_mutex_);
+    next = std::min(next, stop_time_);
+  }
   const absl::Duration left = std::max(next - absl::Now(), absl::ZeroDuration());
   return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
 }
 
 void StoreServer::Run() {
   std::vector<pollfd> fds;
-  while (true) {
+  while (!StopsNow()) {
     fds.assign({{stop_read_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}});
     for (const Client& client : clients_) fds.push_back({client.socket.fd(), POLLIN, 0});
     if (poll(fds.data(), fds.size(), PollTimeoutMs()) < 0) continue;  // a signal
-    if (fds[0].revents != 0) return;
     size_t at = 2;
     for (Client& client : clients_) {
       if (fds[at++].revents != 0) Hear(client);
@@ -84,6 +102,7 @@ void StoreServer::Run() {
     ExpireGets();
     clients_.remove_if([](const Client& client) { return client.socket.fd() < 0; });
     if (fds[1].revents != 0) AcceptClient();
+    if (fds[0].revents != 0) stop_read_.Close();  // heard; poll ignores it from now on
   }
 }
 
@@ -143,6 +162,7 @@ void StoreServer::Hello(Client& client, const std::vector<std::string>& request)
     client.socket.Close();
     return;
   }
+  ++hellos_;
   const std::string address = client.socket.peer_address();
   absl::Status refused = failure_;
   if (refused.ok() && size != size_) {

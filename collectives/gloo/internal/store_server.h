@@ -4,6 +4,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,11 +32,19 @@ absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed);
 // Serves keys and values to the ranks of one group, in a thread of its own.
 class StoreServer {
  public:
+  // Ranks that begin or end together do so within this.
+  static constexpr absl::Duration kLinger = absl::Seconds(1);
+
   // Port 0 takes a free one. AlreadyExists if the port is in use.
   static absl::StatusOr<std::unique_ptr<StoreServer>> Start(int port, int size);
-  ~StoreServer();
+  ~StoreServer() { Stop(absl::UnavailableError("its process has closed it"), kLinger); }
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
+
+  // Serves on until all clients have gone and, if the group could not form, as many have come as
+  // there are ranks, so that all know; at most for `linger`. Then ends the thread; who is still there
+  // hears the reason. Only the first call counts.
+  void Stop(const absl::Status& reason, absl::Duration linger);
 
   int port() const { return port_; }
 
@@ -51,7 +60,8 @@ class StoreServer {
 
   StoreServer(Socket listener, int stop_read, int stop_write, int size);
   void Run();
-  int PollTimeoutMs() const;
+  bool StopsNow();
+  int PollTimeoutMs();
   void AcceptClient();
   void Hear(Client& client);
   void Handle(Client& client, const std::vector<std::string>& request);
@@ -67,12 +77,16 @@ class StoreServer {
   const int port_;
   const int size_;
   Socket stop_read_, stop_write_;  // a pipe that ends the thread
+  std::mutex stop_mutex_;
+  absl::Status stop_reason_;
+  absl::Time stop_time_ = absl::InfiniteFuture();
 
   // Of the thread.
   std::list<Client> clients_;
   std::map<std::string, std::string> values_;
   std::map<int, std::string> addresses_;  // rank -> address of those that said hello
-  bool complete_ = false;                 // all said hello once
+  int hellos_ = 0;
+  bool complete_ = false;  // all said hello once
   absl::Status failure_;
 
   std::thread thread_;

@@ -28,20 +28,24 @@ inline constexpr int kSlowness = 1;
 // What a rank's process tells the test.
 struct Report {
   absl::Status status;  // of the test's role, or Aborted if the process died or hung
-  double seconds = 0;   // from the fault (Faults::Begin) to the end of the role, if there was one
+  double seconds = 0;   // from Fault::Begin to Fault::End, or to the end of the role
 };
 
-// Marks when the fault happens; shared by all processes of a RunRanks.
+// Marks when the fault happens, in any process, and when this process knows of it.
 class Fault {
  public:
+  explicit Fault(std::atomic<int64_t>& began_ns) : began_ns_(began_ns) {}
   void Begin() { began_ns_ = absl::GetCurrentTimeNanos(); }
-  double SecondsSince() const {
+  void End() { ended_ns_ = absl::GetCurrentTimeNanos(); }
+  double Seconds() const {
     const int64_t began = began_ns_;
-    return began == 0 ? 0 : static_cast<double>(absl::GetCurrentTimeNanos() - began) * 1e-9;
+    const int64_t ended = ended_ns_ != 0 ? ended_ns_ : absl::GetCurrentTimeNanos();
+    return began == 0 ? 0 : static_cast<double>(ended - began) * 1e-9;
   }
 
  private:
-  std::atomic<int64_t> began_ns_ = 0;
+  std::atomic<int64_t>& began_ns_;  // shared by all processes of a RunRanks
+  int64_t ended_ns_ = 0;
 };
 
 // Runs role(rank, fault) in a process for each rank, and returns their reports. Processes that are

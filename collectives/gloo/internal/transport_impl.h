@@ -1,0 +1,98 @@
+#ifndef BRIGADE_COLLECTIVES_GLOO_INTERNAL_TRANSPORT_IMPL_H_
+#define BRIGADE_COLLECTIVES_GLOO_INTERNAL_TRANSPORT_IMPL_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "brigade/collectives/gloo/gloo_transport.h"
+#include "brigade/collectives/gloo/internal/control.h"
+#include "gloo/transport/context.h"
+#include "gloo/transport/unbound_buffer.h"
+
+namespace brigade::collectives::internal {
+
+// The calls are in gloo_transport.cc, what ends a wait before its time is in faults.cc.
+class TransportImpl final : public GlooTransport {
+ public:
+  // `context` is null in a group of one.
+  TransportImpl(const GlooOptions& options, std::shared_ptr<::gloo::transport::Context> context);
+  ~TransportImpl() override;
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  const std::shared_ptr<Store>& store() const override { return options_.store; }
+
+  absl::Status Send(int to, const void* data, int64_t bytes) override;
+  absl::Status Expect(int from, void* data, int64_t bytes) override;
+  absl::Status Await(int from) override;
+  absl::Status Flush() override;
+  void Abort(const absl::Status& reason) override;
+  absl::Status status() const override;
+  int64_t sent_bytes(int to) const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Peer {
+    std::unique_ptr<::gloo::transport::UnboundBuffer> in, out;
+    // Messages so far.
+    uint64_t sent = 0, flushed = 0, expected = 0, awaited = 0;
+    std::atomic<int64_t> sent_bytes = 0;
+    // Guarded by mutex_.
+    bool left = false;
+    bool answered = false;
+    int waits_for = -1;  // its answer
+  };
+
+  // What this rank waits for; guarded by mutex_.
+  struct Waiting {
+    int peer = -1;
+    uint64_t number = 0;  // tells one wait from the next
+    const char* failing = "";
+    Clock::time_point deadline;
+  };
+
+  absl::Status Check(const char* call, int peer, const void* data, int64_t bytes);
+  absl::Status Wait(int peer, const char* failing, absl::FunctionRef<bool()> wait);
+  absl::Status Lost(int peer, const absl::Status& reason);
+  absl::Status FinalError();
+  void Fail(const absl::Status& reason, int reporter);
+
+  // From the threads of control_.
+  void Hear(int peer, const ControlMessage& message);
+  void Miss(int peer, const absl::Status& reason);
+
+  // From watchdog_.
+  void WatchDeadlines();
+  std::string NameCulprit(const Waiting& waiting);
+  bool Probe(int peer, Clock::time_point deadline, int& waits_for);
+
+  const GlooOptions options_;
+  const Clock::duration timeout_;
+  const std::shared_ptr<::gloo::transport::Context> context_;
+  std::vector<Peer> peers_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> failed_ = false;
+  absl::Status status_;
+  Waiting waiting_;
+  bool closing_ = false;
+
+  std::optional<ControlChannel> control_;
+  std::thread watchdog_;
+};
+
+}  // namespace brigade::collectives::internal
+
+#endif  // BRIGADE_COLLECTIVES_GLOO_INTERNAL_TRANSPORT_IMPL_H_
