@@ -14,12 +14,12 @@ namespace brigade::collectives {
 absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
                                                       device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(transport, CreateGlooTransport(options));
-  Regroup regroup = [options](absl::Span<const int> members, const std::string& label, bool failed)
-      -> absl::StatusOr<std::unique_ptr<Transport>> {
+  Regroup regroup = [options](absl::Span<const int> members, const std::string& label,
+                              bool failed) -> absl::StatusOr<std::unique_ptr<Transport>> {
     GlooOptions part = options;
     part.size = static_cast<int>(members.size());
-    part.rank = static_cast<int>(std::find(members.begin(), members.end(), options.rank) -
-                                 members.begin());
+    part.rank =
+        static_cast<int>(std::find(members.begin(), members.end(), options.rank) - members.begin());
     part.prefix = absl::StrCat(options.prefix, "/", label, ":", absl::StrJoin(members, ","));
     if (failed && options.store != nullptr) {
       BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(members, options.connect_timeout));

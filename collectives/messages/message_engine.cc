@@ -18,13 +18,14 @@ namespace {
 struct Fingerprint {
   CallShape shape;
   uint64_t sequence = 0;
+  bool on_host = false;  // Exchange: shape.count values
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  return absl::StrCat("rank ", rank, " calls ", ToString(fingerprint.shape), " as its call ",
-                      fingerprint.sequence);
+  const std::string what = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
+  return absl::StrCat("rank ", rank, " calls ", what, " as its call ", fingerprint.sequence);
 }
 
 // What outlives the engine while calls are in a queue.
@@ -140,7 +141,7 @@ absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> va
   }
   CallShape shape;
   shape.count = static_cast<int64_t>(values.size());
-  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++}, others_));
+  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   std::vector<int64_t> all(each * static_cast<size_t>(size));
@@ -197,10 +198,10 @@ class MessageEngine final : public Engine {
     int64_t inputs = send ? (sends ? call.shape.count : 0) : InputElements(call.shape, size());
     const int64_t outputs = send ? call.shape.count - inputs : OutputElements(call.shape, size());
     if (call.shape.kind == CallKind::kBroadcast && rank() != call.shape.root) inputs = 0;
-    return stream.Enqueue({Name(call.shape.kind),
-                           {device::Reads(call.input, inputs * bytes),
-                            device::Writes(call.output, outputs * bytes)}},
-                          Ticket(core_, call));
+    return stream.Enqueue(
+        {Name(call.shape.kind),
+         {device::Reads(call.input, inputs * bytes), device::Writes(call.output, outputs * bytes)}},
+        Ticket(core_, call));
   }
 
   absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
@@ -212,13 +213,13 @@ class MessageEngine final : public Engine {
     const std::string label = absl::StrCat(generation);
     BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, label, !status().ok()));
     // The new group's ranks are this one's by other numbers: groups made of it are made here.
-    Regroup regroup = [parent = core_->regroup, label,
-                       names = std::vector<int>(members.begin(), members.end())](
-                          absl::Span<const int> inner, const std::string& inner_label, bool failed) {
-      std::vector<int> outer;
-      for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
-      return parent(outer, absl::StrCat(label, ".", inner_label), failed);
-    };
+    Regroup regroup =
+        [parent = core_->regroup, label, names = std::vector<int>(members.begin(), members.end())](
+            absl::Span<const int> inner, const std::string& inner_label, bool failed) {
+          std::vector<int> outer;
+          for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
+          return parent(outer, absl::StrCat(label, ".", inner_label), failed);
+        };
     return NewMessageEngine(std::move(transport), std::move(regroup), core_->context);
   }
 
@@ -236,8 +237,8 @@ absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transpo
                                                          Regroup regroup,
                                                          device::Context& context) {
   if (context.device().kind != device::DeviceKind::kCpu) {
-    return absl::InvalidArgumentError(absl::StrCat("messages need a CPU context, not ",
-                                                   context.device().ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages need a CPU context, not ", context.device().ToString()));
   }
   return std::make_unique<MessageEngine>(
       std::make_shared<Core>(std::move(transport), std::move(regroup), context));

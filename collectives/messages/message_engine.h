@@ -30,8 +30,7 @@ using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
 //
 // InvalidArgument for a context that is not on the CPU.
 absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
-                                                         Regroup regroup,
-                                                         device::Context& context);
+                                                         Regroup regroup, device::Context& context);
 
 }  // namespace brigade::collectives
 

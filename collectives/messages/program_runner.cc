@@ -42,8 +42,7 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
 
 absl::Status ProgramRunner::Provide(device::Buffer& buffer, int64_t bytes, const char* name) {
   if (buffer.bytes() >= bytes) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(larger,
-                           context_.Allocate(bytes, device::Purpose::kCommunication, name));
+  BRIGADE_ASSIGN_OR_RETURN(larger, context_.Allocate(bytes, device::Purpose::kCommunication, name));
   buffer = std::move(larger);
   return absl::OkStatus();
 }
@@ -52,8 +51,7 @@ char* ProgramRunner::Address(const Part& part, int64_t offset) const {
   const void* base = call_->input;
   if (part.side == Side::kOutput) base = call_->output;
   if (part.side == Side::kScratch) base = scratch_.data();
-  return const_cast<char*>(static_cast<const char*>(base)) +
-         (part.begin + offset) * element_bytes_;
+  return const_cast<char*>(static_cast<const char*>(base)) + (part.begin + offset) * element_bytes_;
 }
 
 char* ProgramRunner::Landing(size_t source, int64_t number) {
@@ -102,8 +100,7 @@ absl::Status ProgramRunner::ExpectSources(const Instruction& instruction, Chunk 
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const int from = instruction.sources[i].rank;
     if (from == rank_) continue;
-    char* const to =
-        in_place ? Address(instruction.targets[0], chunk.begin) : Landing(i, number);
+    char* const to = in_place ? Address(instruction.targets[0], chunk.begin) : Landing(i, number);
     BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, to, chunk.count * element_bytes_));
   }
   return absl::OkStatus();
@@ -135,8 +132,8 @@ absl::Status ProgramRunner::Execute(const Instruction& instruction, device::Thre
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
-                                        int64_t number, device::ThreadPool& pool) {
+absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
+                                        device::ThreadPool& pool) {
   sources_.clear();
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const Part& source = instruction.sources[i];
