@@ -3,13 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -23,17 +20,17 @@ using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::Matcher;
 using ::testing::StartsWith;
 
-constexpr absl::Duration kNever = absl::Seconds(40);  // a timeout that no test waits for
-constexpr double kAtOnce = 2.0 * kSlowness;
 constexpr double kBusy = 0.2 * kSlowness;  // what a busy machine may add to a deadline
 constexpr int64_t kCount = 300'000;        // floats: some milliseconds, several chunks
 
 const char* const kAllReduce64 = "all_reduce(sum of 64 float32, direct)";
 
-absl::Status Wrong(const std::string& what) { return absl::InternalError(what); }
+absl::Status EnqueueAllReduce(Rank& self, Arrays& arrays) {
+  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(),
+                                      static_cast<int64_t>(arrays.input.size()), {}, *self.stream);
+}
 
 // Sends `signal` to this process while it is in the middle of something.
 void SignalSoon(Fault& fault, int signal) {
@@ -42,45 +39,6 @@ void SignalSoon(Fault& fault, int signal) {
     fault.Begin();
     kill(getpid(), signal);
   }).detach();
-}
-
-// The error that ended the communicator, which is what the call or the stream said.
-absl::Status Ended(Rank& self, const absl::Status& said) {
-  const absl::Status status = self.communicator->status();
-  if (!status.ok() && said.code() == status.code() &&
-      absl::EndsWith(said.message(), status.message())) {
-    return status;
-  }
-  return Wrong(absl::StrCat("said ", said.ToString(), ", but ended by ", status.ToString()));
-}
-
-absl::Status AddOnesUntilItEnds(Rank& self, Arrays& arrays, int64_t count,
-                                Algorithm algorithm = Algorithm::kDirect) {
-  while (true) {
-    const absl::Status status = AddOnes(*self.communicator, self, arrays, count, algorithm);
-    if (!status.ok()) return Ended(self, status);
-  }
-}
-
-// All ranks but `except` report that, at most `seconds` after the fault. -1: nobody is excepted.
-void ExpectReports(const std::vector<Report>& reports, int except,
-                   const Matcher<const absl::Status&>& status, double seconds) {
-  double last = 0;
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    if (static_cast<int>(rank) == except) continue;
-    EXPECT_THAT(reports[rank].status, status) << "rank " << rank;
-    EXPECT_LT(reports[rank].seconds, seconds) << "rank " << rank;
-    last = std::max(last, reports[rank].seconds);
-  }
-  std::printf("last report %.3f s after the fault: %s\n", last,
-              reports[except == 0 ? 1 : 0].status.ToString().c_str());
-}
-
-void ExpectAllOk(const std::vector<Report>& reports, int except = -1) {
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    if (static_cast<int>(rank) == except) continue;
-    EXPECT_OK(reports[rank].status) << "rank " << rank;
-  }
 }
 
 struct Victim {
@@ -95,10 +53,10 @@ TEST_P(AVictim, KilledInAnAllReduceIsNamedByTheSurvivors) {
     if (self.rank == victim) SignalSoon(fault, SIGKILL);
     return AddOnesUntilItEnds(self, arrays, kCount, algorithm);
   });
-  ExpectReports(
-      reports, victim,
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr(absl::StrCat("rank ", victim, " is gone"))),
-      kAtOnce);
+  ExpectReports(reports, victim,
+                StatusIs(absl::StatusCode::kUnavailable,
+                         HasSubstr(absl::StrCat("rank ", victim, " is gone"))),
+                kAtOnce);
 }
 
 TEST_P(AVictim, StoppedInAnAllReduceIsNamedAtTheDeadline) {
@@ -109,11 +67,11 @@ TEST_P(AVictim, StoppedInAnAllReduceIsNamedAtTheDeadline) {
         if (self.rank == victim) SignalSoon(fault, SIGSTOP);
         return AddOnesUntilItEnds(self, arrays, kCount, algorithm);
       });
-  ExpectReports(reports, victim,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(StartsWith(absl::StrCat("rank ", victim, " ")),
-                               HasSubstr("does not answer"))),
-                1.2 * timeout + kBusy);
+  ExpectReports(
+      reports, victim,
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(StartsWith(absl::StrCat("rank ", victim, " ")), HasSubstr("does not answer"))),
+      1.2 * timeout + kBusy);
 }
 
 TEST_P(AVictim, KilledIsLeftBehindByShrink) {
@@ -137,14 +95,13 @@ TEST_P(AVictim, KilledIsLeftBehindByShrink) {
   ExpectAllOk(reports, victim);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, AVictim,
-                         ::testing::Values(Victim{3, Algorithm::kDirect},
-                                           Victim{0, Algorithm::kDirect},
-                                           Victim{2, Algorithm::kRing}, Victim{0, Algorithm::kRing}),
-                         [](const auto& info) {
-                           return absl::StrCat("Rank", info.param.rank, "In_",
-                                               Name(info.param.algorithm));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, AVictim,
+    ::testing::Values(Victim{3, Algorithm::kDirect}, Victim{0, Algorithm::kDirect},
+                      Victim{2, Algorithm::kRing}, Victim{0, Algorithm::kRing}),
+    [](const auto& info) {
+      return absl::StrCat("Rank", info.param.rank, "In_", Name(info.param.algorithm));
+    });
 
 TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
   const double timeout = 1.0 * kSlowness;
@@ -162,106 +119,6 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
                          AllOf(StartsWith("rank 2 "), HasSubstr("is alive, but waits for nobody"))),
                 1.2 * timeout + kBusy);
-}
-
-// Calls that differ: all ranks name both, no process dies, and the communicator has ended.
-using OddCall = std::function<absl::Status(Rank& self, Arrays& arrays, bool odd)>;
-void ExpectMismatch(const OddCall& call, const std::string& usual, const std::string& different) {
-  for (const int odd : {1, 0}) {
-    const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-      RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 128));
-      fault.Begin();
-      absl::Status status = call(self, arrays, self.rank == odd);
-      if (status.ok()) status = self.stream->Synchronize();
-      if (arrays.output != std::vector<float>(128, 3.0f)) return Wrong("an array was touched");
-      status = Ended(self, status);
-      RETURN_IF_ERROR(self.stream->Reset());
-      if (self.communicator->Barrier(*self.stream) != status) return Wrong("another error");
-      // They agree who is there, so they can go on.
-      auto again = self.communicator->Shrink({});
-      if (!again.ok()) return again.status();
-      RETURN_IF_ERROR(AddOnes(**again, self, arrays, 64));
-      RETURN_IF_ERROR((*again)->Barrier(*self.stream));
-      RETURN_IF_ERROR(self.stream->Synchronize());
-      return status;
-    });
-    ExpectReports(
-        reports, -1,
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr(absl::StrCat("rank ", 1 - odd, " calls ", usual)),
-                       HasSubstr(absl::StrCat("rank ", odd, " calls ", different)),
-                       HasSubstr("as its call 1"))),
-        kAtOnce);
-  }
-}
-
-absl::Status AllReduce(Rank& self, Arrays& arrays, int64_t count,
-                       precision::DType dtype = precision::DType::kFloat32) {
-  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, {dtype},
-                                      *self.stream);
-}
-
-TEST(GlooEngineFaultTest, CountsThatDiffer) {
-  ExpectMismatch([](Rank& self, Arrays& arrays,
-                    bool odd) { return AllReduce(self, arrays, odd ? 65 : 64); },
-                 kAllReduce64, "all_reduce(sum of 65 float32, direct)");
-}
-
-TEST(GlooEngineFaultTest, TypesThatDiffer) {
-  ExpectMismatch(
-      [](Rank& self, Arrays& arrays, bool odd) {
-        return AllReduce(self, arrays, 64,
-                         odd ? precision::DType::kInt32 : precision::DType::kFloat32);
-      },
-      kAllReduce64, "all_reduce(sum of 64 int32, direct)");
-}
-
-TEST(GlooEngineFaultTest, RootsThatDiffer) {
-  ExpectMismatch(
-      [](Rank& self, Arrays& arrays, bool odd) {
-        return self.communicator->Broadcast(arrays.input.data(), arrays.output.data(), 8,
-                                            odd ? 1 : 0, {}, *self.stream);
-      },
-      "broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)");
-}
-
-TEST(GlooEngineFaultTest, OrdersThatDiffer) {
-  ExpectMismatch(
-      [](Rank& self, Arrays& arrays, bool odd) {
-        RETURN_IF_ERROR(odd ? self.communicator->Barrier(*self.stream)
-                            : AllReduce(self, arrays, 64));
-        return odd ? AllReduce(self, arrays, 64) : self.communicator->Barrier(*self.stream);
-      },
-      kAllReduce64, "barrier()");
-}
-
-TEST(GlooEngineFaultTest, ASendThatOthersDoNotKnowOf) {
-  const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
-    fault.Begin();
-    if (self.rank != 1) return AddOnesUntilItEnds(self, arrays, 64);
-    RETURN_IF_ERROR(self.communicator->Send(arrays.input.data(), 4, 2, {}, *self.stream));
-    return self.stream->Synchronize();
-  });
-  ExpectReports(reports, -1,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("rank 1 calls send(4 float32, from rank 1) as its call 0"),
-                               HasSubstr(absl::StrCat("calls ", kAllReduce64, " as its call 1")))),
-                kAtOnce);
-}
-
-TEST(GlooEngineFaultTest, ASplitThatOthersDoNotKnowOf) {
-  const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
-    fault.Begin();
-    if (self.rank != 1) return AddOnesUntilItEnds(self, arrays, 64);
-    return self.communicator->Split(0, 0).status();
-  });
-  ExpectReports(reports, -1,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("rank 1 calls split"),
-                               HasSubstr(absl::StrCat("rank 0 calls ", kAllReduce64)))),
-                kAtOnce);
 }
 
 TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
@@ -288,10 +145,9 @@ TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
     if (seconds > 0.1 * kSlowness) return Wrong(absl::StrCat("back after ", seconds, " s"));
     return status;
   });
-  ExpectReports(
-      reports, -1,
-      StatusIs(absl::StatusCode::kCancelled, StartsWith("rank 0 ran out of data")),
-      kAtOnce);
+  ExpectReports(reports, -1,
+                StatusIs(absl::StatusCode::kCancelled, StartsWith("rank 0 ran out of data")),
+                kAtOnce);
 }
 
 TEST(GlooEngineFaultTest, ARankThatLeavesEarlyIsNamed) {
@@ -302,15 +158,15 @@ TEST(GlooEngineFaultTest, ARankThatLeavesEarlyIsNamed) {
     return AddOnesUntilItEnds(self, arrays, 64);
   });
   EXPECT_OK(reports[1].status);
-  ExpectReports(reports, 1,
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 has left")), kAtOnce);
+  ExpectReports(reports, 1, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 has left")),
+                kAtOnce);
 }
 
 TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndIsCarriedOut) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
     arrays.input.assign(kCount, 1.0f);
     arrays.output.assign(kCount, 0.0f);
-    for (int i = 0; i < 10; ++i) RETURN_IF_ERROR(AllReduce(self, arrays, kCount));
+    for (int i = 0; i < 10; ++i) RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
     self.communicator.reset();
     RETURN_IF_ERROR(self.stream->Synchronize());
     return arrays.output == std::vector<float>(kCount, 3.0f) ? absl::OkStatus() : Wrong("sum");
@@ -324,7 +180,7 @@ TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndDoesNotHangWithoutTheOthers) {
     if (self.rank != 1) return absl::OkStatus();  // the others leave
     fault.Begin();
     for (int i = 0; i < 10; ++i) {
-      if (!AllReduce(self, arrays, kCount).ok()) break;
+      if (!EnqueueAllReduce(self, arrays).ok()) break;
     }
     self.communicator.reset();
     return self.stream->Synchronize();
@@ -366,57 +222,6 @@ TEST(GlooEngineFaultTest, AStreamThatHasFailedIsNamedByAllAtOnce) {
                              HasSubstr(absl::StrCat("rank 1 cannot join ", kAllReduce64))),
                     kAtOnce);
     }
-  }
-}
-
-TEST(GlooEngineFaultTest, SplitMakesGroupsOfTheirOwn) {
-  const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
-    // 0 and 2 in the order 2, 0; 1 and 3 likewise.
-    auto half = self.communicator->Split(self.rank % 2, -self.rank);
-    if (!half.ok()) return half.status();
-    if ((*half)->size() != 2 || (*half)->rank() != 1 - self.rank / 2) return Wrong("half");
-    float mine = static_cast<float>(self.rank), all[2] = {-1, -1};
-    RETURN_IF_ERROR((*half)->AllGather(&mine, all, 1, {}, *self.stream));
-    RETURN_IF_ERROR(self.stream->Synchronize());
-    if (all[0] != 2 + self.rank % 2 || all[1] != self.rank % 2) return Wrong("all_gather");
-    RETURN_IF_ERROR(AddOnes(**half, self, arrays, kCount));
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 1001));
-    auto alone = (*half)->Split((*half)->rank() == 0 ? 5 : -1, 0);
-    if (!alone.ok()) return alone.status();
-    if ((*alone == nullptr) != ((*half)->rank() != 0)) return Wrong("a color of its own");
-    if (*alone != nullptr) RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 100));
-    auto again = self.communicator->Split(0, self.rank);
-    if (!again.ok()) return again.status();
-    RETURN_IF_ERROR(AddOnes(**again, self, arrays, 100));
-    // The end of a part is not the end of the whole.
-    if (self.rank == 1) (*half)->Abort(absl::CancelledError("enough of halves"));
-    if (self.rank == 3) {
-      while ((*half)->status().ok()) absl::SleepFor(absl::Milliseconds(1));
-    }
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 100));
-    RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
-    return self.stream->Synchronize();
-  });
-  ExpectAllOk(reports);
-}
-
-TEST(GlooEngineFaultTest, SentBytesEqualTheFormula) {
-  for (const int size : {2, 3, 4}) {
-    const auto reports = OnProcesses(size, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
-      const int64_t count = 64 * size * 1000;
-      int64_t before = 0;
-      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-        RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, algorithm));
-        int64_t sent = -before;
-        for (int to = 0; to < size; ++to) sent += self.communicator->sent_bytes(to);
-        before += sent;
-        const int64_t formula = 2 * (size - 1) * count / size * int64_t{sizeof(float)};
-        if (sent != formula) return Wrong(absl::StrCat(sent, " bytes, not ", formula));
-      }
-      RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
-      return self.stream->Synchronize();
-    });
-    ExpectAllOk(reports);
   }
 }
 

@@ -3,17 +3,23 @@
 
 // Communicators over Gloo: of threads (OnRanks with GlooEngines) and of processes (OnProcesses).
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace brigade::collectives::testing {
 
@@ -57,9 +63,8 @@ struct Arrays {
 };
 
 // Makes this process rank `rank` and runs body.
-inline absl::Status AsRank(
-    int rank, const Meeting& meeting,
-    const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
+inline absl::Status AsRank(int rank, const Meeting& meeting,
+                           const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
   Arrays arrays;
   Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
   auto stream = self.context->NewStream("compute");
@@ -94,10 +99,53 @@ inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arra
   RETURN_IF_ERROR(self.stream->Synchronize());
   for (const float sum : arrays.output) {
     if (sum == static_cast<float>(communicator.size())) continue;
-    return absl::InternalError(
-        absl::StrCat("a sum of ", communicator.size(), " ones is ", sum));
+    return absl::InternalError(absl::StrCat("a sum of ", communicator.size(), " ones is ", sum));
   }
   return absl::OkStatus();
+}
+
+inline constexpr absl::Duration kNever = absl::Seconds(40);  // a timeout that no test waits for
+inline constexpr double kAtOnce = 2.0 * kSlowness;
+
+inline absl::Status Wrong(const std::string& what) { return absl::InternalError(what); }
+
+// The error that ended the communicator, which is what the call or the stream said.
+inline absl::Status Ended(Rank& self, const absl::Status& said) {
+  const absl::Status status = self.communicator->status();
+  if (!status.ok() && said.code() == status.code() &&
+      absl::EndsWith(said.message(), status.message())) {
+    return status;
+  }
+  return Wrong(absl::StrCat("said ", said.ToString(), ", but ended by ", status.ToString()));
+}
+
+inline absl::Status AddOnesUntilItEnds(Rank& self, Arrays& arrays, int64_t count,
+                                       Algorithm algorithm = Algorithm::kDirect) {
+  while (true) {
+    const absl::Status status = AddOnes(*self.communicator, self, arrays, count, algorithm);
+    if (!status.ok()) return Ended(self, status);
+  }
+}
+
+// All ranks but `except` report that, at most `seconds` after the fault. -1: nobody is excepted.
+inline void ExpectReports(const std::vector<Report>& reports, int except,
+                          const ::testing::Matcher<const absl::Status&>& status, double seconds) {
+  double last = 0;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (static_cast<int>(rank) == except) continue;
+    EXPECT_THAT(reports[rank].status, status) << "rank " << rank;
+    EXPECT_LT(reports[rank].seconds, seconds) << "rank " << rank;
+    last = std::max(last, reports[rank].seconds);
+  }
+  std::printf("last report %.3f s after the fault: %s\n", last,
+              reports[except == 0 ? 1 : 0].status.ToString().c_str());
+}
+
+inline void ExpectAllOk(const std::vector<Report>& reports, int except = -1) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (static_cast<int>(rank) == except) continue;
+    EXPECT_OK(reports[rank].status) << "rank " << rank;
+  }
 }
 
 }  // namespace brigade::collectives::testing
