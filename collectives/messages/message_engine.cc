@@ -18,13 +18,14 @@ namespace {
 struct Fingerprint {
   CallShape shape;
   uint64_t sequence = 0;
+  bool on_host = false;  // Exchange: shape.count values
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  return absl::StrCat("rank ", rank, " calls ", ToString(fingerprint.shape), " as its call ",
-                      fingerprint.sequence);
+  const std::string what = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
+  return absl::StrCat("rank ", rank, " calls ", what, " as its call ", fingerprint.sequence);
 }
 
 // What outlives the engine while calls are in a queue.
@@ -140,7 +141,7 @@ absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> va
   }
   CallShape shape;
   shape.count = static_cast<int64_t>(values.size());
-  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++}, others_));
+  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   std::vector<int64_t> all(each * static_cast<size_t>(size));

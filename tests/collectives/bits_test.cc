@@ -1,14 +1,11 @@
 // Which bits collectives give, and how many bytes they send.
 
-#include <cmath>
-#include <cstring>
-#include <random>
 #include <vector>
 
 #include "brigade/collectives/program.h"
 #include "brigade/precision/float16.h"
+#include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/ranks.h"
-#include "brigade/tests/spec/formats.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
@@ -16,43 +13,6 @@ namespace {
 
 using precision::BFloat16;
 using precision::Half;
-
-template <typename T>
-constexpr spec::Format kFormat = std::is_same_v<T, float>  ? spec::Format::kFloat32
-                                 : std::is_same_v<T, Half> ? spec::Format::kFloat16
-                                                           : spec::Format::kBFloat16;
-
-// Values whose sums depend on the order and on where they are rounded.
-float InputValue(int rank, int64_t i) {
-  std::mt19937 random(static_cast<uint32_t>(rank * 1000003 + i));
-  const float x = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
-  return std::ldexp(x, static_cast<int>(random() % 8));
-}
-
-template <typename T>
-float Rounded(float x) {
-  return spec::Round(kFormat<T>, x);
-}
-
-// By the specification: in float, in ascending order, rounded once.
-template <typename T>
-float RoundedOnce(int size, int64_t i) {
-  float sum = Rounded<T>(InputValue(0, i));
-  for (int rank = 1; rank < size; ++rank) sum += Rounded<T>(InputValue(rank, i));
-  return Rounded<T>(sum);
-}
-
-// By what a ring is: block b starts at rank b and rounds at each of the next ranks.
-template <typename T>
-float RoundedPerHop(int size, int64_t count, int64_t i) {
-  int block = 0;
-  while (i >= BlockBegin(count, size, block + 1)) ++block;
-  float sum = Rounded<T>(InputValue(block, i));
-  for (int hop = 1; hop < size; ++hop) {
-    sum = Rounded<T>(sum + Rounded<T>(InputValue((block + hop) % size, i)));
-  }
-  return sum;
-}
 
 template <typename T>
 class BitsTest : public ::testing::Test {};
@@ -70,7 +30,7 @@ TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
     EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
     OnThreads({.size = size}, [&](Rank& self) {
       std::vector<T> input(kCount), output(kCount);
-      for (int64_t i = 0; i < kCount; ++i) input[i] = T(InputValue(self.rank, i));
+      for (int64_t i = 0; i < kCount; ++i) input[i] = T(UnevenValue(self.rank, i));
       for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
         ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
                                                {precision::kDType<T>, {}, algorithm},

@@ -1,28 +1,20 @@
-// Programs over Gloo. Here the ranks are threads that talk over the loopback; processes are in gloo_fault_test.
+// Programs over Gloo. Here the ranks are threads that talk over the loopback; processes are in
+// gloo_engine_fault_test.
 
 #include "brigade/collectives/gloo/gloo_engine.h"
 
+#include <vector>
+
+#include "brigade/precision/float16.h"
+#include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/conformance.h"
-#include "brigade/tests/collectives/gloo/processes.h"
+#include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "gtest/gtest.h"
 
-namespace brigade::collectives {
+namespace brigade::collectives::testing {
 namespace {
 
-NewEngineFn GlooEngines(const RanksOptions& options) {
-  const int port = testing::FreePort();
-  return [options, port](int rank,
-                         device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
-    auto store = TcpStore::Create(testing::StoreOptions(rank, options.size, port));
-    if (!store.ok()) return store.status();
-    GlooOptions gloo;
-    gloo.rank = rank;
-    gloo.size = options.size;
-    gloo.store = *std::move(store);
-    gloo.timeout = absl::FromChrono(options.timeout);
-    return NewGlooEngine(gloo, context);
-  };
-}
+using precision::BFloat16;
 
 class GlooConformance : public ::testing::TestWithParam<int> {};
 
@@ -34,5 +26,77 @@ TEST_P(GlooConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::Values(1, 2, 3, 4));
 
+template <typename T>
+class GlooBits : public ::testing::Test {};
+using Types = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(GlooBits, Types);
+
+TYPED_TEST(GlooBits, DirectRoundsOnceAndRingPerHop) {
+  using T = TypeParam;
+  constexpr int64_t kCount = 1027;
+  for (const int size : {2, 3, 4}) {
+    int64_t differ = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, kCount, i);
+    }
+    EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
+    const RanksOptions options = {.size = size};
+    OnRanks(options, GlooEngines(options), [&](Rank& self) {
+      std::vector<T> input(kCount), output(kCount);
+      for (int64_t i = 0; i < kCount; ++i) input[i] = T(UnevenValue(self.rank, i));
+      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
+                                               {precision::kDType<T>, {}, algorithm},
+                                               *self.stream));
+        ASSERT_OK(self.stream->Synchronize());
+        for (int64_t i = 0; i < kCount; ++i) {
+          const float wanted = algorithm == Algorithm::kDirect ? RoundedOnce<T>(size, i)
+                                                               : RoundedPerHop<T>(size, kCount, i);
+          ASSERT_EQ(static_cast<float>(output[i]), wanted)
+              << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
+        }
+      }
+      ASSERT_OK(self.communicator->Barrier(*self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+    });
+  }
+}
+
+// Several chunks of each block, the last ones odd, where slots to receive into are used again.
+template <typename T>
+void AddManyChunks(int size, int64_t count) {
+  const auto value = [](int rank, int64_t i) {
+    return static_cast<float>((i * 5 + rank * 3 + i / 7) % 8 - 3);
+  };
+  const RanksOptions options = {.size = size};
+  OnRanks(options, GlooEngines(options), [&](Rank& self) {
+    std::vector<T> array(static_cast<size_t>(count));
+    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      for (int64_t i = 0; i < count; ++i) array[i] = T(value(self.rank, i));
+      ASSERT_OK(self.communicator->AllReduce(array.data(), array.data(), count,
+                                             {precision::kDType<T>, {}, algorithm}, *self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      for (int64_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (int rank = 0; rank < size; ++rank) sum += value(rank, i);
+        ASSERT_EQ(static_cast<float>(array[i]), sum)
+            << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
+      }
+    }
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+  });
+}
+
+TEST(GlooEngineTest, AddsManyChunksOfFloatInPlace) {
+  for (const int size : {2, 3}) AddManyChunks<float>(size, 1'300'003);
+  // A block of 5 chunks and a bit: more than are on their way at a time.
+  AddManyChunks<float>(4, 4 * 5 * (64 << 10) + 4 * 16 + 1);
+}
+
+TEST(GlooEngineTest, AddsManyChunksOfBFloat16InPlace) {
+  for (const int size : {2, 3, 4}) AddManyChunks<BFloat16>(size, 700'003);
+}
+
 }  // namespace
-}  // namespace brigade::collectives
+}  // namespace brigade::collectives::testing

@@ -1,0 +1,56 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_BITS_H_
+#define BRIGADE_TESTS_COLLECTIVES_BITS_H_
+
+// Which bits sums over ranks have, by the specification. For inputs that tell one way of adding from another.
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <type_traits>
+
+#include "brigade/collectives/program.h"
+#include "brigade/precision/float16.h"
+#include "brigade/tests/spec/formats.h"
+
+namespace brigade::collectives {
+
+template <typename T>
+constexpr spec::Format kFormat = std::is_same_v<T, float>             ? spec::Format::kFloat32
+                                 : std::is_same_v<T, precision::Half> ? spec::Format::kFloat16
+                                                                      : spec::Format::kBFloat16;
+
+// Values whose sums depend on the order and on where they are rounded.
+inline float UnevenValue(int rank, int64_t i) {
+  std::mt19937 random(static_cast<uint32_t>(rank * 1000003 + i));
+  const float x = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
+  return std::ldexp(x, static_cast<int>(random() % 8));
+}
+
+template <typename T>
+float Rounded(float x) {
+  return spec::Round(kFormat<T>, x);
+}
+
+// kDirect: in float, in ascending order, rounded once.
+template <typename T>
+float RoundedOnce(int size, int64_t i) {
+  float sum = Rounded<T>(UnevenValue(0, i));
+  for (int rank = 1; rank < size; ++rank) sum += Rounded<T>(UnevenValue(rank, i));
+  return Rounded<T>(sum);
+}
+
+// kRing, by what a ring is: block b starts at rank b and rounds at each of the next ranks.
+template <typename T>
+float RoundedPerHop(int size, int64_t count, int64_t i) {
+  int block = 0;
+  while (i >= BlockBegin(count, size, block + 1)) ++block;
+  float sum = Rounded<T>(UnevenValue(block, i));
+  for (int hop = 1; hop < size; ++hop) {
+    sum = Rounded<T>(sum + Rounded<T>(UnevenValue((block + hop) % size, i)));
+  }
+  return sum;
+}
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_BITS_H_
