@@ -139,7 +139,7 @@ TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
       });
     }
     const absl::Status status = AddOnesUntilItEnds(self, arrays, 64);
-    const double seconds = fault.SecondsSince();
+    const double seconds = fault.Seconds();
     if (aborter.joinable()) aborter.join();
     if (self.rank == 0 && status != reason) return Wrong(status.ToString());
     if (seconds > 0.1 * kSlowness) return Wrong(absl::StrCat("back after ", seconds, " s"));

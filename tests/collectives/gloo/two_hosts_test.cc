@@ -202,7 +202,9 @@ TEST_F(TwoHostsTest, ACutLinkIsAnErrorOnAllRanksWithinTheDeadline) {
           board_->cut = true;
         }
         while (!board_->cut) absl::SleepFor(absl::Milliseconds(1));
-        return AddOnesUntilItEnds(self, arrays, 1000);
+        const absl::Status status = AddOnesUntilItEnds(self, arrays, 1000);
+        fault.End();
+        return status;
       });
   for (int rank = 0; rank < 4; ++rank) {
     const int other = rank < 2 ? 2 : 0;  // the first of the other host
