@@ -83,16 +83,18 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
       rank == 0 ? MasterName(options_) : absl::StrCat("standby ", HostPort(host, port));
   const absl::Time began = absl::Now();
   absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
+  absl::Status reason = socket.status();
   // The server may come up after its clients.
   while (absl::IsUnavailable(socket.status()) && absl::Now() + kRetryInterval < deadline) {
     std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
     socket = Socket::Connect(host, port, deadline);
+    // The deadline cuts the last attempt short, which then knows less than the one before.
+    if (absl::Now() < deadline) reason = socket.status();
   }
   if (!socket.ok()) {
     const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
-    return Annotated(socket.status(),
-                     absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
-                                  " (tried ", absl::FormatDuration(tried), "): "));
+    return Annotated(reason, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
+                                          " (tried ", absl::FormatDuration(tried), "): "));
   }
 
   std::lock_guard lock(mutex_);

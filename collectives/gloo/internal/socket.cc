@@ -130,6 +130,11 @@ absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::
       last = absl::UnavailableError(std::strerror(failure));
       continue;
     }
+    // A port of this host without a listener may be the one that the kernel gave to us.
+    if (socket.peer_address() == HostPort(socket.local_host(), socket.local_port())) {
+      last = absl::UnavailableError("connected to itself");
+      continue;
+    }
     Prepare(socket.fd());
     freeaddrinfo(found);
     return socket;
