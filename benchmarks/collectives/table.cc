@@ -200,10 +200,10 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
       measured[i].wrong[in_place] = arrays.CountWrong(whole, in_place);
     }
     // As many in a row as make 20 ms, so that starting the ranks and the last wait do not count.
-    constexpr int kTrial = 10;
-    BRIGADE_RETURN_IF_ERROR(run(i, false, bytes < (1 << 20) ? kTrial : 1, taken));
-    const double each = taken / (bytes < (1 << 20) ? kTrial : 1);
-    times[i] = static_cast<int>(std::clamp(20e-3 / each, 1.0, 5000.0));
+    for (const int more : {0, 1, 2}) {
+      BRIGADE_RETURN_IF_ERROR(run(i, more % 2 == 0, times[i], taken));
+      times[i] = static_cast<int>(std::clamp(20e-3 / (taken / times[i]), 1.0, 5000.0));
+    }
   }
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {

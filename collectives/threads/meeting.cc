@@ -1,25 +1,13 @@
 #include "brigade/collectives/threads/meeting.h"
 
 #include <algorithm>
-#include <thread>
+
+#include "brigade/device/internal/spin.h"
 
 namespace brigade::collectives {
 
 Meeting::Meeting(int members)
-    : spins_(static_cast<unsigned>(members) <= std::thread::hardware_concurrency()),
-      arrivals_(static_cast<size_t>(members)),
-      arrived_(static_cast<size_t>(members), 0) {}
-
-// Members usually come within microseconds of each other; sleeping and waking costs ten.
-void Meeting::Spin(uint64_t round) const {
-  for (int i = 0; spins_ && i < 200 && !IsOver(round); ++i) {
-    for (int j = 0; j < 16; ++j) {
-#ifdef __x86_64__
-      __builtin_ia32_pause();
-#endif
-    }
-  }
-}
+    : arrivals_(static_cast<size_t>(members)), arrived_(static_cast<size_t>(members), 0) {}
 
 absl::Status Meeting::Meet(int member, const Arrival& arrival, std::chrono::nanoseconds timeout,
                            absl::FunctionRef<absl::Status(absl::Span<const Arrival>)> act,
@@ -40,7 +28,8 @@ absl::Status Meeting::Meet(int member, const Arrival& arrival, std::chrono::nano
     return result;
   }
   lock.unlock();
-  Spin(round);
+  // Members usually come within microseconds of each other.
+  device::internal::SpinUntil([&] { return IsOver(round); });
   lock.lock();
   const auto over = [&] { return IsOver(round) || !broken_.ok(); };
   if (!changed_.wait_for(lock, timeout, over)) {

@@ -43,9 +43,7 @@ class Meeting {
 
  private:
   bool IsOver(uint64_t round) const { return round_.load(std::memory_order_acquire) != round; }
-  void Spin(uint64_t round) const;
 
-  const bool spins_;  // while each member can have a core
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Arrival> arrivals_;

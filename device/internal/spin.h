@@ -1,6 +1,9 @@
 #ifndef BRIGADE_DEVICE_INTERNAL_SPIN_H_
 #define BRIGADE_DEVICE_INTERNAL_SPIN_H_
 
+#include <chrono>
+#include <thread>
+
 namespace brigade::device::internal {
 
 inline void PauseInSpin() {
@@ -11,9 +14,9 @@ inline void PauseInSpin() {
 #endif
 }
 
-// Polls for a few microseconds before a thread goes to sleep: a kernel of a few microseconds must
-// not pay for two trips through the scheduler, and a waiting thread must not keep a core from
-// working. True as soon as `done` says so.
+// Polls for a while before a thread goes to sleep, first by itself and then giving way to others that are ready: a
+// kernel of a few microseconds must not pay for two trips through the scheduler, each of which can cost a virtual
+// machine 50 us, and a waiting thread must not keep a core from working. True as soon as `done` says so.
 template <typename F>
 bool SpinUntil(F done) {
   constexpr int kPolls =
@@ -21,6 +24,11 @@ bool SpinUntil(F done) {
   for (int i = 0; i < kPolls; ++i) {
     if (done()) return true;
     PauseInSpin();
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+  while (std::chrono::steady_clock::now() < end) {
+    if (done()) return true;
+    std::this_thread::yield();
   }
   return false;
 }
