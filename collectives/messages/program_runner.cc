@@ -8,8 +8,8 @@
 namespace brigade::collectives {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{256} << 10;
-constexpr int64_t kAhead = 4;  // chunks of a source that may be on their way
+constexpr int64_t kChunkBytes = int64_t{1} << 20;  // 256 KiB is slower by 10 to 20 %, 4 MiB as fast
+constexpr int64_t kAhead = 4;                      // chunks of a source that may be on their way
 
 }  // namespace
 
@@ -26,8 +26,8 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   chunk_count_ = kChunkBytes / element_bytes_;
   const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
   BRIGADE_RETURN_IF_ERROR(Provide(scratch_, scratch, "collective scratch"));
-  BRIGADE_RETURN_IF_ERROR(Provide(landing_, size_ * kAhead * kChunkBytes, "collective chunks"));
   program_.Build(call.shape, size_);
+  BRIGADE_RETURN_IF_ERROR(ProvideLanding());
   for (int stage = 0; stage < program_.stages(); ++stage) {
     if (stage == 0) BRIGADE_RETURN_IF_ERROR(SendWhatOthersRead(stage));
     absl::Status done;
@@ -47,6 +47,21 @@ absl::Status ProgramRunner::Provide(device::Buffer& buffer, int64_t bytes, const
   return absl::OkStatus();
 }
 
+// As many chunks as the instruction with the most sources has on their way.
+absl::Status ProgramRunner::ProvideLanding() {
+  int64_t sources = 0;
+  landing_bytes_ = 0;
+  for (int stage = 0; stage < program_.stages(); ++stage) {
+    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+      if (IsReceivedInPlace(instruction)) return;
+      const int64_t count = std::min(chunk_count_, instruction.count);
+      sources = std::max(sources, static_cast<int64_t>(instruction.sources.size()));
+      landing_bytes_ = std::max(landing_bytes_, count * element_bytes_);
+    });
+  }
+  return Provide(landing_, sources * kAhead * landing_bytes_, "collective chunks");
+}
+
 char* ProgramRunner::Address(const Part& part, int64_t offset) const {
   const void* base = call_->input;
   if (part.side == Side::kOutput) base = call_->output;
@@ -56,7 +71,7 @@ char* ProgramRunner::Address(const Part& part, int64_t offset) const {
 
 char* ProgramRunner::Landing(size_t source, int64_t number) {
   const int64_t slot = static_cast<int64_t>(source) * kAhead + number % kAhead;
-  return landing_.as<char>().data() + slot * kChunkBytes;
+  return landing_.as<char>().data() + slot * landing_bytes_;
 }
 
 template <typename Visit>

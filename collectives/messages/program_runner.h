@@ -35,6 +35,7 @@ class ProgramRunner {
   };
 
   absl::Status Provide(device::Buffer& buffer, int64_t bytes, const char* name);
+  absl::Status ProvideLanding();
   char* Address(const Part& part, int64_t offset) const;
   template <typename Visit>
   absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
@@ -61,7 +62,8 @@ class ProgramRunner {
   // Of the call that runs.
   const Call* call_ = nullptr;
   int64_t element_bytes_ = 0;
-  int64_t chunk_count_ = 0;  // elements
+  int64_t landing_bytes_ = 0;  // of a chunk in landing_
+  int64_t chunk_count_ = 0;    // elements
   std::vector<const void*> sources_;
 };
 
