@@ -178,12 +178,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
   if (color < 0) return std::unique_ptr<Communicator>();
-  return NewCommunicator(ranks, generation);
+  return NewCommunicator(ranks, {}, generation);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::NewCommunicator(
-    absl::Span<const int> ranks, uint64_t generation) {
-  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(ranks, generation));
+    absl::Span<const int> ranks, absl::Span<const int> lost, uint64_t generation) {
+  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(ranks, lost, generation));
   return Create(std::move(engine), context_);
 }
 
@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   for (int rank = 0; rank < size(); ++rank) {
     if (std::find(lost.begin(), lost.end(), rank) == lost.end()) ranks.push_back(rank);
   }
-  return NewCommunicator(ranks, generations_++);
+  return NewCommunicator(ranks, lost, generations_++);
 }
 
 }  // namespace brigade::collectives

@@ -101,6 +101,7 @@ class Communicator {
 
   absl::Status Run(Call call, device::Stream& stream);
   absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator(absl::Span<const int> ranks,
+                                                                absl::Span<const int> lost,
                                                                 uint64_t generation);
   absl::Status Check(const Call& call, int64_t input_elements, int64_t output_elements,
                      int64_t in_place_offset, device::Stream& stream) const;

@@ -35,8 +35,10 @@ class Engine {
 
   // A new engine for those of this group's ranks that are in `members`, this one among them; they
   // are numbered in the order given. Each member calls it with the same list and the same `generation`, which no
-  // earlier call had; also if this engine has failed.
+  // earlier call had; also if this engine has failed. The ranks `lost` are gone: the group must not rely on what
+  // they served.
   virtual absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                            absl::Span<const int> lost,
                                                             uint64_t generation) = 0;
 
   // Ends every wait on all ranks with this error. Twice is safe.

@@ -44,11 +44,7 @@ class Core {
 
   absl::Status Run(const Call& call, device::ThreadPool& pool);
   absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values);
-  int64_t sent_bytes(int rank) {
-    std::lock_guard lock(mutex_);
-    return runner_.sent_bytes()[static_cast<size_t>(rank)] +
-           (rank < static_cast<int>(moved_.size()) ? moved_[static_cast<size_t>(rank)] : 0);
-  }
+  int64_t sent_bytes(int rank) const { return runner_.sent_bytes(rank); }
 
   void Enter() {
     std::lock_guard lock(queue_mutex_);
@@ -67,7 +63,6 @@ class Core {
   ProgramRunner runner_;
   std::vector<Fingerprint> fingerprints_;  // [rank]
   std::vector<int> others_;
-  std::vector<int64_t> moved_;  // by Send, [rank]
   uint64_t exchanges_ = 0;
 
   std::mutex queue_mutex_;
@@ -118,8 +113,7 @@ absl::Status Core::Run(const Call& call, device::ThreadPool& pool) {
 absl::Status Core::Move(const Call& call) {
   const int64_t bytes = call.shape.count * precision::SizeOf(call.shape.dtype);
   if (transport->rank() == call.shape.root) {
-    moved_.resize(static_cast<size_t>(transport->size()));
-    moved_[static_cast<size_t>(call.peer)] += bytes;
+    runner_.CountSent(call.peer, bytes);
     BRIGADE_RETURN_IF_ERROR(transport->Send(call.peer, call.input, bytes));
     return transport->Flush();
   }
@@ -209,17 +203,20 @@ class MessageEngine final : public Engine {
   }
 
   absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    absl::Span<const int> lost,
                                                     uint64_t generation) override {
     const std::string label = absl::StrCat(generation);
-    BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, label, !status().ok()));
+    BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, lost, label));
     // The new group's ranks are this one's by other numbers: groups made of it are made here.
-    Regroup regroup =
-        [parent = core_->regroup, label, names = std::vector<int>(members.begin(), members.end())](
-            absl::Span<const int> inner, const std::string& inner_label, bool failed) {
-          std::vector<int> outer;
-          for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
-          return parent(outer, absl::StrCat(label, ".", inner_label), failed);
-        };
+    Regroup regroup = [parent = core_->regroup, label,
+                       names = std::vector<int>(members.begin(), members.end())](
+                          absl::Span<const int> inner, absl::Span<const int> inner_lost,
+                          const std::string& inner_label) {
+      std::vector<int> outer, outer_lost;
+      for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
+      for (const int rank : inner_lost) outer_lost.push_back(names[static_cast<size_t>(rank)]);
+      return parent(outer, outer_lost, absl::StrCat(label, ".", inner_label));
+    };
     return NewMessageEngine(std::move(transport), std::move(regroup), core_->context);
   }
 

@@ -14,9 +14,9 @@
 namespace brigade::collectives {
 
 // A transport among some ranks of a group, numbered in the order given; see Engine::NewEngine. No two groups with
-// the same members have the same label. `failed`: whether the group has, so that ranks may be gone.
+// the same members have the same label.
 using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
-    absl::Span<const int> members, const std::string& label, bool failed)>;
+    absl::Span<const int> members, absl::Span<const int> lost, const std::string& label)>;
 
 // Carries programs out by messages, in the stream's worker. CPU contexts only.
 //

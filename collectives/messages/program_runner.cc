@@ -84,7 +84,7 @@ absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) cons
 
 absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
   const int64_t bytes = chunk.count * element_bytes_;
-  sent_[static_cast<size_t>(to)] += bytes;
+  CountSent(to, bytes);
   return transport_.Send(to, Address(part, chunk.begin), bytes);
 }
 

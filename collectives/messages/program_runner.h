@@ -1,6 +1,7 @@
 #ifndef BRIGADE_COLLECTIVES_MESSAGES_PROGRAM_RUNNER_H_
 #define BRIGADE_COLLECTIVES_MESSAGES_PROGRAM_RUNNER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -26,8 +27,13 @@ class ProgramRunner {
 
   absl::Status Run(const Call& call, device::ThreadPool& pool);
 
-  // Bytes of payload given to the transport, by rank.
-  const std::vector<int64_t>& sent_bytes() const { return sent_; }
+  // Bytes of payload given to the transport for a rank. From any thread, also while a program runs.
+  int64_t sent_bytes(int to) const {
+    return sent_[static_cast<size_t>(to)].load(std::memory_order_relaxed);
+  }
+  void CountSent(int to, int64_t bytes) {
+    sent_[static_cast<size_t>(to)].fetch_add(bytes, std::memory_order_relaxed);
+  }
 
  private:
   struct Chunk {
@@ -54,7 +60,7 @@ class ProgramRunner {
   device::Context& context_;
   const int rank_;
   const int size_;
-  std::vector<int64_t> sent_;
+  std::vector<std::atomic<int64_t>> sent_;
   Program program_;
   device::Buffer scratch_;
   device::Buffer landing_;  // chunks to be reduced: [source][number % kAhead]

@@ -26,6 +26,7 @@ class ThreadEngine final : public Engine {
     return state_->Exchange(rank_, values);
   }
   absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    absl::Span<const int> /*lost*/,
                                                     uint64_t generation) override {
     const auto self = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(self - members.begin());

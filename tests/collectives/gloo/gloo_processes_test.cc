@@ -43,6 +43,32 @@ TEST(GlooProcessesTest, SplitMakesGroupsOfTheirOwn) {
   ExpectAllOk(reports);
 }
 
+// A part that failed goes on with all of its ranks, then without one, and the whole knows nothing of it.
+TEST(GlooProcessesTest, APartThatIsRebuiltLeavesTheWholeAlone) {
+  const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
+    auto half = self.communicator->Split(self.rank % 2, 0);
+    if (!half.ok()) return half.status();
+    if (self.rank % 2 == 1) {
+      (*half)->Abort(absl::CancelledError("over"));
+      auto again = (*half)->Shrink({});
+      if (!again.ok()) return again.status();
+      RETURN_IF_ERROR(AddOnes(**again, self, arrays, 10));
+      RETURN_IF_ERROR((*again)->Barrier(*self.stream));
+      if (self.rank == 1) {
+        auto alone = (*again)->Shrink({1});
+        if (!alone.ok()) return alone.status();
+        RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 10));
+      }
+    }
+    auto all = self.communicator->Split(0, 0);
+    if (!all.ok()) return all.status();
+    RETURN_IF_ERROR(AddOnes(**all, self, arrays, 10));
+    RETURN_IF_ERROR((*all)->Barrier(*self.stream));
+    return self.stream->Synchronize();
+  });
+  ExpectAllOk(reports);
+}
+
 TEST(GlooProcessesTest, SentBytesEqualTheFormula) {
   for (const int size : {2, 3, 4}) {
     const auto reports = OnProcesses(size, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
