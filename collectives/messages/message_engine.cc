@@ -38,8 +38,11 @@ class Core {
         runner_(*this->transport, context),
         fingerprints_(static_cast<size_t>(this->transport->size())) {}
 
+  // After an error the transport may still read and write what it was given: it goes first.
+  ~Core() { transport.reset(); }
+
   device::Context& context;
-  const std::unique_ptr<Transport> transport;
+  std::unique_ptr<Transport> transport;
   const Regroup regroup;
 
   absl::Status Run(const Call& call, device::ThreadPool& pool);

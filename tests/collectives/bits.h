@@ -19,11 +19,15 @@ constexpr spec::Format kFormat = std::is_same_v<T, float>             ? spec::Fo
                                  : std::is_same_v<T, precision::Half> ? spec::Format::kFloat16
                                                                       : spec::Format::kBFloat16;
 
-// Values whose sums depend on the order and on where they are rounded.
+// Values whose sums depend on the order and on where they are rounded. Of every third element some ranks have the
+// same large value, with either sign: once it has cancelled out, 16-bit sums too show what it had swallowed.
 inline float UnevenValue(int rank, int64_t i) {
   std::mt19937 random(static_cast<uint32_t>(rank * 1000003 + i));
   const float x = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
-  return std::ldexp(x, static_cast<int>(random() % 8));
+  if (i % 3 != 0) return std::ldexp(x, static_cast<int>(random() % 8));
+  const auto large = static_cast<float>(4096 + i % 1000);
+  const auto kind = random() % 3;
+  return kind == 0 ? large : kind == 1 ? -large : std::ldexp(x, -9);
 }
 
 template <typename T>
@@ -36,6 +40,14 @@ template <typename T>
 float RoundedOnce(int size, int64_t i) {
   float sum = Rounded<T>(UnevenValue(0, i));
   for (int rank = 1; rank < size; ++rank) sum += Rounded<T>(UnevenValue(rank, i));
+  return Rounded<T>(sum);
+}
+
+// What the other direction would give.
+template <typename T>
+float RoundedOnceDescending(int size, int64_t i) {
+  float sum = Rounded<T>(UnevenValue(size - 1, i));
+  for (int rank = size - 2; rank >= 0; --rank) sum += Rounded<T>(UnevenValue(rank, i));
   return Rounded<T>(sum);
 }
 

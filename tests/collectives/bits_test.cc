@@ -23,11 +23,13 @@ TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
   using T = TypeParam;
   constexpr int64_t kCount = 4099;
   for (const int size : {2, 3, 7}) {
-    int64_t differ = 0;
+    int64_t differ = 0, ordered = 0;
     for (int64_t i = 0; i < kCount; ++i) {
       differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, kCount, i);
+      ordered += RoundedOnce<T>(size, i) != RoundedOnceDescending<T>(size, i);
     }
     EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
+    EXPECT_TRUE(size == 2 || ordered > kCount / 50) << "the order tells nothing: " << ordered;
     OnThreads({.size = size}, [&](Rank& self) {
       std::vector<T> input(kCount), output(kCount);
       for (int64_t i = 0; i < kCount; ++i) input[i] = T(UnevenValue(self.rank, i));

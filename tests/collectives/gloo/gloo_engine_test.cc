@@ -35,11 +35,13 @@ TYPED_TEST(GlooBits, DirectRoundsOnceAndRingPerHop) {
   using T = TypeParam;
   constexpr int64_t kCount = 1027;
   for (const int size : {2, 3, 4}) {
-    int64_t differ = 0;
+    int64_t differ = 0, ordered = 0;
     for (int64_t i = 0; i < kCount; ++i) {
       differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, kCount, i);
+      ordered += RoundedOnce<T>(size, i) != RoundedOnceDescending<T>(size, i);
     }
     EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
+    EXPECT_TRUE(size == 2 || ordered > kCount / 50) << "the order tells nothing: " << ordered;
     const RanksOptions options = {.size = size};
     OnRanks(options, GlooEngines(options), [&](Rank& self) {
       std::vector<T> input(kCount), output(kCount);
