@@ -13,8 +13,10 @@
 namespace brigade::collectives {
 
 struct GlooWorldOptions {
-  std::string folder;     // shared by all hosts: meet there, and not at MASTER_ADDR. A new one for each run
-  std::string interface;  // on which this rank listens ("eth0"); GlooOptions says what else it may be
+  std::string
+      folder;  // shared by all hosts: meet there, and not at MASTER_ADDR. A new one for each run
+  std::string
+      interface;  // on which this rank listens ("eth0"); GlooOptions says what else it may be
   absl::Duration connect_timeout = absl::Seconds(30);  // for all ranks to come
   absl::Duration timeout = absl::Minutes(10);          // of each wait in a call
 };

@@ -15,6 +15,10 @@ namespace {
 // why it closed its connection.
 constexpr std::chrono::seconds kExplanationTimeout{1};
 
+// How long a closed connection may be the news of an abort that has not arrived yet: a rank that was told earlier
+// ends its process, and its reset overtakes what others had to say.
+constexpr std::chrono::milliseconds kGrace{250};
+
 }  // namespace
 
 // An exception of Gloo: the connection is closed. The thread that listens to the peer sees the
@@ -104,8 +108,9 @@ void TransportImpl::Hear(int peer, const ControlMessage& message) {
 
 void TransportImpl::Miss(int peer, const absl::Status& reason) {
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (peers_[peer].left) return;
+    changed_.wait_for(lock, kGrace, [&] { return closing_ || !status_.ok(); });
   }
   Fail(absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: ", reason.message())),
        options_.rank);

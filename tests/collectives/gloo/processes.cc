@@ -18,7 +18,7 @@
 // Gloo tells by atomics that nobody uses a buffer any more. TSan does not see them, because the
 // system's Gloo is not instrumented, and takes the destruction for a race.
 extern "C" const char* __tsan_default_suppressions() {
-  return "race:gloo::transport::tcp::UnboundBuffer::\n";
+  return "race:gloo::transport::tcp::UnboundBuffer::\nrace:gloo::transport::tcp::Pair::\n";
 }
 #endif
 

@@ -55,7 +55,7 @@ TEST(GlooWorldTest, MeetsInAFolder) {
 TEST(GlooWorldTest, ARankThatIsNotStartedIsNamed) {
   const int port = FreePort();
   GlooWorldOptions options;
-  options.connect_timeout = absl::Seconds(1) * kSlowness;
+  options.connect_timeout = absl::Seconds(3) * kSlowness;
   const auto reports = RunRanks(kSize, absl::Seconds(40), [&](int rank, Fault&) {
     SetEnvironment(rank, port);
     return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
