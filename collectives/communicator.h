@@ -47,7 +47,8 @@ struct ReduceOptions {
 //              ends the communicator on all ranks with one error that names the rank that caused it:
 //              InvalidArgument for calls that differ (both are named), DeadlineExceeded for a rank that does
 //              not come, Unavailable for one that is gone. Some engines tell on the call, others on the stream.
-//              What is left makes a new communicator with Shrink.
+//              What is left makes a new communicator with Shrink. After such an error arrays of unfinished calls
+//              may still be read until the communicator is destroyed; what they hold is not defined.
 // Allocation   None in steady state.
 // Threads      Abort and status from any thread; calls one at a time.
 class Communicator {
