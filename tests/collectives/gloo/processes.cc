@@ -18,7 +18,9 @@
 // Gloo tells by atomics that nobody uses a buffer any more. TSan does not see them, because the
 // system's Gloo is not instrumented, and takes the destruction for a race.
 extern "C" const char* __tsan_default_suppressions() {
-  return "race:gloo::transport::tcp::UnboundBuffer::\nrace:gloo::transport::tcp::Pair::\n";
+  return "race:gloo::transport::tcp::UnboundBuffer::\n"
+         "race:gloo::transport::tcp::Pair::\n"
+         "race:default_delete<gloo::transport::UnboundBuffer>\n";
 }
 #endif
 

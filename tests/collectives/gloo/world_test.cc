@@ -60,11 +60,14 @@ TEST(GlooWorldTest, ARankThatIsNotStartedIsNamed) {
     SetEnvironment(rank, port);
     return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
   });
-  for (const int rank : {0, 2}) {
-    EXPECT_THAT(reports[static_cast<size_t>(rank)].status,
-                ::brigade::testing::StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                             ::testing::HasSubstr("rank 1")));
-  }
+  using ::brigade::testing::StatusIs;
+  using ::testing::HasSubstr;
+  const auto named = StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("rank 1"));
+  EXPECT_THAT(reports[0].status, named);
+  // Rank 0 may have given up before.
+  EXPECT_THAT(reports[2].status,
+              ::testing::AnyOf(named, StatusIs(absl::StatusCode::kUnavailable,
+                                               HasSubstr("the store of rank 0"))));
 }
 
 TEST(GlooWorldTest, OneRankNeedsNobody) {
