@@ -62,7 +62,10 @@ TEST(GlooWorldTest, ARankThatIsNotStartedIsNamed) {
   });
   using ::brigade::testing::StatusIs;
   using ::testing::HasSubstr;
-  const auto named = StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("rank 1"));
+  // Rank 2's time is over at the same moment: it may count as not there either.
+  const auto named =
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               ::testing::AnyOf(HasSubstr("rank 1 did"), HasSubstr("ranks 1 and 2 did")));
   EXPECT_THAT(reports[0].status, named);
   // Rank 0 may have given up before.
   EXPECT_THAT(reports[2].status,
