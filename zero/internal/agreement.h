@@ -1,0 +1,30 @@
+#ifndef BRIGADE_ZERO_INTERNAL_AGREEMENT_H_
+#define BRIGADE_ZERO_INTERNAL_AGREEMENT_H_
+
+// What ranks must agree on before they rely on each other. Calls of all ranks; they wait.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/zero/internal/lanes.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan.h"
+
+namespace brigade::zero::internal {
+
+// OK if all ranks give OK; else, on all, the error of the first rank that has one.
+absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes);
+
+// InvalidArgument on all ranks unless models and options are alike: names the first parameter that differs, or the
+// options.
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, Lanes& lanes);
+
+// InvalidArgument naming a parameter whose group the optimizer does not have.
+absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
+
+// Of model, plan and optimizer; not of the stage.
+uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options);
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_INTERNAL_AGREEMENT_H_

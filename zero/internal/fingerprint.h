@@ -1,0 +1,20 @@
+#ifndef BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_
+#define BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace brigade::zero::internal {
+
+// FNV-1a, 64 bits: the same on every machine. `before`: of what comes before.
+inline uint64_t Fingerprint(absl::string_view bytes, uint64_t before = 0xcbf29ce484222325u) {
+  for (const char byte : bytes) {
+    before = (before ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  }
+  return before;
+}
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_

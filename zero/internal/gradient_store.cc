@@ -1,0 +1,260 @@
+#include "brigade/zero/internal/gradient_store.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/fill/fill.h"
+#include "brigade/zero/internal/layout.h"
+
+namespace brigade::zero::internal {
+
+GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes)
+    : plan_(plan),
+      options_(options),
+      lanes_(lanes),
+      states_(plan.buckets().size()),
+      written_(plan.parameters().size()),
+      reported_(plan.units().size()),
+      asked_(plan.units().size()) {
+  size_t longest = 0;
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    longest = std::max(longest, bucket.places.size() + bucket.padding.size());
+    if (bucket.trainable) order_.push_back(static_cast<int>(b));
+  }
+  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
+    return bucket(a).users.front() > bucket(b).users.front();
+  });
+  fills_.reserve(longest);
+  StartMicroBatch();
+}
+
+absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan& plan,
+                                                                     const ZeroOptions& options,
+                                                                     Lanes& lanes) {
+  std::unique_ptr<GradientStore> store(new GradientStore(plan, options, lanes));
+  device::Context& context = lanes.context();
+  for (const int b : store->order_) {
+    const Bucket& bucket = store->bucket(b);
+    State& state = store->state(b);
+    const std::string name = absl::StrCat("gradients of bucket ", b);
+    const auto allocate = [&](const char* what, int64_t bytes) {
+      return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
+    };
+    if (options.traits().whole_gradients) {
+      BRIGADE_ASSIGN_OR_RETURN(
+          own, NewSlot(bucket.bytes(), device::Purpose::kGradients, name, context));
+      state.own = std::move(own);
+    } else if (!options.accumulates()) {
+      BRIGADE_ASSIGN_OR_RETURN(slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
+      state.slice = std::move(slice);
+    }
+    if (options.accumulates()) {
+      const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
+      BRIGADE_ASSIGN_OR_RETURN(
+          accumulator, allocate("sum of ", size * precision::SizeOf(options.accumulator)));
+      state.accumulator = std::move(accumulator);
+    }
+    BRIGADE_ASSIGN_OR_RETURN(written, context.NewEvent(absl::StrCat(name, " written")));
+    state.written = std::move(written);
+  }
+  const auto moves = [&](const Bucket& bucket) {
+    return bucket.trainable && !options.traits().whole_gradients;
+  };
+  BRIGADE_ASSIGN_OR_RETURN(pool, SlotPool::Create(SlotsNeeded(plan, options.live_units, moves),
+                                                  "gradient slot", context));
+  store->pool_ = std::move(pool);
+  return store;
+}
+
+void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::DType dtype) const {
+  return whole.as<char>().data() +
+         lanes_.rank() * plan_.slice(bucket(index)) * precision::SizeOf(dtype);
+}
+
+const void* GradientStore::FinalSlice(int index) const {
+  const State& at = state(index);
+  if (options_.accumulates()) {
+    return AccumulatesWhole(options_) ? SliceOf(at.accumulator, index, options_.accumulator)
+                                      : at.accumulator.data();
+  }
+  return at.own != nullptr ? SliceOf(at.own->memory, index, bucket(index).dtype) : at.slice.data();
+}
+
+const void* GradientStore::FinalWhole(int index) const {
+  const State& at = state(index);
+  if (options_.accumulates()) return AccumulatesWhole(options_) ? at.accumulator.data() : nullptr;
+  return at.own != nullptr ? at.own->memory.data() : nullptr;
+}
+
+void GradientStore::StartMicroBatch() {
+  for (const int b : order_) state(b).unreported = static_cast<int>(bucket(b).users.size());
+  std::fill(written_.begin(), written_.end(), Written());
+  std::fill(reported_.begin(), reported_.end(), 0);
+  std::fill(asked_.begin(), asked_.end(), 0);
+  next_ = 0;
+}
+
+void GradientStore::StartAgain() {
+  for (State& at : states_) {
+    if (at.slot != nullptr && at.own == nullptr) pool_.GiveBack(at.slot);
+    at.slot = nullptr;
+  }
+  micro_batch_ = 0;
+  StartMicroBatch();
+}
+
+absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
+  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  if (reported_[static_cast<size_t>(unit)]) {
+    return absl::FailedPreconditionError("its gradients have been reported in this micro-batch");
+  }
+  BRIGADE_RETURN_IF_ERROR(Provide(p.bucket));
+  Written& written = written_[static_cast<size_t>(parameter)];
+  if (written.unit != unit) {
+    written.unit = unit;
+    ++written.units;
+  }
+  asked_[static_cast<size_t>(unit)] = 1;
+  char* const data = state(p.bucket).slot->memory.as<char>().data();
+  return GradientTarget{data + p.begin * precision::SizeOf(*p.spec.dtype), written.units > 1};
+}
+
+absl::Status GradientStore::Provide(int index) {
+  State& at = state(index);
+  if (at.slot != nullptr) return absl::OkStatus();
+  at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
+  if (at.slot == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no memory is left for the gradients of bucket ", index, ": those of ",
+                     options_.live_units, " units (live_units) are not complete"));
+  }
+  if (at.slot->used) {
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_.Wait(WaitPoint::kGradientMemoryFree, *at.slot->free, lanes_.compute()));
+  }
+  if (at.slot->bucket == index) return absl::OkStatus();
+  // Another bucket's gradients, or nothing yet, lie where this one has padding.
+  at.slot->bucket = index;
+  fills_.clear();
+  char* const data = at.slot->memory.as<char>().data();
+  for (const Range& range : bucket(index).padding) {
+    fills_.push_back({data + range.begin * precision::SizeOf(bucket(index).dtype), range.size});
+  }
+  return Fill(bucket(index).dtype);
+}
+
+absl::Status GradientStore::ZeroUnwritten(int index) {
+  fills_.clear();
+  char* const data = state(index).slot->memory.as<char>().data();
+  for (const Place& place : bucket(index).places) {
+    if (written_[static_cast<size_t>(place.parameter)].units > 0) continue;
+    fills_.push_back(
+        {data + place.range.begin * precision::SizeOf(bucket(index).dtype), place.range.size});
+  }
+  return Fill(bucket(index).dtype);
+}
+
+absl::Status GradientStore::Fill(precision::DType dtype) {
+  return fills_.empty() ? absl::OkStatus() : kernels::Fill(fills_, dtype, 0.0, lanes_.compute());
+}
+
+absl::Status GradientStore::Ready(int unit) {
+  if (reported_[static_cast<size_t>(unit)]) {
+    return absl::FailedPreconditionError("its gradients are reported twice in this micro-batch");
+  }
+  reported_[static_cast<size_t>(unit)] = 1;
+  for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
+    if (bucket(b).trainable) --state(b).unreported;
+  }
+  return ReduceComplete();
+}
+
+// In the same order on all ranks, whatever the order of reports.
+absl::Status GradientStore::ReduceComplete() {
+  for (; next_ < order_.size() && state(order_[next_]).unreported == 0; ++next_) {
+    BRIGADE_RETURN_IF_ERROR(Reduce(order_[next_]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::Reduce(int index) {
+  State& at = state(index);
+  const Bucket& self = bucket(index);
+  BRIGADE_RETURN_IF_ERROR(Provide(index));
+  BRIGADE_RETURN_IF_ERROR(ZeroUnwritten(index));
+  BRIGADE_RETURN_IF_ERROR(lanes_.compute().Record(*at.written));
+  BRIGADE_RETURN_IF_ERROR(lanes_.Wait(WaitPoint::kGradientsWritten, *at.written, lanes_.comm()));
+  if (options_.accumulates()) {
+    BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
+  } else {
+    void* const output = const_cast<void*>(FinalSlice(index));
+    BRIGADE_RETURN_IF_ERROR(lanes_.ReduceScatter(at.slot->memory.data(), output, plan_.slice(self),
+                                                 self.dtype, lanes_.traffic.gradients));
+  }
+  BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.slot->free));
+  at.slot->used = true;
+  if (at.own == nullptr) pool_.GiveBack(at.slot);
+  at.slot = nullptr;
+  const bool last = micro_batch_ + 1 == options_.micro_batches;
+  if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
+  return lanes_.AllGather(FinalSlice(index), const_cast<void*>(FinalWhole(index)),
+                          plan_.slice(self), FinalGradientType(options_, self),
+                          lanes_.traffic.gradients);
+}
+
+absl::Status GradientStore::ReduceIntoSum(int index) {
+  State& at = state(index);
+  const Bucket& self = bucket(index);
+  const int64_t slice = plan_.slice(self);
+  void* const whole = at.slot->memory.data();
+  void* const sum = const_cast<void*>(FinalSlice(index));
+  if (options_.accumulation == Accumulation::kEveryMicroBatch) {
+    void* const reduced = SliceOf(at.slot->memory, index, self.dtype);
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_.ReduceScatter(whole, reduced, slice, self.dtype, lanes_.traffic.gradients));
+    return AddToSum(index, reduced, sum, slice);
+  }
+  BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, at.accumulator.data(), self.size));
+  if (micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
+  return lanes_.ReduceScatter(at.accumulator.data(), sum, slice, options_.accumulator,
+                              lanes_.traffic.gradients);
+}
+
+// The first micro-batch overwrites.
+absl::Status GradientStore::AddToSum(int index, const void* source, void* sum, int64_t size) {
+  return kernels::Cast({{source, sum, size}},
+                       {.source_dtype = bucket(index).dtype,
+                        .target_dtype = options_.accumulator,
+                        .accumulate = micro_batch_ > 0},
+                       lanes_.comm());
+}
+
+absl::Status GradientStore::FinishMicroBatch() {
+  for (size_t u = 0; u < reported_.size(); ++u) {
+    if (asked_[u] && !reported_[u]) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "unit \"", plan_.units()[u].name, "\" has gradients that were not reported ready"));
+    }
+  }
+  for (const int b : order_) state(b).unreported = 0;
+  BRIGADE_RETURN_IF_ERROR(ReduceComplete());
+  ++micro_batch_;
+  StartMicroBatch();
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::FinishStep() {
+  micro_batch_ = 0;
+  for (const int b : order_) {
+    Slot* const own = state(b).own.get();
+    if (own != nullptr) BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*own->free));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::zero::internal

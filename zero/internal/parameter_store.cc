@@ -1,0 +1,201 @@
+#include "brigade/zero/internal/parameter_store.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/zero/internal/layout.h"
+
+namespace brigade::zero::internal {
+
+ParameterStore::ParameterStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes)
+    : plan_(plan),
+      options_(options),
+      lanes_(lanes),
+      states_(plan.buckets().size()),
+      acquired_(plan.units().size()) {}
+
+absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Plan& plan,
+                                                                       const ZeroOptions& options,
+                                                                       Lanes& lanes) {
+  std::unique_ptr<ParameterStore> store(new ParameterStore(plan, options, lanes));
+  device::Context& context = lanes.context();
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    State& state = store->states_[b];
+    const std::string name = absl::StrCat("parameters of bucket ", b);
+    if (StaysWhole(plan, options, bucket)) {
+      BRIGADE_ASSIGN_OR_RETURN(
+          own, NewSlot(bucket.bytes(), device::Purpose::kParameters, name, context));
+      state.own = std::move(own);
+      state.slot = state.own.get();
+    }
+    if (!options.traits().whole_parameters) {
+      BRIGADE_ASSIGN_OR_RETURN(slice,
+                               context.Allocate(bucket.bytes() / plan.ranks(),
+                                                device::Purpose::kParameters,
+                                                absl::StrCat("slice of ", name)));
+      state.slice = std::move(slice);
+    }
+    BRIGADE_ASSIGN_OR_RETURN(gathered, context.NewEvent(absl::StrCat(name, " gathered")));
+    state.gathered = std::move(gathered);
+  }
+  for (size_t b = 0; b < store->states_.size(); ++b) {
+    BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
+  }
+  const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
+  BRIGADE_ASSIGN_OR_RETURN(pool, SlotPool::Create(SlotsNeeded(plan, options.live_units, moves),
+                                                  "parameter slot", context));
+  store->pool_ = std::move(pool);
+  return store;
+}
+
+void* ParameterStore::Whole(int bucket) const {
+  return state(bucket).own == nullptr ? nullptr : state(bucket).own->memory.data();
+}
+
+void* ParameterStore::Slice(int bucket) const {
+  const State& at = state(bucket);
+  if (!options_.traits().whole_parameters) return at.slice.data();
+  return at.own->memory.as<char>().data() +
+         this->bucket(bucket).bytes() / plan_.ranks() * lanes_.rank();
+}
+
+void* ParameterStore::Data(int parameter) const {
+  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const State& at = state(p.bucket);
+  if (at.users == 0) return nullptr;
+  return at.slot->memory.as<char>().data() + p.begin * precision::SizeOf(*p.spec.dtype);
+}
+
+absl::Status ParameterStore::Acquire(int unit, Pass pass) {
+  const Unit& self = plan_.units()[static_cast<size_t>(unit)];
+  for (const int b : self.buckets) {
+    const absl::Status gathered = Gather(b, /*ahead=*/false);
+    if (!gathered.ok()) {
+      return absl::Status(gathered.code(),
+                          absl::StrCat("unit \"", self.name, "\": ", gathered.message()));
+    }
+  }
+  for (const int b : self.buckets) {
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, lanes_.compute()));
+    ++state(b).users;
+  }
+  acquired_[static_cast<size_t>(unit)] = 1;
+
+  const int step = pass == Pass::kForward ? 1 : -1;
+  const int units = static_cast<int>(plan_.units().size());
+  int next = unit + step;
+  for (int i = 1; i < options_.live_units && next >= 0 && next < units; ++i, next += step) {
+    for (const int b : plan_.units()[static_cast<size_t>(next)].buckets) {
+      BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/true));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::Release(int unit) {
+  acquired_[static_cast<size_t>(unit)] = 0;
+  for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
+    State& at = state(b);
+    if (--at.users > 0 || at.own != nullptr) continue;
+    BRIGADE_RETURN_IF_ERROR(lanes_.compute().Record(*at.slot->free));
+    at.slot->used = true;
+    Drop(at);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::ReleaseAll() {
+  for (size_t u = 0; u < acquired_.size(); ++u) {
+    if (acquired_[u]) BRIGADE_RETURN_IF_ERROR(Release(static_cast<int>(u)));
+  }
+  for (State& at : states_) {
+    if (at.own == nullptr && at.slot != nullptr) Drop(at);
+  }
+  return absl::OkStatus();
+}
+
+void ParameterStore::Drop(State& at) {
+  pool_.GiveBack(at.slot);
+  at.slot = nullptr;
+  at.fresh = false;
+}
+
+absl::Status ParameterStore::Gather(int index, bool ahead) {
+  State& at = state(index);
+  if (at.fresh) return absl::OkStatus();
+  if (at.slot == nullptr) at.slot = TakeSlot(index, ahead);
+  if (at.slot == nullptr) {
+    if (ahead) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("no memory is left for bucket ", index, ": more than ", options_.live_units,
+                     " units (live_units) are acquired"));
+  }
+  return GatherIntoSlot(index);
+}
+
+// A free slot; or, for what is needed now, one whose bucket was gathered ahead and is not.
+Slot* ParameterStore::TakeSlot(int index, bool ahead) {
+  const int64_t bytes = bucket(index).bytes();
+  Slot* slot = pool_.Take(bytes);
+  for (size_t b = 0; slot == nullptr && !ahead && b < states_.size(); ++b) {
+    State& other = states_[b];
+    if (other.own != nullptr || other.slot == nullptr || other.users > 0) continue;
+    if (other.slot->memory.bytes() != bytes) continue;
+    Drop(other);
+    slot = pool_.Take(bytes);
+  }
+  return slot;
+}
+
+absl::Status ParameterStore::GatherIntoSlot(int index) {
+  State& at = state(index);
+  Slot& slot = *at.slot;
+  if (slot.used) {
+    BRIGADE_RETURN_IF_ERROR(lanes_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, lanes_.comm()));
+  }
+  BRIGADE_RETURN_IF_ERROR(lanes_.AllGather(Slice(index), slot.memory.data(),
+                                           plan_.slice(bucket(index)), bucket(index).dtype,
+                                           lanes_.traffic.parameters));
+  at.fresh = true;
+  return lanes_.comm().Record(*at.gathered);
+}
+
+absl::Status ParameterStore::Updated() {
+  // First used, first gathered: buckets are in the reverse order.
+  for (int b = static_cast<int>(states_.size()); b-- > 0;) {
+    if (!bucket(b).trainable) continue;
+    State& at = state(b);
+    if (options_.traits().whole_optimizer_state) {
+      BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
+    } else if (options_.traits().whole_parameters) {
+      BRIGADE_RETURN_IF_ERROR(GatherIntoSlot(b));
+    } else if (at.own != nullptr) {
+      at.fresh = false;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::Zero(int index) {
+  State& at = state(index);
+  device::Stream& stream = lanes_.comm();
+  if (at.own != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(
+        stream.FillBytes(at.own->memory.data(), 0, at.own->memory.bytes()));
+  }
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.slice.data(), 0, at.slice.bytes()));
+  return Written(index);
+}
+
+absl::Status ParameterStore::Written(int index) {
+  State& at = state(index);
+  at.fresh = at.own != nullptr && options_.traits().whole_parameters;
+  return lanes_.comm().Record(*at.gathered);
+}
+
+}  // namespace brigade::zero::internal

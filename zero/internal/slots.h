@@ -1,0 +1,48 @@
+#ifndef BRIGADE_ZERO_INTERNAL_SLOTS_H_
+#define BRIGADE_ZERO_INTERNAL_SLOTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
+
+namespace brigade::zero::internal {
+
+// Memory for one bucket at a time.
+struct Slot {
+  device::Buffer memory;
+  std::unique_ptr<device::Event> free;  // recorded after the last use of what it holds,
+  bool used = false;                    // if there was one
+  int bucket = -1;                      // whose layout it has
+};
+
+// Slots by size, handed out in the order in which they came back, so that the wait for the last use is short.
+class SlotPool {
+ public:
+  // sizes: bytes -> how many.
+  static absl::StatusOr<SlotPool> Create(const std::map<int64_t, int>& sizes,
+                                         const std::string& name, device::Context& context);
+
+  // Null if none of this size is left.
+  Slot* Take(int64_t bytes);
+  void GiveBack(Slot* slot);
+
+ private:
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::map<int64_t, std::vector<Slot*>> free_;  // oldest first
+};
+
+// A slot for good, with its event.
+absl::StatusOr<std::unique_ptr<Slot>> NewSlot(int64_t bytes, device::Purpose purpose,
+                                              const std::string& name, device::Context& context);
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_INTERNAL_SLOTS_H_

@@ -1,0 +1,57 @@
+#include "brigade/zero/options.h"
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::zero {
+namespace {
+
+bool IsFloat(precision::DType dtype) {
+  return dtype == precision::DType::kFloat32 || dtype == precision::DType::kFloat16 ||
+         dtype == precision::DType::kBFloat16;
+}
+
+template <typename... What>
+absl::Status Invalid(const What&... what) {
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: ", what...));
+}
+
+}  // namespace
+
+absl::Status Validate(const ZeroOptions& options) {
+  if (options.stage < 0 || options.stage >= kStages) {
+    return Invalid("stage is ", options.stage, ", not 0 to 3");
+  }
+  if (!IsFloat(options.dtype) || !IsFloat(options.accumulator)) {
+    return Invalid("dtype is ", precision::Name(options.dtype), ", accumulator ",
+                   precision::Name(options.accumulator),
+                   "; both must be float32, float16 or bfloat16");
+  }
+  if (options.micro_batches < 1) return Invalid("micro_batches is ", options.micro_batches);
+  if (options.accumulation > Accumulation::kAtBoundary) {
+    return Invalid("accumulation is ", static_cast<int>(options.accumulation));
+  }
+  if (options.accumulation == Accumulation::kAtBoundary && !options.traits().whole_gradients) {
+    return Invalid("accumulation at the boundary needs whole gradients, which stage ",
+                   options.stage, " does not keep");
+  }
+  if (options.bucket_elements < 1) return Invalid("bucket_elements is ", options.bucket_elements);
+  if (options.live_units < 1) return Invalid("live_units is ", options.live_units);
+  if (options.persistence_threshold < 0) {
+    return Invalid("persistence_threshold is ", options.persistence_threshold);
+  }
+  if (options.persistence_threshold > 0 && options.traits().whole_parameters) {
+    return Invalid("persistence_threshold is ", options.persistence_threshold, ", but stage ",
+                   options.stage, " keeps all parameters");
+  }
+  if (options.algorithm > collectives::Algorithm::kRing) {
+    return Invalid("algorithm is ", static_cast<int>(options.algorithm));
+  }
+  if (!(options.max_grad_norm > 0)) {
+    return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");
+  }
+  BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
+  return optim::Validate(options.loss_scaler);
+}
+
+}  // namespace brigade::zero

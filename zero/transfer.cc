@@ -1,0 +1,209 @@
+// Parameters and state in and out of a ZeroOptimizer. Bucket by bucket, so that no rank ever holds the model.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/cast/cast.h"
+#include "brigade/zero/internal/agreement.h"
+#include "brigade/zero/internal/layout.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::zero {
+namespace {
+
+constexpr auto kFloat = precision::DType::kFloat32;
+
+int64_t LargestBucket(const Plan& plan) {
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan.buckets()) largest = std::max(largest, bucket.size);
+  return largest;
+}
+
+absl::StatusOr<device::Buffer> Whole(const Plan& plan, device::Context& context) {
+  return context.Allocate(LargestBucket(plan) * static_cast<int64_t>(sizeof(float)),
+                          device::Purpose::kCommunication, "whole bucket in float32");
+}
+
+absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
+                     int64_t size, device::Stream& stream) {
+  return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to}, stream);
+}
+
+}  // namespace
+
+// The weights follow from `whole`, all of the bucket in float32; so do the moments of a new run.
+absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
+  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  device::Stream& stream = lanes_->comm();
+  const int64_t slice = plan_.slice(bucket);
+  void* const all = options_.traits().whole_parameters ? parameters_->Whole(index) : nullptr;
+  BRIGADE_RETURN_IF_ERROR(
+      all != nullptr ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
+                     : Convert(whole + lanes_->rank() * slice, kFloat, parameters_->Slice(index),
+                               bucket.dtype, slice, stream));
+  if (bucket.trainable) {
+    const Range updated = internal::UpdatedRange(plan_, options_, bucket, lanes_->rank());
+    const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
+    if (internal::HasMaster(bucket)) {
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(update_->Array(index, 0), whole + updated.begin, bytes));
+    }
+    for (int array = 1; array < update_->arrays(); ++array) {
+      BRIGADE_RETURN_IF_ERROR(stream.FillBytes(update_->Array(index, array), 0, bytes));
+    }
+  }
+  return parameters_->Written(index);
+}
+
+absl::Status ZeroOptimizer::InitializeParameters(
+    absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("InitializeParameters"));
+  device::Stream& stream = lanes_->comm();
+  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
+  std::vector<float> host;
+  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    absl::Status written;
+    if (lanes_->rank() == 0) {
+      host.assign(static_cast<size_t>(bucket.size), 0.0f);
+      for (const Place& place : bucket.places) {
+        if (!written.ok()) break;
+        written = write(place.parameter,
+                        absl::MakeSpan(host).subspan(static_cast<size_t>(place.range.begin),
+                                                     static_cast<size_t>(place.range.size)));
+      }
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(whole.data(), host.data(), bucket.size * sizeof(float)));
+    }
+    BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(written, *lanes_));
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_->Broadcast(whole.data(), bucket.size, kFloat, lanes_->traffic.setup));
+    BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
+  }
+  BRIGADE_RETURN_IF_ERROR(controller().LoadState(
+      kernels::InitialStepState(options_.loss_scaler.ToKernelOptions()), stream));
+  return stream.Synchronize();
+}
+
+// This rank's slice of one of the bucket's fp32 arrays, into `target` on the device.
+absl::Status ZeroOptimizer::ReadSlice(int index, int array, float* target) {
+  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const int64_t slice = plan_.slice(bucket);
+  if (!bucket.trainable) {
+    return Convert(parameters_->Slice(index), bucket.dtype, target, kFloat, slice, lanes_->comm());
+  }
+  return lanes_->comm().Copy(target, OwnSlice(index, array),
+                             slice * static_cast<int64_t>(sizeof(float)));
+}
+
+float* ZeroOptimizer::OwnSlice(int index, int array) const {
+  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const bool whole = options_.traits().whole_optimizer_state;
+  return update_->Array(index, array) + (whole ? lanes_->rank() * plan_.slice(bucket) : 0);
+}
+
+absl::Status ZeroOptimizer::ExportParameters(
+    absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ExportParameters"));
+  device::Stream& stream = lanes_->comm();
+  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
+  std::vector<float> host;
+  absl::Status status;
+  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    const int64_t slice = plan_.slice(bucket);
+    float* const mine = static_cast<float*>(whole.data()) + lanes_->rank() * slice;
+    BRIGADE_RETURN_IF_ERROR(ReadSlice(static_cast<int>(b), 0, mine));
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_->AllGather(mine, whole.data(), slice, kFloat, lanes_->traffic.setup));
+    host.resize(static_cast<size_t>(bucket.size));
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(host.data(), whole.data(), bucket.size * sizeof(float)));
+    BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+    for (const Place& place : bucket.places) {
+      // The other ranks go on, so does this one.
+      if (!status.ok()) break;
+      status = read(place.parameter,
+                    absl::MakeConstSpan(host).subspan(static_cast<size_t>(place.range.begin),
+                                                      static_cast<size_t>(place.range.size)));
+    }
+  }
+  return status;
+}
+
+absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("SaveState"));
+  device::Stream& stream = lanes_->comm();
+  RankState state;
+  state.plan_fingerprint = internal::PlanFingerprint(plan_, options_);
+  state.rank = lanes_->rank();
+  state.ranks = lanes_->ranks();
+  state.buckets.resize(plan_.buckets().size());
+  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
+  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    const int64_t slice = plan_.slice(bucket);
+    for (int array = 0; array < (bucket.trainable ? update_->arrays() : 1); ++array) {
+      std::vector<float>& values =
+          state.buckets[b].arrays.emplace_back(static_cast<size_t>(slice), 0.0f);
+      BRIGADE_RETURN_IF_ERROR(
+          ReadSlice(static_cast<int>(b), array, static_cast<float*>(whole.data())));
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(values.data(), whole.data(), slice * sizeof(float)));
+      BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+    }
+  }
+  BRIGADE_ASSIGN_OR_RETURN(step, controller().SaveState(stream));
+  state.step = step;
+  return state;
+}
+
+absl::Status ZeroOptimizer::CheckState(const RankState& state) const {
+  if (state.plan_fingerprint != internal::PlanFingerprint(plan_, options_)) {
+    return absl::InvalidArgumentError("the state is of another model, plan or optimizer");
+  }
+  if (state.rank != lanes_->rank() || state.ranks != lanes_->ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("the state is of rank ", state.rank, " of ",
+                                                   state.ranks, ", this is rank ", lanes_->rank(),
+                                                   " of ", lanes_->ranks()));
+  }
+  bool fits = state.buckets.size() == plan_.buckets().size();
+  for (size_t b = 0; fits && b < state.buckets.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    const std::vector<std::vector<float>>& arrays = state.buckets[b].arrays;
+    fits = arrays.size() == static_cast<size_t>(bucket.trainable ? update_->arrays() : 1) &&
+           std::all_of(arrays.begin(), arrays.end(), [&](const std::vector<float>& each) {
+             return static_cast<int64_t>(each.size()) == plan_.slice(bucket);
+           });
+  }
+  return fits ? absl::OkStatus()
+              : absl::InvalidArgumentError("the state's arrays do not have the plan's sizes");
+}
+
+absl::Status ZeroOptimizer::LoadState(const RankState& state) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LoadState"));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(CheckState(state), *lanes_));
+  device::Stream& stream = lanes_->comm();
+  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
+  auto* const data = static_cast<float*>(whole.data());
+  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const int index = static_cast<int>(b);
+    const int64_t slice = plan_.slice(plan_.buckets()[b]);
+    const std::vector<std::vector<float>>& arrays = state.buckets[b].arrays;
+    float* const mine = data + lanes_->rank() * slice;
+    // The master of all ranks makes the weights, of every rank's own kind; the moments go to their owners.
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(mine, arrays[0].data(), slice * sizeof(float)));
+    BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(mine, data, slice, kFloat, lanes_->traffic.setup));
+    BRIGADE_RETURN_IF_ERROR(SetBucket(index, data));
+    for (size_t array = 1; array < arrays.size(); ++array) {
+      float* const target = OwnSlice(index, static_cast<int>(array));
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(target, arrays[array].data(), slice * sizeof(float)));
+      if (options_.traits().whole_optimizer_state) {
+        BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(target, update_->Array(index, static_cast<int>(array)),
+                                                  slice, kFloat, lanes_->traffic.setup));
+      }
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(controller().LoadState(state.step, stream));
+  return stream.Synchronize();
+}
+
+}  // namespace brigade::zero

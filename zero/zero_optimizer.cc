@@ -1,0 +1,185 @@
+#include "brigade/zero/zero_optimizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/zero/internal/agreement.h"
+
+namespace brigade::zero {
+
+ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
+    : plan_(std::move(plan)), options_(options) {}
+
+absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
+    const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
+    device::Context& context, device::Stream& compute) {
+  BRIGADE_ASSIGN_OR_RETURN(lanes,
+                           internal::Lanes::Create(options, communicator, context, compute));
+  // A rank that finds a mistake of its own tells the others, who would wait for it otherwise.
+  absl::Status mine = Validate(options);
+  absl::StatusOr<Plan> plan =
+      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
+  mine.Update(plan.status());
+  if (mine.ok()) mine = internal::CheckGroups(*plan, options);
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *lanes));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *lanes));
+  std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
+  self->lanes_ = std::move(lanes);
+  BRIGADE_ASSIGN_OR_RETURN(
+      parameters, internal::ParameterStore::Create(self->plan_, self->options_, *self->lanes_));
+  self->parameters_ = std::move(parameters);
+  BRIGADE_ASSIGN_OR_RETURN(
+      gradients, internal::GradientStore::Create(self->plan_, self->options_, *self->lanes_));
+  self->gradients_ = std::move(gradients);
+  BRIGADE_ASSIGN_OR_RETURN(
+      update, internal::ShardedUpdate::Create(self->plan_, self->options_, *self->gradients_,
+                                              *self->parameters_, *self->lanes_));
+  self->update_ = std::move(update);
+  BRIGADE_ASSIGN_OR_RETURN(finished, context.NewEvent("backward finished"));
+  self->finished_ = std::move(finished);
+  BRIGADE_ASSIGN_OR_RETURN(decided, context.NewEvent("step decided"));
+  self->decided_ = std::move(decided);
+  BRIGADE_RETURN_IF_ERROR(self->lanes_->comm().Record(*self->decided_));
+  BRIGADE_RETURN_IF_ERROR(self->lanes_->comm().Synchronize());
+  return self;
+}
+
+absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
+  if (unit >= 0 && unit < static_cast<int>(plan_.units().size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(call, ": unit ", unit, " of ", plan_.units().size()));
+}
+
+absl::Status ZeroOptimizer::CheckParameter(const char* call, int parameter) const {
+  if (parameter >= 0 && parameter < static_cast<int>(plan_.parameters().size())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(call, ": parameter ", parameter, " of ", plan_.parameters().size()));
+}
+
+// The status, with whose it is.
+absl::Status ZeroOptimizer::Out(const char* call, int unit, const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
+                                   plan_.units()[static_cast<size_t>(unit)].name,
+                                   "\": ", status.message()));
+}
+
+absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
+  BRIGADE_RETURN_IF_ERROR(CheckUnit("Acquire", unit));
+  if (parameters_->acquired(unit)) {
+    return Out("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
+  }
+  BRIGADE_RETURN_IF_ERROR(Out("Acquire", unit, parameters_->Acquire(unit, pass)));
+  ++acquired_;
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::Release(int unit) {
+  BRIGADE_RETURN_IF_ERROR(CheckUnit("Release", unit));
+  if (!parameters_->acquired(unit)) {
+    return Out("Release", unit, absl::FailedPreconditionError("it is not acquired"));
+  }
+  --acquired_;
+  return Out("Release", unit, parameters_->Release(unit));
+}
+
+absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
+  BRIGADE_RETURN_IF_ERROR(CheckParameter("Weights", parameter));
+  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const void* const data = parameters_->Data(parameter);
+  if (data != nullptr || p.spec.size == 0) return data;
+  return Out("Weights", p.unit,
+             absl::FailedPreconditionError(absl::StrCat(
+                 "parameter \"", p.spec.name, "\" is read while no unit that uses it is acquired")));
+}
+
+absl::Status ZeroOptimizer::ScaleLoss(const void* loss, void* scaled, int64_t count,
+                                      precision::DType dtype) {
+  BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kStepDecided, *decided_, lanes_->compute()));
+  return controller().ScaleLoss(loss, scaled, count, dtype, lanes_->compute());
+}
+
+absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) {
+  BRIGADE_RETURN_IF_ERROR(CheckUnit("Gradient", unit));
+  BRIGADE_RETURN_IF_ERROR(CheckParameter("Gradient", parameter));
+  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const auto wrong = [&](const absl::Status& status) {
+    return Out("Gradient", unit,
+               absl::Status(status.code(),
+                            absl::StrCat("parameter \"", p.spec.name, "\": ", status.message())));
+  };
+  const std::vector<int>& uses = plan_.units()[static_cast<size_t>(unit)].parameters;
+  if (std::find(uses.begin(), uses.end(), parameter) == uses.end()) {
+    return wrong(absl::InvalidArgumentError("the unit does not use it"));
+  }
+  if (!p.spec.trainable) return wrong(absl::InvalidArgumentError("it is frozen"));
+  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+    return wrong(absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
+  }
+  absl::StatusOr<GradientTarget> target = gradients_->Target(unit, parameter);
+  if (!target.ok()) return wrong(target.status());
+  in_backward_ = true;
+  return target;
+}
+
+absl::Status ZeroOptimizer::GradientsReady(int unit) {
+  BRIGADE_RETURN_IF_ERROR(CheckUnit("GradientsReady", unit));
+  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+    return Out("GradientsReady", unit,
+               absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
+  }
+  BRIGADE_RETURN_IF_ERROR(Out("GradientsReady", unit, gradients_->Ready(unit)));
+  in_backward_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::FinishBackward() {
+  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage, ", FinishBackward: all ", options_.micro_batches,
+                     " micro-batches are done; Step comes first"));
+  }
+  BRIGADE_RETURN_IF_ERROR(gradients_->FinishMicroBatch());
+  in_backward_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::Step() {
+  const int done = gradients_->finished_micro_batches();
+  if (done < options_.micro_batches || acquired_ > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
+        " micro-batches have finished backward, ", acquired_, " units are acquired"));
+  }
+  BRIGADE_RETURN_IF_ERROR(lanes_->compute().Record(*finished_));
+  BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kBackwardFinished, *finished_, lanes_->comm()));
+  BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
+  BRIGADE_RETURN_IF_ERROR(lanes_->comm().Record(*decided_));
+  BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
+  return parameters_->Updated();
+}
+
+absl::Status ZeroOptimizer::AbandonStep() {
+  lanes_->compute().Reset().IgnoreError();
+  lanes_->comm().Reset().IgnoreError();
+  gradients_->StartAgain();
+  acquired_ = 0;
+  in_backward_ = false;
+  return parameters_->ReleaseAll();
+}
+
+absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
+  if (gradients_->finished_micro_batches() == 0 && !in_backward_ && acquired_ == 0) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("stage ", options_.stage, ", ", call,
+                   ": in the middle of a step; call it after Step or AbandonStep"));
+}
+
+}  // namespace brigade::zero

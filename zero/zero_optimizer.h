@@ -1,0 +1,142 @@
+#ifndef BRIGADE_ZERO_ZERO_OPTIMIZER_H_
+#define BRIGADE_ZERO_ZERO_OPTIMIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/optim/step_controller.h"
+#include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/lanes.h"
+#include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/sharded_update.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan.h"
+#include "brigade/zero/state.h"
+#include "brigade/zero/traffic.h"
+
+namespace brigade::zero {
+
+// One rank's share of training a model in mixed precision, in any ZeRO stage. A step is
+//
+//   for each micro-batch:
+//     for unit in order:            Acquire(unit, kForward);  read Weights(p);  Release(unit)
+//     ScaleLoss
+//     for unit in reverse order:    Acquire(unit, kBackward); read Weights(p);  Release(unit)
+//                                   write what Gradient(unit, p) names;  GradientsReady(unit)
+//     FinishBackward()
+//   Step()
+//
+// where reading and writing is work on the compute stream. All ranks make the same calls but for Gradient and
+// GradientsReady, which may differ in order and may be left out: what nobody wrote counts as zero.
+//
+// Precision    Stages give the same bits, those of tests/spec/stages.h with Algorithm::kDirect. Gradients are
+//              reduced in their own type (over several micro-batches: Accumulation says when, and in which), updated
+//              in fp32.
+// Memory       Device memory, all of it at Create: MemoryOf (memory_model.h) says how much, and what for.
+// Traffic      Per step, rank and micro-batch, with N ranks and elements P of trainable parameters with padding: sent
+//              are 2 (N-1)/N P in stages 0 to 2, 3 (N-1)/N P in stage 3, plus 16 bytes (N-1).
+// Stream       Everything is enqueued: on the compute stream, and with overlap_comm on one of its own; host waits and
+//              allocations are none in a step. Calls that wait say so.
+// Determinism  Same bits in every stage, on every engine and device, with and without overlap, for any plan
+//              options but bucket_elements and ranks, which change the order in which the norm is summed.
+// Errors       InvalidArgument and FailedPrecondition, naming parameter, unit and stage, for a call that is wrong or out
+//              of turn: nothing happens. The communicator's errors end the step on all ranks; what this rank has
+//              can still be saved.
+// Threads      One at a time.
+class ZeroOptimizer {
+ public:
+  // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive it. Weights and optimizer state
+  // are zero until InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
+  // ranks disagree about the model or the options.
+  static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
+      const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
+      device::Context& context, device::Stream& compute);
+
+  const Plan& plan() const { return plan_; }
+  const ZeroOptions& options() const { return options_; }
+
+  // A call of all ranks; waits. Rank 0's `write(parameter, values)` is called for each parameter in host memory, in the
+  // order of the buckets; all ranks get those values, and a new run's optimizer state.
+  absl::Status InitializeParameters(
+      absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write);
+
+  // A call of all ranks; waits. Calls `read(parameter, values)` with the fp32 master (the weights of a frozen
+  // parameter) in host memory, on every rank, in the order of the buckets.
+  absl::Status ExportParameters(
+      absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read);
+
+  absl::Status Acquire(int unit, Pass pass);
+  absl::Status Release(int unit);
+
+  // The weights of a parameter that an acquired unit uses, [size] of its type, device memory: read by what is
+  // enqueued on the compute stream until the Release.
+  absl::StatusOr<const void*> Weights(int parameter) const;
+
+  // scaled = loss * loss scale, [count] of `dtype`, on the compute stream; what backward begins with.
+  absl::Status ScaleLoss(const void* loss, void* scaled, int64_t count, precision::DType dtype);
+
+  absl::StatusOr<GradientTarget> Gradient(int unit, int parameter);
+  absl::Status GradientsReady(int unit);
+
+  // The micro-batch's backward is enqueued.
+  absl::Status FinishBackward();
+
+  // The update. FailedPrecondition before all micro-batches' backward, or with a unit acquired.
+  absl::Status Step();
+
+  // Goes back to before the step's first micro-batch: gradients are dropped, units released. For going on after a
+  // mistake of the caller's; a communicator that has failed stays so. Waits, and clears the streams' errors.
+  absl::Status AbandonStep();
+
+  // What this rank owns, in host memory; waits. Its own business: works also after the communicator has failed.
+  // FailedPrecondition between a micro-batch and its Step.
+  absl::StatusOr<RankState> SaveState();
+  // A call of all ranks; waits. From a state of the same model, plan and rank, saved in any stage. InvalidArgument
+  // naming what differs; on the other ranks then, too.
+  absl::Status LoadState(const RankState& state);
+
+  // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the learning rate: enqueue
+  // them on step_stream().
+  optim::StepController& controller() { return update_->controller(); }
+  device::Stream& step_stream() { return lanes_->comm(); }
+
+  const Traffic& traffic() const { return lanes_->traffic; }
+
+ private:
+  ZeroOptimizer(Plan plan, const ZeroOptions& options);
+
+  absl::Status CheckUnit(const char* call, int unit) const;
+  absl::Status CheckParameter(const char* call, int parameter) const;
+  absl::Status Out(const char* call, int unit, const absl::Status& status) const;
+  absl::Status CheckBetweenSteps(const char* call) const;
+
+  // transfer.cc
+  absl::Status SetBucket(int bucket, const float* whole);
+  absl::Status ReadSlice(int bucket, int array, float* target);
+  float* OwnSlice(int bucket, int array) const;
+  absl::Status CheckState(const RankState& state) const;
+
+  const Plan plan_;
+  const ZeroOptions options_;
+  std::unique_ptr<internal::Lanes> lanes_;
+  std::unique_ptr<internal::ParameterStore> parameters_;
+  std::unique_ptr<internal::GradientStore> gradients_;
+  std::unique_ptr<internal::ShardedUpdate> update_;
+  std::unique_ptr<device::Event> finished_;  // backward, on the compute stream
+  std::unique_ptr<device::Event> decided_;   // the step, on the communication stream
+  int acquired_ = 0;                         // units
+  bool in_backward_ = false;                 // a gradient of this micro-batch was asked for or reported
+};
+
+}  // namespace brigade::zero
+
+#endif  // BRIGADE_ZERO_ZERO_OPTIMIZER_H_
