@@ -19,11 +19,11 @@ namespace brigade::optim {
 
 // One piece of the parameters with what the update reads and writes. Device memory, [size] each.
 struct UpdateSegment {
-  float* param = nullptr;         // fp32 master
-  float* first_moment = nullptr;  // Adam: m; SGD: momentum; null where the optimizer has none
+  float* param = nullptr;          // fp32 master
+  float* first_moment = nullptr;   // Adam: m; SGD: momentum, unused in a group without it
   float* second_moment = nullptr;  // Adam: v; else null
   const void* grad = nullptr;      // of UpdateTypes::grad
-  void* copy = nullptr;            // of UpdateTypes::copy: the rounded new parameter; null without one
+  void* copy = nullptr;  // of UpdateTypes::copy: the rounded new parameter; null without one
   int64_t size = 0;
   int32_t group = 0;
 };

@@ -26,6 +26,7 @@ struct LossScaler {
   static LossScaler Static(float scale) { return {.loss_scale = scale}; }
   static LossScaler Dynamic() { return {.loss_scale = 0.0f}; }
 
+  bool dynamic() const { return loss_scale == 0.0f; }
   kernels::LossScaleOptions ToKernelOptions() const;
 };
 
