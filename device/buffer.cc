@@ -8,14 +8,14 @@
 namespace brigade::device {
 
 Buffer::Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes,
-               absl::string_view name, Purpose purpose, bool owned)
+               absl::string_view name, Purpose purpose, Kind kind)
     : core_(std::move(core)),
       data_(data),
       bytes_(bytes),
       name_(name),
-      device_(core_->device),
+      device_(kind == Kind::kHost ? core_->host() : core_->device),
       purpose_(purpose),
-      owned_(owned) {}
+      kind_(kind) {}
 
 Buffer::~Buffer() { Release(); }
 
@@ -30,14 +30,16 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   name_ = std::exchange(other.name_, std::string());
   device_ = other.device_;
   purpose_ = other.purpose_;
-  owned_ = std::exchange(other.owned_, false);
+  kind_ = std::exchange(other.kind_, Kind::kBorrowed);
   return *this;
 }
 
 void Buffer::Release() {
   if (core_ == nullptr) return;
-  if (owned_) {
+  if (kind_ == Kind::kDevice) {
     core_->Free(data_, bytes_, purpose_);
+  } else if (kind_ == Kind::kHost) {
+    core_->Free(data_, bytes_, internal::kHostMemory);
   } else {
     if (core_->checker != nullptr) core_->checker->RemoveMemory(data_, bytes_, /*owned=*/false);
     AddressBook::Global().Remove(data_, bytes_, /*owned=*/false);

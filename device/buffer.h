@@ -16,7 +16,8 @@ namespace internal {
 class Core;
 }  // namespace internal
 
-// Device memory with a purpose and a name: owned (Context::Allocate) or borrowed (Context::Borrow).
+// Memory with a name: the device's, with a purpose (Context::Allocate), the host's (Context::AllocateHost), or
+// somebody else's (Context::Borrow).
 //
 // Contents     Every byte is 0xFF at birth, and again on free with checks on. Borrowed memory is
 //              left alone.
@@ -32,8 +33,10 @@ class Buffer {
 
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  bool owned() const { return owned_; }
-  Purpose purpose() const { return purpose_; }  // kScratch if borrowed, and then in no books
+  bool owned() const { return kind_ != Kind::kBorrowed; }
+  Purpose purpose() const {
+    return purpose_;
+  }  // of device memory; kScratch for others, which are in no books
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }
 
@@ -46,8 +49,10 @@ class Buffer {
  private:
   friend class Context;
 
+  enum class Kind : uint8_t { kBorrowed, kDevice, kHost };
+
   Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes, absl::string_view name,
-         Purpose purpose, bool owned);
+         Purpose purpose, Kind kind);
 
   void Release();
 
@@ -57,7 +62,7 @@ class Buffer {
   std::string name_;
   Device device_;
   Purpose purpose_ = Purpose::kScratch;
-  bool owned_ = false;
+  Kind kind_ = Kind::kBorrowed;
 };
 
 }  // namespace brigade::device

@@ -10,6 +10,7 @@
 #include "brigade/device/cpu/cpu_backend.h"
 #include "brigade/device/internal/core.h"
 #include "brigade/device/internal/messages.h"
+#include "brigade/device/status_macros.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_backend.h"
@@ -126,14 +127,22 @@ absl::StatusOr<std::unique_ptr<Event>> Context::NewEvent(absl::string_view name)
   return std::unique_ptr<Event>(new Event(core_, *std::move(state), std::string(name)));
 }
 
+absl::Status Context::CheckBytes(int64_t bytes, absl::string_view name) const {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", core_->name, "\": buffer \"", name, "\" of ", bytes, " bytes"));
+}
+
 absl::StatusOr<Buffer> Context::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", core_->name, "\": buffer \"", name, "\" of ", bytes, " bytes"));
-  }
-  const absl::StatusOr<void*> data = core_->Allocate(bytes, purpose, name);
-  if (!data.ok()) return data.status();
-  return Buffer(core_, *data, bytes, name, purpose, /*owned=*/true);
+  BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
+  BRIGADE_ASSIGN_OR_RETURN(data, core_->Allocate(bytes, purpose, name));
+  return Buffer(core_, data, bytes, name, purpose, Buffer::Kind::kDevice);
+}
+
+absl::StatusOr<Buffer> Context::AllocateHost(int64_t bytes, absl::string_view name) {
+  BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
+  BRIGADE_ASSIGN_OR_RETURN(data, core_->Allocate(bytes, internal::kHostMemory, name));
+  return Buffer(core_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kHost);
 }
 
 absl::StatusOr<Buffer> Context::Borrow(void* data, int64_t bytes, absl::string_view name) {
@@ -144,7 +153,7 @@ absl::StatusOr<Buffer> Context::Borrow(void* data, int64_t bytes, absl::string_v
   }
   AddressBook::Global().Add(data, bytes, core_->device, /*owned=*/false);
   if (core_->checker != nullptr) core_->checker->AddMemory(data, bytes, name, /*owned=*/false);
-  return Buffer(core_, data, bytes, name, Purpose::kScratch, /*owned=*/false);
+  return Buffer(core_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kBorrowed);
 }
 
 }  // namespace brigade::device

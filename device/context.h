@@ -43,6 +43,10 @@ class Context {
   // request, use by purpose and limit, with the books unchanged.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Purpose purpose, absl::string_view name = "");
 
+  // Memory of the host for copies to and from the device, page-locked on CUDA, so that the host does not wait
+  // in Stream::Copy. Of the same contents and alignment; in no books and under no limit: docs/device.md, rule 22.
+  absl::StatusOr<Buffer> AllocateHost(int64_t bytes, absl::string_view name = "");
+
   // Wraps memory of this device that somebody else owns and keeps alive: not freed, not poisoned,
   // not in the books. InvalidArgument if `bytes` is negative, or positive with a null address.
   absl::StatusOr<Buffer> Borrow(void* data, int64_t bytes, absl::string_view name = "");
@@ -62,6 +66,8 @@ class Context {
 
  private:
   explicit Context(std::shared_ptr<internal::Core> core);
+
+  absl::Status CheckBytes(int64_t bytes, absl::string_view name) const;
 
   std::shared_ptr<internal::Core> core_;
 };

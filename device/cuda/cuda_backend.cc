@@ -37,6 +37,20 @@ class CudaBackend final : public Backend {
     CudaStatus(cudaFree(data), "cudaFree").IgnoreError();
   }
 
+  absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
+    const CudaDeviceGuard guard(ordinal_);
+    void* data = nullptr;
+    const absl::Status allocated = CudaStatus(
+        cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc");
+    if (!allocated.ok()) return allocated;
+    return data;
+  }
+
+  void FreeHost(void* data, int64_t) override {
+    const CudaDeviceGuard guard(ordinal_);
+    CudaStatus(cudaFreeHost(data), "cudaFreeHost").IgnoreError();
+  }
+
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
     // cudaMemset does not wait for itself, and other streams do not wait for it: a stream of our

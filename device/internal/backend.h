@@ -71,6 +71,9 @@ class Backend {
   // `bytes` > 0. An error says only why: Core adds who asked for what.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
   virtual void Free(void* data, int64_t bytes) = 0;
+  // Memory of the host that copies reach without the host's help. On the CPU all memory is.
+  virtual absl::StatusOr<void*> AllocateHost(int64_t bytes) { return Allocate(bytes); }
+  virtual void FreeHost(void* data, int64_t bytes) { Free(data, bytes); }
   // Returns when done.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
 

@@ -1,5 +1,6 @@
 #include "brigade/device/internal/core.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,35 +52,53 @@ void Core::WaitForStreams() {
   if (checker != nullptr) checker->HostAcquire(over);
 }
 
-absl::StatusOr<void*> Core::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
+absl::Status Core::Poison(const Memory& memory) {
+  if (memory.purpose.has_value()) return backend->FillBytes(memory.data, kPoison, memory.bytes);
+  std::memset(memory.data, kPoison, static_cast<size_t>(memory.bytes));
+  return absl::OkStatus();
+}
+
+void Core::ReturnToSystem(const Memory& memory) {
+  if (memory.purpose.has_value()) {
+    backend->Free(memory.data, memory.bytes);
+  } else {
+    backend->FreeHost(memory.data, memory.bytes);
+  }
+}
+
+absl::StatusOr<void*> Core::Allocate(int64_t bytes, std::optional<Purpose> purpose,
+                                     absl::string_view name) {
   ReturnDeferred();
   if (bytes == 0) return nullptr;
   const auto refuse = [&](const absl::Status& why) {
     return absl::Status(
         why.code(),
-        absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes for ", ToString(purpose),
+        absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes for ",
+                     purpose.has_value() ? ToString(*purpose) : "the host",
                      name.empty() ? "" : absl::StrCat(" (\"", name, "\")"), ": ", why.message(),
                      "; in use ", books.current_bytes(), " bytes (", books.ToString(), "), limit ",
                      limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
   };
   std::lock_guard lock(allocating_);
-  if (limit_bytes_ != 0 && bytes > limit_bytes_ - books.current_bytes()) {
+  if (purpose.has_value() && limit_bytes_ != 0 && bytes > limit_bytes_ - books.current_bytes()) {
     return refuse(absl::ResourceExhaustedError("the context's limit would be exceeded"));
   }
-  const absl::StatusOr<void*> data = backend->Allocate(bytes);
+  const absl::StatusOr<void*> data =
+      purpose.has_value() ? backend->Allocate(bytes) : backend->AllocateHost(bytes);
   if (!data.ok()) return refuse(data.status());
-  const absl::Status poisoned = backend->FillBytes(*data, kPoison, bytes);
+  const Memory memory = {*data, bytes, purpose};
+  const absl::Status poisoned = Poison(memory);
   if (!poisoned.ok()) {
-    backend->Free(*data, bytes);
+    ReturnToSystem(memory);
     return refuse(poisoned);
   }
-  books.Add(purpose, bytes);
-  AddressBook::Global().Add(*data, bytes, device, /*owned=*/true);
+  if (purpose.has_value()) books.Add(*purpose, bytes);
+  AddressBook::Global().Add(*data, bytes, purpose.has_value() ? device : host(), /*owned=*/true);
   if (checker != nullptr) checker->AddMemory(*data, bytes, name, /*owned=*/true);
   return data;
 }
 
-void Core::Free(void* data, int64_t bytes, Purpose purpose) {
+void Core::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
   if (data == nullptr) return;
   if (on_worker_thread) {
     std::lock_guard lock(deferred_mutex_);
@@ -95,10 +114,10 @@ void Core::ReturnMemory(const Memory& memory) {
   // Out of the lists first: the moment the memory is free, somebody else may get the same address.
   if (checker != nullptr) checker->RemoveMemory(memory.data, memory.bytes, /*owned=*/true);
   AddressBook::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
-  books.Remove(memory.purpose, memory.bytes);
+  if (memory.purpose.has_value()) books.Remove(*memory.purpose, memory.bytes);
   // A device that cannot even be poisoned has reported so elsewhere; the memory goes back anyway.
-  if (checker != nullptr) backend->FillBytes(memory.data, kPoison, memory.bytes).IgnoreError();
-  backend->Free(memory.data, memory.bytes);
+  if (checker != nullptr) Poison(memory).IgnoreError();
+  ReturnToSystem(memory);
 }
 
 void Core::ReturnDeferred() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@
 #include "brigade/device/thread_pool.h"
 
 namespace brigade::device::internal {
+
+// In the place of a purpose: memory of the host, which no books count.
+inline constexpr std::optional<Purpose> kHostMemory = std::nullopt;
 
 // What a context shares with its streams, events and buffers, and what therefore lives as long as
 // the last of them.
@@ -44,8 +48,12 @@ class Core {
   void AddStream(std::shared_ptr<StreamState> state, RaceChecker::Actor actor);
   void RemoveStream(const StreamState* state);
 
-  absl::StatusOr<void*> Allocate(int64_t bytes, Purpose purpose, absl::string_view name);
-  void Free(void* data, int64_t bytes, Purpose purpose);
+  // What AllocateHost's memory belongs to.
+  Device host() const { return device.kind == DeviceKind::kCpu ? device : Cpu(); }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes, std::optional<Purpose> purpose,
+                                 absl::string_view name);
+  void Free(void* data, int64_t bytes, std::optional<Purpose> purpose);
 
  private:
   struct Enlisted {
@@ -55,10 +63,12 @@ class Core {
   struct Memory {
     void* data = nullptr;
     int64_t bytes = 0;
-    Purpose purpose = Purpose::kScratch;
+    std::optional<Purpose> purpose;
   };
 
   void WaitForStreams();
+  absl::Status Poison(const Memory& memory);
+  void ReturnToSystem(const Memory& memory);
   void ReturnMemory(const Memory& memory);
   void ReturnDeferred();
 

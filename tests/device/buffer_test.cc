@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "brigade/device/address_book.h"
 #include "brigade/device/context.h"
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/core.h"
@@ -75,6 +77,44 @@ TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
   EXPECT_EQ(theirs, 42);
 }
 
+TEST(BufferTest, HostMemoryIsInNoBooksAndUnderNoLimit) {
+  RaceChecker checker;
+  ContextOptions options = CheckedOptions(checker);
+  options.device = Cpu(3);
+  options.memory_limit_bytes = 100;
+  auto context = MakeContext(options);
+  Buffer buffer = context->AllocateHost(5000, "host").value();
+  EXPECT_TRUE(buffer.owned());
+  EXPECT_EQ(buffer.bytes(), 5000);
+  EXPECT_EQ(buffer.name(), "host");
+  EXPECT_EQ(buffer.device(), Cpu(3));
+  EXPECT_EQ(AddressBook::Global().DeviceOf(buffer.data()), Cpu(3));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
+  EXPECT_THAT(buffer.as<uint8_t>(), Each(0xFF));
+  EXPECT_EQ(context->books().peak_bytes(), 0);
+  const void* const data = buffer.data();
+  buffer = Buffer();
+  EXPECT_EQ(AddressBook::Global().DeviceOf(data), std::nullopt);
+  EXPECT_EQ(context->books().current_bytes(), 0);
+  EXPECT_THAT(context->AllocateHost(-1, "host"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"host\" of -1 bytes")));
+  EXPECT_THAT(context->AllocateHost(int64_t{1} << 60),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1152921504606846976 bytes for the host: the machine has")));
+}
+
+TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
+  RaceChecker checker;
+  auto context = MakeContext(CheckedOptions(checker));
+  auto one = context->NewStream("one").value();
+  auto two = context->NewStream("two").value();
+  const Buffer buffer = context->AllocateHost(8, "host").value();
+  ASSERT_OK(one->FillBytes(buffer.data(), 1, 8));
+  ASSERT_OK(two->FillBytes(buffer.data(), 2, 8));
+  EXPECT_THAT(two->Synchronize(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                           HasSubstr("bytes [0, 8) of \"host\"")));
+}
+
 TEST(BufferTest, BeyondTheLimitNamesEverythingAndChangesNothing) {
   ContextOptions options = CpuOptions("rank 3");
   options.memory_limit_bytes = 1000;
@@ -134,14 +174,17 @@ class GlassBackend final : public internal::Backend {
 
 TEST(BufferTest, IsPoisonedAgainOnFreeWithChecksOn) {
   for (const bool checks : {true, false}) {
-    RaceChecker checker;
-    std::vector<uint8_t> freed;
-    internal::Core core(CpuOptions(), checks ? &checker : nullptr, /*compute_threads=*/1);
-    core.backend = std::make_unique<GlassBackend>(freed);
-    void* const data = core.Allocate(100, Purpose::kScratch, "glass").value();
-    std::memset(data, 7, 100);
-    core.Free(data, 100, Purpose::kScratch);
-    EXPECT_EQ(freed, std::vector<uint8_t>(100, checks ? 0xFF : 7));
+    for (const std::optional<Purpose> purpose :
+         {std::optional(Purpose::kScratch), internal::kHostMemory}) {
+      RaceChecker checker;
+      std::vector<uint8_t> freed;
+      internal::Core core(CpuOptions(), checks ? &checker : nullptr, /*compute_threads=*/1);
+      core.backend = std::make_unique<GlassBackend>(freed);
+      void* const data = core.Allocate(100, purpose, "glass").value();
+      std::memset(data, 7, 100);
+      core.Free(data, 100, purpose);
+      EXPECT_EQ(freed, std::vector<uint8_t>(100, checks ? 0xFF : 7));
+    }
   }
 }
 

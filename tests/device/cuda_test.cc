@@ -120,6 +120,22 @@ TEST_F(CudaTest, CopiesBetweenHostAndDevice) {
   EXPECT_EQ(in, out);
 }
 
+TEST_F(CudaTest, CopiesToHostMemoryDoNotBlock) {
+  const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "device").value();
+  const Buffer host = context_->AllocateHost(kBytes, "host").value();
+  EXPECT_EQ(host.device(), Cpu());
+  EXPECT_EQ(AddressBook::Global().DeviceOf(host.data()), Cpu());
+  EXPECT_EQ(context_->books().current_bytes(), kBytes);
+  EXPECT_THAT(host.as<uint8_t>(), Each(0xFF));
+  ASSERT_OK(Delay(*compute_));
+  ASSERT_OK(compute_->FillBytes(buffer.data(), 5, kBytes));
+  ASSERT_OK(compute_->Copy(host.data(), buffer.data(), kBytes));
+  ASSERT_OK(compute_->Record(*ready_));
+  EXPECT_EQ(ready_->Query().value(), false);
+  ASSERT_OK(compute_->Synchronize());
+  EXPECT_THAT(host.as<uint8_t>(), Each(5));
+}
+
 TEST_F(CudaTest, MissingWaitIsReportedWithoutHavingToGoWrong) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
   ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));

@@ -1,0 +1,48 @@
+#include "brigade/optim/fused_update.h"
+
+namespace brigade::optim {
+
+FusedUpdate::FusedUpdate(const OptimizerOptions& options,
+                         const std::vector<UpdateSegment>& segments, const UpdateTypes& types)
+    : types_(types),
+      weight_decay_mode_(options.kind == OptimizerKind::kAdamW
+                             ? kernels::WeightDecayMode::kDecoupled
+                             : kernels::WeightDecayMode::kCoupled) {
+  for (const ParameterGroup& group : options.groups) {
+    adam_groups_.push_back({group.beta1, group.beta2, group.eps, group.weight_decay});
+    sgd_groups_.push_back({group.momentum, group.dampening, group.weight_decay, group.nesterov});
+  }
+  if (options.kind != OptimizerKind::kSgd) {
+    auto& list = segments_.emplace<std::vector<kernels::AdamSegment>>();
+    for (const UpdateSegment& s : segments) {
+      list.push_back({s.param, s.first_moment, s.second_moment, s.grad, s.copy, s.size, s.group});
+    }
+    return;
+  }
+  auto& list = segments_.emplace<std::vector<kernels::SgdSegment>>();
+  for (const UpdateSegment& s : segments) {
+    // Where groups differ, those without momentum still have their part of a flat array.
+    const bool still = s.group >= 0 && s.group < static_cast<int64_t>(sgd_groups_.size()) &&
+                       sgd_groups_[s.group].momentum == 0.0;
+    list.push_back({s.param, still ? nullptr : s.first_moment, s.grad, s.copy, s.size, s.group});
+  }
+}
+
+absl::Status FusedUpdate::Enqueue(const StepController& controller, device::Stream& stream) const {
+  const auto enqueue = [&](const auto& list, auto options, const auto& groups, auto kernel) {
+    options.grad_dtype = types_.grad;
+    options.copy_dtype = types_.copy;
+    options.weight_decay_mode = weight_decay_mode_;
+    options.groups = groups;
+    options.state = controller.state();
+    options.group_steps = controller.group_steps();
+    return kernel(list, options, stream);
+  };
+  if (const auto* adam = std::get_if<std::vector<kernels::AdamSegment>>(&segments_)) {
+    return enqueue(*adam, kernels::AdamOptions(), adam_groups_, kernels::Adam);
+  }
+  return enqueue(std::get<std::vector<kernels::SgdSegment>>(segments_), kernels::SgdOptions(),
+                 sgd_groups_, kernels::Sgd);
+}
+
+}  // namespace brigade::optim

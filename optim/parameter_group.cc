@@ -1,0 +1,76 @@
+#include "brigade/optim/parameter_group.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/step_control/step_control_math.h"
+
+namespace brigade::optim {
+namespace {
+
+constexpr char kName[] = "optimizer";
+
+absl::Status CheckAdam(int64_t index, const ParameterGroup& group) {
+  using kernels::CheckInRange;
+  BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "beta1", index, group.beta1, kernels::kBelowOne));
+  BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "beta2", index, group.beta2, kernels::kBelowOne));
+  return CheckInRange(kName, "eps", index, group.eps, kernels::kPositive);
+}
+
+absl::Status CheckSgd(int64_t index, const ParameterGroup& group) {
+  using kernels::CheckInRange;
+  BRIGADE_RETURN_IF_ERROR(
+      CheckInRange(kName, "momentum", index, group.momentum, kernels::kBelowOne));
+  BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "dampening", index, group.dampening, kernels::kUnit));
+  if (group.nesterov && (group.momentum == 0.0 || group.dampening != 0.0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": nesterov of group ", index, " needs momentum > 0 and dampening 0, but they are ",
+        group.momentum, " and ", group.dampening));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule) {
+  BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "lr", index, lr, kernels::kNonNegative));
+  if (absl::Status valid = Validate(schedule); !valid.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": schedule of group ", index, ": ", valid.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const OptimizerOptions& options) {
+  if (options.kind != OptimizerKind::kAdamW && options.kind != OptimizerKind::kAdam &&
+      options.kind != OptimizerKind::kSgd) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": kind is ", static_cast<int>(options.kind), ", which is no OptimizerKind"));
+  }
+  if (options.groups.empty() || options.groups.size() > kernels::kMaxStepGroups) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": ", options.groups.size(), " groups, must be 1 to ", kernels::kMaxStepGroups));
+  }
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const int64_t index = static_cast<int64_t>(i);
+    const ParameterGroup& group = options.groups[i];
+    BRIGADE_RETURN_IF_ERROR(ValidateRate(index, group.lr, group.schedule));
+    BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "weight_decay", index, group.weight_decay,
+                                                  kernels::kNonNegative));
+    BRIGADE_RETURN_IF_ERROR(options.kind == OptimizerKind::kSgd ? CheckSgd(index, group)
+                                                                : CheckAdam(index, group));
+  }
+  return absl::OkStatus();
+}
+
+int Moments(const OptimizerOptions& options) {
+  if (options.kind != OptimizerKind::kSgd) return 2;
+  return std::any_of(options.groups.begin(), options.groups.end(),
+                     [](const ParameterGroup& group) { return group.momentum > 0.0; })
+             ? 1
+             : 0;
+}
+
+}  // namespace brigade::optim

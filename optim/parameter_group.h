@@ -1,0 +1,51 @@
+#ifndef BRIGADE_OPTIM_PARAMETER_GROUP_H_
+#define BRIGADE_OPTIM_PARAMETER_GROUP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/optim/schedule.h"
+
+namespace brigade::optim {
+
+enum class OptimizerKind : uint8_t {
+  kAdamW,  // decoupled weight decay; Loshchilov and Hutter 2019
+  kAdam,   // weight decay is part of the gradient; Kingma and Ba 2015
+  kSgd,    // with momentum; Sutskever et al. 2013
+};
+
+// What the parameters of a group have in common. Ranges: kernels/adam/adam.h and kernels/sgd/sgd.h.
+struct ParameterGroup {
+  double lr = 1e-3;        // >= 0, the rate that `schedule` refers to
+  Schedule schedule = {};  // of the learning rate; the default is constant
+  double weight_decay = 0.0;
+  // Of Adam and AdamW:
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  // Of SGD:
+  double momentum = 0.0;
+  double dampening = 0.0;
+  bool nesterov = false;
+};
+
+// Which optimizer, for which groups; parameters name their group by its index.
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  std::vector<ParameterGroup> groups = {ParameterGroup()};
+};
+
+// InvalidArgument naming group, field and value.
+absl::Status Validate(const OptimizerOptions& options);
+
+// The same for what may change in group `index` during a run.
+absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
+
+// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD: momentum), or 0 (SGD
+// if no group has momentum).
+int Moments(const OptimizerOptions& options);
+
+}  // namespace brigade::optim
+
+#endif  // BRIGADE_OPTIM_PARAMETER_GROUP_H_

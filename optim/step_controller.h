@@ -1,0 +1,128 @@
+#ifndef BRIGADE_OPTIM_STEP_CONTROLLER_H_
+#define BRIGADE_OPTIM_STEP_CONTROLLER_H_
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
+#include "brigade/device/stream.h"
+#include "brigade/kernels/step_control/step_control.h"
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/optim/loss_scaler.h"
+#include "brigade/optim/parameter_group.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::optim {
+
+struct StepControllerOptions {
+  LossScaler loss_scaler = {};
+  double max_grad_norm =
+      std::numeric_limits<double>::infinity();  // global norm; infinity: no clipping
+  // What gradients are divided by: ranks times micro-batches for a mean of means, 1 for a sum.
+  double grad_divisor = 1.0;
+  int ranks = 1;  // whose statistics are added
+  // Entries of each group's table of learning rates, for schedules that SetSchedule brings; at least those of the
+  // longest schedule in any case.
+  int64_t lr_table_size = 1;
+};
+
+// InvalidArgument naming the option and its value.
+absl::Status Validate(const StepControllerOptions& options);
+
+// The state of a training run that lives in device memory, and each step's decision: overflow or not, loss
+// scale, clipping, step count, learning rates. No host wait; the host reads the state later.
+//
+// Memory       Device memory of purpose scratch: `Bytes(...)`. Host memory: two tables of one group's rates, and
+//              kReads states.
+// Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait, but where they
+//              say so. Calls on different streams must be ordered by events.
+// Threads      One thread at a time.
+// Errors       InvalidArgument naming the option or argument, and its value; all stays as it was.
+class StepController {
+ public:
+  // Waits for `stream`, on which it copies the initial state.
+  static absl::StatusOr<std::unique_ptr<StepController>> Create(
+      const OptimizerOptions& optimizer, const StepControllerOptions& options,
+      device::Context& context, device::Stream& stream);
+
+  StepController(const StepController&) = delete;
+  StepController& operator=(const StepController&) = delete;
+
+  // Device memory that a controller with these options has; they must be valid.
+  static int64_t Bytes(const OptimizerOptions& optimizer, const StepControllerOptions& options);
+
+  // Device memory, [ranks], for grad_check and an all-gather to write before Decide reads it.
+  absl::Span<kernels::GradStats> stats() { return stats_.as<kernels::GradStats>(); }
+
+  // The decision, from `stats`.
+  absl::Status Decide(device::Stream& stream);
+
+  // Device memory. Good until the next Decide.
+  const kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
+  const kernels::GroupStep* group_steps() const {  // [groups]
+    return group_steps_.as<kernels::GroupStep>().data();
+  }
+
+  // scaled = loss * loss scale, [count] of `dtype` (float32, float16, bfloat16): what backward begins with.
+  // Device memory; the two must not overlap.
+  absl::Status ScaleLoss(const void* loss, void* scaled, int64_t count, precision::DType dtype,
+                         device::Stream& stream);
+
+  // From the next Decide on: another rate for the group's schedule to refer to, or another schedule, which goes on
+  // at the step reached. Waits only if the two changes before are not done yet. FailedPrecondition if the group's
+  // schedule names rates of its own; InvalidArgument if the schedule's table is longer than the controller's.
+  absl::Status SetLearningRate(int group, double lr, device::Stream& stream);
+  absl::Status SetSchedule(int group, double lr, const Schedule& schedule, device::Stream& stream);
+
+  // Reads of the state without stopping the stream: RequestState enqueues a copy; TakeState gives the oldest
+  // copy that has arrived, in order of requests, or nullopt. At most kReads copies wait: ResourceExhausted beyond.
+  // If the stream fails, its error takes the copy's place.
+  static constexpr int kReads = 16;
+  absl::Status RequestState(device::Stream& stream);
+  absl::StatusOr<std::optional<kernels::StepState>> TakeState();
+
+  // The state now, for a checkpoint; and the state from one, for training to go on, which also ends
+  // stuck_at_minimum. Both wait for the stream.
+  absl::StatusOr<kernels::StepState> SaveState(device::Stream& stream);
+  absl::Status LoadState(const kernels::StepState& state, device::Stream& stream);
+
+ private:
+  // Page-locked memory for copies, and when they are done.
+  struct Staging {
+    device::Buffer buffer;
+    std::unique_ptr<device::Event> done;
+  };
+
+  StepController(const OptimizerOptions& optimizer, const StepControllerOptions& options);
+  static absl::StatusOr<Staging> NewStaging(int64_t bytes, absl::string_view name,
+                                            device::Context& context);
+
+  absl::Status Allocate(device::Context& context);
+  absl::Status CheckGroup(int group) const;
+  absl::Status CopyTable(int group, const ParameterGroup& rates, device::Stream& stream);
+
+  OptimizerOptions optimizer_;
+  const int ranks_;
+  std::vector<kernels::StepBetas> betas_;
+  kernels::StepControlOptions control_;
+
+  device::Buffer stats_, state_, group_steps_, lr_table_;
+  std::array<Staging, 2> tables_;  // used in turn
+  int64_t table_changes_ = 0;
+  std::array<Staging, kReads> reads_;  // a ring
+  int64_t requested_ = 0, taken_ = 0;
+  device::Buffer checkpoint_;  // a state on its way out or in
+};
+
+}  // namespace brigade::optim
+
+#endif  // BRIGADE_OPTIM_STEP_CONTROLLER_H_

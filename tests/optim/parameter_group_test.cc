@@ -1,0 +1,67 @@
+#include "brigade/optim/parameter_group.h"
+
+#include <limits>
+
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::optim {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+// Two groups, the second as given.
+OptimizerOptions Options(OptimizerKind kind, const ParameterGroup& group) {
+  return {.kind = kind, .groups = {ParameterGroup(), group}};
+}
+
+TEST(ParameterGroupTest, TheDefaultsAreValid) {
+  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+    EXPECT_OK(Validate({.kind = kind}));
+  }
+}
+
+TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kAdamW}), 2);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kAdam}), 2);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
+  EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
+}
+
+TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const struct {
+    OptimizerOptions options;
+    const char* text;
+  } cases[] = {
+      {{.kind = static_cast<OptimizerKind>(9)}, "kind is 9"},
+      {{.groups = {}}, "0 groups, must be 1 to 128"},
+      {{.groups = std::vector<ParameterGroup>(129)}, "129 groups"},
+      {Options(OptimizerKind::kAdamW, {.lr = -0.5}), "lr of group 1 is -0.5"},
+      {Options(OptimizerKind::kAdamW, {.lr = nan}), "lr of group 1 is nan"},
+      {Options(OptimizerKind::kAdamW, {.schedule = WarmupDecayLR()}),
+       "schedule of group 1: WarmupDecayLR: total_num_steps is 0"},
+      {Options(OptimizerKind::kSgd, {.weight_decay = -1}), "weight_decay of group 1 is -1"},
+      {Options(OptimizerKind::kAdam, {.beta1 = 1.0}), "beta1 of group 1 is 1"},
+      {Options(OptimizerKind::kAdamW, {.beta2 = -0.1}), "beta2 of group 1 is -0.1"},
+      {Options(OptimizerKind::kAdamW, {.eps = 0.0}), "eps of group 1 is 0"},
+      {Options(OptimizerKind::kSgd, {.momentum = 1.0}), "momentum of group 1 is 1"},
+      {Options(OptimizerKind::kSgd, {.dampening = 2.0}), "dampening of group 1 is 2"},
+      {Options(OptimizerKind::kSgd, {.nesterov = true}), "nesterov of group 1 needs momentum > 0"},
+      {Options(OptimizerKind::kSgd, {.momentum = 0.9, .dampening = 0.5, .nesterov = true}),
+       "dampening 0, but they are 0.9 and 0.5"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(Validate(c.options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.text)));
+  }
+}
+
+TEST(ParameterGroupTest, FieldsOfAnotherOptimizerDoNotCount) {
+  EXPECT_OK(Validate(Options(OptimizerKind::kAdamW, {.momentum = 7.0})));
+  EXPECT_OK(Validate(Options(OptimizerKind::kSgd, {.beta1 = 7.0, .eps = 0.0})));
+}
+
+}  // namespace
+}  // namespace brigade::optim
