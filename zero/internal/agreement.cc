@@ -99,7 +99,7 @@ absl::Status NameFirstDifference(const Plan& plan, size_t most, Lanes& lanes) {
 
 absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes) {
   std::string record(1, static_cast<char>(mine.code()));
-  record.append(mine.message());
+  absl::StrAppend(&record, mine.message());
   BRIGADE_ASSIGN_OR_RETURN(all, lanes.Share(Fixed(record)));
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
