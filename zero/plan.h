@@ -17,18 +17,18 @@
 namespace brigade::zero {
 
 struct ParameterSpec {
-  std::string name;
-  int64_t size = 0;                       // elements; 0 is allowed
-  std::optional<precision::DType> dtype;  // of the working weights; none: PlanOptions::dtype
-  int32_t group = 0;                      // of the optimizer
-  bool trainable = true;                  // false: frozen; no gradient and no optimizer state
+  std::string name = {};
+  int64_t size = 0;                            // elements; 0 is allowed
+  std::optional<precision::DType> dtype = {};  // of the working weights; none: PlanOptions::dtype
+  int32_t group = 0;                           // of the optimizer
+  bool trainable = true;  // false: frozen; no gradient and no optimizer state
 };
 
 // What is used, gathered and released together: a layer.
 struct UnitSpec {
-  std::string name;
-  std::vector<ParameterSpec> parameters;
-  std::vector<std::string> tied;  // parameters of other units that this one uses too
+  std::string name = {};
+  std::vector<ParameterSpec> parameters = {};
+  std::vector<std::string> tied = {};  // parameters of other units that this one uses too
 };
 
 // In order of use in the forward pass.

@@ -35,8 +35,9 @@ namespace brigade::zero {
 //     FinishBackward()
 //   Step()
 //
-// where reading and writing is work on the compute stream. All ranks make the same calls but for Gradient and
-// GradientsReady, which may differ in order and may be left out: what nobody wrote counts as zero.
+// where reading and writing is work on the compute stream. What nobody wrote counts as zero. All ranks make the same
+// calls in the same order, but for Gradient; and in stages 0 to 2 GradientsReady, which may come in any order as far
+// as there is memory (live_units). In stages 0 and 1 units need not be reported where nothing was written.
 //
 // Precision    Stages give the same bits, those of tests/spec/stages.h with Algorithm::kDirect. Gradients are
 //              reduced in their own type (over several micro-batches: Accumulation says when, and in which), updated

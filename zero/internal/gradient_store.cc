@@ -129,9 +129,12 @@ absl::Status GradientStore::Provide(int index) {
   if (at.slot != nullptr) return absl::OkStatus();
   at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
   if (at.slot == nullptr) {
+    const int first = bucket(order_[next_]).users.front();
     return absl::FailedPreconditionError(
-        absl::StrCat("no memory is left for the gradients of bucket ", index, ": those of ",
-                     options_.live_units, " units (live_units) are not complete"));
+        absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
+                     " units (live_units), and unit \"",
+                     plan_.units()[static_cast<size_t>(first)].name,
+                     "\", whose turn it is to be reduced, has not been reported ready"));
   }
   if (at.slot->used) {
     BRIGADE_RETURN_IF_ERROR(

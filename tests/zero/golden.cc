@@ -1,0 +1,209 @@
+#include "brigade/tests/zero/golden.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/spec/stages.h"
+
+namespace brigade::zero {
+namespace {
+
+constexpr double kLearningRate = 0.01;
+constexpr int64_t kBucketElements = 1000;
+
+spec::Format FormatOf(precision::DType dtype) {
+  return dtype == precision::DType::kFloat16    ? spec::Format::kFloat16
+         : dtype == precision::DType::kBFloat16 ? spec::Format::kBFloat16
+                                                : spec::Format::kFloat32;
+}
+
+spec::TrainingRule RuleOf(const GoldenCase& c) {
+  spec::TrainingRule rule;
+  rule.ranks = static_cast<size_t>(c.ranks);
+  rule.micro_batches = c.micro_batches;
+  rule.reduce_at_boundary = c.accumulation == Accumulation::kAtBoundary && c.micro_batches > 1;
+  rule.format = FormatOf(c.dtype);
+  // One micro-batch is not added to anything.
+  rule.accumulator = c.micro_batches > 1 ? spec::Format::kFloat32 : rule.format;
+  rule.adam = c.optimizer != optim::OptimizerKind::kSgd;
+  rule.adam_rule.weight_decay = 0.01;
+  rule.adam_rule.decoupled = c.optimizer == optim::OptimizerKind::kAdamW;
+  rule.sgd_rule = {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01};
+  rule.step.loss_scale = {.window = 6, .hysteresis = 1};
+  rule.step.divisor = c.ranks * c.micro_batches;
+  rule.step.clip = 3.0;
+  rule.learning_rates = {static_cast<float>(kLearningRate)};
+  return rule;
+}
+
+}  // namespace
+
+std::string ToString(const GoldenCase& c) {
+  return absl::StrCat("ranks_", c.ranks, "_", precision::Name(c.dtype), "_optimizer_",
+                      static_cast<int>(c.optimizer), "_micro_", c.micro_batches,
+                      c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "");
+}
+
+ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.dtype = c.dtype;
+  options.optimizer.kind = c.optimizer;
+  optim::ParameterGroup& group = options.optimizer.groups[0];
+  group.lr = kLearningRate;
+  group.weight_decay = 0.01;
+  if (c.optimizer == optim::OptimizerKind::kSgd) {
+    group.momentum = 0.9;
+    group.dampening = 0.1;
+  }
+  options.loss_scaler = optim::LossScaler::Dynamic();
+  options.loss_scaler.loss_scale_window = 6;
+  options.loss_scaler.hysteresis = 1;
+  options.max_grad_norm = 3.0;
+  options.micro_batches = c.micro_batches;
+  options.accumulation = c.accumulation;
+  options.bucket_elements = kBucketElements;
+  return options;
+}
+
+std::vector<Injection> InjectionsOf(const GoldenCase& c) {
+  return {{.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
+}
+
+Trajectory Specified(const GoldenCase& c) {
+  const Plan plan =
+      Plan::Create(ToyModel(), {c.ranks, c.dtype, kBucketElements}).value();
+  std::vector<int> number(plan.buckets().size(), -1);  // among those that are trained
+  spec::Buckets master;
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (!bucket.trainable) continue;
+    number[b] = static_cast<int>(master.size());
+    master.emplace_back(static_cast<size_t>(bucket.size), 0.0f);
+    for (const Place& place : bucket.places) {
+      for (int64_t i = 0; i < place.range.size; ++i) {
+        master.back()[static_cast<size_t>(place.range.begin + i)] =
+            InitialWeight(place.parameter, i);
+      }
+    }
+  }
+  const spec::TrainingRule rule = RuleOf(c);
+  const auto element = [&](auto& buckets, int parameter, int64_t i) -> auto& {
+    const Parameter& p = plan.parameters()[static_cast<size_t>(parameter)];
+    return buckets[static_cast<size_t>(number[static_cast<size_t>(p.bucket)])]
+                  [static_cast<size_t>(p.begin + i)];
+  };
+  int step = 0;
+  const std::vector<Injection> injections = InjectionsOf(c);
+  const spec::Backward backward = [&](size_t rank, int micro, const spec::Buckets& weights,
+                                      float loss_scale) {
+    const auto weight = [&](int parameter, int64_t i) {
+      return plan.parameters()[static_cast<size_t>(parameter)].spec.trainable
+                 ? element(weights, parameter, i)
+                 : spec::Round(rule.format, InitialWeight(parameter, i));
+    };
+    spec::Buckets gradients = weights;
+    for (auto& bucket : gradients) bucket.assign(bucket.size(), 0.0f);
+    for (int unit = static_cast<int>(plan.units().size()); unit-- > 0;) {
+      const float activation = Activation(plan, unit, weight);
+      for (const int p : plan.units()[static_cast<size_t>(unit)].parameters) {
+        if (!HasGradient(plan, unit, p)) continue;
+        for (int64_t i = 0; i < plan.parameters()[static_cast<size_t>(p)].spec.size; ++i) {
+          float& gradient = element(gradients, p, i);
+          gradient = spec::Round(
+              rule.format,
+              gradient + GradientElement({static_cast<int>(rank), micro, step, unit, p, i},
+                                         weight(p, i), activation, loss_scale, injections));
+        }
+      }
+    }
+    return gradients;
+  };
+
+  spec::Training training(rule, master);
+  Trajectory wanted;
+  for (; step < kGoldenSteps; ++step) {
+    training.Step(backward);
+    const spec::StepState& s = training.state();
+    kernels::StepState state = {};
+    state.step = s.step;
+    state.loss_scale = s.loss_scale;
+    state.grad_norm = s.grad_norm;
+    state.grad_multiplier = s.multiplier;
+    state.skip = s.skip ? 1 : 0;
+    wanted.states.push_back(state);
+  }
+  const spec::Buckets result = training.FullMaster();
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    const ParameterSpec& spec = plan.parameters()[p].spec;
+    std::vector<float>& values = wanted.parameters.emplace_back();
+    for (int64_t i = 0; i < spec.size; ++i) {
+      const int index = static_cast<int>(p);
+      values.push_back(spec.trainable ? element(result, index, i)
+                                      : spec::Round(rule.format, InitialWeight(index, i)));
+    }
+  }
+  return wanted;
+}
+
+absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
+                   const std::vector<Injection>& injections, Trajectory& trained) {
+  BRIGADE_ASSIGN_OR_RETURN(zero, ZeroOptimizer::Create(ToyModel(), options, *self.communicator,
+                                                       *self.context, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
+  ToyTrainer trainer(*zero, self, injections);
+  trainer.report_late = self.rank % 2 == 1 && options.stage < 3;
+  for (int step = 0; step < kGoldenSteps; ++step) {
+    BRIGADE_RETURN_IF_ERROR(trainer.Step());
+    BRIGADE_RETURN_IF_ERROR(zero->controller().RequestState(zero->step_stream()));
+    // Now and then, so that steps queue up.
+    if (step % 8 != 7 && step + 1 != kGoldenSteps) continue;
+    BRIGADE_RETURN_IF_ERROR(zero->step_stream().Synchronize());
+    while (true) {
+      BRIGADE_ASSIGN_OR_RETURN(state, zero->controller().TakeState());
+      if (!state.has_value()) break;
+      trained.states.push_back(*state);
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
+  BRIGADE_ASSIGN_OR_RETURN(parameters, Exported(*zero));
+  trained.parameters = std::move(parameters);
+  return absl::OkStatus();
+}
+
+absl::Status Compare(const Trajectory& trained, const Trajectory& wanted) {
+  if (trained.states.size() != wanted.states.size() ||
+      trained.parameters.size() != wanted.parameters.size()) {
+    return absl::InternalError(absl::StrCat(trained.states.size(), " states, ",
+                                            trained.parameters.size(), " parameters"));
+  }
+  for (size_t s = 0; s < wanted.states.size(); ++s) {
+    const kernels::StepState& a = trained.states[s];
+    const kernels::StepState& b = wanted.states[s];
+    if (a.step == b.step && a.skip == b.skip &&
+        std::bit_cast<uint32_t>(a.loss_scale) == std::bit_cast<uint32_t>(b.loss_scale) &&
+        std::bit_cast<uint64_t>(a.grad_norm) == std::bit_cast<uint64_t>(b.grad_norm)) {
+      continue;
+    }
+    return absl::InternalError(absl::StrCat("step ", s, ": scale ", a.loss_scale, ", norm ",
+                                            a.grad_norm, ", skip ", a.skip, "; wanted ",
+                                            b.loss_scale, ", ", b.grad_norm, ", ", b.skip));
+  }
+  for (size_t p = 0; p < wanted.parameters.size(); ++p) {
+    const std::vector<float>& a = trained.parameters[p];
+    const std::vector<float>& b = wanted.parameters[p];
+    if (a.size() != b.size()) return absl::InternalError(absl::StrCat("parameter ", p, " is missing"));
+    for (size_t i = 0; i < b.size(); ++i) {
+      if (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i])) continue;
+      return absl::InternalError(absl::StrCat("parameter ", p, ", element ", i, " is ", a[i],
+                                              "; wanted ", b[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::zero

@@ -1,0 +1,51 @@
+#ifndef BRIGADE_TESTS_ZERO_GOLDEN_H_
+#define BRIGADE_TESTS_ZERO_GOLDEN_H_
+
+// Training runs of the toy model beside the specification.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/options.h"
+
+namespace brigade::zero {
+
+inline constexpr int kGoldenSteps = 50;
+
+struct GoldenCase {
+  int ranks = 2;
+  precision::DType dtype = precision::DType::kFloat16;
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
+  int micro_batches = 1;
+  Accumulation accumulation = Accumulation::kEveryMicroBatch;
+};
+
+std::string ToString(const GoldenCase& golden_case);
+
+// What a run leaves: the masters, and the state after each step.
+struct Trajectory {
+  std::vector<std::vector<float>> parameters;  // [parameter][i]
+  std::vector<kernels::StepState> states;      // [step]
+};
+
+// The options of the case: overflows on the way, clipping, buckets smaller than the largest parameter.
+ZeroOptions OptionsOf(const GoldenCase& golden_case, int stage);
+std::vector<Injection> InjectionsOf(const GoldenCase& golden_case);
+
+// By tests/spec.
+Trajectory Specified(const GoldenCase& golden_case);
+
+// By a ZeroOptimizer; `trained` is empty on an error.
+absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
+                   const std::vector<Injection>& injections, Trajectory& trained);
+
+// Internal naming the first difference in bits.
+absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
+
+}  // namespace brigade::zero
+
+#endif  // BRIGADE_TESTS_ZERO_GOLDEN_H_

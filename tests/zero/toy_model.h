@@ -1,0 +1,101 @@
+#ifndef BRIGADE_TESTS_ZERO_TOY_MODEL_H_
+#define BRIGADE_TESTS_ZERO_TOY_MODEL_H_
+
+// A model whose "training" shows every stale or missing weight and gradient in the bits: its gradients are made of the
+// weights seen in forward and in backward, of noise by rank, micro-batch, step and element, and of the loss scale
+// on the device. Written once for any memory, so that the specification computes the same.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::zero {
+
+// Five units; one parameter that two units share, one frozen, one empty, some that never have a gradient.
+ModelSpec ToyModel();
+
+float InitialWeight(int parameter, int64_t i);
+
+// When gradients are not finite at a loss scale that a 16-bit type could bear.
+struct Injection {
+  int step = -1;
+  int rank = 0;
+  int micro_batch = 0;
+};
+
+// Which gradients a unit has; every rank, micro-batch and step the same.
+bool HasGradient(const Plan& plan, int unit, int parameter);
+
+// What the forward pass of a unit gives: a sum over some of its weights.
+float Activation(const Plan& plan, int unit, const std::function<float(int parameter, int64_t i)>& weight);
+
+// The unit's part of a gradient element, before it is rounded to the parameter's type.
+struct GradientInput {
+  int rank = 0;
+  int micro_batch = 0;
+  int step = 0;
+  int unit = 0;
+  int parameter = 0;
+  int64_t i = 0;
+};
+float GradientElement(const GradientInput& at, float weight, float activation, float loss_scale,
+                      const std::vector<Injection>& injections);
+
+// An element of an array of one of the three types.
+float Load(const void* data, precision::DType dtype, int64_t i);
+void Store(void* data, precision::DType dtype, int64_t i, float value);
+
+// Runs the toy's steps on a ZeroOptimizer.
+class ToyTrainer {
+ public:
+  ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self, std::vector<Injection> injections = {});
+
+  // Forward, backward, update, enqueued.
+  absl::Status Step();
+  absl::Status MicroBatch(int micro_batch);
+  absl::Status Forward();
+  absl::Status Backward(int micro_batch);
+
+  int step = 0;  // that Step does next
+  bool report_late = false;  // units in pairs, the one whose backward came second first
+
+ private:
+  struct View {  // of a parameter
+    int parameter;
+    precision::DType dtype;
+    const void* weights;
+    int64_t size;
+    GradientTarget target;
+    bool has_gradient;
+  };
+
+  absl::StatusOr<std::vector<View>> Views(int unit) const;
+
+  ZeroOptimizer& zero_;
+  collectives::Rank& self_;
+  const std::vector<Injection> injections_;
+  device::Buffer scratch_;  // loss, scaled loss, activations
+  float* loss_;
+  float* scaled_;
+  float* activations_;
+};
+
+// The toy's initial weights on rank 0.
+absl::Status InitializeToy(ZeroOptimizer& zero);
+
+// All ranks' exported parameters, [parameter][i].
+absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero);
+
+}  // namespace brigade::zero
+
+#endif  // BRIGADE_TESTS_ZERO_TOY_MODEL_H_
