@@ -1,0 +1,260 @@
+// Memory and traffic are what the formulas say; a step neither waits on the host nor allocates.
+
+#include <barrier>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/counted_allocations.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/memory_model.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using collectives::OnThreads;
+using collectives::Rank;
+using device::Purpose;
+using precision::DType;
+
+// No tied, frozen or odd parameters.
+ModelSpec PlainModel() {
+  ModelSpec model;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    model.push_back({name, {{absl::StrCat(name, ".w"), 4096}, {absl::StrCat(name, ".v"), 700}}});
+  }
+  return model;
+}
+
+// Every pass and gradient of a step, without work: gradients are zero.
+absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute) {
+  const int units = static_cast<int>(zero.plan().units().size());
+  absl::Status status;
+  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+    for (int unit = 0; unit < units; ++unit) {
+      status.Update(zero.Acquire(unit, Pass::kForward));
+      status.Update(zero.Release(unit));
+    }
+    for (int unit = units; unit-- > 0;) {
+      status.Update(zero.Acquire(unit, Pass::kBackward));
+      for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
+        const ParameterSpec& spec = zero.plan().parameters()[static_cast<size_t>(p)].spec;
+        if (!spec.trainable) continue;
+        const auto target = zero.Gradient(unit, p);
+        status.Update(target.status());
+        if (target.ok() && !target->accumulate) {
+          status.Update(
+              compute.FillBytes(target->data, 0, spec.size * precision::SizeOf(*spec.dtype)));
+        }
+      }
+      status.Update(zero.Release(unit));
+      status.Update(zero.GradientsReady(unit));
+    }
+    status.Update(zero.FinishBackward());
+  }
+  status.Update(zero.Step());
+  return status;
+}
+
+struct Setting {
+  const char* name;
+  ModelSpec model;
+  ZeroOptions options;
+};
+
+std::vector<Setting> Settings() {
+  std::vector<Setting> settings;
+  for (const ModelSpec& model : {PlainModel(), ToyModel()}) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.bucket_elements = 1000;
+      settings.push_back({"bfloat16", model, options});
+      options.dtype = DType::kFloat32;
+      options.optimizer.kind = optim::OptimizerKind::kSgd;
+      settings.push_back({"float32, SGD", model, options});
+      options.optimizer.groups[0].momentum = 0.9;
+      options.dtype = DType::kFloat16;
+      options.micro_batches = 2;
+      options.live_units = 3;
+      settings.push_back({"float16, two micro-batches", model, options});
+      if (stage == 3) {
+        options.persistence_threshold = 100;
+        settings.push_back({"persistent units", model, options});
+      }
+      if (stage > 1) continue;
+      options.accumulation = Accumulation::kAtBoundary;
+      settings.push_back({"at the boundary", model, options});
+    }
+  }
+  return settings;
+}
+
+TEST(BooksTest, MeasuredBytesEqualTheModel) {
+  for (const int ranks : {1, 3, 4, 8}) {
+    for (const Setting& setting : Settings()) {
+      SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
+                                          *self.context, *self.stream);
+        ASSERT_OK(zero);
+        self.context->books().ResetPeaks();
+        ASSERT_OK(EmptyStep(**zero, *self.stream));
+        ASSERT_OK((*zero)->step_stream().Synchronize());
+        const std::vector<MemoryTerm> terms = MemoryOf((*zero)->plan(), setting.options);
+        const device::Books& books = self.context->books();
+        for (const Purpose purpose : {Purpose::kParameters, Purpose::kGradients,
+                                      Purpose::kOptimizerState, Purpose::kCommunication,
+                                      Purpose::kScratch, Purpose::kActivations}) {
+          EXPECT_EQ(books.current_bytes(purpose), Total(terms, purpose)) << device::ToString(purpose);
+        }
+        EXPECT_EQ(books.peak_bytes(), Total(terms));
+      });
+    }
+  }
+}
+
+TEST(BooksTest, WhatTheModelNamesIsThePapersFormula) {
+  // Parameters without padding: what is left are the paper's terms and the slots.
+  const ModelSpec model = {{"a", {{"a.w", 1 << 15}}}, {"b", {{"b.w", 1 << 15}}}};
+  for (const int ranks : {1, 2, 4}) {
+    const Plan plan = Plan::Create(model, {.ranks = ranks}).value();
+    for (int stage = 0; stage < kStages; ++stage) {
+      ZeroOptions options;
+      options.stage = stage;
+      int64_t bytes = 0;
+      for (const MemoryTerm& term : MemoryOf(plan, options)) {
+        if (term.name == "padding") {
+          EXPECT_EQ(term.bytes, 0);
+        }
+        if (term.name == "weights" || term.name == "gradients" || term.name == "master" ||
+            term.name == "moments") {
+          bytes += term.bytes;
+        }
+      }
+      EXPECT_EQ(static_cast<double>(bytes), PaperBytes(1 << 16, ranks, stage));
+    }
+  }
+}
+
+// What a rank sends in a step: each bucket reduced once per micro-batch (at the boundary once), gathered where the
+// stage says.
+Traffic Formula(const Plan& plan, const ZeroOptions& options) {
+  Traffic traffic;
+  const int64_t others = plan.ranks() - 1;
+  const bool once = options.accumulation == Accumulation::kAtBoundary && options.micro_batches > 1;
+  for (const Bucket& bucket : plan.buckets()) {
+    const int64_t slice = bucket.size / plan.ranks() * others;  // (N - 1) / N of it
+    const int64_t element = precision::SizeOf(bucket.dtype);
+    const int64_t sum = options.micro_batches > 1 ? precision::SizeOf(options.accumulator) : element;
+    if (bucket.trainable) {
+      traffic.gradients += slice * (once ? sum : element * options.micro_batches);
+      if (options.stage == 0) traffic.gradients += slice * sum;
+      if (options.stage == 1 || options.stage == 2) traffic.parameters += slice * element;
+    }
+    if (options.stage < 3) continue;
+    const Unit& owner = plan.units()[static_cast<size_t>(bucket.unit)];
+    if (owner.size > options.persistence_threshold) {
+      const auto uses = static_cast<int64_t>(bucket.users.size());
+      traffic.parameters += 2 * uses * options.micro_batches * slice * element;
+    } else if (bucket.trainable) {
+      traffic.parameters += slice * element;
+    }
+  }
+  traffic.scalars = others * 16;
+  return traffic;
+}
+
+TEST(BooksTest, TrafficEqualsTheFormulas) {
+  for (const int ranks : {1, 3, 4}) {
+    for (const Setting& setting : Settings()) {
+      SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
+                                          *self.context, *self.stream);
+        ASSERT_OK(zero);
+        ASSERT_OK(EmptyStep(**zero, *self.stream));  // what persists is gathered for the first time
+        const Traffic before = (*zero)->traffic();
+        constexpr int kSteps = 3;
+        for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
+        ASSERT_OK((*zero)->step_stream().Synchronize());
+        const Traffic after = (*zero)->traffic();
+        const Traffic wanted = Formula((*zero)->plan(), setting.options);
+        EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
+        EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
+        EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
+        EXPECT_EQ(after.setup, before.setup);
+        int64_t sent = 0;
+        for (int to = 0; to < ranks; ++to) sent += self.communicator->sent_bytes(to);
+        EXPECT_EQ(sent, after.total());
+        // The paper's counts, for what it counts.
+        if (setting.model.size() == 4 && setting.options.micro_batches == 1) {
+          int64_t padded = 0;
+          for (const Bucket& bucket : (*zero)->plan().buckets()) padded += bucket.bytes();
+          const int64_t times = setting.options.stage < 3 ? 2 : 3;
+          EXPECT_EQ(wanted.gradients + wanted.parameters, times * padded / ranks * (ranks - 1));
+        }
+      });
+    }
+  }
+}
+
+TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
+  constexpr int kRanks = 3;
+  for (const Setting& setting : Settings()) {
+    SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
+    std::barrier meet(kRanks);
+    int64_t before = 0, after = 0;
+    device::Gate gate;
+    auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        device::ContextOptions no_checks;  // the race checker allocates
+        no_checks.checks = false;
+        auto context = device::Context::Create(no_checks).value();
+        auto compute = context->NewStream("compute").value();
+        auto communicator =
+            collectives::Communicator::Create(group->Join(rank, *context).value(), *context)
+                .value();
+        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *communicator, *context,
+                                          *compute)
+                        .value();
+        absl::Status status;
+        const auto sync = [&] {  // without GoogleTest, which allocates
+          status.Update(zero->step_stream().Synchronize());
+          status.Update(compute->Synchronize());
+          meet.arrive_and_wait();
+        };
+        constexpr int kSteps = 4;
+        // Queues at their deepest: nothing runs until all is enqueued.
+        status.Update(device::Block(*compute, gate));
+        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute));
+        meet.arrive_and_wait();
+        gate.Open();
+        sync();
+        if (rank == 0) before = brigade::testing::CountedAllocations();
+        const int64_t waits = context->host_waits();
+        meet.arrive_and_wait();
+        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute));
+        const int64_t waited = context->host_waits() - waits;
+        sync();
+        if (rank == 0) after = brigade::testing::CountedAllocations();
+        meet.arrive_and_wait();
+        EXPECT_OK(status);
+        EXPECT_EQ(waited, 0);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(after - before, 0);
+    EXPECT_GT(before, 0);
+  }
+}
+
+}  // namespace
+}  // namespace brigade::zero

@@ -1,0 +1,104 @@
+// Each wait between the two streams is needed: without it the race checker reports, whatever the timing.
+
+#include <string>
+
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+struct Case {
+  WaitPoint point;
+  const char* name;
+  int stage;
+  int micro_batches = 1;
+  int64_t persistence_threshold = 0;
+};
+
+// A step with what may happen in it beside the usual: weights are read once more, for an evaluation, between backward
+// and the update; and the loss may be scaled before the first layer.
+absl::Status Step(ZeroOptimizer& zero, ToyTrainer& trainer, float* early_loss) {
+  absl::Status status;
+  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+    if (early_loss != nullptr) {
+      status.Update(zero.ScaleLoss(early_loss, early_loss + 1, 1, precision::DType::kFloat32));
+    }
+    status.Update(trainer.MicroBatch(micro));
+  }
+  status.Update(trainer.Forward());
+  status.Update(zero.Step());
+  return status;
+}
+
+// How often the race checker reports on a few steps, with the wait or without it.
+size_t Races(const Case& c, bool leave_out) {
+  device::RaceChecker checker;
+  ZeroOptions options;
+  options.stage = c.stage;
+  options.bucket_elements = 1000;
+  options.micro_batches = c.micro_batches;
+  options.persistence_threshold = c.persistence_threshold;
+  if (leave_out) options.leave_out = c.point;
+  collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
+    auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
+                                      *self.stream);
+    ASSERT_OK(zero);
+    ASSERT_OK(InitializeToy(**zero));
+    ToyTrainer trainer(**zero, self);
+    // An enqueue or a stream may say so, and end the communicator: the checker has it in any case.
+    absl::Status status;
+    const device::Buffer loss =
+        self.context->Allocate(2 * sizeof(float), device::Purpose::kActivations).value();
+    for (int step = 0; step < 3; ++step) {
+      const bool early = c.point == WaitPoint::kStepDecided;
+      status.Update(Step(**zero, trainer, early ? loss.as<float>().data() : nullptr));
+    }
+    status.Update((*zero)->step_stream().Synchronize());
+    status.Update(self.stream->Synchronize());
+    EXPECT_TRUE(leave_out || status.ok()) << status;
+    // Nobody leaves while others still compute.
+    EXPECT_OK((*zero)->AbandonStep());
+  });
+  return checker.reports().size();
+}
+
+class WaitsTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(WaitsTest, LeavingItOutIsReported) {
+  EXPECT_EQ(Races(GetParam(), false), 0u);
+  EXPECT_GT(Races(GetParam(), true), 0u);
+}
+
+// Where no other wait happens to cover it: a gather waits for earlier reductions, because both are on one
+// stream, so that memory of gradients is covered wherever every micro-batch gathers.
+constexpr Case kCases[] = {
+    {WaitPoint::kGradientsWritten, "GradientsWritten0", 0},
+    {WaitPoint::kGradientsWritten, "GradientsWritten1", 1},
+    {WaitPoint::kGradientsWritten, "GradientsWritten2", 2},
+    {WaitPoint::kGradientsWritten, "GradientsWritten3", 3},
+    {WaitPoint::kGradientMemoryFree, "GradientMemoryFree0", 0, 2},
+    {WaitPoint::kGradientMemoryFree, "GradientMemoryFree1", 1, 2},
+    {WaitPoint::kGradientMemoryFree, "GradientMemoryFree2", 2},
+    {WaitPoint::kGradientMemoryFree, "GradientMemoryFree3", 3, 2, 10000},
+    {WaitPoint::kParametersGathered, "ParametersGathered0", 0},
+    {WaitPoint::kParametersGathered, "ParametersGathered1", 1},
+    {WaitPoint::kParametersGathered, "ParametersGathered2", 2},
+    {WaitPoint::kParametersGathered, "ParametersGathered3", 3},
+    {WaitPoint::kParameterMemoryFree, "ParameterMemoryFree3", 3},
+    {WaitPoint::kBackwardFinished, "BackwardFinished0", 0},
+    {WaitPoint::kBackwardFinished, "BackwardFinished1", 1},
+    {WaitPoint::kBackwardFinished, "BackwardFinished2", 2},
+    {WaitPoint::kBackwardFinished, "BackwardFinished3", 3, 1, 10000},
+    {WaitPoint::kStepDecided, "StepDecided0", 0},
+    {WaitPoint::kStepDecided, "StepDecided3", 3},
+};
+
+INSTANTIATE_TEST_SUITE_P(Points, WaitsTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace brigade::zero
