@@ -1,0 +1,204 @@
+// Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all must know, and a
+// ZeroOptimizer that goes on.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::OnThreads;
+using collectives::Rank;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
+
+absl::Status Create(Rank& self, const ModelSpec& model, const ZeroOptions& options) {
+  return ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+      .status();
+}
+
+TEST(ErrorsTest, ContradictorySettingsAreNamed) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    const auto refuses = [&](auto change, const char* text) {
+      ZeroOptions options;
+      change(options);
+      EXPECT_THAT(Create(self, ToyModel(), options), StatusIs(kInvalid, HasSubstr(text)));
+    };
+    refuses([](ZeroOptions& o) { o.stage = 4; }, "stage is 4, not 0 to 3");
+    refuses([](ZeroOptions& o) { o.dtype = precision::DType::kInt32; }, "dtype is int32");
+    refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
+    for (const int stage : {2, 3}) {
+      refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },
+              "needs whole gradients, which stage");
+    }
+    refuses([](ZeroOptions& o) { o.bucket_elements = 0; }, "bucket_elements is 0");
+    refuses([](ZeroOptions& o) { o.live_units = 0; }, "live_units is 0");
+    refuses([](ZeroOptions& o) { o.persistence_threshold = 5; },
+            "persistence_threshold is 5, but stage 1 keeps all");
+    refuses([](ZeroOptions& o) { o.max_grad_norm = 0; }, "max_grad_norm is 0");
+    refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");
+    refuses([](ZeroOptions& o) { o.loss_scaler.loss_scale = -1; }, "loss_scale");
+    // The communicator is as good as before.
+    EXPECT_OK(Create(self, ToyModel(), {}));
+    EXPECT_THAT(Create(self, {{"u", {{"w", 1, {}, 3}}}}, {}),
+                StatusIs(kInvalid, HasSubstr("parameter \"w\": group is 3, the optimizer has 1")));
+  });
+}
+
+TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
+  OnThreads({.size = 3}, [](Rank& self) {
+    ZeroOptions options;
+    if (self.rank == 1) options.live_units = -3;
+    EXPECT_THAT(Create(self, ToyModel(), options),
+                StatusIs(kInvalid, AllOf(HasSubstr("live_units is -3"),
+                                         HasSubstr(self.rank == 1 ? "" : "rank 1: "))));
+    EXPECT_OK(Create(self, ToyModel(), {}));
+  });
+}
+
+TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
+  OnThreads({.size = 3}, [](Rank& self) {
+    ModelSpec model = ToyModel();
+    if (self.rank == 2) model[1].parameters[0].size = 1501;
+    EXPECT_THAT(Create(self, model, {}),
+                StatusIs(kInvalid, AllOf(HasSubstr("parameter 2: rank 0 has h.0.w [1500]"),
+                                         HasSubstr("rank 2 has h.0.w [1501]"))));
+    model = ToyModel();
+    if (self.rank == 1) model.pop_back();
+    EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("rank 1 has")));
+    model = ToyModel();
+    if (self.rank == 1) std::swap(model[1].parameters[0], model[1].parameters[1]);
+    EXPECT_THAT(Create(self, model, {}),
+                StatusIs(kInvalid, AllOf(HasSubstr("parameter 2: rank 0 has h.0.w"),
+                                         HasSubstr("rank 1 has h.0.b"))));
+    model = ToyModel();
+    if (self.rank == 1) model[3].name = "idler";
+    EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("unit \"idler\"")));
+    ZeroOptions options;
+    if (self.rank == 2) options.micro_batches = 2;
+    EXPECT_THAT(Create(self, ToyModel(), options),
+                StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has stage 1"),
+                                         HasSubstr("rank 2 has stage 1"),
+                                         HasSubstr("2 micro-batches"))));
+    EXPECT_OK(Create(self, ToyModel(), {}));
+  });
+}
+
+class CallsTest : public ::testing::TestWithParam<int> {};  // stage
+
+TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
+  std::vector<std::vector<float>> wanted;
+  for (const bool wrong : {false, true}) {
+    OnThreads({.size = 2}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = GetParam();
+      auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
+                                        *self.stream)
+                      .value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      ASSERT_OK(trainer.Step());
+      if (wrong) {
+        const auto out_of_turn = [](const char* text) {
+          return StatusIs(kPrecondition, HasSubstr(text));
+        };
+        const std::string stage = absl::StrCat("stage ", GetParam());
+        EXPECT_THAT(zero->Step(), out_of_turn("0 of 1 micro-batches have finished"));
+        EXPECT_THAT(zero->Release(1), StatusIs(kPrecondition, AllOf(HasSubstr("Release of unit \"h.0\""),
+                                                                    HasSubstr(stage))));
+        ASSERT_OK(zero->Acquire(1, Pass::kForward));
+        EXPECT_THAT(zero->Acquire(1, Pass::kForward), out_of_turn("Acquire of unit \"h.0\": it is"));
+        EXPECT_THAT(zero->Weights(5).status(), out_of_turn("\"h.1.w\" is read while"));
+        EXPECT_OK(zero->Weights(2).status());
+        EXPECT_THAT(zero->SaveState().status(), out_of_turn("in the middle of a step"));
+        ASSERT_OK(zero->Release(1));
+        EXPECT_THAT(zero->Acquire(9, Pass::kForward), StatusIs(kInvalid, HasSubstr("unit 9 of 5")));
+        EXPECT_THAT(zero->Weights(-1).status(), StatusIs(kInvalid, HasSubstr("parameter -1 of")));
+        EXPECT_THAT(zero->Gradient(1, 0).status(),
+                    StatusIs(kInvalid, AllOf(HasSubstr("unit \"h.0\""), HasSubstr("\"wte\""),
+                                             HasSubstr("does not use it"))));
+        EXPECT_THAT(zero->Gradient(1, 4).status(),
+                    StatusIs(kInvalid, HasSubstr("\"h.0.frozen\": it is frozen")));
+        ASSERT_OK(zero->Gradient(4, 10).status());
+        EXPECT_THAT(zero->FinishBackward(), out_of_turn("unit \"head\" has gradients that were not"));
+        ASSERT_OK(zero->GradientsReady(4));
+        EXPECT_THAT(zero->GradientsReady(4),
+                    out_of_turn("GradientsReady of unit \"head\": its gradients are reported twice"));
+        EXPECT_THAT(zero->Gradient(4, 10).status(), out_of_turn("have been reported"));
+        EXPECT_THAT(zero->ExportParameters([](int, absl::Span<const float>) {
+          return absl::OkStatus();
+        }),
+                    out_of_turn("in the middle of a step"));
+        ASSERT_OK(zero->FinishBackward());
+        EXPECT_THAT(zero->FinishBackward(), out_of_turn("all 1 micro-batches are done"));
+        EXPECT_THAT(zero->Gradient(4, 10).status(), out_of_turn("Step comes first"));
+        EXPECT_THAT(zero->GradientsReady(1), out_of_turn("Step comes first"));
+        ASSERT_OK(zero->Acquire(1, Pass::kForward));
+        EXPECT_THAT(zero->Step(), out_of_turn("1 units are acquired"));
+        ASSERT_OK(zero->AbandonStep());
+      }
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(self.stream->Synchronize());
+      auto exported = Exported(*zero);
+      ASSERT_OK(exported);
+      if (self.rank != 0) return;
+      if (!wrong) wanted = *exported;
+      EXPECT_EQ(*exported, wanted);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, CallsTest, ::testing::Range(0, kStages));
+
+TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ModelSpec model;
+    for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
+    ZeroOptions options;
+    options.stage = 3;
+    auto zero = ZeroOptimizer::Create(model, options, *self.communicator, *self.context,
+                                      *self.stream)
+                    .value();
+    ASSERT_OK(zero->Acquire(0, Pass::kForward));
+    ASSERT_OK(zero->Acquire(2, Pass::kForward));  // takes the memory of what was gathered ahead
+    EXPECT_THAT(zero->Acquire(3, Pass::kForward),
+                StatusIs(kPrecondition, AllOf(HasSubstr("unit \"d\""), HasSubstr("live_units"))));
+    ASSERT_OK(zero->Release(0));
+    EXPECT_OK(zero->Acquire(3, Pass::kForward));
+    ASSERT_OK(zero->Gradient(3, 3).status());
+    ASSERT_OK(zero->Gradient(1, 1).status());
+    EXPECT_THAT(zero->Gradient(0, 0).status(),
+                StatusIs(kPrecondition, AllOf(HasSubstr("stage 3, Gradient of unit \"a\""),
+                                              HasSubstr("unit \"d\", whose turn it is"))));
+    ASSERT_OK(zero->AbandonStep());
+  });
+}
+
+TEST(ErrorsTest, AMistakeInRank0sInitialValuesIsToldToAll) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    auto zero = ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *self.context,
+                                      *self.stream)
+                    .value();
+    const auto fails = [](int parameter, absl::Span<float>) {
+      return parameter == 2 ? absl::NotFoundError("no such tensor") : absl::OkStatus();
+    };
+    EXPECT_THAT(zero->InitializeParameters(fails),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such tensor")));
+    EXPECT_OK(InitializeToy(*zero));
+  });
+}
+
+}  // namespace
+}  // namespace brigade::zero

@@ -1,0 +1,132 @@
+// State out and in: in memory, through files, from one stage to another.
+
+#include "brigade/zero/state.h"
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+
+ZeroOptions Options(int stage) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.dtype = precision::DType::kFloat16;
+  options.bucket_elements = 1000;
+  options.loss_scaler = optim::LossScaler::Dynamic();
+  options.loss_scaler.initial_scale_power = 14;
+  options.loss_scaler.loss_scale_window = 3;
+  return options;
+}
+
+std::string PathOf(int rank) {
+  return absl::StrCat(::testing::TempDir(), "/state_test.rank", rank);
+}
+
+// Steps [first, last) from a state (none: a new run); returns rank 0's parameters.
+std::vector<std::vector<float>> Train(int stage, int first, int last, bool load, bool save) {
+  std::vector<std::vector<float>> result;
+  collectives::OnThreads({.size = kRanks}, [&](collectives::Rank& self) {
+    auto zero = ZeroOptimizer::Create(ToyModel(), Options(stage), *self.communicator,
+                                      *self.context, *self.stream);
+    ASSERT_OK(zero);
+    if (load) {
+      auto state = ReadState(PathOf(self.rank));
+      ASSERT_OK(state);
+      ASSERT_OK((*zero)->LoadState(*state));
+    } else {
+      ASSERT_OK(InitializeToy(**zero));
+    }
+    ToyTrainer trainer(**zero, self);
+    trainer.step = first;
+    while (trainer.step < last) ASSERT_OK(trainer.Step());
+    ASSERT_OK(self.stream->Synchronize());
+    if (save) {
+      auto state = (*zero)->SaveState();
+      ASSERT_OK(state);
+      ASSERT_OK(WriteState(*state, PathOf(self.rank)));
+    }
+    auto exported = Exported(**zero);
+    ASSERT_OK(exported);
+    if (self.rank == 0) result = *std::move(exported);
+  });
+  return result;
+}
+
+TEST(StateTest, GoesOnWithTheSameBitsInAnyStage) {
+  const auto wanted = Train(0, 0, 12, false, false);
+  ASSERT_FALSE(wanted.empty());
+  for (int from = 0; from < kStages; ++from) {
+    Train(from, 0, 6, false, true);
+    for (int to = 0; to < kStages; ++to) {
+      EXPECT_EQ(Train(to, 6, 12, true, false), wanted) << from << " to " << to;
+    }
+  }
+}
+
+TEST(StateTest, RefusesAnotherRanksOrModelsStateOnAllRanks) {
+  Train(1, 0, 1, false, true);
+  collectives::OnThreads({.size = kRanks}, [&](collectives::Rank& self) {
+    auto zero = ZeroOptimizer::Create(ToyModel(), Options(2), *self.communicator, *self.context,
+                                      *self.stream)
+                    .value();
+    auto state = ReadState(PathOf(self.rank)).value();
+    const auto refuses = [&](const RankState& bad, const char* text) {
+      EXPECT_THAT(zero->LoadState(self.rank == 1 ? bad : state),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+    };
+    RankState bad = state;
+    bad.rank = 0;
+    refuses(bad, "the state is of rank 0 of 3, this is rank 1");
+    bad = state;
+    bad.plan_fingerprint ^= 1;
+    refuses(bad, "another model, plan or optimizer");
+    bad = state;
+    bad.buckets[0].arrays[0].pop_back();
+    refuses(bad, "do not have the plan's sizes");
+    EXPECT_OK(zero->LoadState(state));
+  });
+}
+
+TEST(StateTest, NoticesADamagedFile) {
+  Train(1, 0, 1, false, true);
+  const std::string path = PathOf(0);
+  std::ifstream in(path, std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  ASSERT_GT(good.size(), 1000u);
+  const auto read = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    return ReadState(path).status();
+  };
+  EXPECT_OK(read(good));
+  for (const size_t at : {size_t{8}, size_t{100}, good.size() / 2, good.size() - 1}) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    EXPECT_THAT(read(bad), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path))) << at;
+    EXPECT_THAT(read(good.substr(0, at)), StatusIs(absl::StatusCode::kDataLoss)) << at;
+  }
+  EXPECT_THAT(read(good + "x"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(read("something else"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not a state of a rank")));
+  EXPECT_THAT(ReadState(path + ".none").status(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(WriteState({}, "/no/such/folder/state"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/no/such/folder/state")));
+}
+
+}  // namespace
+}  // namespace brigade::zero
