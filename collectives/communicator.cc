@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/common/arguments.h"
 
@@ -169,6 +168,7 @@ absl::Status Communicator::Barrier(device::Stream& stream) {
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
   BRIGADE_ASSIGN_OR_RETURN(all, engine_->Exchange({color, key}));
+  if (color < 0) return std::unique_ptr<Communicator>();
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
@@ -177,7 +177,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
-  if (color < 0) return std::unique_ptr<Communicator>();
   return NewCommunicator(ranks, {}, generation);
 }
 

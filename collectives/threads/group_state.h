@@ -65,7 +65,6 @@ class GroupState {
   Meeting all_;
   std::vector<Member> members_;
   Program program_;
-  std::vector<int> everyone_;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<int64_t> exchanged_;
