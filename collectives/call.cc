@@ -52,6 +52,10 @@ std::string ToString(const CallShape& shape) {
   }
 }
 
+std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence) {
+  return absl::StrCat("rank ", rank, " calls ", call, " as its call ", sequence);
+}
+
 int64_t InputElements(const CallShape& shape, int size) {
   switch (shape.kind) {
     case CallKind::kReduceScatter:

@@ -48,6 +48,9 @@ absl::string_view Name(Algorithm algorithm);
 // all_reduce(sum of 1024 float32, ring)
 std::string ToString(const CallShape& shape);
 
+// rank 1 calls <call> as its call 7
+std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence);
+
 // One rank's side of a call.
 struct Call {
   CallShape shape;

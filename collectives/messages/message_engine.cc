@@ -24,8 +24,8 @@ struct Fingerprint {
 };
 
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  const std::string what = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
-  return absl::StrCat("rank ", rank, " calls ", what, " as its call ", fingerprint.sequence);
+  const std::string call = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
+  return DescribeCall(rank, call, fingerprint.sequence);
 }
 
 // What outlives the engine while calls are in a queue.

@@ -13,8 +13,7 @@ namespace {
 using Arrivals = absl::Span<const Meeting::Arrival>;
 
 std::string Describe(int rank, const Call& call) {
-  return absl::StrCat("rank ", rank, " calls ", ToString(call.shape), " as its call ",
-                      call.sequence);
+  return DescribeCall(rank, ToString(call.shape), call.sequence);
 }
 
 absl::Status CheckAlike(Arrivals arrivals, absl::FunctionRef<int(size_t)> rank_of) {
