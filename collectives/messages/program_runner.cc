@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "brigade/collectives/scratch.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 
@@ -25,7 +26,7 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   element_bytes_ = precision::SizeOf(call.shape.dtype);
   chunk_count_ = kChunkBytes / element_bytes_;
   const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
-  BRIGADE_RETURN_IF_ERROR(Provide(scratch_, scratch, "collective scratch"));
+  BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
   program_.Build(call.shape, size_);
   BRIGADE_RETURN_IF_ERROR(ProvideLanding());
   for (int stage = 0; stage < program_.stages(); ++stage) {
@@ -40,13 +41,6 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   return transport_.Flush();
 }
 
-absl::Status ProgramRunner::Provide(device::Buffer& buffer, int64_t bytes, const char* name) {
-  if (buffer.bytes() >= bytes) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(larger, context_.Allocate(bytes, device::Purpose::kCommunication, name));
-  buffer = std::move(larger);
-  return absl::OkStatus();
-}
-
 // As many chunks as the instruction with the most sources has on their way.
 absl::Status ProgramRunner::ProvideLanding() {
   int64_t sources = 0;
@@ -59,14 +53,11 @@ absl::Status ProgramRunner::ProvideLanding() {
       landing_bytes_ = std::max(landing_bytes_, count * element_bytes_);
     });
   }
-  return Provide(landing_, sources * kAhead * landing_bytes_, "collective chunks");
+  return Provide(sources * kAhead * landing_bytes_, "collective chunks", context_, landing_);
 }
 
-char* ProgramRunner::Address(const Part& part, int64_t offset) const {
-  const void* base = call_->input;
-  if (part.side == Side::kOutput) base = call_->output;
-  if (part.side == Side::kScratch) base = scratch_.data();
-  return const_cast<char*>(static_cast<const char*>(base)) + (part.begin + offset) * element_bytes_;
+char* ProgramRunner::Address(const Part& part, Chunk chunk) const {
+  return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *call_, scratch_.data());
 }
 
 char* ProgramRunner::Landing(size_t source, int64_t number) {
@@ -85,7 +76,7 @@ absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) cons
 absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
   const int64_t bytes = chunk.count * element_bytes_;
   CountSent(to, bytes);
-  return transport_.Send(to, Address(part, chunk.begin), bytes);
+  return transport_.Send(to, Address(part, chunk), bytes);
 }
 
 absl::Status ProgramRunner::SendWhatOthersRead(int stage) {
@@ -115,7 +106,7 @@ absl::Status ProgramRunner::ExpectSources(const Instruction& instruction, Chunk 
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const int from = instruction.sources[i].rank;
     if (from == rank_) continue;
-    char* const to = in_place ? Address(instruction.targets[0], chunk.begin) : Landing(i, number);
+    char* const to = in_place ? Address(instruction.targets[0], chunk) : Landing(i, number);
     BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, to, chunk.count * element_bytes_));
   }
   return absl::OkStatus();
@@ -152,11 +143,11 @@ absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk ch
   sources_.clear();
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const Part& source = instruction.sources[i];
-    sources_.push_back(source.rank == rank_ ? Address(source, chunk.begin) : Landing(i, number));
+    sources_.push_back(source.rank == rank_ ? Address(source, chunk) : Landing(i, number));
   }
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;
-    void* const to = Address(target, chunk.begin);
+    void* const to = Address(target, chunk);
     if (sources_.size() == 1 && sources_[0] == to) continue;  // in place already
     kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
   }
@@ -193,7 +184,7 @@ absl::Status ProgramRunner::ReceiveWhatOthersWrite(int stage) {
         for (const Part& target : instruction.targets) {
           if (target.rank != rank_ || !status.ok()) continue;
           status = ForEachChunk(instruction.count, [&](Chunk chunk) {
-            return expect ? transport_.Expect(other, Address(target, chunk.begin),
+            return expect ? transport_.Expect(other, Address(target, chunk),
                                               chunk.count * element_bytes_)
                           : transport_.Await(other);
           });

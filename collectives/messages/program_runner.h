@@ -40,9 +40,8 @@ class ProgramRunner {
     int64_t begin, count;
   };
 
-  absl::Status Provide(device::Buffer& buffer, int64_t bytes, const char* name);
   absl::Status ProvideLanding();
-  char* Address(const Part& part, int64_t offset) const;
+  char* Address(const Part& part, Chunk chunk) const;
   template <typename Visit>
   absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
   absl::Status SendPart(int to, const Part& part, Chunk chunk);

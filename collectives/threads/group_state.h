@@ -59,7 +59,6 @@ class GroupState {
   absl::Status Enqueue(Arrivals arrivals);
   absl::Status EnqueueSend(int sender, int receiver, Arrivals arrivals);
   absl::Status EnqueueInstruction(const Instruction& instruction, int rank, Arrivals arrivals);
-  absl::Status ProvideScratch(int64_t bytes);
 
   const ThreadGroup::Options options_;
   Meeting all_;
