@@ -60,9 +60,9 @@ struct Call {
   int peer = 0;  // of a send: the other rank
 };
 
-// Elements that each array of the call has, in a group of `size` ranks; not for a send.
-int64_t InputElements(const CallShape& shape, int size);
-int64_t OutputElements(const CallShape& shape, int size);
+// Elements that `rank` of `size` reads and writes.
+int64_t InputElements(const CallShape& shape, int rank, int size);
+int64_t OutputElements(const CallShape& shape, int rank, int size);
 
 }  // namespace brigade::collectives
 

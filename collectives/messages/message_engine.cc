@@ -190,15 +190,11 @@ class MessageEngine final : public Engine {
 
   absl::Status Run(const Call& call, device::Stream& stream) override {
     const int64_t bytes = precision::SizeOf(call.shape.dtype);
-    const bool send = call.shape.kind == CallKind::kSend;
-    const bool sends = send && rank() == call.shape.root;
-    int64_t inputs = send ? (sends ? call.shape.count : 0) : InputElements(call.shape, size());
-    const int64_t outputs = send ? call.shape.count - inputs : OutputElements(call.shape, size());
-    if (call.shape.kind == CallKind::kBroadcast && rank() != call.shape.root) inputs = 0;
-    return stream.Enqueue(
-        {Name(call.shape.kind),
-         {device::Reads(call.input, inputs * bytes), device::Writes(call.output, outputs * bytes)}},
-        Ticket(core_, call));
+    const int64_t read = InputElements(call.shape, rank(), size()) * bytes;
+    const int64_t written = OutputElements(call.shape, rank(), size()) * bytes;
+    return stream.Enqueue({Name(call.shape.kind),
+                           {device::Reads(call.input, read), device::Writes(call.output, written)}},
+                          Ticket(core_, call));
   }
 
   absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
