@@ -29,8 +29,8 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
   program_.Build(call.shape, size_);
   BRIGADE_RETURN_IF_ERROR(ProvideLanding());
+  BRIGADE_RETURN_IF_ERROR(SendWhatOthersReadFirst());
   for (int stage = 0; stage < program_.stages(); ++stage) {
-    if (stage == 0) BRIGADE_RETURN_IF_ERROR(SendWhatOthersRead(stage));
     absl::Status done;
     program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
       if (done.ok()) done = Execute(instruction, pool);
@@ -65,10 +65,15 @@ char* ProgramRunner::Landing(size_t source, int64_t number) {
   return landing_.as<char>().data() + slot * landing_bytes_;
 }
 
+ProgramRunner::Chunk ProgramRunner::ChunkOf(int64_t count, int64_t number) const {
+  const int64_t begin = number * chunk_count_;
+  return {begin, std::min(chunk_count_, count - begin)};
+}
+
 template <typename Visit>
 absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) const {
-  for (int64_t begin = 0; begin < count; begin += chunk_count_) {
-    BRIGADE_RETURN_IF_ERROR(visit(Chunk{begin, std::min(chunk_count_, count - begin)}));
+  for (int64_t number = 0; number < Chunks(count); ++number) {
+    BRIGADE_RETURN_IF_ERROR(visit(ChunkOf(count, number)));
   }
   return absl::OkStatus();
 }
@@ -79,11 +84,12 @@ absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
   return transport_.Send(to, Address(part, chunk), bytes);
 }
 
-absl::Status ProgramRunner::SendWhatOthersRead(int stage) {
+// Later stages read what earlier ones have passed on.
+absl::Status ProgramRunner::SendWhatOthersReadFirst() {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;
-    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+    program_.ForEach(other, 0, [&](const Instruction& instruction) {
       for (const Part& source : instruction.sources) {
         if (source.rank != rank_ || !status.ok()) continue;
         status = ForEachChunk(instruction.count,
@@ -113,33 +119,29 @@ absl::Status ProgramRunner::ExpectSources(const Instruction& instruction, Chunk 
 }
 
 absl::Status ProgramRunner::Execute(const Instruction& instruction, device::ThreadPool& pool) {
-  const int64_t chunks = (instruction.count + chunk_count_ - 1) / chunk_count_;
-  const auto chunk = [&](int64_t number) {
-    const int64_t begin = number * chunk_count_;
-    return Chunk{begin, std::min(chunk_count_, instruction.count - begin)};
-  };
+  const int64_t chunks = Chunks(instruction.count);
   const Part* own = nullptr;
   for (const Part& target : instruction.targets) {
     if (target.rank == rank_) own = &target;
   }
   int64_t expected = 0;
   for (int64_t number = 0; number < chunks; ++number) {
+    const Chunk chunk = ChunkOf(instruction.count, number);
     for (; expected < std::min(chunks, number + kAhead); ++expected) {
-      BRIGADE_RETURN_IF_ERROR(ExpectSources(instruction, chunk(expected), expected));
+      BRIGADE_RETURN_IF_ERROR(
+          ExpectSources(instruction, ChunkOf(instruction.count, expected), expected));
     }
     for (const Part& source : instruction.sources) {
       if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
     }
-    if (!IsReceivedInPlace(instruction)) {
-      BRIGADE_RETURN_IF_ERROR(ReduceChunk(instruction, chunk(number), number, pool));
-    }
-    BRIGADE_RETURN_IF_ERROR(PassOn(instruction, *own, chunk(number)));
+    if (!IsReceivedInPlace(instruction)) ReduceChunk(instruction, chunk, number, pool);
+    BRIGADE_RETURN_IF_ERROR(PassOn(instruction, *own, chunk));
   }
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
-                                        device::ThreadPool& pool) {
+void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
+                                device::ThreadPool& pool) {
   sources_.clear();
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const Part& source = instruction.sources[i];
@@ -148,10 +150,8 @@ absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk ch
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;
     void* const to = Address(target, chunk);
-    if (sources_.size() == 1 && sources_[0] == to) continue;  // in place already
     kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
   }
-  return absl::OkStatus();
 }
 
 // The result goes to the other targets, and to those who read it in the next stage.
