@@ -48,9 +48,8 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
-    absl::StatusOr<std::unique_ptr<device::Event>> made = context.NewEvent("collective");
-    if (!made.ok()) return made.status();
-    event = *std::move(made);
+    BRIGADE_ASSIGN_OR_RETURN(made, context.NewEvent("collective"));
+    event = std::move(made);
   }
   member.context = &context;
   return status_;
