@@ -1,9 +1,5 @@
 #include "brigade/benchmarks/collectives/contestants.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -11,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
+#include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
 #include "brigade/collectives/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -26,18 +23,10 @@ namespace {
 
 using collectives::CallKind;
 
+// A port that was free a moment ago.
 absl::StatusOr<int> FreePort() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = socket >= 0 && ::bind(socket, generic, length) == 0 &&
-                     ::getsockname(socket, generic, &length) == 0;
-  if (socket >= 0) ::close(socket);
-  if (!bound) return absl::UnavailableError("no free port on the loopback");
-  return ntohs(address.sin_port);
+  BRIGADE_ASSIGN_OR_RETURN(listener, collectives::internal::Socket::Listen(0));
+  return listener.local_port();
 }
 
 class Brigade final : public Contestant {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "brigade/benchmarks/collectives/contestants.h"
+#include "brigade/benchmarks/common/interleave.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/common/stream_out.h"
@@ -41,11 +42,6 @@ using collectives::CallKind;
 using Clock = std::chrono::steady_clock;
 
 constexpr CallKind kKind = CallKind::BRIGADE_BENCHMARK_KIND;
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // The arrays of the ranks: whole is what nccl-tests calls the size, part its share of a rank.
 class Arrays {
