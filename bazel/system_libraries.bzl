@@ -3,7 +3,8 @@
 Adding one: a line in _LIBRARIES, and its Debian package in tools/setup. The compiler that will
 compile the code is asked whether it finds the header and the library. A missing library becomes a
 target that is compatible with nothing, named after the advice: `//...` skips its users, and asking
-for one of them by name shows the advice.
+for one of them by name shows the advice. One with a `define` is optional: missing, it is empty, and
+its users lack the define.
 """
 
 _LIBRARIES = {
@@ -48,11 +49,18 @@ _LIBRARIES = {
         libs = ["hwy"],
         package = "libhwy-dev",
     ),
+    "mpi": struct(
+        header = "mpi/mpi.h",
+        libs = ["mpi"],
+        package = "libopenmpi-dev",
+        define = "BRIGADE_HAS_MPI",
+    ),
 }
 
 _FOUND = """
 cc_library(
     name = "{name}",
+    defines = {defines},
     linkopts = {linkopts},
 )
 """
@@ -138,12 +146,19 @@ def _system_libraries_impl(ctx):
     constraints = {}
     for name, library in _LIBRARIES.items():
         linkopts = _linkopts(ctx, compiler, library.libs) if name in with_header else None
-        if linkopts == None:
+        define = getattr(library, "define", None)
+        if linkopts == None and define:
+            build += _FOUND.format(name = name, defines = [], linkopts = [])
+        elif linkopts == None:
             constraint = "not_installed__apt_install_" + library.package
             constraints[constraint] = True
             build += _MISSING.format(name = name, constraint = constraint)
         else:
-            build += _FOUND.format(name = name, linkopts = repr(linkopts + ["-lpthread"]))
+            build += _FOUND.format(
+                name = name,
+                defines = [define] if define else [],
+                linkopts = repr(linkopts + ["-lpthread"]),
+            )
     for constraint in constraints:
         build += _CONSTRAINT.format(constraint = constraint)
     ctx.file("WORKSPACE", "workspace(name = \"system\")\n")

@@ -52,11 +52,18 @@ std::string ToString(const CallShape& shape) {
   }
 }
 
-int64_t InputElements(const CallShape& shape, int size) {
+std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence) {
+  return absl::StrCat("rank ", rank, " calls ", call, " as its call ", sequence);
+}
+
+int64_t InputElements(const CallShape& shape, int rank, int size) {
   switch (shape.kind) {
     case CallKind::kReduceScatter:
     case CallKind::kAllToAll:
       return shape.count * size;
+    case CallKind::kBroadcast:
+    case CallKind::kSend:
+      return rank == shape.root ? shape.count : 0;
     case CallKind::kBarrier:
       return 0;
     default:
@@ -64,11 +71,13 @@ int64_t InputElements(const CallShape& shape, int size) {
   }
 }
 
-int64_t OutputElements(const CallShape& shape, int size) {
+int64_t OutputElements(const CallShape& shape, int rank, int size) {
   switch (shape.kind) {
     case CallKind::kAllGather:
     case CallKind::kAllToAll:
       return shape.count * size;
+    case CallKind::kSend:
+      return rank == shape.root ? 0 : shape.count;
     case CallKind::kBarrier:
       return 0;
     default:

@@ -48,6 +48,9 @@ absl::string_view Name(Algorithm algorithm);
 // all_reduce(sum of 1024 float32, ring)
 std::string ToString(const CallShape& shape);
 
+// rank 1 calls <call> as its call 7
+std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence);
+
 // One rank's side of a call.
 struct Call {
   CallShape shape;
@@ -57,9 +60,9 @@ struct Call {
   int peer = 0;  // of a send: the other rank
 };
 
-// Elements that each array of the call has, in a group of `size` ranks; not for a send.
-int64_t InputElements(const CallShape& shape, int size);
-int64_t OutputElements(const CallShape& shape, int size);
+// Elements that `rank` of `size` reads and writes.
+int64_t InputElements(const CallShape& shape, int rank, int size);
+int64_t OutputElements(const CallShape& shape, int rank, int size);
 
 }  // namespace brigade::collectives
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/common/arguments.h"
 
@@ -13,6 +12,20 @@ namespace brigade::collectives {
 namespace {
 
 constexpr int64_t kNotInPlace = -1;
+
+// Where in place the smaller array lies in the larger one.
+int64_t InPlaceOffset(const CallShape& shape, int rank) {
+  switch (shape.kind) {
+    case CallKind::kAllReduce:
+    case CallKind::kBroadcast:
+      return 0;
+    case CallKind::kReduceScatter:
+    case CallKind::kAllGather:
+      return rank * shape.count;
+    default:
+      return kNotInPlace;
+  }
+}
 
 absl::Status Invalid(const CallShape& shape, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(Name(shape.kind), ": ", what));
@@ -36,9 +49,8 @@ Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& cont
       sends_(static_cast<size_t>(engine_->size())),
       receives_(static_cast<size_t>(engine_->size())) {}
 
-// Everything that one rank can know to be wrong. In place, `offset` is where the smaller array lies in the larger one.
-absl::Status Communicator::Check(const Call& call, int64_t input_elements, int64_t output_elements,
-                                 int64_t offset, device::Stream& stream) const {
+// Everything that one rank can know to be wrong.
+absl::Status Communicator::Check(const Call& call, device::Stream& stream) const {
   const CallShape& shape = call.shape;
   if (!precision::IsValid(shape.dtype)) return Invalid(shape, "dtype is invalid");
   if (shape.op > kernels::ReduceOp::kMax || shape.algorithm > Algorithm::kRing) {
@@ -50,6 +62,9 @@ absl::Status Communicator::Check(const Call& call, int64_t input_elements, int64
     return Invalid(shape, absl::StrCat("rank ", rank_is_wrong(shape.root) ? shape.root : call.peer,
                                        " is not in a group of ", size()));
   }
+  if (shape.kind == CallKind::kSend && call.peer == rank()) {
+    return Invalid(shape, absl::StrCat("rank ", rank(), " sends to itself"));
+  }
   if (stream.device() != context_.device()) {
     return Invalid(shape, absl::StrCat("the stream is on ", stream.device().ToString(),
                                        ", the communicator on ", context_.device().ToString()));
@@ -60,6 +75,9 @@ absl::Status Communicator::Check(const Call& call, int64_t input_elements, int64
     return Invalid(shape, absl::StrCat("count is ", shape.count, ", more than any address space"));
   }
   const int64_t element_bytes = precision::SizeOf(shape.dtype);
+  const int64_t input_elements = InputElements(shape, rank(), size());
+  const int64_t output_elements = OutputElements(shape, rank(), size());
+  const int64_t offset = InPlaceOffset(shape, rank());
   const char* const begin =
       static_cast<const char*>(input_elements < output_elements ? call.output : call.input);
   const char* const inner =
@@ -80,6 +98,7 @@ absl::Status Communicator::Check(const Call& call, int64_t input_elements, int64
 }
 
 absl::Status Communicator::Run(Call call, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(call, stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   if (last_stream_ != nullptr && last_stream_ != &stream) {
     BRIGADE_RETURN_IF_ERROR(stream.Wait(*last_));
@@ -97,78 +116,69 @@ absl::Status Communicator::Run(Call call, device::Stream& stream) {
 
 absl::Status Communicator::AllReduce(const void* input, void* output, int64_t count,
                                      const ReduceOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kAllReduce, options.algorithm, options.dtype, options.op, count}};
-  call.input = input;
-  call.output = output;
-  BRIGADE_RETURN_IF_ERROR(Check(call, count, count, 0, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kAllReduce, options.algorithm, options.dtype, options.op, count},
+              .input = input,
+              .output = output},
+             stream);
 }
 
 absl::Status Communicator::ReduceScatter(const void* input, void* output, int64_t count,
                                          const ReduceOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kReduceScatter, options.algorithm, options.dtype, options.op, count}};
-  call.input = input;
-  call.output = output;
-  BRIGADE_RETURN_IF_ERROR(Check(call, size() * count, count, rank() * count, stream));
-  return Run(call, stream);
+  return Run(
+      {.shape = {CallKind::kReduceScatter, options.algorithm, options.dtype, options.op, count},
+       .input = input,
+       .output = output},
+      stream);
 }
 
 absl::Status Communicator::AllGather(const void* input, void* output, int64_t count,
                                      const MoveOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kAllGather, options.algorithm, options.dtype, {}, count}};
-  call.input = input;
-  call.output = output;
-  BRIGADE_RETURN_IF_ERROR(Check(call, count, size() * count, rank() * count, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kAllGather, options.algorithm, options.dtype, {}, count},
+              .input = input,
+              .output = output},
+             stream);
 }
 
 absl::Status Communicator::AllToAll(const void* input, void* output, int64_t count,
                                     const MoveOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kAllToAll, options.algorithm, options.dtype, {}, count}};
-  call.input = input;
-  call.output = output;
-  BRIGADE_RETURN_IF_ERROR(Check(call, size() * count, size() * count, kNotInPlace, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kAllToAll, options.algorithm, options.dtype, {}, count},
+              .input = input,
+              .output = output},
+             stream);
 }
 
 absl::Status Communicator::Broadcast(const void* input, void* output, int64_t count, int root,
                                      const MoveOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kBroadcast, options.algorithm, options.dtype, {}, count, root}};
-  call.input = input;
-  call.output = output;
-  BRIGADE_RETURN_IF_ERROR(Check(call, rank() == root ? count : 0, count, 0, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kBroadcast, options.algorithm, options.dtype, {}, count, root},
+              .input = input,
+              .output = output},
+             stream);
 }
 
 absl::Status Communicator::Send(const void* input, int64_t count, int to,
                                 const MoveOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kSend, options.algorithm, options.dtype, {}, count, rank()}};
-  call.input = input;
-  call.peer = to;
-  if (to == rank()) return Invalid(call.shape, absl::StrCat("rank ", to, " sends to itself"));
-  BRIGADE_RETURN_IF_ERROR(Check(call, count, 0, kNotInPlace, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kSend, options.algorithm, options.dtype, {}, count, rank()},
+              .input = input,
+              .peer = to},
+             stream);
 }
 
 absl::Status Communicator::Receive(void* output, int64_t count, int from,
                                    const MoveOptions& options, device::Stream& stream) {
-  Call call = {{CallKind::kSend, options.algorithm, options.dtype, {}, count, from}};
-  call.output = output;
-  call.peer = from;
-  if (from == rank()) return Invalid(call.shape, absl::StrCat("rank ", from, " sends to itself"));
-  BRIGADE_RETURN_IF_ERROR(Check(call, 0, count, kNotInPlace, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kSend, options.algorithm, options.dtype, {}, count, from},
+              .output = output,
+              .peer = from},
+             stream);
 }
 
 absl::Status Communicator::Barrier(device::Stream& stream) {
-  Call call = {{CallKind::kBarrier}};
-  BRIGADE_RETURN_IF_ERROR(Check(call, 0, 0, kNotInPlace, stream));
-  return Run(call, stream);
+  return Run({.shape = {CallKind::kBarrier}}, stream);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
   BRIGADE_ASSIGN_OR_RETURN(all, engine_->Exchange({color, key}));
+  if (color < 0) return std::unique_ptr<Communicator>();
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
@@ -177,7 +187,6 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
-  if (color < 0) return std::unique_ptr<Communicator>();
   return NewCommunicator(ranks, {}, generation);
 }
 

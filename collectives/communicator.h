@@ -104,8 +104,7 @@ class Communicator {
   absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator(absl::Span<const int> ranks,
                                                                 absl::Span<const int> lost,
                                                                 uint64_t generation);
-  absl::Status Check(const Call& call, int64_t input_elements, int64_t output_elements,
-                     int64_t in_place_offset, device::Stream& stream) const;
+  absl::Status Check(const Call& call, device::Stream& stream) const;
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;

@@ -188,9 +188,12 @@ void Program::Build(const CallShape& shape, int size) {
   const bool all_meet = shape.kind == CallKind::kBarrier;
   partners_.assign(static_cast<size_t>(size * size), all_meet ? 1 : 0);
   for (int rank = 0; rank < size; ++rank) {
-    const auto meet = [&](const Part& part) {
-      partners_[static_cast<size_t>(rank * size + part.rank)] = 1;
-      partners_[static_cast<size_t>(part.rank * size + rank)] = 1;
+    const auto add = [&](absl::Span<const Part> parts) {
+      for (const Part& part : parts) {
+        parts_.push_back(part);
+        partners_[static_cast<size_t>(rank * size + part.rank)] = 1;
+        partners_[static_cast<size_t>(part.rank * size + rank)] = 1;
+      }
     };
     begins_.push_back(entries_.size());
     ForEachInstruction(shape, rank, size, [&](const Instruction& instruction) {
@@ -198,15 +201,9 @@ void Program::Build(const CallShape& shape, int size) {
         begins_.push_back(entries_.size());
       }
       Entry entry = {instruction.stage, parts_.size(), 0, 0, instruction.count};
-      for (const Part& part : instruction.sources) {
-        parts_.push_back(part);
-        meet(part);
-      }
+      add(instruction.sources);
       entry.targets = parts_.size();
-      for (const Part& part : instruction.targets) {
-        parts_.push_back(part);
-        meet(part);
-      }
+      add(instruction.targets);
       entry.end = parts_.size();
       entries_.push_back(entry);
     });

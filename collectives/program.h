@@ -29,6 +29,15 @@ struct Part {
   int64_t begin = 0;
 };
 
+// Where it lies on its rank, which makes `call` and lends `scratch`.
+inline char* AddressOf(const Part& part, const Call& call, void* scratch) {
+  const void* base = call.input;
+  if (part.side == Side::kOutput) base = call.output;
+  if (part.side == Side::kScratch) base = scratch;
+  return const_cast<char*>(static_cast<const char*>(base)) +
+         part.begin * precision::SizeOf(call.shape.dtype);
+}
+
 struct Instruction {
   int stage = 0;
   absl::Span<const Part> sources;

@@ -1,16 +1,16 @@
 #include "brigade/benchmarks/collectives/contestants.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <barrier>
+#include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
+#include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
 #include "brigade/collectives/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -25,22 +25,30 @@ namespace brigade::benchmarks {
 namespace {
 
 using collectives::CallKind;
+using Clock = std::chrono::steady_clock;
 
+// A port that was free a moment ago.
 absl::StatusOr<int> FreePort() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = socket >= 0 && ::bind(socket, generic, length) == 0 &&
-                     ::getsockname(socket, generic, &length) == 0;
-  if (socket >= 0) ::close(socket);
-  if (!bound) return absl::UnavailableError("no free port on the loopback");
-  return ntohs(address.sin_port);
+  BRIGADE_ASSIGN_OR_RETURN(listener, collectives::internal::Socket::Listen(0));
+  return listener.local_port();
 }
 
-class Brigade final : public Contestant {
+// Ranks that are threads of this process and work on its arrays.
+class ThreadContestant : public Contestant {
+ public:
+  absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) final {
+    if (turn.check || turn.in_place) arrays.Fill(turn.whole);
+    BRIGADE_ASSIGN_OR_RETURN(seconds, TimeOnRanks(arrays.ranks(), [&](int rank) {
+                               return RunRank(rank, arrays.MakeRound(rank, turn));
+                             }));
+    return Outcome{seconds, turn.check ? arrays.CountWrong(turn) : 0};
+  }
+
+ private:
+  virtual absl::Status RunRank(int rank, const Round& round) = 0;
+};
+
+class Brigade final : public ThreadContestant {
  public:
   Brigade(std::string name, const ContestantOptions& options)
       : name_(std::move(name)), options_(options), ranks_(static_cast<size_t>(options.ranks)) {}
@@ -90,7 +98,8 @@ class Brigade final : public Contestant {
   const std::string& name() const override { return name_; }
   bool can(CallKind) const override { return true; }
 
-  absl::Status Run(int index, const Round& round) override {
+ private:
+  absl::Status RunRank(int index, const Round& round) override {
     Rank& rank = ranks_[static_cast<size_t>(index)];
     collectives::Communicator& group = *rank.communicator;
     const collectives::ReduceOptions sum = {.algorithm = options_.algorithm};
@@ -109,7 +118,6 @@ class Brigade final : public Contestant {
     return rank.stream->Synchronize();
   }
 
- private:
   struct Rank {
     std::unique_ptr<device::Context> context;
     std::unique_ptr<device::Stream> stream;
@@ -121,7 +129,7 @@ class Brigade final : public Contestant {
   std::vector<Rank> ranks_;
 };
 
-class GlooRing final : public Contestant {
+class GlooRing final : public ThreadContestant {
  public:
   explicit GlooRing(int ranks) : contexts_(static_cast<size_t>(ranks)) {}
 
@@ -145,7 +153,8 @@ class GlooRing final : public Contestant {
   const std::string& name() const override { return name_; }
   bool can(CallKind kind) const override { return kind == CallKind::kAllReduce; }
 
-  absl::Status Run(int rank, const Round& round) override {
+ private:
+  absl::Status RunRank(int rank, const Round& round) override {
     try {
       for (int i = 0; i < round.times; ++i) {
         ::gloo::AllreduceOptions options(contexts_[static_cast<size_t>(rank)]);
@@ -163,7 +172,6 @@ class GlooRing final : public Contestant {
     }
   }
 
- private:
   const std::string name_ = "gloo::allreduce";
   std::vector<std::shared_ptr<::gloo::rendezvous::Context>> contexts_;
 };
@@ -193,6 +201,21 @@ absl::Status OnRanks(int ranks, const std::function<absl::Status(int rank)>& fn)
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& result : results) BRIGADE_RETURN_IF_ERROR(result);
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> TimeOnRanks(int ranks, const std::function<absl::Status(int rank)>& fn) {
+  std::barrier<> begin(ranks);
+  std::vector<Clock::time_point> from(ranks), to(ranks);
+  BRIGADE_RETURN_IF_ERROR(OnRanks(ranks, [&](int rank) {
+    begin.arrive_and_wait();
+    from[rank] = Clock::now();
+    absl::Status status = fn(rank);
+    to[rank] = Clock::now();
+    return status;
+  }));
+  const auto first = *std::min_element(from.begin(), from.end());
+  const auto last = *std::max_element(to.begin(), to.end());
+  return std::chrono::duration<double>(last - first).count();
 }
 
 }  // namespace brigade::benchmarks

@@ -5,31 +5,27 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/benchmarks/collectives/arrays.h"
 #include "brigade/collectives/call.h"
 
 namespace brigade::benchmarks {
 
-// One rank's call, made `times` in a row and waited for. `count` as in CallShape; fp32 sums.
-struct Round {
-  collectives::CallKind kind;
-  const float* input;
-  float* output;
-  int64_t count;
-  int times;
+struct Outcome {
+  double seconds = 0;  // from when all ranks begin to when the last has ended
+  int64_t wrong = 0;   // elements, if the turn checks
 };
 
-// Somebody who can run collectives between ranks that are threads of this process.
+// Somebody who can run collectives.
 class Contestant {
  public:
   virtual ~Contestant() = default;
   virtual const std::string& name() const = 0;
   virtual bool can(collectives::CallKind kind) const = 0;
-  // On every rank's thread at the same time.
-  virtual absl::Status Run(int rank, const Round& round) = 0;
+  // Fills `arrays`, or its own, before a turn that checks or is in place: sums would grow.
+  virtual absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) = 0;
 };
 
 struct ContestantOptions {
@@ -44,8 +40,14 @@ absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine
 // Gloo's own ring, on the loopback: the rival.
 absl::StatusOr<std::unique_ptr<Contestant>> NewGlooRing(int ranks);
 
+// MPI's, between processes. NotFound, saying what is missing, where it cannot be run.
+absl::StatusOr<std::unique_ptr<Contestant>> NewMpi(int ranks);
+
 // Runs fn(rank) on a thread for each rank and waits; returns the first error.
 absl::Status OnRanks(int ranks, const std::function<absl::Status(int rank)>& fn);
+
+// Seconds from when all ranks begin fn(rank) to when the last has ended.
+absl::StatusOr<double> TimeOnRanks(int ranks, const std::function<absl::Status(int rank)>& fn);
 
 }  // namespace brigade::benchmarks
 

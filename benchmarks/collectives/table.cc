@@ -1,9 +1,7 @@
-// The table of nccl-tests for collectives between ranks that are threads of this process. benchmarks/README.md says
+// The table of nccl-tests for collectives between ranks of this host. benchmarks/README.md says
 // how to read it. BRIGADE_BENCHMARK_KIND is the operation.
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -18,16 +16,19 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "brigade/benchmarks/collectives/arrays.h"
 #include "brigade/benchmarks/collectives/contestants.h"
+#include "brigade/benchmarks/common/interleave.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/common/stream_out.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
-ABSL_FLAG(std::vector<std::string>, contestants,
-          (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring",
-                                    "gloo::allreduce"}),
-          "who takes part: <threads|gloo>/<direct|ring>, and Gloo's own gloo::allreduce");
+ABSL_FLAG(
+    std::vector<std::string>, contestants,
+    (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring", "gloo::allreduce",
+                              "MPI_Allreduce"}),
+    "who takes part: <threads|gloo>/<direct|ring>, Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int64_t, min_bytes, 8, "smallest size");
 ABSL_FLAG(int64_t, max_bytes, int64_t{256} << 20, "largest size");
 ABSL_FLAG(int64_t, factor, 4, "from one size to the next");
@@ -38,120 +39,20 @@ namespace brigade::benchmarks {
 namespace {
 
 using collectives::CallKind;
-using Clock = std::chrono::steady_clock;
 
 constexpr CallKind kKind = CallKind::BRIGADE_BENCHMARK_KIND;
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-// The arrays of the ranks: whole is what nccl-tests calls the size, part its share of a rank.
-class Arrays {
- public:
-  static absl::StatusOr<Arrays> Create(int ranks, int64_t elements, device::Context& context) {
-    Arrays arrays(ranks, elements);
-    for (int i = 0; i < 2 * ranks; ++i) {
-      BRIGADE_ASSIGN_OR_RETURN(buffer,
-                               context.Allocate(elements * 4, device::Purpose::kCommunication));
-      (i < ranks ? arrays.input_ : arrays.output_).push_back(buffer.as<float>().data());
-      arrays.buffers_.push_back(std::move(buffer));
-    }
-    return arrays;
-  }
-
-  // Sums stay exact, however often an in-place operation runs, if all but rank 0 are zero.
-  void Fill(int64_t whole) {
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (int64_t i = 0; i < whole; ++i) {
-        input_[rank][i] = rank == 0 ? static_cast<float>(i % 128) : 0.0f;
-      }
-      std::fill_n(output_[rank], whole, -1.0f);
-    }
-  }
-
-  Round MakeRound(int rank, int64_t whole, bool in_place, int times) {
-    const int64_t part = whole / ranks_;
-    float* const input = input_[rank];
-    float* const output = output_[rank];
-    if (kKind == CallKind::kAllReduce) {
-      return {kKind, input, in_place ? input : output, whole, times};
-    }
-    if (kKind == CallKind::kReduceScatter) {
-      return {kKind, input, in_place ? input + rank * part : output, part, times};
-    }
-    return {kKind, in_place ? input + rank * part : input, in_place ? input : output, part, times};
-  }
-
-  // After one operation on filled arrays.
-  int64_t CountWrong(int64_t whole, bool in_place) const {
-    const int64_t part = whole / ranks_;
-    int64_t wrong = 0;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const float* const result = in_place ? input_[rank] : output_[rank];
-      const bool scattered = kKind == CallKind::kReduceScatter;
-      const int64_t at = scattered && in_place ? rank * part : 0;
-      const int64_t elements = scattered                       ? part
-                               : kKind == CallKind::kAllGather ? part * ranks_
-                                                               : whole;
-      for (int64_t i = 0; i < elements; ++i) {
-        float wanted = static_cast<float>(i % 128);
-        if (scattered) wanted = static_cast<float>((rank * part + i) % 128);
-        if (kKind == CallKind::kAllGather && i >= part) wanted = 0.0f;
-        wrong += result[at + i] != wanted;
-      }
-    }
-    return wrong;
-  }
-
-  const float* input(int rank) const { return input_[rank]; }
-  float* output(int rank) { return output_[rank]; }
-  int64_t whole() const { return whole_; }
-
- private:
-  Arrays(int ranks, int64_t elements) : ranks_(ranks), whole_(elements) {}
-
-  int ranks_;
-  int64_t whole_;
-  std::vector<float*> input_, output_;
-  std::vector<device::Buffer> buffers_;
-};
-
-// Seconds from when all ranks begin fn(rank) to when the last has ended.
-template <typename Fn>
-absl::Status Time(int ranks, const Fn& fn, double& seconds) {
-  std::barrier<> begin(ranks);
-  std::vector<Clock::time_point> from(ranks), to(ranks);
-  BRIGADE_RETURN_IF_ERROR(OnRanks(ranks, [&](int rank) {
-    begin.arrive_and_wait();
-    from[rank] = Clock::now();
-    absl::Status status = fn(rank);
-    to[rank] = Clock::now();
-    return status;
-  }));
-  const auto first = *std::min_element(from.begin(), from.end());
-  const auto last = *std::max_element(to.begin(), to.end());
-  seconds = std::chrono::duration<double>(last - first).count();
-  return absl::OkStatus();
-}
-
 // Copies with as many threads as there are cores: what the memory gives, in bytes read and written per second.
-absl::Status MeasureCopy(Arrays& arrays, double& bytes_per_second) {
+absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const int64_t share = arrays.whole() / threads;
-  double seconds = 0;
-  BRIGADE_RETURN_IF_ERROR(Time(
-      threads,
-      [&](int thread) {
-        kernels::StreamOut(arrays.output(0) + thread * share, arrays.input(0) + thread * share,
-                           share * 4);
-        kernels::StreamOutFence();
-        return absl::OkStatus();
-      },
-      seconds));
-  bytes_per_second = static_cast<double>(2 * share * threads * 4) / seconds;
-  return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(seconds, TimeOnRanks(threads, [&](int thread) {
+                             kernels::StreamOut(arrays.output(0) + thread * share,
+                                                arrays.input(0) + thread * share, share * 4);
+                             kernels::StreamOutFence();
+                             return absl::OkStatus();
+                           }));
+  return static_cast<double>(2 * share * threads * 4) / seconds;
 }
 
 struct Row {
@@ -176,47 +77,36 @@ struct Row {
 
 absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contestant>> contestants,
                          Arrays& arrays, std::vector<Row>& rows) {
-  const int ranks = absl::GetFlag(FLAGS_ranks);
-  const int64_t whole = bytes / 4;
   std::vector<Row> measured;
   std::vector<std::vector<double>> seconds(2 * contestants.size());
   std::vector<double> copies;
   for (const auto& contestant : contestants) measured.push_back({contestant->name(), bytes});
   std::vector<int> times(contestants.size(), 1);
-  const auto run = [&](size_t i, bool in_place, int turns, double& taken) {
-    return Time(
-        ranks,
-        [&](int rank) {
-          return contestants[i]->Run(rank, arrays.MakeRound(rank, whole, in_place, turns));
-        },
-        taken);
-  };
   for (size_t i = 0; i < contestants.size(); ++i) {
     if (!contestants[i]->can(kKind)) continue;
-    double taken = 0;
     for (const bool in_place : {false, true}) {
-      arrays.Fill(whole);
-      BRIGADE_RETURN_IF_ERROR(run(i, in_place, 1, taken));
-      measured[i].wrong[in_place] = arrays.CountWrong(whole, in_place);
+      const Turn first = {kKind, bytes / 4, in_place, 1, true};
+      BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(first, arrays));
+      measured[i].wrong[in_place] = outcome.wrong;
     }
     // As many in a row as make 20 ms, so that starting the ranks and the last wait do not count.
     for (const int more : {0, 1, 2}) {
-      BRIGADE_RETURN_IF_ERROR(run(i, more % 2 == 0, times[i], taken));
-      times[i] = static_cast<int>(std::clamp(20e-3 / (taken / times[i]), 1.0, 5000.0));
+      const Turn turn = {kKind, bytes / 4, more % 2 == 0, times[i]};
+      BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(turn, arrays));
+      times[i] = static_cast<int>(std::clamp(20e-3 / (outcome.seconds / times[i]), 1.0, 5000.0));
     }
   }
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       if (!contestants[i]->can(kKind)) continue;
       for (const bool in_place : {false, true}) {
-        if (in_place) arrays.Fill(whole);
-        double taken = 0;
-        BRIGADE_RETURN_IF_ERROR(run(i, in_place, times[i], taken));
-        seconds[2 * i + in_place].push_back(taken / times[i]);
+        const Turn turn = {kKind, bytes / 4, in_place, times[i]};
+        BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(turn, arrays));
+        seconds[2 * i + in_place].push_back(outcome.seconds / times[i]);
       }
     }
-    copies.emplace_back();
-    BRIGADE_RETURN_IF_ERROR(MeasureCopy(arrays, copies.back()));
+    BRIGADE_ASSIGN_OR_RETURN(copy, MeasureCopy(arrays));
+    copies.push_back(copy);
   }
   for (size_t i = 0; i < contestants.size(); ++i) {
     if (!contestants[i]->can(kKind)) continue;
@@ -230,6 +120,7 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
 absl::StatusOr<std::unique_ptr<Contestant>> NewContestant(const std::string& name) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   if (name == "gloo::allreduce") return NewGlooRing(ranks);
+  if (name == "MPI_Allreduce") return NewMpi(ranks);
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   const bool known = parts.size() == 2 && (parts[0] == "threads" || parts[0] == "gloo") &&
                      (parts[1] == "direct" || parts[1] == "ring");
@@ -256,8 +147,13 @@ absl::Status Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& name : absl::GetFlag(FLAGS_contestants)) {
-    BRIGADE_ASSIGN_OR_RETURN(contestant, NewContestant(name));
-    contestants.push_back(std::move(contestant));
+    auto contestant = NewContestant(name);
+    if (absl::IsNotFound(contestant.status())) {
+      std::cout << "# " << name << " is left out: " << contestant.status().message() << "\n";
+      continue;
+    }
+    BRIGADE_RETURN_IF_ERROR(contestant.status());
+    contestants.push_back(*std::move(contestant));
   }
   // Copies are measured on at least 64 MiB, whatever the sizes.
   const int64_t elements = std::max(absl::GetFlag(FLAGS_max_bytes), int64_t{64} << 20) / 4;

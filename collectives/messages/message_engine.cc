@@ -24,8 +24,16 @@ struct Fingerprint {
 };
 
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  const std::string what = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
-  return absl::StrCat("rank ", rank, " calls ", what, " as its call ", fingerprint.sequence);
+  const std::string call = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
+  return DescribeCall(rank, call, fingerprint.sequence);
+}
+
+std::vector<int> Others(const Transport& transport) {
+  std::vector<int> others;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    if (rank != transport.rank()) others.push_back(rank);
+  }
+  return others;
 }
 
 // What outlives the engine while calls are in a queue.
@@ -35,6 +43,7 @@ class Core {
       : context(context),
         transport(std::move(transport)),
         regroup(std::move(regroup)),
+        others_(Others(*this->transport)),
         runner_(*this->transport, context),
         fingerprints_(static_cast<size_t>(this->transport->size())) {}
 
@@ -62,10 +71,11 @@ class Core {
   absl::Status Compare(const Fingerprint& mine, absl::Span<const int> others);
   absl::Status Move(const Call& call);
 
+  const std::vector<int> others_;  // all ranks but this one, ascending
+
   std::mutex mutex_;  // of what a call uses
   ProgramRunner runner_;
   std::vector<Fingerprint> fingerprints_;  // [rank]
-  std::vector<int> others_;
   uint64_t exchanges_ = 0;
 
   std::mutex queue_mutex_;
@@ -73,7 +83,8 @@ class Core {
   int queued_ = 0;
 };
 
-// Tells `others`, hears them, and returns the same error on all ranks if somebody is about to do something else.
+// Tells `others`, in ascending order, hears them, and returns the same error on all ranks if somebody is about to do
+// something else.
 absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others) {
   const int self = transport->rank();
   fingerprints_[static_cast<size_t>(self)] = mine;
@@ -86,31 +97,31 @@ absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others
   for (const int other : others) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
   BRIGADE_RETURN_IF_ERROR(transport->Flush());
 
-  int first = self;
-  for (const int other : others) first = std::min(first, other);
-  const Fingerprint& expected = fingerprints_[static_cast<size_t>(first)];
-  for (int rank = 0; rank < transport->size(); ++rank) {
-    const Fingerprint& theirs = fingerprints_[static_cast<size_t>(rank)];
-    const bool takes_part =
-        rank == self || std::find(others.begin(), others.end(), rank) != others.end();
-    if (!takes_part || theirs == expected) continue;
-    transport->Abort(absl::InvalidArgumentError(
-        absl::StrCat(Describe(first, expected), ", but ", Describe(rank, theirs))));
-    return transport->status();
+  // All ranks name the same two: the lowest one, and the lowest that differs from it.
+  const auto of = [&](int rank) -> const Fingerprint& {
+    return fingerprints_[static_cast<size_t>(rank)];
+  };
+  const int first = others.empty() ? self : std::min(self, others.front());
+  int odd = mine == of(first) ? transport->size() : self;
+  for (const int other : others) {
+    if (of(other) != of(first)) odd = std::min(odd, other);
   }
-  return absl::OkStatus();
+  if (odd == transport->size()) return absl::OkStatus();
+  transport->Abort(absl::InvalidArgumentError(
+      absl::StrCat(Describe(first, of(first)), ", but ", Describe(odd, of(odd)))));
+  return transport->status();
 }
 
 absl::Status Core::Run(const Call& call, device::ThreadPool& pool) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  others_.clear();
-  for (int rank = 0; rank < transport->size(); ++rank) {
-    if (rank != transport->rank()) others_.push_back(rank);
+  const Fingerprint mine = {call.shape, call.sequence};
+  if (call.shape.kind == CallKind::kSend) {
+    BRIGADE_RETURN_IF_ERROR(Compare(mine, {call.peer}));
+    return Move(call);
   }
-  if (call.shape.kind == CallKind::kSend) others_.assign(1, call.peer);
-  BRIGADE_RETURN_IF_ERROR(Compare({call.shape, call.sequence}, others_));
-  return call.shape.kind == CallKind::kSend ? Move(call) : runner_.Run(call, pool);
+  BRIGADE_RETURN_IF_ERROR(Compare(mine, others_));
+  return runner_.Run(call, pool);
 }
 
 absl::Status Core::Move(const Call& call) {
@@ -131,18 +142,14 @@ absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> va
   queue.unlock();
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  const int size = transport->size(), self = transport->rank();
-  others_.clear();
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank != self) others_.push_back(rank);
-  }
   CallShape shape;
   shape.count = static_cast<int64_t>(values.size());
   BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
-  std::vector<int64_t> all(each * static_cast<size_t>(size));
-  std::copy(values.begin(), values.end(), all.begin() + static_cast<int64_t>(each) * self);
+  std::vector<int64_t> all(each * static_cast<size_t>(transport->size()));
+  std::copy(values.begin(), values.end(),
+            all.begin() + static_cast<int64_t>(each) * transport->rank());
   for (const int other : others_) {
     int64_t* const theirs = all.data() + each * static_cast<size_t>(other);
     BRIGADE_RETURN_IF_ERROR(transport->Expect(other, theirs, bytes));
@@ -190,15 +197,11 @@ class MessageEngine final : public Engine {
 
   absl::Status Run(const Call& call, device::Stream& stream) override {
     const int64_t bytes = precision::SizeOf(call.shape.dtype);
-    const bool send = call.shape.kind == CallKind::kSend;
-    const bool sends = send && rank() == call.shape.root;
-    int64_t inputs = send ? (sends ? call.shape.count : 0) : InputElements(call.shape, size());
-    const int64_t outputs = send ? call.shape.count - inputs : OutputElements(call.shape, size());
-    if (call.shape.kind == CallKind::kBroadcast && rank() != call.shape.root) inputs = 0;
-    return stream.Enqueue(
-        {Name(call.shape.kind),
-         {device::Reads(call.input, inputs * bytes), device::Writes(call.output, outputs * bytes)}},
-        Ticket(core_, call));
+    const int64_t read = InputElements(call.shape, rank(), size()) * bytes;
+    const int64_t written = OutputElements(call.shape, rank(), size()) * bytes;
+    return stream.Enqueue({Name(call.shape.kind),
+                           {device::Reads(call.input, read), device::Writes(call.output, written)}},
+                          Ticket(core_, call));
   }
 
   absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "brigade/collectives/scratch.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 
@@ -25,11 +26,11 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   element_bytes_ = precision::SizeOf(call.shape.dtype);
   chunk_count_ = kChunkBytes / element_bytes_;
   const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
-  BRIGADE_RETURN_IF_ERROR(Provide(scratch_, scratch, "collective scratch"));
+  BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
   program_.Build(call.shape, size_);
   BRIGADE_RETURN_IF_ERROR(ProvideLanding());
+  BRIGADE_RETURN_IF_ERROR(SendWhatOthersReadFirst());
   for (int stage = 0; stage < program_.stages(); ++stage) {
-    if (stage == 0) BRIGADE_RETURN_IF_ERROR(SendWhatOthersRead(stage));
     absl::Status done;
     program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
       if (done.ok()) done = Execute(instruction, pool);
@@ -38,13 +39,6 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
     BRIGADE_RETURN_IF_ERROR(ReceiveWhatOthersWrite(stage));
   }
   return transport_.Flush();
-}
-
-absl::Status ProgramRunner::Provide(device::Buffer& buffer, int64_t bytes, const char* name) {
-  if (buffer.bytes() >= bytes) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(larger, context_.Allocate(bytes, device::Purpose::kCommunication, name));
-  buffer = std::move(larger);
-  return absl::OkStatus();
 }
 
 // As many chunks as the instruction with the most sources has on their way.
@@ -59,14 +53,11 @@ absl::Status ProgramRunner::ProvideLanding() {
       landing_bytes_ = std::max(landing_bytes_, count * element_bytes_);
     });
   }
-  return Provide(landing_, sources * kAhead * landing_bytes_, "collective chunks");
+  return Provide(sources * kAhead * landing_bytes_, "collective chunks", context_, landing_);
 }
 
-char* ProgramRunner::Address(const Part& part, int64_t offset) const {
-  const void* base = call_->input;
-  if (part.side == Side::kOutput) base = call_->output;
-  if (part.side == Side::kScratch) base = scratch_.data();
-  return const_cast<char*>(static_cast<const char*>(base)) + (part.begin + offset) * element_bytes_;
+char* ProgramRunner::Address(const Part& part, Chunk chunk) const {
+  return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *call_, scratch_.data());
 }
 
 char* ProgramRunner::Landing(size_t source, int64_t number) {
@@ -74,10 +65,15 @@ char* ProgramRunner::Landing(size_t source, int64_t number) {
   return landing_.as<char>().data() + slot * landing_bytes_;
 }
 
+ProgramRunner::Chunk ProgramRunner::ChunkOf(int64_t count, int64_t number) const {
+  const int64_t begin = number * chunk_count_;
+  return {begin, std::min(chunk_count_, count - begin)};
+}
+
 template <typename Visit>
 absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) const {
-  for (int64_t begin = 0; begin < count; begin += chunk_count_) {
-    BRIGADE_RETURN_IF_ERROR(visit(Chunk{begin, std::min(chunk_count_, count - begin)}));
+  for (int64_t number = 0; number < Chunks(count); ++number) {
+    BRIGADE_RETURN_IF_ERROR(visit(ChunkOf(count, number)));
   }
   return absl::OkStatus();
 }
@@ -85,14 +81,15 @@ absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) cons
 absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
   const int64_t bytes = chunk.count * element_bytes_;
   CountSent(to, bytes);
-  return transport_.Send(to, Address(part, chunk.begin), bytes);
+  return transport_.Send(to, Address(part, chunk), bytes);
 }
 
-absl::Status ProgramRunner::SendWhatOthersRead(int stage) {
+// Later stages read what earlier ones have passed on.
+absl::Status ProgramRunner::SendWhatOthersReadFirst() {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;
-    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+    program_.ForEach(other, 0, [&](const Instruction& instruction) {
       for (const Part& source : instruction.sources) {
         if (source.rank != rank_ || !status.ok()) continue;
         status = ForEachChunk(instruction.count,
@@ -115,52 +112,46 @@ absl::Status ProgramRunner::ExpectSources(const Instruction& instruction, Chunk 
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const int from = instruction.sources[i].rank;
     if (from == rank_) continue;
-    char* const to = in_place ? Address(instruction.targets[0], chunk.begin) : Landing(i, number);
+    char* const to = in_place ? Address(instruction.targets[0], chunk) : Landing(i, number);
     BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, to, chunk.count * element_bytes_));
   }
   return absl::OkStatus();
 }
 
 absl::Status ProgramRunner::Execute(const Instruction& instruction, device::ThreadPool& pool) {
-  const int64_t chunks = (instruction.count + chunk_count_ - 1) / chunk_count_;
-  const auto chunk = [&](int64_t number) {
-    const int64_t begin = number * chunk_count_;
-    return Chunk{begin, std::min(chunk_count_, instruction.count - begin)};
-  };
+  const int64_t chunks = Chunks(instruction.count);
   const Part* own = nullptr;
   for (const Part& target : instruction.targets) {
     if (target.rank == rank_) own = &target;
   }
   int64_t expected = 0;
   for (int64_t number = 0; number < chunks; ++number) {
+    const Chunk chunk = ChunkOf(instruction.count, number);
     for (; expected < std::min(chunks, number + kAhead); ++expected) {
-      BRIGADE_RETURN_IF_ERROR(ExpectSources(instruction, chunk(expected), expected));
+      BRIGADE_RETURN_IF_ERROR(
+          ExpectSources(instruction, ChunkOf(instruction.count, expected), expected));
     }
     for (const Part& source : instruction.sources) {
       if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
     }
-    if (!IsReceivedInPlace(instruction)) {
-      BRIGADE_RETURN_IF_ERROR(ReduceChunk(instruction, chunk(number), number, pool));
-    }
-    BRIGADE_RETURN_IF_ERROR(PassOn(instruction, *own, chunk(number)));
+    if (!IsReceivedInPlace(instruction)) ReduceChunk(instruction, chunk, number, pool);
+    BRIGADE_RETURN_IF_ERROR(PassOn(instruction, *own, chunk));
   }
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
-                                        device::ThreadPool& pool) {
+void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
+                                device::ThreadPool& pool) {
   sources_.clear();
   for (size_t i = 0; i < instruction.sources.size(); ++i) {
     const Part& source = instruction.sources[i];
-    sources_.push_back(source.rank == rank_ ? Address(source, chunk.begin) : Landing(i, number));
+    sources_.push_back(source.rank == rank_ ? Address(source, chunk) : Landing(i, number));
   }
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;
-    void* const to = Address(target, chunk.begin);
-    if (sources_.size() == 1 && sources_[0] == to) continue;  // in place already
+    void* const to = Address(target, chunk);
     kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
   }
-  return absl::OkStatus();
 }
 
 // The result goes to the other targets, and to those who read it in the next stage.
@@ -193,7 +184,7 @@ absl::Status ProgramRunner::ReceiveWhatOthersWrite(int stage) {
         for (const Part& target : instruction.targets) {
           if (target.rank != rank_ || !status.ok()) continue;
           status = ForEachChunk(instruction.count, [&](Chunk chunk) {
-            return expect ? transport_.Expect(other, Address(target, chunk.begin),
+            return expect ? transport_.Expect(other, Address(target, chunk),
                                               chunk.count * element_bytes_)
                           : transport_.Await(other);
           });

@@ -40,17 +40,18 @@ class ProgramRunner {
     int64_t begin, count;
   };
 
-  absl::Status Provide(device::Buffer& buffer, int64_t bytes, const char* name);
   absl::Status ProvideLanding();
-  char* Address(const Part& part, int64_t offset) const;
+  char* Address(const Part& part, Chunk chunk) const;
+  int64_t Chunks(int64_t count) const { return (count + chunk_count_ - 1) / chunk_count_; }
+  Chunk ChunkOf(int64_t count, int64_t number) const;
   template <typename Visit>
   absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
   absl::Status SendPart(int to, const Part& part, Chunk chunk);
-  absl::Status SendWhatOthersRead(int stage);
+  absl::Status SendWhatOthersReadFirst();
   absl::Status Execute(const Instruction& instruction, device::ThreadPool& pool);
   absl::Status ExpectSources(const Instruction& instruction, Chunk chunk, int64_t number);
-  absl::Status ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
-                           device::ThreadPool& pool);
+  void ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,
+                   device::ThreadPool& pool);
   absl::Status PassOn(const Instruction& instruction, const Part& own, Chunk chunk);
   absl::Status ReceiveWhatOthersWrite(int stage);
   bool IsReceivedInPlace(const Instruction& instruction) const;

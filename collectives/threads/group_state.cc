@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/scratch.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce.h"
 
@@ -13,8 +14,7 @@ namespace {
 using Arrivals = absl::Span<const Meeting::Arrival>;
 
 std::string Describe(int rank, const Call& call) {
-  return absl::StrCat("rank ", rank, " calls ", ToString(call.shape), " as its call ",
-                      call.sequence);
+  return DescribeCall(rank, ToString(call.shape), call.sequence);
 }
 
 absl::Status CheckAlike(Arrivals arrivals, absl::FunctionRef<int(size_t)> rank_of) {
@@ -48,9 +48,8 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
-    absl::StatusOr<std::unique_ptr<device::Event>> made = context.NewEvent("collective");
-    if (!made.ok()) return made.status();
-    event = *std::move(made);
+    BRIGADE_ASSIGN_OR_RETURN(made, context.NewEvent("collective"));
+    event = std::move(made);
   }
   member.context = &context;
   return status_;
@@ -115,24 +114,15 @@ Meeting& GroupState::MeetingOf(int sender, int receiver) {
   return *meeting;
 }
 
-absl::Status GroupState::ProvideScratch(int64_t bytes) {
-  for (Member& member : members_) {
-    if (member.scratch.bytes() >= bytes) continue;
-    member.scratch = device::Buffer();
-    absl::StatusOr<device::Buffer> buffer =
-        member.context->Allocate(bytes, device::Purpose::kCommunication, "collective scratch");
-    if (!buffer.ok()) return buffer.status();
-    member.scratch = *std::move(buffer);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GroupState::Enqueue(Arrivals arrivals) {
   BRIGADE_RETURN_IF_ERROR(CheckAlike(arrivals, [](size_t i) { return static_cast<int>(i); }));
   const CallShape& shape = arrivals[0].call.shape;
   const int size = options_.size;
-  BRIGADE_RETURN_IF_ERROR(
-      ProvideScratch(ScratchElements(shape, size) * precision::SizeOf(shape.dtype)));
+  const int64_t scratch = ScratchElements(shape, size) * precision::SizeOf(shape.dtype);
+  for (Member& member : members_) {
+    BRIGADE_RETURN_IF_ERROR(
+        Provide(scratch, "collective scratch", *member.context, member.scratch));
+  }
   program_.Build(shape, size);
 
   const auto stream = [&](int rank) -> device::Stream& {
@@ -176,12 +166,9 @@ absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int 
                                             Arrivals arrivals) {
   const CallShape& shape = arrivals[0].call.shape;
   const int64_t element_bytes = precision::SizeOf(shape.dtype);
-  const auto address = [&](const Part& part) -> void* {
-    const Call& call = arrivals[static_cast<size_t>(part.rank)].call;
-    const void* base = call.input;
-    if (part.side == Side::kOutput) base = call.output;
-    if (part.side == Side::kScratch) base = members_[static_cast<size_t>(part.rank)].scratch.data();
-    return const_cast<char*>(static_cast<const char*>(base)) + part.begin * element_bytes;
+  const auto address = [&](const Part& part) {
+    const auto i = static_cast<size_t>(part.rank);
+    return AddressOf(part, arrivals[i].call, members_[i].scratch.data());
   };
   const auto count = [&](int from, int to) {
     if (from == to) return;

@@ -59,13 +59,11 @@ class GroupState {
   absl::Status Enqueue(Arrivals arrivals);
   absl::Status EnqueueSend(int sender, int receiver, Arrivals arrivals);
   absl::Status EnqueueInstruction(const Instruction& instruction, int rank, Arrivals arrivals);
-  absl::Status ProvideScratch(int64_t bytes);
 
   const ThreadGroup::Options options_;
   Meeting all_;
   std::vector<Member> members_;
   Program program_;
-  std::vector<int> everyone_;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<int64_t> exchanged_;

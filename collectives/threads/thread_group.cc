@@ -31,12 +31,10 @@ class ThreadEngine final : public Engine {
     const auto self = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(self - members.begin());
     std::shared_ptr<GroupState> child = state_->Child(members, generation);
-    absl::Status joined = child->Join(rank, state_->context(rank_));
-    if (!joined.ok()) return joined;
+    BRIGADE_RETURN_IF_ERROR(child->Join(rank, state_->context(rank_)));
     auto engine = std::make_unique<ThreadEngine>(std::move(child), rank);
     // Nobody goes on before all are there.
-    absl::StatusOr<std::vector<int64_t>> met = engine->Exchange({});
-    if (!met.ok()) return met.status();
+    BRIGADE_RETURN_IF_ERROR(engine->Exchange({}).status());
     return engine;
   }
   void Abort(const absl::Status& reason) override { state_->Fail(reason); }
@@ -66,8 +64,7 @@ absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& 
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> ThreadGroup::Join(int rank, device::Context& context) {
-  absl::Status joined = state_->Join(rank, context);
-  if (!joined.ok()) return joined;
+  BRIGADE_RETURN_IF_ERROR(state_->Join(rank, context));
   return std::make_unique<ThreadEngine>(state_, rank);
 }
 

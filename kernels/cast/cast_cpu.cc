@@ -4,8 +4,6 @@
 
 #include "brigade/kernels/cast/cast_cpu.h"
 
-#include <algorithm>
-
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
@@ -45,13 +43,12 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
         CastRange<false>(source, target, size, scale);
       } else {
         alignas(64) Target block[kStreamBlock];
-        // The first block ends where a line does, so that the others are whole lines.
-        constexpr int64_t kLine = kCacheLine / sizeof(Target);
-        int64_t length = kStreamBlock - kLine + ElementsToLine(target);
-        for (int64_t i = 0; i < size; i += length, length = std::min(kStreamBlock, size - i)) {
-          CastRange<false>(source + i, block, length, scale);
-          StreamOut(target + i, block, length * sizeof(Target));
-        }
+        // The scale by value: by reference g++ 12 makes fp32 to bf16 15 % slower.
+        ForEachStreamBlock(target, 0, size,
+                           [&, scale](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
+                             CastRange<false>(source + i, block, length, scale);
+                             StreamOut(target + i, block, length * sizeof(Target));
+                           });
       }
     });
   };

@@ -1,7 +1,11 @@
 #ifndef BRIGADE_KERNELS_COMMON_STREAM_OUT_H_
 #define BRIGADE_KERNELS_COMMON_STREAM_OUT_H_
 
+#include <algorithm>
 #include <cstdint>
+
+#include "brigade/kernels/common/cache_line.h"
+#include "brigade/precision/host_device.h"
 
 namespace brigade::kernels {
 
@@ -21,6 +25,18 @@ void StreamOut(void* dst, const void* src, int64_t bytes);
 // Orders this thread's StreamOut before all that it stores from now on. It waits until memory has taken
 // them, so ForEachRange calls it once for a worker's share, not once for a block.
 void StreamOutFence();
+
+// Calls block(from, length), which must be always-inline like the body of RunSimd, for the elements [begin, end), at
+// most kStreamBlock at a time. The first block ends where a line of `written` does: the others are whole lines.
+template <typename T, typename Block>
+BRIGADE_INLINE void ForEachStreamBlock(const T* written, int64_t begin, int64_t end,
+                                       const Block& block) {
+  constexpr int64_t kLine = kCacheLine / sizeof(T);
+  int64_t length = std::min(end - begin, kStreamBlock - kLine + ElementsToLine(written + begin));
+  for (int64_t i = begin; i < end; i += length, length = std::min(kStreamBlock, end - i)) {
+    block(i, length);
+  }
+}
 
 }  // namespace brigade::kernels
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "brigade/kernels/common/cache_line.h"
 #include "brigade/kernels/common/simd.h"
 #include "brigade/kernels/common/stream_out.h"
 #include "brigade/kernels/reduce/reduce_math.h"
@@ -59,15 +58,12 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   };
-  // Blocks after the first begin at a line of the first target.
-  const int64_t head = ElementsToLine(static_cast<const T*>(targets[0]) + begin);
+  const T* const first = static_cast<const T*>(targets[0]);
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
     alignas(64) Wide sums[kStreamBlock];
     alignas(64) [[maybe_unused]] T narrow[kStreamBlock];
-    constexpr int64_t kLine = kCacheLine / sizeof(T);
-    int64_t length = std::min(end - begin, kStreamBlock - kLine + head);
-    for (int64_t i = begin; i < end; i += length, length = std::min(kStreamBlock, end - i)) {
+    ForEachStreamBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
       const T* result;
       if (sources.size() == 1) {
         result = static_cast<const T*>(sources[0]) + i;
@@ -82,7 +78,7 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
         }
       }
       for (void* const target : targets) write(target, i, result, length);
-    }
+    });
   });
   StreamOutFence();
 }

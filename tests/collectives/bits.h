@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <random>
 #include <type_traits>
+#include <vector>
 
 #include "brigade/collectives/program.h"
 #include "brigade/precision/float16.h"
+#include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/spec/formats.h"
+#include "gtest/gtest.h"
 
 namespace brigade::collectives {
 
@@ -61,6 +64,37 @@ float RoundedPerHop(int size, int64_t count, int64_t i) {
     sum = Rounded<T>(sum + Rounded<T>(UnevenValue((block + hop) % size, i)));
   }
   return sum;
+}
+
+// All-reduces of `count` elements of T have the bits that the algorithms promise. Fails the test that calls it.
+template <typename T>
+void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options, const NewEngineFn& new_engine,
+                                         int64_t count) {
+  const int size = options.size;
+  int64_t differ = 0, ordered = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, count, i);
+    ordered += RoundedOnce<T>(size, i) != RoundedOnceDescending<T>(size, i);
+  }
+  EXPECT_TRUE(size == 2 || differ > count / 20) << "the inputs tell nothing";
+  EXPECT_TRUE(size == 2 || ordered > count / 50) << "the order tells nothing: " << ordered;
+  OnRanks(options, new_engine, [&](Rank& self) {
+    std::vector<T> input(count), output(count);
+    for (int64_t i = 0; i < count; ++i) input[i] = T(UnevenValue(self.rank, i));
+    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), count,
+                                             {precision::kDType<T>, {}, algorithm}, *self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      for (int64_t i = 0; i < count; ++i) {
+        const float wanted = algorithm == Algorithm::kDirect ? RoundedOnce<T>(size, i)
+                                                             : RoundedPerHop<T>(size, count, i);
+        ASSERT_EQ(static_cast<float>(output[i]), wanted)
+            << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
+      }
+    }
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+  });
 }
 
 }  // namespace brigade::collectives

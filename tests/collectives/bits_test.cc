@@ -20,32 +20,9 @@ using Types = ::testing::Types<float, Half, BFloat16>;
 TYPED_TEST_SUITE(BitsTest, Types);
 
 TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
-  using T = TypeParam;
-  constexpr int64_t kCount = 4099;
   for (const int size : {2, 3, 7}) {
-    int64_t differ = 0, ordered = 0;
-    for (int64_t i = 0; i < kCount; ++i) {
-      differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, kCount, i);
-      ordered += RoundedOnce<T>(size, i) != RoundedOnceDescending<T>(size, i);
-    }
-    EXPECT_TRUE(size == 2 || differ > kCount / 20) << "the inputs tell nothing";
-    EXPECT_TRUE(size == 2 || ordered > kCount / 50) << "the order tells nothing: " << ordered;
-    OnThreads({.size = size}, [&](Rank& self) {
-      std::vector<T> input(kCount), output(kCount);
-      for (int64_t i = 0; i < kCount; ++i) input[i] = T(UnevenValue(self.rank, i));
-      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-        ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
-                                               {precision::kDType<T>, {}, algorithm},
-                                               *self.stream));
-        ASSERT_OK(self.stream->Synchronize());
-        for (int64_t i = 0; i < kCount; ++i) {
-          const float wanted = algorithm == Algorithm::kDirect ? RoundedOnce<T>(size, i)
-                                                               : RoundedPerHop<T>(size, kCount, i);
-          ASSERT_EQ(static_cast<float>(output[i]), wanted)
-              << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
-        }
-      }
-    });
+    const RanksOptions options = {.size = size};
+    ExpectDirectRoundsOnceAndRingPerHop<TypeParam>(options, ThreadEngines(options), 4099);
   }
 }
 

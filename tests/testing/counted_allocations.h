@@ -8,6 +8,16 @@ namespace brigade::testing {
 // How often any thread of the process has called operator new. Linking this library replaces it.
 int64_t CountedAllocations();
 
+// While it lives, tells allocations made under functions of a shared library from all others. One at a time.
+class AllocationsByLibrary {
+ public:
+  explicit AllocationsByLibrary(const char* name);  // part of its file's name; it must be loaded
+  ~AllocationsByLibrary();
+
+  int64_t inside() const;
+  int64_t outside() const;
+};
+
 }  // namespace brigade::testing
 
 #endif  // BRIGADE_TESTS_TESTING_COUNTED_ALLOCATIONS_H_

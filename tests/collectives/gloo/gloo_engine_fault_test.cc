@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -79,17 +80,17 @@ TEST_P(AVictim, KilledIsLeftBehindByShrink) {
   const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
     if (self.rank == victim) SignalSoon(fault, SIGKILL);
     const absl::Status failed = AddOnesUntilItEnds(self, arrays, kCount, algorithm);
-    RETURN_IF_ERROR(self.stream->Reset());
+    BRIGADE_RETURN_IF_ERROR(self.stream->Reset());
     auto shrunk = self.communicator->Shrink({victim});
     if (!shrunk.ok()) return shrunk.status();
     if ((*shrunk)->size() != 3) return Wrong(absl::StrCat("size ", (*shrunk)->size()));
     if ((*shrunk)->rank() != self.rank - (self.rank > victim)) return Wrong("ranks out of order");
     for (int i = 0; i < 3; ++i) {
-      RETURN_IF_ERROR(AddOnes(**shrunk, self, arrays, kCount, algorithm));
+      BRIGADE_RETURN_IF_ERROR(AddOnes(**shrunk, self, arrays, kCount, algorithm));
     }
     if (self.communicator->status() != failed) return Wrong("the first error has not stayed");
     // Nobody leaves before all have their sums.
-    RETURN_IF_ERROR((*shrunk)->Barrier(*self.stream));
+    BRIGADE_RETURN_IF_ERROR((*shrunk)->Barrier(*self.stream));
     return self.stream->Synchronize();
   });
   ExpectAllOk(reports, victim);
@@ -107,10 +108,10 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
   const double timeout = 1.0 * kSlowness;
   const auto reports =
       OnProcesses(4, absl::Seconds(timeout), [&](Rank& self, Arrays& arrays, Fault& fault) {
-        RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+        BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
         if (self.rank != 2) {
           fault.Begin();
-          RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
+          BRIGADE_RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
           absl::SleepFor(absl::Milliseconds(100));
           self.communicator->sent_bytes(2);
           if (fault.Seconds() > timeout / 2) return Wrong("a look at the books waits");
@@ -128,7 +129,7 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
 TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
   const absl::Status reason = absl::CancelledError("rank 0 ran out of data");
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
     if (self.rank == 1) {  // lets the others wait
       while (self.communicator->status().ok()) absl::SleepFor(absl::Milliseconds(1));
       return self.communicator->status();
@@ -156,7 +157,7 @@ TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
 
 TEST(GlooEngineFaultTest, ARankThatLeavesEarlyIsNamed) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
     if (self.rank == 1) return absl::OkStatus();
     fault.Begin();
     return AddOnesUntilItEnds(self, arrays, 64);
@@ -170,9 +171,9 @@ TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndIsCarriedOut) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
     arrays.input.assign(kCount, 1.0f);
     arrays.output.assign(kCount, 0.0f);
-    for (int i = 0; i < 10; ++i) RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
+    for (int i = 0; i < 10; ++i) BRIGADE_RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
     self.communicator.reset();
-    RETURN_IF_ERROR(self.stream->Synchronize());
+    BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
     return arrays.output == std::vector<float>(kCount, 3.0f) ? absl::OkStatus() : Wrong("sum");
   });
   ExpectAllOk(reports);
@@ -180,7 +181,7 @@ TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndIsCarriedOut) {
 
 TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndDoesNotHangWithoutTheOthers) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount));
     if (self.rank != 1) return absl::OkStatus();  // the others leave
     fault.Begin();
     for (int i = 0; i < 10; ++i) {
@@ -202,14 +203,14 @@ TEST(GlooEngineFaultTest, AStreamThatHasFailedIsNamedByAllAtOnce) {
   for (const bool queued : {false, true}) {
     for (const bool other_stream : {false, true}) {
       const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-        RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+        BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
         std::unique_ptr<device::Stream> second;
         if (other_stream) {
           second = self.context->NewStream("second").value();
           std::swap(self.stream, second);
         }
         if (self.rank == 1) {
-          RETURN_IF_ERROR(self.stream->Enqueue({"loader"}, [&](device::ThreadPool&) {
+          BRIGADE_RETURN_IF_ERROR(self.stream->Enqueue({"loader"}, [&](device::ThreadPool&) {
             if (queued) absl::SleepFor(absl::Milliseconds(200));
             fault.Begin();
             return absl::DataLossError("bad record");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -24,20 +25,20 @@ using OddCall = std::function<absl::Status(Rank& self, Arrays& arrays, bool odd)
 void ExpectMismatch(const OddCall& call, const std::string& usual, const std::string& different) {
   for (const int odd : {1, 0}) {
     const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-      RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 128));
+      BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 128));
       fault.Begin();
       absl::Status status = call(self, arrays, self.rank == odd);
       if (status.ok()) status = self.stream->Synchronize();
       if (arrays.output != std::vector<float>(128, 3.0f)) return Wrong("an array was touched");
       status = Ended(self, status);
-      RETURN_IF_ERROR(self.stream->Reset());
+      BRIGADE_RETURN_IF_ERROR(self.stream->Reset());
       if (self.communicator->Barrier(*self.stream) != status) return Wrong("another error");
       // They agree who is there, so they can go on.
       auto again = self.communicator->Shrink({});
       if (!again.ok()) return again.status();
-      RETURN_IF_ERROR(AddOnes(**again, self, arrays, 64));
-      RETURN_IF_ERROR((*again)->Barrier(*self.stream));
-      RETURN_IF_ERROR(self.stream->Synchronize());
+      BRIGADE_RETURN_IF_ERROR(AddOnes(**again, self, arrays, 64));
+      BRIGADE_RETURN_IF_ERROR((*again)->Barrier(*self.stream));
+      BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
       return status;
     });
     ExpectReports(reports, -1,
@@ -82,8 +83,8 @@ TEST(GlooMismatchTest, RootsThatDiffer) {
 TEST(GlooMismatchTest, OrdersThatDiffer) {
   ExpectMismatch(
       [](Rank& self, Arrays& arrays, bool odd) {
-        RETURN_IF_ERROR(odd ? self.communicator->Barrier(*self.stream)
-                            : AllReduce(self, arrays, 64));
+        BRIGADE_RETURN_IF_ERROR(odd ? self.communicator->Barrier(*self.stream)
+                                    : AllReduce(self, arrays, 64));
         return odd ? AllReduce(self, arrays, 64) : self.communicator->Barrier(*self.stream);
       },
       kAllReduce64, "barrier()");
@@ -91,10 +92,10 @@ TEST(GlooMismatchTest, OrdersThatDiffer) {
 
 TEST(GlooMismatchTest, ASendThatOthersDoNotKnowOf) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
     fault.Begin();
     if (self.rank != 1) return AddOnesUntilItEnds(self, arrays, 64);
-    RETURN_IF_ERROR(self.communicator->Send(arrays.input.data(), 4, 2, {}, *self.stream));
+    BRIGADE_RETURN_IF_ERROR(self.communicator->Send(arrays.input.data(), 4, 2, {}, *self.stream));
     return self.stream->Synchronize();
   });
   ExpectReports(reports, -1,
@@ -106,7 +107,7 @@ TEST(GlooMismatchTest, ASendThatOthersDoNotKnowOf) {
 
 TEST(GlooMismatchTest, ASplitThatOthersDoNotKnowOf) {
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
     fault.Begin();
     if (self.rank != 1) return AddOnesUntilItEnds(self, arrays, 64);
     return self.communicator->Split(0, 0).status();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -19,25 +20,25 @@ TEST(GlooProcessesTest, SplitMakesGroupsOfTheirOwn) {
     if (!half.ok()) return half.status();
     if ((*half)->size() != 2 || (*half)->rank() != 1 - self.rank / 2) return Wrong("half");
     float mine = static_cast<float>(self.rank), all[2] = {-1, -1};
-    RETURN_IF_ERROR((*half)->AllGather(&mine, all, 1, {}, *self.stream));
-    RETURN_IF_ERROR(self.stream->Synchronize());
+    BRIGADE_RETURN_IF_ERROR((*half)->AllGather(&mine, all, 1, {}, *self.stream));
+    BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
     if (all[0] != 2 + self.rank % 2 || all[1] != self.rank % 2) return Wrong("all_gather");
-    RETURN_IF_ERROR(AddOnes(**half, self, arrays, kCount));
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 1001));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(**half, self, arrays, kCount));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 1001));
     auto alone = (*half)->Split((*half)->rank() == 0 ? 5 : -1, 0);
     if (!alone.ok()) return alone.status();
     if ((*alone == nullptr) != ((*half)->rank() != 0)) return Wrong("a color of its own");
-    if (*alone != nullptr) RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 100));
+    if (*alone != nullptr) BRIGADE_RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 100));
     auto again = self.communicator->Split(0, self.rank);
     if (!again.ok()) return again.status();
-    RETURN_IF_ERROR(AddOnes(**again, self, arrays, 100));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(**again, self, arrays, 100));
     // The end of a part is not the end of the whole.
     if (self.rank == 1) (*half)->Abort(absl::CancelledError("enough of halves"));
     if (self.rank == 3) {
       while ((*half)->status().ok()) absl::SleepFor(absl::Milliseconds(1));
     }
-    RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 100));
-    RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 100));
+    BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
     return self.stream->Synchronize();
   });
   ExpectAllOk(reports);
@@ -52,18 +53,18 @@ TEST(GlooProcessesTest, APartThatIsRebuiltLeavesTheWholeAlone) {
       (*half)->Abort(absl::CancelledError("over"));
       auto again = (*half)->Shrink({});
       if (!again.ok()) return again.status();
-      RETURN_IF_ERROR(AddOnes(**again, self, arrays, 10));
-      RETURN_IF_ERROR((*again)->Barrier(*self.stream));
+      BRIGADE_RETURN_IF_ERROR(AddOnes(**again, self, arrays, 10));
+      BRIGADE_RETURN_IF_ERROR((*again)->Barrier(*self.stream));
       if (self.rank == 1) {
         auto alone = (*again)->Shrink({1});
         if (!alone.ok()) return alone.status();
-        RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 10));
+        BRIGADE_RETURN_IF_ERROR(AddOnes(**alone, self, arrays, 10));
       }
     }
     auto all = self.communicator->Split(0, 0);
     if (!all.ok()) return all.status();
-    RETURN_IF_ERROR(AddOnes(**all, self, arrays, 10));
-    RETURN_IF_ERROR((*all)->Barrier(*self.stream));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(**all, self, arrays, 10));
+    BRIGADE_RETURN_IF_ERROR((*all)->Barrier(*self.stream));
     return self.stream->Synchronize();
   });
   ExpectAllOk(reports);
@@ -75,14 +76,14 @@ TEST(GlooProcessesTest, SentBytesEqualTheFormula) {
       const int64_t count = 64 * size * 1000;
       int64_t before = 0;
       for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-        RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, algorithm));
+        BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, algorithm));
         int64_t sent = -before;
         for (int to = 0; to < size; ++to) sent += self.communicator->sent_bytes(to);
         before += sent;
         const int64_t formula = 2 * (size - 1) * count / size * int64_t{sizeof(float)};
         if (sent != formula) return Wrong(absl::StrCat(sent, " bytes, not ", formula));
       }
-      RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
+      BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
       return self.stream->Synchronize();
     });
     ExpectAllOk(reports);

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -97,9 +98,9 @@ inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arra
                             Algorithm algorithm = Algorithm::kDirect) {
   arrays.input.assign(static_cast<size_t>(count), 1.0f);
   arrays.output.assign(static_cast<size_t>(count), 0.0f);
-  RETURN_IF_ERROR(communicator.AllReduce(arrays.input.data(), arrays.output.data(), count,
-                                         {.algorithm = algorithm}, *self.stream));
-  RETURN_IF_ERROR(self.stream->Synchronize());
+  BRIGADE_RETURN_IF_ERROR(communicator.AllReduce(arrays.input.data(), arrays.output.data(), count,
+                                                 {.algorithm = algorithm}, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
   for (const float sum : arrays.output) {
     if (sum == static_cast<float>(communicator.size())) continue;
     return absl::InternalError(absl::StrCat("a sum of ", communicator.size(), " ones is ", sum));

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/file_store.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -57,27 +58,27 @@ TEST(GlooTransportTest, MessagesBetweenAllRanksArriveInOrder) {
       for (int peer = 0; peer < 4; ++peer) {
         for (size_t i = 0; i < sizes.size(); ++i) {
           if (peer == rank || (early != ((rank + peer) % 2 == 0))) continue;
-          RETURN_IF_ERROR((*transport)->Expect(peer, received[peer][i].data(), sizes[i]));
+          BRIGADE_RETURN_IF_ERROR((*transport)->Expect(peer, received[peer][i].data(), sizes[i]));
         }
         for (size_t i = 0; early && i < sizes.size(); ++i) {
           if (peer == rank) continue;
-          RETURN_IF_ERROR((*transport)->Send(peer, sent[peer][i].data(), sizes[i]));
+          BRIGADE_RETURN_IF_ERROR((*transport)->Send(peer, sent[peer][i].data(), sizes[i]));
         }
       }
     }
     for (int peer = 0; peer < 4; ++peer) {
       for (size_t i = 0; peer != rank && i < sizes.size(); ++i) {
-        RETURN_IF_ERROR((*transport)->Await(peer));
-        RETURN_IF_ERROR(Expectation(received[peer][i] == MessageOf(peer, rank, i, sizes[i]),
-                                    absl::StrCat("message ", i, " of rank ", peer)));
+        BRIGADE_RETURN_IF_ERROR((*transport)->Await(peer));
+        BRIGADE_RETURN_IF_ERROR(Expectation(received[peer][i] == MessageOf(peer, rank, i, sizes[i]),
+                                            absl::StrCat("message ", i, " of rank ", peer)));
       }
     }
-    RETURN_IF_ERROR((*transport)->Flush());
+    BRIGADE_RETURN_IF_ERROR((*transport)->Flush());
     const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
     for (int peer = -1; peer <= 4; ++peer) {
       const bool is_peer = peer >= 0 && peer < 4 && peer != rank;
-      RETURN_IF_ERROR(Expectation((*transport)->sent_bytes(peer) == (is_peer ? total : 0),
-                                  absl::StrCat("bytes sent to rank ", peer)));
+      BRIGADE_RETURN_IF_ERROR(Expectation((*transport)->sent_bytes(peer) == (is_peer ? total : 0),
+                                          absl::StrCat("bytes sent to rank ", peer)));
     }
     return (*transport)->status();
   }));
@@ -115,7 +116,7 @@ TEST(GlooTransportTest, ASubsetOfTheRanksFormsAGroupOfItsOwn) {
     options.prefix = rank % 2 == 0 ? "even" : "odd";
     auto half = CreateGlooTransport(options);
     if (!half.ok()) return half.status();
-    RETURN_IF_ERROR(ExchangeInRing(**half, 100));
+    BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**half, 100));
     return ExchangeInRing(**world, 100);
   }));
 }
@@ -151,7 +152,8 @@ TEST(GlooTransportTest, WrongCallsChangeNothing) {
     };
     for (const auto& [status, text] : wrong) {
       const bool right_code = absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
-      RETURN_IF_ERROR(Expectation(right_code && status.message() == text, status.ToString()));
+      BRIGADE_RETURN_IF_ERROR(
+          Expectation(right_code && status.message() == text, status.ToString()));
     }
     return ExchangeInRing(**transport, 10);
   }));
@@ -162,16 +164,16 @@ TEST(GlooTransportTest, OneWhoLeavesEarlyDoesNotDisturbTheOthers) {
   const std::vector<Report> reports = RunRanks(3, kLimit, [&](int rank, Fault&) -> absl::Status {
     auto transport = Join(rank, 3, port, kTimeout);
     if (!transport.ok()) return transport.status();
-    RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
+    BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
     if (rank == 2) return absl::OkStatus();
     absl::SleepFor(absl::Milliseconds(300));
     const int peer = 1 - rank;
     char sent = 1, received = 0;
     for (int i = 0; i < 100; ++i) {
-      RETURN_IF_ERROR((*transport)->Expect(peer, &received, 1));
-      RETURN_IF_ERROR((*transport)->Send(peer, &sent, 1));
-      RETURN_IF_ERROR((*transport)->Await(peer));
-      RETURN_IF_ERROR((*transport)->Flush());
+      BRIGADE_RETURN_IF_ERROR((*transport)->Expect(peer, &received, 1));
+      BRIGADE_RETURN_IF_ERROR((*transport)->Send(peer, &sent, 1));
+      BRIGADE_RETURN_IF_ERROR((*transport)->Await(peer));
+      BRIGADE_RETURN_IF_ERROR((*transport)->Flush());
     }
     return (*transport)->Expect(2, &received, 1);
   });

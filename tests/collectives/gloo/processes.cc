@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/internal/socket.h"
+#include "brigade/device/status_macros.h"
 
 #if defined(__SANITIZE_THREAD__)
 // Gloo tells by atomics that nobody uses a buffer any more. TSan does not see them, because the
@@ -128,10 +129,10 @@ absl::Status ExchangeInRing(Transport& transport, int64_t bytes) {
   const int from = (transport.rank() + size - 1) % size;
   const std::vector<char> sent(bytes, static_cast<char>(1 + transport.rank()));
   std::vector<char> received(bytes, 0);
-  RETURN_IF_ERROR(transport.Expect(from, received.data(), bytes));
-  RETURN_IF_ERROR(transport.Send(to, sent.data(), bytes));
-  RETURN_IF_ERROR(transport.Await(from));
-  RETURN_IF_ERROR(transport.Flush());
+  BRIGADE_RETURN_IF_ERROR(transport.Expect(from, received.data(), bytes));
+  BRIGADE_RETURN_IF_ERROR(transport.Send(to, sent.data(), bytes));
+  BRIGADE_RETURN_IF_ERROR(transport.Await(from));
+  BRIGADE_RETURN_IF_ERROR(transport.Flush());
   if (received == std::vector<char>(bytes, static_cast<char>(1 + from))) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("wrong bytes from rank ", from));
 }

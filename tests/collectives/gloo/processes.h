@@ -69,7 +69,4 @@ absl::Status ExchangeInRing(Transport& transport, int64_t bytes);
 
 }  // namespace brigade::collectives::testing
 
-#define RETURN_IF_ERROR(expression) \
-  if (const absl::Status status_of_step = (expression); !status_of_step.ok()) return status_of_step
-
 #endif  // BRIGADE_TESTS_COLLECTIVES_GLOO_PROCESSES_H_

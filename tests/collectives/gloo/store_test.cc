@@ -11,6 +11,7 @@
 #include "brigade/collectives/gloo/gloo_transport.h"
 #include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gloo/common/error.h"
@@ -40,14 +41,16 @@ TEST(TcpStoreTest, AllRanksSeeWhatOneHasSet) {
     auto store = TcpStore::Create(StoreOptions(rank, 3, port));
     if (!store.ok()) return store.status();
     const std::string binary("a\0:\n", 4);
-    RETURN_IF_ERROR((*store)->Set(absl::StrCat("key", rank), binary + std::to_string(rank)));
+    BRIGADE_RETURN_IF_ERROR(
+        (*store)->Set(absl::StrCat("key", rank), binary + std::to_string(rank)));
     for (int peer = 0; peer < 3; ++peer) {
       auto value = (*store)->Get(absl::StrCat("key", peer), absl::Seconds(10));
       if (!value.ok()) return value.status();
       if (*value != binary + std::to_string(peer)) return absl::InternalError(*value);
     }
-    RETURN_IF_ERROR((*store)->Set(absl::StrCat("done", rank), ""));
-    RETURN_IF_ERROR(GetOfAllRanks(**store, "done", 3, absl::Seconds(10), "the end").status());
+    BRIGADE_RETURN_IF_ERROR((*store)->Set(absl::StrCat("done", rank), ""));
+    BRIGADE_RETURN_IF_ERROR(
+        GetOfAllRanks(**store, "done", 3, absl::Seconds(10), "the end").status());
     absl::SleepFor(absl::Milliseconds(100 * kSlowness));  // rank 0 serves the others' last look
     return absl::OkStatus();
   });

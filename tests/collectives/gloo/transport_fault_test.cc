@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/gloo_transport.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -30,7 +31,7 @@ constexpr absl::Duration kShort = absl::Seconds(1 * kSlowness);
 
 absl::Status AwaitByte(Transport& transport, int from) {
   char byte = 0;
-  RETURN_IF_ERROR(transport.Expect(from, &byte, 1));
+  BRIGADE_RETURN_IF_ERROR(transport.Expect(from, &byte, 1));
   return transport.Await(from);
 }
 
@@ -53,7 +54,7 @@ std::vector<Report> RunGroup(
   return RunRanks(size, kLimit, [&](int rank, Fault& fault) -> absl::Status {
     auto transport = Join(rank, size, port, timeout);
     if (!transport.ok()) return transport.status();
-    RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
+    BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
     const absl::Status status = role(**transport, fault);
     fault.End();
     return status;
@@ -87,14 +88,14 @@ TEST_P(KilledRank, LeavesSurvivorsWhoFormAGroupAgain) {
   const std::vector<Report> reports =
       RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == victim) Die(fault);
-        RETURN_IF_ERROR(absl::IsUnavailable(AwaitByte(transport, victim))
-                            ? absl::OkStatus()
-                            : absl::InternalError("the victim lives"));
+        BRIGADE_RETURN_IF_ERROR(absl::IsUnavailable(AwaitByte(transport, victim))
+                                    ? absl::OkStatus()
+                                    : absl::InternalError("the victim lives"));
         std::vector<int> survivors;
         for (int rank = 0; rank < 4; ++rank) {
           if (rank != victim) survivors.push_back(rank);
         }
-        RETURN_IF_ERROR(transport.store()->KeepSurvivors(survivors, absl::Seconds(10)));
+        BRIGADE_RETURN_IF_ERROR(transport.store()->KeepSurvivors(survivors, absl::Seconds(10)));
         GlooOptions options;
         options.rank = transport.rank() - (transport.rank() > victim ? 1 : 0);
         options.size = 3;
@@ -117,8 +118,8 @@ TEST_P(KilledRank, IsNamedByThoseWhoSendToIt) {
         if (transport.rank() == victim % 3) Die(fault);
         const std::vector<char> data(8 << 20);
         while (true) {
-          RETURN_IF_ERROR(transport.Send(victim % 3, data.data(), data.size()));
-          RETURN_IF_ERROR(transport.Flush());
+          BRIGADE_RETURN_IF_ERROR(transport.Send(victim % 3, data.data(), data.size()));
+          BRIGADE_RETURN_IF_ERROR(transport.Flush());
         }
       });
   for (int rank = 0; rank < 3; ++rank) {
@@ -172,7 +173,7 @@ TEST(GlooFaultTest, AStoppedReceiverIsNamedByFlush) {
       RunGroup(2, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == 1) Stop(fault);
         const std::vector<char> data(8 << 20);
-        RETURN_IF_ERROR(transport.Send(1, data.data(), data.size()));
+        BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), data.size()));
         return transport.Flush();
       });
   EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -203,10 +204,10 @@ TEST(GlooFaultTest, ASizeThatDiffersIsAnErrorAndTouchesNoMemory) {
         RunGroup(2, kShort, [&](GlooTransport& transport, Fault&) -> absl::Status {
           std::vector<char> data(300, static_cast<char>(transport.rank()));
           if (transport.rank() == 0) {
-            RETURN_IF_ERROR(transport.Send(1, data.data(), sent));
+            BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), sent));
             return transport.Flush();
           }
-          RETURN_IF_ERROR(transport.Expect(0, data.data(), 200));
+          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), 200));
           const absl::Status status = transport.Await(0);
           return data == std::vector<char>(300, 1) ? status : absl::InternalError("touched");
         });
@@ -270,11 +271,11 @@ TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
       RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
         std::vector<char> data(kBytes, static_cast<char>(transport.rank()));
         if (transport.rank() == 0) {
-          RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
+          BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
           absl::SleepFor(absl::Seconds(1));  // Gloo goes on sending
           return absl::OkStatus();
         }
-        RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
+        BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
         std::thread other([&] {
           absl::SleepFor(absl::Milliseconds(2));
           transport.Abort(absl::CancelledError("enough"));

@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -154,7 +155,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatIsCounted) {
     const auto reports =
         OnTwoHosts(absl::Seconds(20), [&](Rank& self, Arrays& arrays, Fault& fault) {
           fault.Begin();
-          RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount, algorithm));
+          BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount, algorithm));
           int64_t sent = 0;
           for (int to = 0; to < 4; ++to) {
             sent += self.communicator->sent_bytes(to);
@@ -163,7 +164,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatIsCounted) {
             }
           }
           if (sent != kBytes * 2 * 3 / 4) return Wrong(absl::StrCat(sent, " bytes"));
-          RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
+          BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
           return self.stream->Synchronize();
         });
     const int64_t carried = hosts_.SentBytes() - before;
@@ -192,7 +193,7 @@ TEST_F(TwoHostsTest, ACutLinkIsAnErrorOnAllRanksWithinTheDeadline) {
   const double timeout = 1.0 * kSlowness;
   const auto reports =
       OnTwoHosts(absl::Seconds(timeout), [&](Rank& self, Arrays& arrays, Fault& fault) {
-        RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 1000));
+        BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 1000));
         if (self.rank == 0) {
           absl::SleepFor(absl::Milliseconds(200));  // the others have their sums
           if (Shell(absl::StrCat("ip link set ", TwoHosts::kDevice[0], " down")) != 0) {

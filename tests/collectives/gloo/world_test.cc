@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
 
 namespace brigade::collectives::testing {
@@ -14,12 +15,12 @@ constexpr int kSize = 3;
 // A rank as a user writes it, its variables being set.
 absl::Status SumOnes(int rank, const GlooWorldOptions& options) {
   auto placement = PlacementFromEnvironment();
-  RETURN_IF_ERROR(placement.status());
+  BRIGADE_RETURN_IF_ERROR(placement.status());
   if (placement->rank != rank) return Wrong("the environment is another's");
   const auto context = NewRankContext(rank, {});
   Rank self = {rank, placement->size, nullptr, context->NewStream("compute").value(), nullptr};
   auto world = JoinGlooWorld(*placement, options, *context);
-  RETURN_IF_ERROR(world.status());
+  BRIGADE_RETURN_IF_ERROR(world.status());
   Arrays arrays;
   return AddOnes(**world, self, arrays, 100);
 }

@@ -1,0 +1,75 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_STEADY_STATE_H_
+#define BRIGADE_TESTS_COLLECTIVES_STEADY_STATE_H_
+
+// Ranks that make the same calls again and again, for tests of what that allocates.
+
+#include <barrier>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/device/testing.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+
+// Warms `size` ranks up, calls begin(), makes 200 rounds of every call, calls end(). Both find all ranks waiting.
+inline void RunSteadyState(int size, const NewEngineFn& new_engine,
+                           const std::function<void()>& begin, const std::function<void()>& end) {
+  std::barrier meet(size);
+  device::Gate gate;
+  // The race checker allocates.
+  device::ContextOptions no_checks;
+  no_checks.checks = false;
+  const auto run = [&](int rank) {
+    auto context = device::Context::Create(no_checks).value();
+    auto stream = context->NewStream("compute").value();
+    auto communicator = Communicator::Create(new_engine(rank, *context).value(), *context).value();
+    Communicator& group = *communicator;
+    constexpr int64_t kCount = 1000;
+    std::vector<float> small(kCount), large(size * kCount), other(size * kCount);
+    bool ok = true;
+    const auto step = [&] {
+      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        const ReduceOptions sum = {.algorithm = algorithm};
+        const MoveOptions move = {.algorithm = algorithm};
+        ok &= group.AllReduce(small.data(), small.data(), kCount, sum, *stream).ok();
+        ok &= group.ReduceScatter(large.data(), small.data(), kCount, sum, *stream).ok();
+        ok &= group.AllGather(small.data(), large.data(), kCount, move, *stream).ok();
+        ok &= group.AllToAll(large.data(), other.data(), kCount, move, *stream).ok();
+        ok &= group.Broadcast(small.data(), small.data(), kCount, 0, move, *stream).ok();
+      }
+      if (rank == 0) ok &= group.Send(small.data(), kCount, 1, {}, *stream).ok();
+      if (rank == 1) ok &= group.Receive(small.data(), kCount, 0, {}, *stream).ok();
+      ok &= group.Barrier(*stream).ok();
+    };
+    const auto steps = [&] {
+      for (int i = 0; i < 20; ++i) step();
+    };
+    // Warm up with the queues at their deepest, so that the high-water mark does not depend on timing.
+    ok &= device::Block(*stream, gate).ok();
+    steps();
+    meet.arrive_and_wait();
+    gate.Open();
+    ok &= stream->Synchronize().ok();
+    meet.arrive_and_wait();
+    if (rank == 0) begin();
+    meet.arrive_and_wait();
+    for (int round = 0; round < 10; ++round) {
+      steps();
+      ok &= stream->Synchronize().ok();
+    }
+    meet.arrive_and_wait();
+    if (rank == 0) end();
+    EXPECT_TRUE(ok);
+    meet.arrive_and_wait();
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_STEADY_STATE_H_
