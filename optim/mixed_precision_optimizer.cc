@@ -48,13 +48,13 @@ absl::Status CheckParameters(absl::Span<const Parameter> parameters, int64_t gro
         return absl::InvalidArgumentError(
             absl::StrCat(kName, ": group is ", p.group, ", must be 0 to ", groups - 1));
       }
-      BRIGADE_RETURN_IF_ERROR(arguments.AddArray(p.weight_dtype == DType::kFloat32 ? 2 : 0, index,
-                                                 p.weights, p.size));
+      BRIGADE_RETURN_IF_ERROR(
+          arguments.AddArray(p.weight_dtype == DType::kFloat32 ? 2 : 0, index, p.weights, p.size));
       return arguments.AddArray(p.grad_dtype == DType::kFloat32 ? 3 : 1, index, p.grad, p.size);
     };
     if (absl::Status checked = check(); !checked.ok()) {
-      return absl::Status(checked.code(), absl::StrCat(checked.message(), "; parameter ", i, ", \"",
-                                                       p.name, "\""));
+      return absl::Status(checked.code(),
+                          absl::StrCat(checked.message(), "; parameter ", i, ", \"", p.name, "\""));
     }
   }
   return arguments.CheckOverlap();
@@ -63,8 +63,8 @@ absl::Status CheckParameters(absl::Span<const Parameter> parameters, int64_t gro
 // The arrays of a MixedPrecisionState, in the order in which optimizers begin to need them.
 struct StateArray {
   const char* name;
-  float* UpdateSegment::* device;
-  std::vector<float> MixedPrecisionState::* host;
+  float* UpdateSegment::*device;
+  std::vector<float> MixedPrecisionState::*host;
 };
 constexpr StateArray kStateArrays[] = {
     {"master", &UpdateSegment::param, &MixedPrecisionState::master},
@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
     absl::Span<const Parameter> parameters, const MixedPrecisionOptions& options,
     device::Context& context, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
-  BRIGADE_RETURN_IF_ERROR(CheckParameters(
-      parameters, static_cast<int64_t>(options.optimizer.groups.size()), stream));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckParameters(parameters, static_cast<int64_t>(options.optimizer.groups.size()), stream));
   std::unique_ptr<MixedPrecisionOptimizer> optimizer(new MixedPrecisionOptimizer(options));
   BRIGADE_RETURN_IF_ERROR(optimizer->AllocateState(parameters, context));
   optimizer->MakeLists(parameters);
@@ -174,8 +174,8 @@ void MixedPrecisionOptimizer::MakeLists(absl::Span<const Parameter> parameters) 
       segment.param = static_cast<float*>(p.weights);
     }
     if (accumulates()) {
-      char* const sum = accumulators_.as<char>().data() +
-                        at * precision::SizeOf(options_.accumulator_dtype);
+      char* const sum =
+          accumulators_.as<char>().data() + at * precision::SizeOf(options_.accumulator_dtype);
       list.accumulate.push_back({p.grad, sum, p.size});
       segment.grad = sum;
     }
@@ -196,9 +196,8 @@ absl::Status MixedPrecisionOptimizer::AllocateWorkspace(device::Context& context
   for (const List& list : lists_) {
     tiles = std::max(tiles, kernels::GradCheckWorkspaceSize(list.check));
   }
-  BRIGADE_ASSIGN_OR_RETURN(workspace,
-                           context.Allocate(tiles * static_cast<int64_t>(sizeof(double)),
-                                            Purpose::kScratch, "grad check workspace"));
+  BRIGADE_ASSIGN_OR_RETURN(workspace, context.Allocate(tiles * static_cast<int64_t>(sizeof(double)),
+                                                       Purpose::kScratch, "grad check workspace"));
   workspace_ = std::move(workspace);
   return absl::OkStatus();
 }
@@ -251,8 +250,8 @@ absl::StatusOr<MixedPrecisionState> MixedPrecisionOptimizer::SaveState(
     float* to = host.data();
     for (const UpdateSegment& s : segments_) {
       if (host.empty()) break;
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(to, s.*kStateArrays[i].device,
-                                          s.size * static_cast<int64_t>(sizeof(float))));
+      BRIGADE_RETURN_IF_ERROR(
+          stream.Copy(to, s.*kStateArrays[i].device, s.size * static_cast<int64_t>(sizeof(float))));
       to += s.size;
     }
   }

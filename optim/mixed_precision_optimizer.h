@@ -28,9 +28,9 @@ namespace brigade::optim {
 // A tensor that somebody else owns and trains. Device memory at any element-aligned address, [size] each; it must
 // outlive the optimizer.
 struct Parameter {
-  std::string name = {};  // in messages
-  void* weights = nullptr;       // what forward and backward read; Step writes it
-  const void* grad = nullptr;    // what backward writes
+  std::string name = {};       // in messages
+  void* weights = nullptr;     // what forward and backward read; Step writes it
+  const void* grad = nullptr;  // what backward writes
   int64_t size = 0;
   // float32, float16 or bfloat16. Weights in fp32 are their own master.
   precision::DType weight_dtype = precision::DType::kBFloat16;
@@ -42,7 +42,7 @@ struct MixedPrecisionOptions {
   OptimizerOptions optimizer = {};
   LossScaler loss_scaler = {};
   double max_grad_norm = std::numeric_limits<double>::infinity();  // infinity: no clipping
-  int micro_batches = 1;  // whose gradients make a step
+  int micro_batches = 1;                                           // whose gradients make a step
   // What the sum of their gradients is divided by. None: their number, for a mean of means.
   std::optional<double> grad_divisor = {};
   // Of the sum; used with several micro-batches only.

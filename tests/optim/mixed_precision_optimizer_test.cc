@@ -19,21 +19,22 @@ constexpr int kSteps = 52;
 
 // Three groups; each moment, decay and schedule is another.
 OptimizerOptions Optimizer(OptimizerKind kind) {
-  return {.kind = kind,
-          .groups = {{.lr = 1e-2,
-                      .schedule = WarmupLR{.warmup_num_steps = 8, .warmup_type = WarmupType::kLinear},
-                      .weight_decay = 0.01,
-                      .momentum = 0.9,
-                      .nesterov = true},
-                     {.lr = 3e-3,
-                      .schedule = WarmupCosineLR{.total_num_steps = 30, .warmup_num_steps = 4},
-                      .weight_decay = 0.1,
-                      .beta1 = 0.8,
-                      .beta2 = 0.95,
-                      .eps = 1e-6,
-                      .momentum = 0.5,
-                      .dampening = 0.25},
-                     {.lr = 1e-3}}};
+  return {
+      .kind = kind,
+      .groups = {{.lr = 1e-2,
+                  .schedule = WarmupLR{.warmup_num_steps = 8, .warmup_type = WarmupType::kLinear},
+                  .weight_decay = 0.01,
+                  .momentum = 0.9,
+                  .nesterov = true},
+                 {.lr = 3e-3,
+                  .schedule = WarmupCosineLR{.total_num_steps = 30, .warmup_num_steps = 4},
+                  .weight_decay = 0.1,
+                  .beta1 = 0.8,
+                  .beta2 = 0.95,
+                  .eps = 1e-6,
+                  .momentum = 0.5,
+                  .dampening = 0.25},
+                 {.lr = 1e-3}}};
 }
 
 LossScaler Dynamic() {
@@ -52,9 +53,8 @@ class BitsTest : public ::testing::TestWithParam<std::tuple<OptimizerKind, DType
 
 TEST_P(BitsTest, AreTheSpecifications) {
   const auto [kind, dtype, micro_batches] = GetParam();
-  MixedPrecisionOptions options = {.optimizer = Optimizer(kind),
-                                   .max_grad_norm = 1.0,
-                                   .micro_batches = micro_batches};
+  MixedPrecisionOptions options = {
+      .optimizer = Optimizer(kind), .max_grad_norm = 1.0, .micro_batches = micro_batches};
   if (dtype == DType::kFloat16) options.loss_scaler = Dynamic();
   if (dtype == DType::kBFloat16) options.accumulator_dtype = DType::kBFloat16;
   if (dtype == DType::kFloat32) options.loss_scaler = LossScaler::Static(8.0f);
@@ -76,14 +76,13 @@ std::string RunName(const ::testing::TestParamInfo<BitsTest::ParamType>& info) {
          "_" + std::to_string(micro_batches);
 }
 
-INSTANTIATE_TEST_SUITE_P(OfEveryTypeAndOptimizer, BitsTest,
-                         ::testing::Combine(::testing::Values(OptimizerKind::kAdamW,
-                                                              OptimizerKind::kAdam,
-                                                              OptimizerKind::kSgd),
-                                            ::testing::Values(DType::kFloat16, DType::kBFloat16,
-                                                              DType::kFloat32),
-                                            ::testing::Values(1, 3)),
-                         RunName);
+INSTANTIATE_TEST_SUITE_P(
+    OfEveryTypeAndOptimizer, BitsTest,
+    ::testing::Combine(::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                         OptimizerKind::kSgd),
+                       ::testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32),
+                       ::testing::Values(1, 3)),
+    RunName);
 
 TEST(MixedPrecisionOptimizerTest, MixedTypesAddTheirStatisticsInOrder) {
   const std::vector<TensorType> types = {{5000, 0, DType::kBFloat16, DType::kBFloat16},
@@ -109,10 +108,9 @@ TEST(MixedPrecisionOptimizerTest, MixedTypesAddTheirStatisticsInOrder) {
 }
 
 TEST(MixedPrecisionOptimizerTest, OverflowsCanBeLetPass) {
-  const Training training(Types(DType::kBFloat16),
-                          {.optimizer = Optimizer(OptimizerKind::kAdamW),
-                           .loss_scaler = {.check_overflow = false}},
-                          5);
+  const Training training(
+      Types(DType::kBFloat16),
+      {.optimizer = Optimizer(OptimizerKind::kAdamW), .loss_scaler = {.check_overflow = false}}, 5);
   Trainer trainer(training, {.compute_threads = 2});
   Specified wanted(training);
   for (int step = 0; step < 5; ++step) {

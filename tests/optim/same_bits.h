@@ -24,7 +24,9 @@ inline void ExpectSameBits(Trainer& trainer, const Specified& wanted, const Trai
     const Values weights = trainer.Weights(i, training.types[i].weight_dtype);
     ASSERT_EQ(weights.size(), wanted.weights[i].size());
     for (size_t j = 0; j < weights.size(); ++j, ++at) {
-      const auto where = [&] { return ::testing::Message() << "tensor " << i << ", element " << j; };
+      const auto where = [&] {
+        return ::testing::Message() << "tensor " << i << ", element " << j;
+      };
       ASSERT_TRUE(kernels::SameBits(weights[j], wanted.weights[i][j])) << where();
       ASSERT_TRUE(kernels::SameBits(saved->master[at], wanted.master[i][j])) << where();
       if (moments < 1) continue;

@@ -60,14 +60,14 @@ struct Training {
       Tensors& bad = grads.back()[random() % grads.back().size()];
       size_t tensor = random() % bad.size();
       while (bad[tensor].empty()) tensor = (tensor + 1) % bad.size();
-      bad[tensor][random() % bad[tensor].size()] =
-          step % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()
-                        : -std::numeric_limits<float>::infinity();
+      bad[tensor][random() % bad[tensor].size()] = step % 2 == 0
+                                                       ? std::numeric_limits<float>::quiet_NaN()
+                                                       : -std::numeric_limits<float>::infinity();
     }
   }
 
  private:
-  Tensors RandomTensors(std::mt19937& random, float size, DType TensorType::* dtype) const {
+  Tensors RandomTensors(std::mt19937& random, float size, DType TensorType::*dtype) const {
     std::normal_distribution<float> normal;
     Tensors tensors;
     for (const TensorType& type : types) {
@@ -117,8 +117,8 @@ class Trainer {
   absl::Status Backward(int step, size_t micro_batch) {
     absl::Status status;
     for (size_t i = 0; i < grads.size(); ++i) {
-      status.Update(stream->Copy(grads[i].data(), backward_[step][micro_batch][i].data(),
-                                 grads[i].bytes()));
+      status.Update(
+          stream->Copy(grads[i].data(), backward_[step][micro_batch][i].data(), grads[i].bytes()));
     }
     return status;
   }
@@ -182,7 +182,8 @@ class Specified {
     for (const Values& w : master) m.emplace_back(w.size(), 0.0f);
     v = m;
     const LossScaler& scaler = training.options.loss_scaler;
-    state.loss_scale = scaler.dynamic() ? std::ldexp(1.0f, scaler.initial_scale_power) : scaler.loss_scale;
+    state.loss_scale =
+        scaler.dynamic() ? std::ldexp(1.0f, scaler.initial_scale_power) : scaler.loss_scale;
     state.hysteresis = scaler.hysteresis;
     for (const ParameterGroup& group : training.options.optimizer.groups) {
       learning_rates.push_back(LearningRates(group.schedule, group.lr));
@@ -262,11 +263,11 @@ class Specified {
             {group.momentum, group.dampening, group.weight_decay, group.nesterov}, lr, state.step);
         p = x.param, first = x.momentum;
       } else {
-        const spec::AdamElement x = spec::AdamUpdate(
-            {p, first, second}, grads[i], state.multiplier,
-            {group.beta1, group.beta2, group.eps, group.weight_decay,
-             optimizer.kind == OptimizerKind::kAdamW},
-            step);
+        const spec::AdamElement x =
+            spec::AdamUpdate({p, first, second}, grads[i], state.multiplier,
+                             {group.beta1, group.beta2, group.eps, group.weight_decay,
+                              optimizer.kind == OptimizerKind::kAdamW},
+                             step);
         p = x.param, first = x.m, second = x.v;
       }
       weights[tensor][i] = spec::Round(FormatOf(training_.types[tensor].weight_dtype), p);
