@@ -30,7 +30,7 @@ struct UpdateSegment {
 
 struct UpdateTypes {
   precision::DType grad = precision::DType::kFloat32;
-  std::optional<precision::DType> copy;  // none: no 16-bit copy
+  std::optional<precision::DType> copy = {};  // none: no 16-bit copy
 };
 
 // The second pass over memory of a step: the optimizer's update of a fixed list of segments, as the StepController has

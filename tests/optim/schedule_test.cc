@@ -26,9 +26,7 @@ struct DeepSpeed {
   std::function<double(int64_t iteration)> in_step;
 
   // update 1 runs with the first, update 2 after step() number 0, ...
-  double Rate(int64_t update) const {
-    return update == 1 ? at_construction : in_step(update - 2);
-  }
+  double Rate(int64_t update) const { return update == 1 ? at_construction : in_step(update - 2); }
 };
 
 double WarmupGamma(bool log, int64_t iteration, double steps) {
@@ -93,8 +91,8 @@ TEST(ScheduleTest, WarmupDecayLRFallsToZeroAtTheTotal) {
       const DeepSpeed wanted = {0.002, [=](int64_t iteration) {
                                   double gamma = WarmupGamma(log, iteration, 10.0);
                                   if (iteration >= 10) {
-                                    gamma = std::max(0.0, (total - iteration) /
-                                                              std::max(1.0, total - 10.0));
+                                    gamma = std::max(
+                                        0.0, (total - iteration) / std::max(1.0, total - 10.0));
                                   }
                                   return 0.002 + 0.198 * gamma;
                                 }};
@@ -110,14 +108,15 @@ TEST(ScheduleTest, WarmupCosineLRFallsToItsMinimumAndStaysThere) {
                                      .warmup_num_steps = 8,
                                      .cos_min_ratio = 0.01,
                                      .warmup_type = log ? WarmupType::kLog : WarmupType::kLinear};
-    const DeepSpeed wanted = {0.0, [=](int64_t iteration) {
-                                double ratio = 0.1 + 0.9 * WarmupGamma(log, iteration, 8.0);
-                                if (iteration >= 8) {
-                                  const double progress = std::min(1.0, (iteration - 7.0) / 42.0);
-                                  ratio = 0.01 + 0.99 * (1.0 + std::cos(std::numbers::pi * progress)) / 2.0;
-                                }
-                                return kGroupRate * ratio;
-                              }};
+    const DeepSpeed wanted = {
+        0.0, [=](int64_t iteration) {
+          double ratio = 0.1 + 0.9 * WarmupGamma(log, iteration, 8.0);
+          if (iteration >= 8) {
+            const double progress = std::min(1.0, (iteration - 7.0) / 42.0);
+            ratio = 0.01 + 0.99 * (1.0 + std::cos(std::numbers::pi * progress)) / 2.0;
+          }
+          return kGroupRate * ratio;
+        }};
     ExpectTable(schedule, wanted, 70);
   }
 }

@@ -14,8 +14,8 @@ namespace brigade::optim {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::HasSubstr;
 using kernels::StepState;
+using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -140,10 +140,12 @@ TEST_F(StepControllerTest, LearningRatesChangeFromTheNextStepOn) {
   EXPECT_EQ(LearningRate(0), 1.0f);
   EXPECT_EQ(LearningRate(1), 5.0f);
   // Another schedule goes on at the fourth.
-  ASSERT_OK(controller_->SetSchedule(
-      0, 0.0,
-      OneCycle{.cycle_min_lr = 0, .cycle_max_lr = 1, .cycle_first_step_size = 1, .cycle_second_step_size = 2},
-      *stream_));
+  ASSERT_OK(controller_->SetSchedule(0, 0.0,
+                                     OneCycle{.cycle_min_lr = 0,
+                                              .cycle_max_lr = 1,
+                                              .cycle_first_step_size = 1,
+                                              .cycle_second_step_size = 2},
+                                     *stream_));
   ASSERT_OK(controller_->SetSchedule(1, 2.0, ConstantLR(), *stream_));
   Decide(1.0);
   EXPECT_EQ(LearningRate(0), 0.0f);
@@ -151,7 +153,8 @@ TEST_F(StepControllerTest, LearningRatesChangeFromTheNextStepOn) {
 }
 
 TEST_F(StepControllerTest, RatesThatCannotChangeAreRefusedAndStay) {
-  Create({.groups = {{.lr = 1.0}, {.schedule = WarmupLR{.warmup_max_lr = 1.0, .warmup_num_steps = 2}}}},
+  Create({.groups = {{.lr = 1.0},
+                     {.schedule = WarmupLR{.warmup_max_lr = 1.0, .warmup_num_steps = 2}}}},
          {.lr_table_size = 5});
   EXPECT_THAT(controller_->SetLearningRate(2, 1.0, *stream_),
               StatusIs(kInvalid, HasSubstr("group is 2, must be 0 to 1")));
@@ -159,13 +162,16 @@ TEST_F(StepControllerTest, RatesThatCannotChangeAreRefusedAndStay) {
               StatusIs(kInvalid, HasSubstr("group is -1")));
   EXPECT_THAT(controller_->SetLearningRate(0, -1.0, *stream_),
               StatusIs(kInvalid, HasSubstr("lr of group 0 is -1")));
-  EXPECT_THAT(controller_->SetLearningRate(1, 0.5, *stream_),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("schedule of group 1 names its own learning rates, so that lr 0.5")));
-  EXPECT_THAT(controller_->SetSchedule(0, 1.0, WarmupDecayLR(), *stream_),
-              StatusIs(kInvalid, HasSubstr("schedule of group 0: WarmupDecayLR: total_num_steps is 0")));
-  EXPECT_THAT(controller_->SetSchedule(0, 1.0, WarmupLR{.warmup_num_steps = 4}, *stream_),
-              StatusIs(kInvalid, HasSubstr("group 0 has 6 learning rates, but lr_table_size is 5")));
+  EXPECT_THAT(
+      controller_->SetLearningRate(1, 0.5, *stream_),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("schedule of group 1 names its own learning rates, so that lr 0.5")));
+  EXPECT_THAT(
+      controller_->SetSchedule(0, 1.0, WarmupDecayLR(), *stream_),
+      StatusIs(kInvalid, HasSubstr("schedule of group 0: WarmupDecayLR: total_num_steps is 0")));
+  EXPECT_THAT(
+      controller_->SetSchedule(0, 1.0, WarmupLR{.warmup_num_steps = 4}, *stream_),
+      StatusIs(kInvalid, HasSubstr("group 0 has 6 learning rates, but lr_table_size is 5")));
   Decide(1.0);
   EXPECT_EQ(LearningRate(0), 1.0f);
   ASSERT_OK(controller_->SetLearningRate(0, 2.0, *stream_));
@@ -180,7 +186,8 @@ TEST_F(StepControllerTest, ScalesTheLossByTheScaleOnTheDevice) {
   precision::Half scaled_half;
   Decide(1.0);
   Decide(1.0);  // the scale grows to 16
-  ASSERT_OK(controller_->ScaleLoss(loss.data(), scaled.data(), 2, precision::DType::kFloat32, *stream_));
+  ASSERT_OK(
+      controller_->ScaleLoss(loss.data(), scaled.data(), 2, precision::DType::kFloat32, *stream_));
   ASSERT_OK(controller_->ScaleLoss(&half, &scaled_half, 1, precision::DType::kFloat16, *stream_));
   ASSERT_OK(stream_->Synchronize());
   EXPECT_EQ(scaled, (std::vector<float>{24.0f, -4.0f}));

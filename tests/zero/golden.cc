@@ -13,7 +13,6 @@ namespace brigade::zero {
 namespace {
 
 constexpr double kLearningRate = 0.01;
-constexpr int64_t kBucketElements = 1000;
 
 spec::Format FormatOf(precision::DType dtype) {
   return dtype == precision::DType::kFloat16    ? spec::Format::kFloat16
@@ -66,7 +65,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.max_grad_norm = 3.0;
   options.micro_batches = c.micro_batches;
   options.accumulation = c.accumulation;
-  options.bucket_elements = kBucketElements;
+  options.bucket_elements = c.bucket_elements;
   return options;
 }
 
@@ -76,7 +75,7 @@ std::vector<Injection> InjectionsOf(const GoldenCase& c) {
 
 Trajectory Specified(const GoldenCase& c) {
   const Plan plan =
-      Plan::Create(ToyModel(), {c.ranks, c.dtype, kBucketElements}).value();
+      Plan::Create(ToyModel(), {c.ranks, c.dtype, c.bucket_elements}).value();
   std::vector<int> number(plan.buckets().size(), -1);  // among those that are trained
   spec::Buckets master;
   for (size_t b = 0; b < plan.buckets().size(); ++b) {

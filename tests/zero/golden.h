@@ -22,6 +22,7 @@ struct GoldenCase {
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   int micro_batches = 1;
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
+  int64_t bucket_elements = 1000;  // less than the largest parameter
 };
 
 std::string ToString(const GoldenCase& golden_case);
@@ -32,7 +33,7 @@ struct Trajectory {
   std::vector<kernels::StepState> states;      // [step]
 };
 
-// The options of the case: overflows on the way, clipping, buckets smaller than the largest parameter.
+// The options of the case: overflows on the way, and clipping.
 ZeroOptions OptionsOf(const GoldenCase& golden_case, int stage);
 std::vector<Injection> InjectionsOf(const GoldenCase& golden_case);
 

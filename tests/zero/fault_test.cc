@@ -1,0 +1,74 @@
+// A rank that leaves or stays away in the middle of a step, among threads.
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::Rank;
+using ::testing::HasSubstr;
+
+class FaultTest : public ::testing::TestWithParam<int> {};  // stage
+
+// The step of a rank whose peer 1 does not take part in backward; returns what ended it.
+absl::Status BrokenStep(ZeroOptimizer& zero, ToyTrainer& trainer) {
+  absl::Status status = trainer.Backward(0);
+  if (status.ok()) status = zero.FinishBackward();
+  if (status.ok()) status = zero.Step();
+  if (status.ok()) status = zero.step_stream().Synchronize();
+  return status;
+}
+
+void TrainWithout1(int stage, bool leaves, absl::StatusCode code, const std::string& text) {
+  collectives::OnThreads(
+      {.size = 3, .timeout = std::chrono::seconds(leaves ? 60 : 1)}, [&](Rank& self) {
+        ZeroOptions options;
+        options.stage = stage;
+        options.bucket_elements = 1000;
+        auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
+                                          *self.stream)
+                        .value();
+        ASSERT_OK(InitializeToy(*zero));
+        ToyTrainer trainer(*zero, self);
+        ASSERT_OK(trainer.Step());
+        ASSERT_OK(self.stream->Synchronize());
+        ASSERT_OK(zero->step_stream().Synchronize());
+        const auto before = zero->SaveState();
+        ASSERT_OK(before);
+        ASSERT_OK(trainer.Forward());
+        if (self.rank == 1) {
+          if (!leaves) std::this_thread::sleep_for(std::chrono::seconds(2));
+          return;
+        }
+        EXPECT_THAT(BrokenStep(*zero, trainer), StatusIs(code, HasSubstr(text)));
+        ASSERT_OK(zero->AbandonStep());
+        const auto after = zero->SaveState();
+        ASSERT_OK(after);
+        EXPECT_EQ(after->step.step, before->step.step);
+        for (size_t b = 0; b < before->buckets.size(); ++b) {
+          EXPECT_EQ(after->buckets[b].arrays, before->buckets[b].arrays);
+        }
+      });
+}
+
+TEST_P(FaultTest, ARankThatLeavesIsNamedAndTheStateCanBeSaved) {
+  TrainWithout1(GetParam(), true, absl::StatusCode::kUnavailable, "rank 1 has left");
+}
+
+TEST_P(FaultTest, ARankThatStaysAwayIsNamedAtTheDeadline) {
+  TrainWithout1(GetParam(), false, absl::StatusCode::kDeadlineExceeded, "rank 1 did not join within 1 s");
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, FaultTest, ::testing::Range(0, kStages));
+
+}  // namespace
+}  // namespace brigade::zero

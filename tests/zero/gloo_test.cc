@@ -1,0 +1,125 @@
+// ZeRO over processes: the specification's bits, and a process that is killed in the middle of a step.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/gloo/gloo_ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/golden.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::Rank;
+using collectives::testing::Arrays;
+using collectives::testing::Fault;
+using collectives::testing::OnProcesses;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr absl::Duration kLimit = absl::Seconds(150 * collectives::testing::kSlowness);
+
+class GlooTest : public ::testing::TestWithParam<precision::DType> {};
+
+TEST_P(GlooTest, EveryStageGivesTheSpecificationsBitsOverProcesses) {
+  struct Run {
+    GoldenCase golden_case;
+    Trajectory wanted;
+  };
+  std::vector<Run> runs;
+  for (const auto kind : {optim::OptimizerKind::kAdamW, optim::OptimizerKind::kSgd}) {
+    for (const int micro_batches : {1, 3}) {
+      for (const auto when : {Accumulation::kEveryMicroBatch, Accumulation::kAtBoundary}) {
+        if (when == Accumulation::kAtBoundary && micro_batches == 1) continue;
+        // Large buckets: few messages, whose number is what takes the time here.
+        const GoldenCase c = {kRanks, GetParam(), kind, micro_batches, when, 100'000};
+        runs.push_back({c, Specified(c)});
+      }
+    }
+  }
+  const auto reports = OnProcesses(
+      kRanks, collectives::testing::kNever,
+      [&](Rank& self, Arrays&, Fault&) -> absl::Status {
+        for (const Run& run : runs) {
+          const bool whole = run.golden_case.accumulation == Accumulation::kAtBoundary;
+          for (int stage = 0; stage < (whole ? 2 : kStages); ++stage) {
+            Trajectory trained;
+            BRIGADE_RETURN_IF_ERROR(Train(self, OptionsOf(run.golden_case, stage),
+                                          InjectionsOf(run.golden_case), trained));
+            const absl::Status same = Compare(trained, run.wanted);
+            if (same.ok()) continue;
+            return absl::InternalError(absl::StrCat(ToString(run.golden_case), ", stage ", stage,
+                                                    ": ", same.message()));
+          }
+        }
+        return absl::OkStatus();
+      },
+      kLimit);
+  collectives::testing::ExpectAllOk(reports);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GlooTest,
+                         ::testing::Values(precision::DType::kFloat32, precision::DType::kFloat16,
+                                           precision::DType::kBFloat16));
+
+bool Same(const RankState& a, const RankState& b) {
+  for (size_t i = 0; i < a.buckets.size(); ++i) {
+    if (a.buckets[i].arrays != b.buckets[i].arrays) return false;
+  }
+  return a.step.step == b.step.step && a.step.loss_scale == b.step.loss_scale;
+}
+
+// Steps until rank 2 kills itself in its third backward; then what the survivor had after two steps can be saved.
+absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.bucket_elements = 1000;
+  BRIGADE_ASSIGN_OR_RETURN(zero, ZeroOptimizer::Create(ToyModel(), options, *self.communicator,
+                                                       *self.context, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
+  ToyTrainer trainer(*zero, self);
+  BRIGADE_RETURN_IF_ERROR(trainer.Step());
+  BRIGADE_RETURN_IF_ERROR(trainer.Step());
+  BRIGADE_RETURN_IF_ERROR(zero->step_stream().Synchronize());
+  BRIGADE_ASSIGN_OR_RETURN(before, zero->SaveState());
+  absl::Status status = trainer.Forward();
+  if (self.rank == 2) {
+    fault.Begin();
+    kill(getpid(), SIGKILL);
+  }
+  if (status.ok()) status = trainer.Backward(0);
+  if (status.ok()) status = zero->FinishBackward();
+  if (status.ok()) status = zero->Step();
+  // Either a call said so, or what was enqueued.
+  if (status.ok()) status = zero->step_stream().Synchronize();
+  fault.End();
+  BRIGADE_RETURN_IF_ERROR(zero->AbandonStep());
+  BRIGADE_ASSIGN_OR_RETURN(after, zero->SaveState());
+  if (!Same(before, after)) return absl::InternalError("the state is not that of the last step");
+  return status;
+}
+
+class FaultTest : public ::testing::TestWithParam<int> {};  // stage
+
+TEST_P(FaultTest, ARankKilledInAStepIsNamedAndTheStateCanBeSaved) {
+  const auto reports =
+      OnProcesses(kRanks, collectives::testing::kNever, [&](Rank& self, Arrays&, Fault& fault) {
+        return StepUntilRank2IsGone(self, GetParam(), fault);
+      });
+  collectives::testing::ExpectReports(
+      reports, 2, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 2 is gone")),
+      collectives::testing::kAtOnce);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, FaultTest, ::testing::Range(0, kStages));
+
+}  // namespace
+}  // namespace brigade::zero
