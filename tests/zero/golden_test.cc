@@ -25,6 +25,7 @@ TEST_P(GoldenTest, EveryStageGivesTheSpecificationsBits) {
   const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
   for (int stage = 0; stage < stages; ++stage) {
     for (const bool overlap : {true, false}) {
+      if (!overlap && c.ranks != 2) continue;
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;
