@@ -79,12 +79,12 @@ class Communicator {
   // What is enqueued after it, on any rank, runs after what was enqueued before it on all ranks.
   absl::Status Barrier(device::Stream& stream);
 
-  // New communicators, one for each color, of the ranks that give it; ordered by key, then by rank. A negative color
-  // gets none (null). A call of all ranks, on the host.
+  // New communicators, one for each color, of the ranks that give it; ordered by key, then by rank. A negative
+  // color gets none (null). A call of all ranks, on the host.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
-  // A new communicator without the ranks `lost`, in the same order. A call of all others, on the host, with the same
-  // list; also after this communicator has failed.
+  // A new communicator without the ranks `lost`, in the same order. A call of all others, on the host, with the
+  // same list; also after this communicator has failed. For ranks that are gone: Split leaves out those that live.
   absl::StatusOr<std::unique_ptr<Communicator>> Shrink(absl::Span<const int> lost);
 
   // Ends all calls on all ranks with this error.

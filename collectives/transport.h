@@ -27,7 +27,8 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Starts sending. `data` must stay as it is until Flush returns. 0 bytes are a message too.
+  // Starts sending. `data` must stay as it is until Flush returns, after an error until destruction.
+  // 0 bytes are a message too.
   virtual absl::Status Send(int to, const void* data, int64_t bytes) = 0;
 
   // Announces where the next message of `from` goes; it has exactly `bytes` bytes. `data` belongs to

@@ -48,7 +48,10 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   status = store->ExchangeStandbys(deadline);
   if (status.ok()) return store;
   // Those who still wait hear the same.
-  if (absl::IsDeadlineExceeded(status)) store->server_->Stop(status, absl::ZeroDuration());
+  if (options.rank == 0 && absl::IsDeadlineExceeded(status)) {
+    store->socket_.Close();  // or our own server would wait for it
+    store->server_->GiveUp(status);
+  }
   return status;
 }
 

@@ -41,7 +41,8 @@ absl::Status TransportImpl::Lost(int peer, const absl::Status& reason) {
 // Only from the thread that uses the transport, so nobody waits on what goes away here.
 absl::Status TransportImpl::FinalError() {
   std::lock_guard lock(mutex_);
-  // Gloo drops what comes for a buffer that is no more: the caller's memory is his own again.
+  // Gloo drops what comes for a buffer that is no more: nothing is written to the caller's memory from now on. The
+  // others stay: a message to send whose buffer is gone blocks its connection, and the abort message behind it.
   for (Peer& peer : peers_) peer.in.reset();
   return status_;
 }

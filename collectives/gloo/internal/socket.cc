@@ -86,6 +86,7 @@ Socket& Socket::operator=(Socket&& other) noexcept {
   if (this != &other) {
     Close();
     fd_ = std::exchange(other.fd_, -1);
+    received_ = std::move(other.received_);
   }
   return *this;
 }
@@ -209,11 +210,11 @@ absl::StatusOr<bool> Socket::TakeFrame(std::string& data, std::string& payload) 
 }
 
 absl::StatusOr<std::string> Socket::ReceiveFrame(absl::Time deadline) {
-  std::string data, payload;
+  std::string payload;
   while (true) {
     // A last frame and the end of the connection may come together: look at the frame first.
-    const absl::Status received = Receive(data);
-    const absl::StatusOr<bool> taken = TakeFrame(data, payload);
+    const absl::Status received = Receive(received_);
+    const absl::StatusOr<bool> taken = TakeFrame(received_, payload);
     if (!taken.ok()) return taken.status();
     if (*taken) return payload;
     if (!received.ok()) return received;

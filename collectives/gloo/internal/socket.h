@@ -17,7 +17,8 @@ class Socket {
  public:
   Socket() = default;
   explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket(Socket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), received_(std::move(other.received_)) {}
   Socket& operator=(Socket&& other) noexcept;
   ~Socket() { Close(); }
 
@@ -52,6 +53,7 @@ class Socket {
   absl::Status WaitFor(short events, absl::Time deadline) const;
 
   int fd_ = -1;
+  std::string received_;  // by ReceiveFrame, beyond the frames that it has returned
 };
 
 // "host:port", with brackets around an IPv6 address.

@@ -69,10 +69,19 @@ void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
   thread_.join();
 }
 
+void StoreServer::GiveUp(const absl::Status& reason) {
+  {
+    std::lock_guard lock(stop_mutex_);
+    gives_up_ = true;
+  }
+  Stop(reason, kLinger);
+}
+
 bool StoreServer::StopsNow() {
   std::lock_guard lock(stop_mutex_);
   if (stop_reason_.ok()) return false;
-  const bool all_know = clients_.empty() && (failure_.ok() || hellos_ >= size_);
+  if (gives_up_ && failure_.ok()) FailAll(stop_reason_);
+  const bool all_know = clients_.empty() && (failure_.ok() || gives_up_ || hellos_ >= size_);
   if (!all_know && absl::Now() < stop_time_) return false;
   FailAll(stop_reason_);
   return true;

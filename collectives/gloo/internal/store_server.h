@@ -46,6 +46,10 @@ class StoreServer {
   // hears the reason. Only the first call counts.
   void Stop(const absl::Status& reason, absl::Duration linger);
 
+  // The same, but all hear the reason at once, before they go: a connection that is closed while it brings a
+  // request is reset, and takes with it what it had to tell.
+  void GiveUp(const absl::Status& reason);
+
   int port() const { return port_; }
 
  private:
@@ -79,6 +83,7 @@ class StoreServer {
   Socket stop_read_, stop_write_;  // a pipe that ends the thread
   std::mutex stop_mutex_;
   absl::Status stop_reason_;
+  bool gives_up_ = false;
   absl::Time stop_time_ = absl::InfiniteFuture();
 
   // Of the thread.

@@ -44,6 +44,26 @@ TEST(GlooProcessesTest, SplitMakesGroupsOfTheirOwn) {
   ExpectAllOk(reports);
 }
 
+// Rank 0 lives, and the others drop it, with the store that it serves: the whole stays as it was.
+TEST(GlooProcessesTest, ALivingRankThatIsDroppedGoesOnInTheWhole) {
+  const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
+    if (self.rank != 0) {
+      auto shrunk = self.communicator->Shrink({0});
+      if (!shrunk.ok()) return shrunk.status();
+      BRIGADE_RETURN_IF_ERROR(AddOnes(**shrunk, self, arrays, kCount));
+      BRIGADE_RETURN_IF_ERROR((*shrunk)->Barrier(*self.stream));
+    }
+    // A group of those who have moved to the other server together.
+    auto others = self.communicator->Split(self.rank == 0 ? -1 : 0, 0);
+    if (!others.ok()) return others.status();
+    if (*others != nullptr) BRIGADE_RETURN_IF_ERROR(AddOnes(**others, self, arrays, kCount));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount));
+    BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
+    return self.stream->Synchronize();
+  });
+  ExpectAllOk(reports);
+}
+
 // A part that failed goes on with all of its ranks, then without one, and the whole knows nothing of it.
 TEST(GlooProcessesTest, APartThatIsRebuiltLeavesTheWholeAlone) {
   const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault&) {

@@ -263,6 +263,33 @@ TEST(GlooFaultTest, AnAbortIsHeardAlthoughItsSenderEndsAtOnce) {
   }
 }
 
+// The payload is half written, and the abort message waits behind it.
+TEST(GlooFaultTest, AnAbortInTheMiddleOfASendIsHeard) {
+  constexpr int64_t kBytes = 128 << 20;
+  const std::vector<Report> reports =
+      RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
+        std::vector<char> data(kBytes);
+        if (transport.rank() == 1) {
+          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
+          BRIGADE_RETURN_IF_ERROR(transport.Await(0));
+          return AwaitByte(transport, 0);
+        }
+        absl::SleepFor(absl::Milliseconds(200));  // until it is expected
+        BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
+        std::thread other([&] {
+          absl::SleepFor(absl::Milliseconds(5));
+          transport.Abort(absl::CancelledError("enough"));
+        });
+        const absl::Status status = transport.Flush();
+        other.join();
+        absl::SleepFor(absl::Seconds(1));  // to be heard before the connection closes
+        return status;
+      });
+  EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kCancelled, "enough"));
+  EXPECT_THAT(reports[1].status,
+              StatusIs(absl::StatusCode::kCancelled, "enough (reported by rank 0)"));
+}
+
 // Whoever frees the memory after an error must not see it written later. The abort comes in the
 // middle of a message.
 TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
