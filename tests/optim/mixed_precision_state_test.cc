@@ -94,7 +94,8 @@ TEST(MixedPrecisionStateTest, ACheckpointThatDoesNotFitIsRefusedAndChangesNothin
   Trainer trainer(training, device::CpuOptions());
   ASSERT_OK(trainer.Step(0));
   wanted.Step(0);
-  ASSERT_OK_AND_ASSIGN(const MixedPrecisionState good, trainer.optimizer->SaveState(*trainer.stream));
+  ASSERT_OK_AND_ASSIGN(const MixedPrecisionState good,
+                       trainer.optimizer->SaveState(*trainer.stream));
   const struct {
     std::function<void(MixedPrecisionState&)> spoil;
     const char* text;
