@@ -29,8 +29,7 @@ TEST(ExampleTest, FitsALine) {
 
   MixedPrecisionOptions options;
   options.optimizer.groups = {
-      {.lr = 0.1,
-       .schedule = WarmupCosineLR{.total_num_steps = 300, .warmup_num_steps = 10}}};
+      {.lr = 0.1, .schedule = WarmupCosineLR{.total_num_steps = 300, .warmup_num_steps = 10}}};
   options.loss_scaler = LossScaler::Dynamic();
   options.max_grad_norm = 1.0;
   options.micro_batches = kMicroBatches;
@@ -40,8 +39,8 @@ TEST(ExampleTest, FitsALine) {
                                .size = 2,
                                .weight_dtype = DType::kFloat16,
                                .grad_dtype = DType::kFloat16};
-  ASSERT_OK_AND_ASSIGN(auto optimizer, MixedPrecisionOptimizer::Create({&parameter, 1}, options,
-                                                                       *context, *stream));
+  ASSERT_OK_AND_ASSIGN(
+      auto optimizer, MixedPrecisionOptimizer::Create({&parameter, 1}, options, *context, *stream));
   std::vector<kernels::StepState> states;
   const auto take = [&] {
     while (true) {
@@ -56,7 +55,8 @@ TEST(ExampleTest, FitsALine) {
       ASSERT_OK(optimizer->ScaleLoss(&one, &seed, 1, DType::kFloat32, *stream));
       ASSERT_OK(stream->Enqueue(
           {"forward and backward",
-           {device::Reads(weights.data(), 4), device::Reads(&seed, 4), device::Writes(grad.data(), 4)}},
+           {device::Reads(weights.data(), 4), device::Reads(&seed, 4),
+            device::Writes(grad.data(), 4)}},
           [&, x = kInputs[i]](device::ThreadPool&) {
             const float y = static_cast<float>(weights[0]) * x + static_cast<float>(weights[1]);
             const float slope = seed * 2.0f * (y - Target(x));  // of (y - target)^2

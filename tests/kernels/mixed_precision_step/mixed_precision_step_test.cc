@@ -1,5 +1,5 @@
-// The kernels of a step strung together by hand: what they declare to the race checker fits together. Bits, waits and
-// allocations of whole steps: tests/optim/mixed_precision_optimizer_test.cc.
+// The kernels of a step strung together by hand: what they declare to the race checker fits together. Bits, waits
+// and allocations of whole steps: tests/optim/mixed_precision_optimizer_test.cc.
 
 #include <atomic>
 #include <memory>
