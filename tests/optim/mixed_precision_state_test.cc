@@ -185,6 +185,8 @@ TEST(MixedPrecisionStateTest, AfterAFailureOfTheStreamACheckpointGoesOn) {
   EXPECT_THAT(trainer.optimizer->TakeState(), lost);
   EXPECT_EQ(trainer.optimizer->TakeState().value(), std::nullopt);
   ASSERT_OK(trainer.stream->Reset());
+  EXPECT_THAT(trainer.optimizer->Step(*trainer.stream),
+              StatusIs(kPrecondition, HasSubstr("Step after 0 of 2 micro-batches")));
   ASSERT_OK(trainer.optimizer->LoadState(state, *trainer.stream));
   for (int step = 1; step < 4; ++step) {
     ASSERT_OK(trainer.Step(step));
