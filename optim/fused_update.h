@@ -33,8 +33,8 @@ struct UpdateTypes {
   std::optional<precision::DType> copy = {};  // none: no 16-bit copy
 };
 
-// The second pass over memory of a step: the optimizer's update of a fixed list of segments, as the StepController has
-// decided.
+// The second pass over memory of a step: the optimizer's update of a fixed list of segments, as the StepController
+// has decided.
 //
 // Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h: 30 bytes per element with AdamW, fp32 gradients
 //              and a copy, 28 with 16-bit gradients and a copy.

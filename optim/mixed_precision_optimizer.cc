@@ -15,8 +15,8 @@ using device::Purpose;
 using precision::DType;
 
 constexpr char kName[] = "mixed_precision_optimizer";
-// 256 bytes of fp32: a parameter's state is aligned as its tensors usually are, so that kernels cut all of its arrays
-// at the same elements.
+// 256 bytes of fp32: a parameter's state is aligned as its tensors usually are, so that kernels cut all of its
+// arrays at the same elements.
 constexpr int64_t kAlignment = 64;
 
 int64_t AlignedSize(int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }

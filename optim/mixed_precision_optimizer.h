@@ -74,10 +74,10 @@ struct MixedPrecisionState {
 // Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait, but where they
 //              say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.
-// Determinism  Same bits on every device, for any number of threads. With L > 1 the sums of squares of the pairs are
-//              added in the order in which they first appear.
-// Errors       InvalidArgument naming parameter or option, and value; FailedPrecondition as said below. Then all is
-//              as before. An error of the stream: LoadState brings back what is known.
+// Determinism  Same bits on every device, for any number of threads. With L > 1 the sums of squares of the pairs
+//              are added in the order in which they first appear.
+// Errors       InvalidArgument naming parameter or option, and value; FailedPrecondition as said below. Then all
+//              is as before. An error of the stream: LoadState brings back what is known.
 class MixedPrecisionOptimizer {
  public:
   // Takes the weights as they are now in the order of `stream`, for which it waits.
@@ -88,8 +88,8 @@ class MixedPrecisionOptimizer {
   MixedPrecisionOptimizer(const MixedPrecisionOptimizer&) = delete;
   MixedPrecisionOptimizer& operator=(const MixedPrecisionOptimizer&) = delete;
 
-  // Takes the gradients of one micro-batch: the first one's overwrite, the others' are added. With one micro-batch it
-  // may be left out. FailedPrecondition if a step's micro-batches are complete.
+  // Takes the gradients of one micro-batch: the first one's overwrite, the others' are added. With one micro-batch
+  // it may be left out. FailedPrecondition if a step's micro-batches are complete.
   absl::Status AccumulateGradients(device::Stream& stream);
 
   // Forgets the micro-batches accumulated since the last step.

@@ -42,8 +42,8 @@ absl::Status Validate(const OptimizerOptions& options);
 // The same for what may change in group `index` during a run.
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
-// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD: momentum), or 0 (SGD
-// if no group has momentum).
+// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD: momentum), or 0
+// (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 }  // namespace brigade::optim

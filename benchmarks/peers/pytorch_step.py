@@ -5,7 +5,7 @@ adamw   torch.optim.AdamW(fused=True) on fp32 parameters and gradients
 step    the whole mixed-precision step with bf16 gradients and parameters, by PyTorch's public interface:
         gradients to fp32, GradScaler.unscale_ (which checks for infinities), clip_grad_norm_, fused AdamW
         on the fp32 master, GradScaler.update, copy to the bf16 parameters
-        against //benchmarks/kernels:mixed_precision_step, which does the same
+        against //benchmarks/optim:mixed_precision_step, which does the same
 reuse   the same, but the fp32 gradients' memory is kept from step to step, and the loss scale is fixed:
         the best that we know how to make of PyTorch's own operators
 
@@ -95,10 +95,10 @@ UPDATE_BYTES = 2 * 3 * FP32
 
 # name: (PyTorch's step, bytes an element needs at least, our binary, our benchmark)
 WORKLOADS = {
-    "adamw": (adamw_step, UPDATE_BYTES + FP32, "adam", "adam/grad:fp32/copy:none"),
-    "step": (mixed_precision_step, UPDATE_BYTES + 3 * BF16, "mixed_precision_step",
+    "adamw": (adamw_step, UPDATE_BYTES + FP32, "kernels/adam", "adam/grad:fp32/copy:none"),
+    "step": (mixed_precision_step, UPDATE_BYTES + 3 * BF16, "optim/mixed_precision_step",
              "mixed_precision_step"),
-    "reuse": (reusing_mixed_precision_step, UPDATE_BYTES + 3 * BF16, "mixed_precision_step",
+    "reuse": (reusing_mixed_precision_step, UPDATE_BYTES + 3 * BF16, "optim/mixed_precision_step",
               "mixed_precision_step"),
 }
 
@@ -130,7 +130,7 @@ def time_ours(binary, benchmark, elements, threads, repetitions):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bazel-bin/benchmarks/kernels",
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bazel-bin/benchmarks",
                         help="folder of Brigade's benchmark binaries")
     parser.add_argument("--elements", type=int, nargs="+", default=[64 << 20],
                         help="sizes, of those that the binaries know: 4096 times a power of 4; and keep "
@@ -146,7 +146,8 @@ def parse_arguments():
     for name in arguments.workloads:
         binary = arguments.bin / WORKLOADS[name][2]
         if not binary.exists():
-            parser.error(f"{binary} is missing: bazel build //benchmarks/kernels:all, or --bin FOLDER")
+            target = "//benchmarks/" + WORKLOADS[name][2].replace("/", ":")
+            parser.error(f"{binary} is missing: bazel build {target}, or --bin FOLDER")
     return arguments
 
 

@@ -15,8 +15,8 @@ namespace brigade::optim {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::HasSubstr;
 using precision::DType;
+using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -33,8 +33,9 @@ class BadInputTest : public ::testing::Test {
   std::unique_ptr<device::Context> context_ = device::MakeContext(device::CpuOptions());
   std::unique_ptr<device::Stream> stream_ = context_->NewStream("compute").value();
   std::vector<precision::BFloat16> arrays_ = std::vector<precision::BFloat16>(400);
-  const Parameter good_[2] = {{.name = "wte", .weights = &arrays_[0], .grad = &arrays_[100], .size = 100},
-                              {.name = "wpe", .weights = &arrays_[200], .grad = &arrays_[300], .size = 90}};
+  const Parameter good_[2] = {
+      {.name = "wte", .weights = &arrays_[0], .grad = &arrays_[100], .size = 100},
+      {.name = "wpe", .weights = &arrays_[200], .grad = &arrays_[300], .size = 90}};
 };
 
 TEST_F(BadInputTest, NamesParameterAndValueAndLeavesNothingBehind) {

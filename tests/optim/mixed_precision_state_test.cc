@@ -1,5 +1,5 @@
-// What goes in and out of a MixedPrecisionOptimizer besides its steps: checkpoints, memory, micro-batches, learning
-// rates, failures.
+// What goes in and out of a MixedPrecisionOptimizer besides its steps: checkpoints, memory, micro-batches,
+// learning rates, failures.
 
 #include <cmath>
 #include <functional>
@@ -94,7 +94,8 @@ TEST(MixedPrecisionStateTest, ACheckpointThatDoesNotFitIsRefusedAndChangesNothin
   Trainer trainer(training, device::CpuOptions());
   ASSERT_OK(trainer.Step(0));
   wanted.Step(0);
-  ASSERT_OK_AND_ASSIGN(const MixedPrecisionState good, trainer.optimizer->SaveState(*trainer.stream));
+  ASSERT_OK_AND_ASSIGN(const MixedPrecisionState good,
+                       trainer.optimizer->SaveState(*trainer.stream));
   const struct {
     std::function<void(MixedPrecisionState&)> spoil;
     const char* text;
@@ -184,6 +185,8 @@ TEST(MixedPrecisionStateTest, AfterAFailureOfTheStreamACheckpointGoesOn) {
   EXPECT_THAT(trainer.optimizer->TakeState(), lost);
   EXPECT_EQ(trainer.optimizer->TakeState().value(), std::nullopt);
   ASSERT_OK(trainer.stream->Reset());
+  EXPECT_THAT(trainer.optimizer->Step(*trainer.stream),
+              StatusIs(kPrecondition, HasSubstr("Step after 0 of 2 micro-batches")));
   ASSERT_OK(trainer.optimizer->LoadState(state, *trainer.stream));
   for (int step = 1; step < 4; ++step) {
     ASSERT_OK(trainer.Step(step));

@@ -1,12 +1,14 @@
 #include "brigade/optim/step_controller.h"
 
-#include <condition_variable>
+#include <chrono>
 #include <limits>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "brigade/device/context.h"
 #include "brigade/precision/float16.h"
+#include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -150,6 +152,30 @@ TEST_F(StepControllerTest, LearningRatesChangeFromTheNextStepOn) {
   Decide(1.0);
   EXPECT_EQ(LearningRate(0), 0.0f);
   EXPECT_EQ(LearningRate(1), 2.0f);
+  EXPECT_THAT(controller_->SetLearningRate(0, 1.0, *stream_),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(StepControllerTest, AThirdChangeWaitsForTheFirstAndSpoilsNone) {
+  Create({.groups = std::vector<ParameterGroup>(3)}, {});
+  ASSERT_OK(stream_->Synchronize());
+  const int64_t waits = context_->host_waits();
+  device::Gate gate;
+  ASSERT_OK(device::Block(*stream_, gate));
+  ASSERT_OK(controller_->SetLearningRate(0, 1.0, *stream_));
+  ASSERT_OK(controller_->SetLearningRate(1, 2.0, *stream_));
+  EXPECT_EQ(context_->host_waits(), waits);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    gate.Open();
+  });
+  ASSERT_OK(controller_->SetLearningRate(2, 3.0, *stream_));
+  opener.join();
+  EXPECT_EQ(context_->host_waits(), waits + 1);
+  Decide(1.0);
+  EXPECT_EQ(LearningRate(0), 1.0f);
+  EXPECT_EQ(LearningRate(1), 2.0f);
+  EXPECT_EQ(LearningRate(2), 3.0f);
 }
 
 TEST_F(StepControllerTest, RatesThatCannotChangeAreRefusedAndStay) {
@@ -176,6 +202,26 @@ TEST_F(StepControllerTest, RatesThatCannotChangeAreRefusedAndStay) {
   EXPECT_EQ(LearningRate(0), 1.0f);
   ASSERT_OK(controller_->SetLearningRate(0, 2.0, *stream_));
   ASSERT_OK(controller_->SetSchedule(0, 2.0, WarmupLR{.warmup_num_steps = 3}, *stream_));
+}
+
+TEST_F(StepControllerTest, BadOptionsAreNamedWithTheirValue) {
+  const struct {
+    StepControllerOptions options;
+    const char* text;
+  } cases[] = {
+      {{.loss_scaler = {.hysteresis = 0}}, "hysteresis is 0"},
+      {{.max_grad_norm = -1.0}, "max_grad_norm is -1, must be positive; infinity for none"},
+      {{.grad_divisor = kInfinity}, "grad_divisor is inf"},
+      {{.ranks = 0}, "ranks is 0, must be 1 or more"},
+      {{.lr_table_size = 0}, "lr_table_size is 0"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(StepController::Create({}, c.options, *context_, *stream_),
+                StatusIs(kInvalid, HasSubstr(c.text)));
+  }
+  EXPECT_THAT(StepController::Create({.groups = {}}, {}, *context_, *stream_),
+              StatusIs(kInvalid, HasSubstr("0 groups")));
+  EXPECT_EQ(context_->books().peak_bytes(), 0);
 }
 
 TEST_F(StepControllerTest, ScalesTheLossByTheScaleOnTheDevice) {

@@ -1,6 +1,6 @@
 // The whole step: bf16 gradients are checked (read once), the step is decided in device memory (unscaling,
 // clipping, skipping, loss scale, learning rate), and AdamW updates the fp32 master and writes the bf16
-// parameters (gradients are read again). No other pass over memory, and the host waits for nothing.
+// weights (gradients are read again). No other pass over memory, and the host waits for nothing.
 
 #include <vector>
 
@@ -9,17 +9,17 @@
 #include "brigade/benchmarks/common/main.h"
 #include "brigade/benchmarks/common/report.h"
 #include "brigade/benchmarks/kernels/ceiling.h"
-#include "brigade/benchmarks/kernels/step_memory.h"
-#include "brigade/kernels/adam/adam.h"
-#include "brigade/kernels/grad_check/grad_check.h"
-#include "brigade/kernels/step_control/step_control.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/mixed_precision_optimizer.h"
+#include "brigade/precision/float16.h"
 
 namespace brigade::benchmarks {
 namespace {
 
 using precision::BFloat16;
 
-constexpr int64_t kBytesHeld = 3 * sizeof(float) + 2 * sizeof(BFloat16);
+// Master and moments, and as much again for the ceilings.
+constexpr int64_t kBytesHeld = 2 * 3 * sizeof(float) + 2 * sizeof(BFloat16);
 constexpr int64_t kBytesMoved = 2 * 3 * sizeof(float) + 3 * sizeof(BFloat16);
 
 constexpr double kMaxGradNorm = 1e-3;  // below every norm here, so that clipping is at work
@@ -49,52 +49,30 @@ absl::Status CheckState(const kernels::StepState& state) {
 
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const int64_t size = what.elements;
+  BRIGADE_ASSIGN_OR_RETURN(weights, bench.NewArray<BFloat16>(size, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<BFloat16>(size, 64.0f));
+  const optim::Parameter parameter = {
+      .name = "all", .weights = weights, .grad = grad, .size = size};
+  optim::MixedPrecisionOptions options;
+  options.optimizer.groups[0].weight_decay = 0.01;
+  // A window of one: the loss scale doubles in every step, until it has reached 2^16.
+  options.loss_scaler = {.loss_scale = 0,
+                         .initial_scale_power = 10,
+                         .loss_scale_window = 1,
+                         .max_loss_scale = 65536.0f};
+  options.max_grad_norm = kMaxGradNorm;
+  BRIGADE_ASSIGN_OR_RETURN(
+      optimizer, optim::MixedPrecisionOptimizer::Create({&parameter, 1}, options, bench.context(),
+                                                        bench.stream()));
+  const Work step = [&](device::Stream& stream) { return optimizer->Step(stream); };
+
+  // The optimizer's state is its own.
   BRIGADE_ASSIGN_OR_RETURN(master, bench.NewArray<float>(size, 1.0f));
   BRIGADE_ASSIGN_OR_RETURN(m, bench.NewZeros<float>(size));
   BRIGADE_ASSIGN_OR_RETURN(v, bench.NewZeros<float>(size));
-  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<BFloat16>(size, 64.0f));
-  BRIGADE_ASSIGN_OR_RETURN(param, bench.NewZeros<BFloat16>(size));
-
-  // A window of one: the loss scale doubles in every step, until it has reached 2^16.
-  const kernels::LossScaleOptions loss_scale = {
-      .initial_scale = 1024.0f, .max_scale = 65536.0f, .window = 1};
-  const kernels::AdamGroup group = {.weight_decay = 0.01};
-  const kernels::StepBetas betas = {group.beta1, group.beta2};
-  const kernels::GradSegment grads = {grad, size};
-  const int64_t tiles = kernels::GradCheckWorkspaceSize({&grads, 1});
-  BRIGADE_ASSIGN_OR_RETURN(workspace, bench.NewZeros<double>(tiles));
-  BRIGADE_ASSIGN_OR_RETURN(stats, bench.NewZeros<kernels::GradStats>(1));
-  BRIGADE_ASSIGN_OR_RETURN(step_state, bench.NewCopy(kernels::InitialStepState(loss_scale)));
-  BRIGADE_ASSIGN_OR_RETURN(group_step, bench.NewZeros<kernels::GroupStep>(1));
-  BRIGADE_ASSIGN_OR_RETURN(lr, bench.NewCopy(1e-3f));
-
-  kernels::StepControlOptions control;
-  control.loss_scale = loss_scale;
-  control.max_grad_norm = kMaxGradNorm;
-  control.betas = {&betas, 1};
-  control.lr_table = lr;
-  control.lr_table_size = 1;
-  kernels::AdamOptions adam;
-  adam.grad_dtype = precision::DType::kBFloat16;
-  adam.copy_dtype = precision::DType::kBFloat16;
-  adam.groups = {&group, 1};
-  adam.state = step_state;
-  adam.group_steps = group_step;
-  const kernels::AdamSegment parameters = {master, m, v, grad, param, size, 0};
-
-  const Work step = [&](device::Stream& stream) {
-    absl::Status status =
-        kernels::GradCheck({&grads, 1}, precision::DType::kBFloat16,
-                           {workspace, static_cast<size_t>(tiles)}, stats, stream);
-    if (status.ok()) {
-      status = kernels::StepControl({stats, 1}, control, step_state, group_step, stream);
-    }
-    if (status.ok()) status = kernels::Adam({&parameters, 1}, adam, stream);
-    return status;
-  };
   std::vector<Work> ceilings;
   for (const Work& read : ReadCeilings(grad, size * static_cast<int64_t>(sizeof(BFloat16)))) {
-    const Work update = UpdateCeiling<BFloat16, BFloat16, 3>({master, m, v}, grad, param, size);
+    const Work update = UpdateCeiling<BFloat16, BFloat16, 3>({master, m, v}, grad, weights, size);
     ceilings.push_back([read, update](device::Stream& stream) {
       absl::Status status = read(stream);
       return status.ok() ? update(stream) : status;
@@ -102,14 +80,13 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   }
 
   BRIGADE_ASSIGN_OR_RETURN(waits, HostWaits(step, bench));
-  absl::Status status =
-      Report({.bytes = size * kBytesMoved, .kernel = step, .ceilings = ceilings}, bench, state);
-  if (!status.ok()) return status;
+  BRIGADE_RETURN_IF_ERROR(
+      Report({.bytes = size * kBytesMoved, .kernel = step, .ceilings = ceilings}, bench, state));
   state.counters["host_waits"] = waits;
-  kernels::StepState last;
-  status = bench.stream().Copy(&last, step_state, sizeof(last));
-  if (status.ok()) status = bench.stream().Synchronize();
-  return status.ok() ? CheckState(last) : status;
+  BRIGADE_RETURN_IF_ERROR(optimizer->RequestState(bench.stream()));
+  BRIGADE_RETURN_IF_ERROR(bench.stream().Synchronize());
+  BRIGADE_ASSIGN_OR_RETURN(last, optimizer->TakeState());
+  return CheckState(*last);
 }
 
 }  // namespace
