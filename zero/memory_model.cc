@@ -71,8 +71,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       add_array(Purpose::kGradients, "gradients", traits.whole_gradients, element);
     }
     if (options.accumulates()) {
-      add_array(Purpose::kGradients, "sums over micro-batches",
-                internal::AccumulatesWhole(options), accumulator);
+      add_array(Purpose::kGradients, "sums over micro-batches", internal::AccumulatesWhole(options),
+                accumulator);
     }
     const bool whole_state = traits.whole_optimizer_state;
     if (internal::HasMaster(bucket)) {
@@ -86,9 +86,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
         return !internal::StaysWhole(plan, options, bucket);
       }));
   add(Purpose::kCommunication, "gradient slots",
-      SlotBytes(plan, options, [&](const Bucket& bucket) {
-        return bucket.trainable && !traits.whole_gradients;
-      }));
+      SlotBytes(plan, options,
+                [&](const Bucket& bucket) { return bucket.trainable && !traits.whole_gradients; }));
   add(Purpose::kScratch, "grad_check workspace", WorkspaceBytes(plan, options));
   add(Purpose::kScratch, "step control",
       optim::StepController::Bytes(options.optimizer, internal::ControllerOptions(plan, options)));

@@ -12,7 +12,8 @@
 #include "brigade/zero/memory_model.h"
 
 ABSL_FLAG(double, params, 7.5e9, "parameters of the model");
-ABSL_FLAG(std::vector<std::string>, ranks, std::vector<std::string>({"1", "4", "16", "64", "256", "1024"}),
+ABSL_FLAG(std::vector<std::string>, ranks,
+          std::vector<std::string>({"1", "4", "16", "64", "256", "1024"}),
           "numbers of ranks, separated by commas");
 
 namespace brigade::zero {
@@ -24,8 +25,10 @@ int Main() {
     std::fprintf(stderr, "--params is %g; it must be positive\n", params);
     return 1;
   }
-  std::printf("GB per rank (10^9 bytes) for %g parameters: 16-bit weights and gradients, fp32 master, Adam\n",
-              params);
+  std::printf(
+      "GB per rank (10^9 bytes) for %g parameters: 16-bit weights and gradients, fp32 master, "
+      "Adam\n",
+      params);
   std::printf("%8s %12s %12s %12s %12s\n", "ranks", "stage 0", "stage 1", "stage 2", "stage 3");
   for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
     int64_t ranks = 0;

@@ -16,9 +16,10 @@ namespace brigade::zero {
 // A stage is what a rank keeps whole; of the rest it keeps its slices. Everything else is the same path.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 struct StageTraits {
-  bool whole_optimizer_state;  // master, moments; every rank updates everything, from gathered gradients
-  bool whole_gradients;        // else a bucket's memory is used again once it is reduced
-  bool whole_parameters;       // else gathered for each use
+  bool
+      whole_optimizer_state;  // master, moments; every rank updates everything, from gathered gradients
+  bool whole_gradients;       // else a bucket's memory is used again once it is reduced
+  bool whole_parameters;      // else gathered for each use
 };
 
 inline constexpr int kStages = 4;
@@ -33,12 +34,12 @@ enum class Accumulation : uint8_t {
 
 // Places on the way of data where one stream waits for the other.
 enum class WaitPoint : uint8_t {
-  kGradientsWritten,        // reduce after backward has written
-  kGradientMemoryFree,      // backward writes after the memory's last use
-  kParametersGathered,      // compute reads after the gather
-  kParameterMemoryFree,     // a gather writes after compute has read what was there
-  kBackwardFinished,        // the update writes parameters after all reads
-  kStepDecided,             // the loss is scaled after the last step's decision
+  kGradientsWritten,     // reduce after backward has written
+  kGradientMemoryFree,   // backward writes after the memory's last use
+  kParametersGathered,   // compute reads after the gather
+  kParameterMemoryFree,  // a gather writes after compute has read what was there
+  kBackwardFinished,     // the update writes parameters after all reads
+  kStepDecided,          // the loss is scaled after the last step's decision
 };
 inline constexpr int kWaitPoints = 6;
 
@@ -55,7 +56,8 @@ struct ZeroOptions {
 
   int micro_batches = 1;
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
-  precision::DType accumulator = precision::DType::kFloat32;  // of gradients over several micro-batches
+  precision::DType accumulator =
+      precision::DType::kFloat32;  // of gradients over several micro-batches
 
   int64_t bucket_elements = int64_t{16} << 20;
   // Communication on a stream of its own, beside compute. Same bits either way.

@@ -68,8 +68,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     return absl::InvalidArgumentError(absl::StrCat("ranks is ", options.ranks));
   }
   if (options.bucket_elements < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bucket_elements is ", options.bucket_elements));
+    return absl::InvalidArgumentError(absl::StrCat("bucket_elements is ", options.bucket_elements));
   }
   Plan plan;
   plan.ranks_ = options.ranks;
@@ -119,18 +118,25 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       const int number = plan.units_[u].parameters[i];
       Parameter& parameter = plan.parameters_[static_cast<size_t>(number)];
       const std::set<int>& used_by = users[static_cast<size_t>(number)];
-      Bucket fresh = {static_cast<int>(u), *parameter.spec.dtype, parameter.spec.trainable,
-                      used_by.size() > 1, 0, {}, {}, {}};
+      Bucket fresh = {static_cast<int>(u),
+                      *parameter.spec.dtype,
+                      parameter.spec.trainable,
+                      used_by.size() > 1,
+                      0,
+                      {},
+                      {},
+                      {}};
       const auto found = open.find(KindOf(fresh));
       const bool fits =
-          found != open.end() && plan.buckets_[static_cast<size_t>(found->second)].size +
-                                         parameter.spec.size <= options.bucket_elements;
+          found != open.end() &&
+          plan.buckets_[static_cast<size_t>(found->second)].size + parameter.spec.size <=
+              options.bucket_elements;
       if (!fits) {
         open[KindOf(fresh)] = static_cast<int>(plan.buckets_.size());
         plan.buckets_.push_back(std::move(fresh));
       }
-      parameter.bucket = open[{parameter.spec.trainable, *parameter.spec.dtype,
-                               used_by.size() > 1}];
+      parameter.bucket =
+          open[{parameter.spec.trainable, *parameter.spec.dtype, used_by.size() > 1}];
       Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
       Append(bucket, number, parameter.spec.size);
       parameter.begin = bucket.places.back().range.begin;

@@ -21,7 +21,7 @@ struct ParameterSpec {
   int64_t size = 0;                            // elements; 0 is allowed
   std::optional<precision::DType> dtype = {};  // of the working weights; none: PlanOptions::dtype
   int32_t group = 0;                           // of the optimizer
-  bool trainable = true;  // false: frozen; no gradient and no optimizer state
+  bool trainable = true;                       // false: frozen; no gradient and no optimizer state
 };
 
 // What is used, gathered and released together: a layer.
@@ -37,7 +37,7 @@ using ModelSpec = std::vector<UnitSpec>;
 struct PlanOptions {
   int ranks = 1;
   precision::DType dtype = precision::DType::kBFloat16;  // float32, float16 or bfloat16
-  int64_t bucket_elements = int64_t{16} << 20;           // a larger parameter gets a bucket of its own
+  int64_t bucket_elements = int64_t{16} << 20;  // a larger parameter gets a bucket of its own
 };
 
 // Elements [begin, begin + size) of a bucket.

@@ -28,7 +28,8 @@ absl::StatusOr<device::Buffer> Whole(const Plan& plan, device::Context& context)
 
 absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
                      int64_t size, device::Stream& stream) {
-  return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to}, stream);
+  return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to},
+                       stream);
 }
 
 }  // namespace
@@ -39,10 +40,10 @@ absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
   device::Stream& stream = lanes_->comm();
   const int64_t slice = plan_.slice(bucket);
   void* const all = options_.traits().whole_parameters ? parameters_->Whole(index) : nullptr;
-  BRIGADE_RETURN_IF_ERROR(
-      all != nullptr ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
-                     : Convert(whole + lanes_->rank() * slice, kFloat, parameters_->Slice(index),
-                               bucket.dtype, slice, stream));
+  BRIGADE_RETURN_IF_ERROR(all != nullptr
+                              ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
+                              : Convert(whole + lanes_->rank() * slice, kFloat,
+                                        parameters_->Slice(index), bucket.dtype, slice, stream));
   if (bucket.trainable) {
     const Range updated = internal::UpdatedRange(plan_, options_, bucket, lanes_->rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
@@ -197,7 +198,8 @@ absl::Status ZeroOptimizer::LoadState(const RankState& state) {
       float* const target = OwnSlice(index, static_cast<int>(array));
       BRIGADE_RETURN_IF_ERROR(stream.Copy(target, arrays[array].data(), slice * sizeof(float)));
       if (options_.traits().whole_optimizer_state) {
-        BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(target, update_->Array(index, static_cast<int>(array)),
+        BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(target,
+                                                  update_->Array(index, static_cast<int>(array)),
                                                   slice, kFloat, lanes_->traffic.setup));
       }
     }

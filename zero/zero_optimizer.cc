@@ -15,8 +15,7 @@ ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
-  BRIGADE_ASSIGN_OR_RETURN(lanes,
-                           internal::Lanes::Create(options, communicator, context, compute));
+  BRIGADE_ASSIGN_OR_RETURN(lanes, internal::Lanes::Create(options, communicator, context, compute));
   // A rank that finds a mistake of its own tells the others, who would wait for it otherwise.
   absl::Status mine = Validate(options);
   absl::StatusOr<Plan> plan =
@@ -63,10 +62,10 @@ absl::Status ZeroOptimizer::CheckParameter(const char* call, int parameter) cons
 // The status, with whose it is.
 absl::Status ZeroOptimizer::Out(const char* call, int unit, const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
-                                   plan_.units()[static_cast<size_t>(unit)].name,
-                                   "\": ", status.message()));
+  return absl::Status(
+      status.code(),
+      absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
+                   plan_.units()[static_cast<size_t>(unit)].name, "\": ", status.message()));
 }
 
 absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
@@ -93,9 +92,10 @@ absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
   const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
   const void* const data = parameters_->Data(parameter);
   if (data != nullptr || p.spec.size == 0) return data;
-  return Out("Weights", p.unit,
-             absl::FailedPreconditionError(absl::StrCat(
-                 "parameter \"", p.spec.name, "\" is read while no unit that uses it is acquired")));
+  return Out(
+      "Weights", p.unit,
+      absl::FailedPreconditionError(absl::StrCat(
+          "parameter \"", p.spec.name, "\" is read while no unit that uses it is acquired")));
 }
 
 absl::Status ZeroOptimizer::ScaleLoss(const void* loss, void* scaled, int64_t count,
@@ -152,9 +152,9 @@ absl::Status ZeroOptimizer::FinishBackward() {
 absl::Status ZeroOptimizer::Step() {
   const int done = gradients_->finished_micro_batches();
   if (done < options_.micro_batches || acquired_ > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
-        " micro-batches have finished backward, ", acquired_, " units are acquired"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
+                     " micro-batches have finished backward, ", acquired_, " units are acquired"));
   }
   BRIGADE_RETURN_IF_ERROR(lanes_->compute().Record(*finished_));
   BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kBackwardFinished, *finished_, lanes_->comm()));

@@ -135,7 +135,7 @@ class ZeroOptimizer {
   std::unique_ptr<device::Event> finished_;  // backward, on the compute stream
   std::unique_ptr<device::Event> decided_;   // the step, on the communication stream
   int acquired_ = 0;                         // units
-  bool in_backward_ = false;                 // a gradient of this micro-batch was asked for or reported
+  bool in_backward_ = false;  // a gradient of this micro-batch was asked for or reported
 };
 
 }  // namespace brigade::zero

@@ -16,8 +16,8 @@ zero::ModelSpec SyntheticModel::Spec() const {
   for (int u = 0; u < units; ++u) {
     zero::UnitSpec unit = {.name = absl::StrCat("unit", u)};
     for (int p = 0; p < parameters_per_unit; ++p) {
-      unit.parameters.push_back({.name = absl::StrCat("unit", u, ".", p),
-                                 .size = unit_elements / parameters_per_unit});
+      unit.parameters.push_back(
+          {.name = absl::StrCat("unit", u, ".", p), .size = unit_elements / parameters_per_unit});
     }
     spec.push_back(unit);
   }
@@ -94,8 +94,8 @@ absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
     for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
       BRIGADE_ASSIGN_OR_RETURN(weights, zero.Weights(p));
       BRIGADE_ASSIGN_OR_RETURN(gradient, zero.Gradient(unit, p));
-      segments_.push_back({weights, gradient.data,
-                           zero.plan().parameters()[static_cast<size_t>(p)].spec.size});
+      segments_.push_back(
+          {weights, gradient.data, zero.plan().parameters()[static_cast<size_t>(p)].spec.size});
     }
     BRIGADE_RETURN_IF_ERROR(Copy());
     BRIGADE_RETURN_IF_ERROR(Activations());

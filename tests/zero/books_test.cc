@@ -98,7 +98,8 @@ std::vector<Setting> Settings() {
 TEST(BooksTest, MeasuredBytesEqualTheModel) {
   for (const int ranks : {1, 3, 4, 8}) {
     for (const Setting& setting : Settings()) {
-      SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      SCOPED_TRACE(
+          absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
         auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
                                           *self.context, *self.stream);
@@ -108,10 +109,11 @@ TEST(BooksTest, MeasuredBytesEqualTheModel) {
         ASSERT_OK((*zero)->step_stream().Synchronize());
         const std::vector<MemoryTerm> terms = MemoryOf((*zero)->plan(), setting.options);
         const device::Books& books = self.context->books();
-        for (const Purpose purpose : {Purpose::kParameters, Purpose::kGradients,
-                                      Purpose::kOptimizerState, Purpose::kCommunication,
-                                      Purpose::kScratch, Purpose::kActivations}) {
-          EXPECT_EQ(books.current_bytes(purpose), Total(terms, purpose)) << device::ToString(purpose);
+        for (const Purpose purpose :
+             {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
+              Purpose::kCommunication, Purpose::kScratch, Purpose::kActivations}) {
+          EXPECT_EQ(books.current_bytes(purpose), Total(terms, purpose))
+              << device::ToString(purpose);
         }
         EXPECT_EQ(books.peak_bytes(), Total(terms));
       });
@@ -151,7 +153,8 @@ Traffic Formula(const Plan& plan, const ZeroOptions& options) {
   for (const Bucket& bucket : plan.buckets()) {
     const int64_t slice = bucket.size / plan.ranks() * others;  // (N - 1) / N of it
     const int64_t element = precision::SizeOf(bucket.dtype);
-    const int64_t sum = options.micro_batches > 1 ? precision::SizeOf(options.accumulator) : element;
+    const int64_t sum =
+        options.micro_batches > 1 ? precision::SizeOf(options.accumulator) : element;
     if (bucket.trainable) {
       traffic.gradients += slice * (once ? sum : element * options.micro_batches);
       if (options.stage == 0) traffic.gradients += slice * sum;
@@ -173,7 +176,8 @@ Traffic Formula(const Plan& plan, const ZeroOptions& options) {
 TEST(BooksTest, TrafficEqualsTheFormulas) {
   for (const int ranks : {1, 3, 4}) {
     for (const Setting& setting : Settings()) {
-      SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      SCOPED_TRACE(
+          absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
         auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
                                           *self.context, *self.stream);
@@ -222,9 +226,9 @@ TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         auto communicator =
             collectives::Communicator::Create(group->Join(rank, *context).value(), *context)
                 .value();
-        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *communicator, *context,
-                                          *compute)
-                        .value();
+        auto zero =
+            ZeroOptimizer::Create(setting.model, setting.options, *communicator, *context, *compute)
+                .value();
         absl::Status status;
         const auto sync = [&] {  // without GoogleTest, which allocates
           status.Update(zero->step_stream().Synchronize());

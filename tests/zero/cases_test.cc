@@ -32,8 +32,8 @@ absl::Status StepWith(ZeroOptimizer& zero, device::Stream& compute,
       if (!target.ok()) return target.status();
       const absl::Status status = compute.Enqueue(
           {"gradient", {device::Writes(target->data, spec.size * precision::SizeOf(*spec.dtype))}},
-          [&gradient, target = *target, p, size = spec.size, dtype = *spec.dtype](
-              device::ThreadPool&) {
+          [&gradient, target = *target, p, size = spec.size,
+           dtype = *spec.dtype](device::ThreadPool&) {
             for (int64_t i = 0; i < size; ++i) Store(target.data, dtype, i, gradient(p, i));
             return absl::OkStatus();
           });
@@ -83,8 +83,8 @@ TEST(CasesTest, AnOverflowOnOneRankIsSeenByAll) {
         options.dtype = DType::kFloat16;
         options.loss_scaler = optim::LossScaler::Dynamic();
         options.loss_scaler.hysteresis = 1;
-        auto zero = ZeroOptimizer::Create({{"linear", {{"w", 1000}}}}, options,
-                                          *self.communicator, *self.context, *self.stream)
+        auto zero = ZeroOptimizer::Create({{"linear", {{"w", 1000}}}}, options, *self.communicator,
+                                          *self.context, *self.stream)
                         .value();
         const auto before = Exported(*zero).value();
         ASSERT_OK(StepWith(*zero, *self.stream, [&](int, int64_t i) {
@@ -118,9 +118,9 @@ TEST(CasesTest, WhatLayInMemoryNeverReachesAResult) {
       options.stage = stage;
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
-      auto zero = ZeroOptimizer::Create(model, options, *self.communicator, *self.context,
-                                        *self.stream)
-                      .value();
+      auto zero =
+          ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+              .value();
       const auto gradient = [](int p, int64_t i) { return i % 3 == 0 ? 7777.0f : 0.5f * p; };
       for (int step = 0; step < 3; ++step) ASSERT_OK(StepWith(*zero, *self.stream, gradient));
       double squares = 0;

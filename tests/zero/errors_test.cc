@@ -88,10 +88,10 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
     EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("unit \"idler\"")));
     ZeroOptions options;
     if (self.rank == 2) options.micro_batches = 2;
-    EXPECT_THAT(Create(self, ToyModel(), options),
-                StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has stage 1"),
-                                         HasSubstr("rank 2 has stage 1"),
-                                         HasSubstr("2 micro-batches"))));
+    EXPECT_THAT(
+        Create(self, ToyModel(), options),
+        StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has stage 1"), HasSubstr("rank 2 has stage 1"),
+                                 HasSubstr("2 micro-batches"))));
     EXPECT_OK(Create(self, ToyModel(), {}));
   });
 }
@@ -116,10 +116,12 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
         };
         const std::string stage = absl::StrCat("stage ", GetParam());
         EXPECT_THAT(zero->Step(), out_of_turn("0 of 1 micro-batches have finished"));
-        EXPECT_THAT(zero->Release(1), StatusIs(kPrecondition, AllOf(HasSubstr("Release of unit \"h.0\""),
-                                                                    HasSubstr(stage))));
+        EXPECT_THAT(
+            zero->Release(1),
+            StatusIs(kPrecondition, AllOf(HasSubstr("Release of unit \"h.0\""), HasSubstr(stage))));
         ASSERT_OK(zero->Acquire(1, Pass::kForward));
-        EXPECT_THAT(zero->Acquire(1, Pass::kForward), out_of_turn("Acquire of unit \"h.0\": it is"));
+        EXPECT_THAT(zero->Acquire(1, Pass::kForward),
+                    out_of_turn("Acquire of unit \"h.0\": it is"));
         EXPECT_THAT(zero->Weights(5).status(), out_of_turn("\"h.1.w\" is read while"));
         EXPECT_OK(zero->Weights(2).status());
         EXPECT_THAT(zero->SaveState().status(), out_of_turn("in the middle of a step"));
@@ -132,15 +134,16 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
         EXPECT_THAT(zero->Gradient(1, 4).status(),
                     StatusIs(kInvalid, HasSubstr("\"h.0.frozen\": it is frozen")));
         ASSERT_OK(zero->Gradient(4, 10).status());
-        EXPECT_THAT(zero->FinishBackward(), out_of_turn("unit \"head\" has gradients that were not"));
+        EXPECT_THAT(zero->FinishBackward(),
+                    out_of_turn("unit \"head\" has gradients that were not"));
         ASSERT_OK(zero->GradientsReady(4));
-        EXPECT_THAT(zero->GradientsReady(4),
-                    out_of_turn("GradientsReady of unit \"head\": its gradients are reported twice"));
+        EXPECT_THAT(
+            zero->GradientsReady(4),
+            out_of_turn("GradientsReady of unit \"head\": its gradients are reported twice"));
         EXPECT_THAT(zero->Gradient(4, 10).status(), out_of_turn("have been reported"));
-        EXPECT_THAT(zero->ExportParameters([](int, absl::Span<const float>) {
-          return absl::OkStatus();
-        }),
-                    out_of_turn("in the middle of a step"));
+        EXPECT_THAT(
+            zero->ExportParameters([](int, absl::Span<const float>) { return absl::OkStatus(); }),
+            out_of_turn("in the middle of a step"));
         ASSERT_OK(zero->FinishBackward());
         EXPECT_THAT(zero->FinishBackward(), out_of_turn("all 1 micro-batches are done"));
         EXPECT_THAT(zero->Gradient(4, 10).status(), out_of_turn("Step comes first"));
@@ -168,9 +171,9 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
     for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
     ZeroOptions options;
     options.stage = 3;
-    auto zero = ZeroOptimizer::Create(model, options, *self.communicator, *self.context,
-                                      *self.stream)
-                    .value();
+    auto zero =
+        ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+            .value();
     ASSERT_OK(zero->Acquire(0, Pass::kForward));
     ASSERT_OK(zero->Acquire(2, Pass::kForward));  // takes the memory of what was gathered ahead
     EXPECT_THAT(zero->Acquire(3, Pass::kForward),
@@ -188,9 +191,9 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
 
 TEST(ErrorsTest, AMistakeInRank0sInitialValuesIsToldToAll) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *self.context,
-                                      *self.stream)
-                    .value();
+    auto zero =
+        ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *self.context, *self.stream)
+            .value();
     const auto fails = [](int parameter, absl::Span<float>) {
       return parameter == 2 ? absl::NotFoundError("no such tensor") : absl::OkStatus();
     };

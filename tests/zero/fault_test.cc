@@ -65,7 +65,8 @@ TEST_P(FaultTest, ARankThatLeavesIsNamedAndTheStateCanBeSaved) {
 }
 
 TEST_P(FaultTest, ARankThatStaysAwayIsNamedAtTheDeadline) {
-  TrainWithout1(GetParam(), false, absl::StatusCode::kDeadlineExceeded, "rank 1 did not join within 1 s");
+  TrainWithout1(GetParam(), false, absl::StatusCode::kDeadlineExceeded,
+                "rank 1 did not join within 1 s");
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, FaultTest, ::testing::Range(0, kStages));

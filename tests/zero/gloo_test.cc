@@ -43,8 +43,8 @@ TEST_P(GlooTest, EveryStageGivesTheSpecificationsBitsOverProcesses) {
     for (const auto when : {Accumulation::kEveryMicroBatch, Accumulation::kAtBoundary}) {
       if (when == Accumulation::kAtBoundary && micro_batches == 1) continue;
       // Large buckets: few messages, whose number is what takes the time here.
-      const GoldenCase c = {kRanks,        GetParam().dtype, GetParam().optimizer,
-                            micro_batches, when,             100'000};
+      const GoldenCase c = {kRanks, GetParam().dtype, GetParam().optimizer, micro_batches,
+                            when,   100'000};
       runs.push_back({c, Specified(c)});
     }
   }
@@ -59,8 +59,8 @@ TEST_P(GlooTest, EveryStageGivesTheSpecificationsBitsOverProcesses) {
                                           InjectionsOf(run.golden_case), trained));
             const absl::Status same = Compare(trained, run.wanted);
             if (same.ok()) continue;
-            return absl::InternalError(absl::StrCat(ToString(run.golden_case), ", stage ", stage,
-                                                    ": ", same.message()));
+            return absl::InternalError(
+                absl::StrCat(ToString(run.golden_case), ", stage ", stage, ": ", same.message()));
           }
         }
         return absl::OkStatus();

@@ -74,8 +74,7 @@ std::vector<Injection> InjectionsOf(const GoldenCase& c) {
 }
 
 Trajectory Specified(const GoldenCase& c) {
-  const Plan plan =
-      Plan::Create(ToyModel(), {c.ranks, c.dtype, c.bucket_elements}).value();
+  const Plan plan = Plan::Create(ToyModel(), {c.ranks, c.dtype, c.bucket_elements}).value();
   std::vector<int> number(plan.buckets().size(), -1);  // among those that are trained
   spec::Buckets master;
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
@@ -177,8 +176,8 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
 absl::Status Compare(const Trajectory& trained, const Trajectory& wanted) {
   if (trained.states.size() != wanted.states.size() ||
       trained.parameters.size() != wanted.parameters.size()) {
-    return absl::InternalError(absl::StrCat(trained.states.size(), " states, ",
-                                            trained.parameters.size(), " parameters"));
+    return absl::InternalError(
+        absl::StrCat(trained.states.size(), " states, ", trained.parameters.size(), " parameters"));
   }
   for (size_t s = 0; s < wanted.states.size(); ++s) {
     const kernels::StepState& a = trained.states[s];
@@ -195,11 +194,12 @@ absl::Status Compare(const Trajectory& trained, const Trajectory& wanted) {
   for (size_t p = 0; p < wanted.parameters.size(); ++p) {
     const std::vector<float>& a = trained.parameters[p];
     const std::vector<float>& b = wanted.parameters[p];
-    if (a.size() != b.size()) return absl::InternalError(absl::StrCat("parameter ", p, " is missing"));
+    if (a.size() != b.size())
+      return absl::InternalError(absl::StrCat("parameter ", p, " is missing"));
     for (size_t i = 0; i < b.size(); ++i) {
       if (std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i])) continue;
-      return absl::InternalError(absl::StrCat("parameter ", p, ", element ", i, " is ", a[i],
-                                              "; wanted ", b[i]));
+      return absl::InternalError(
+          absl::StrCat("parameter ", p, ", element ", i, " is ", a[i], "; wanted ", b[i]));
     }
   }
   return absl::OkStatus();

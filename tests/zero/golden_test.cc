@@ -29,13 +29,12 @@ TEST_P(GoldenTest, EveryStageGivesTheSpecificationsBits) {
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;
-      collectives::OnThreads({.size = c.ranks, .race_checker = &checker},
-                             [&](collectives::Rank& self) {
-                               Trajectory trained;
-                               EXPECT_OK(Train(self, options, InjectionsOf(c), trained));
-                               EXPECT_OK(Compare(trained, wanted))
-                                   << "stage " << stage << ", rank " << self.rank;
-                             });
+      collectives::OnThreads(
+          {.size = c.ranks, .race_checker = &checker}, [&](collectives::Rank& self) {
+            Trajectory trained;
+            EXPECT_OK(Train(self, options, InjectionsOf(c), trained));
+            EXPECT_OK(Compare(trained, wanted)) << "stage " << stage << ", rank " << self.rank;
+          });
       EXPECT_TRUE(checker.reports().empty());
     }
   }

@@ -12,8 +12,8 @@
 namespace brigade::zero {
 namespace {
 
-using precision::DType;
 using ::brigade::testing::StatusIs;
+using precision::DType;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -64,9 +64,10 @@ TEST(PlanTest, PlacesEveryElementOnce) {
 }
 
 TEST(PlanTest, PutsTheLastUnitFirstAndCrossesNoUnit) {
-  const Plan plan = Plan::Create({{"first", {{"a", 10}, {"b", 10}}}, {"last", {{"c", 10}, {"d", 10}}}},
-                                 {.ranks = 2})
-                        .value();
+  const Plan plan =
+      Plan::Create({{"first", {{"a", 10}, {"b", 10}}}, {"last", {{"c", 10}, {"d", 10}}}},
+                   {.ranks = 2})
+          .value();
   ASSERT_EQ(plan.buckets().size(), 2u);
   EXPECT_EQ(plan.buckets()[0].unit, 1);
   // "d" is used last, so it is first in its bucket.

@@ -42,8 +42,8 @@ std::string PathOf(int rank) {
 std::vector<std::vector<float>> Train(int stage, int first, int last, bool load, bool save) {
   std::vector<std::vector<float>> result;
   collectives::OnThreads({.size = kRanks}, [&](collectives::Rank& self) {
-    auto zero = ZeroOptimizer::Create(ToyModel(), Options(stage), *self.communicator,
-                                      *self.context, *self.stream);
+    auto zero = ZeroOptimizer::Create(ToyModel(), Options(stage), *self.communicator, *self.context,
+                                      *self.stream);
     ASSERT_OK(zero);
     if (load) {
       auto state = ReadState(PathOf(self.rank));

@@ -114,8 +114,7 @@ absl::Status ToyTrainer::Step() {
 
 absl::Status ToyTrainer::MicroBatch(int micro_batch) {
   BRIGADE_RETURN_IF_ERROR(Forward());
-  BRIGADE_RETURN_IF_ERROR(
-      zero_.ScaleLoss(loss_, scaled_, 1, precision::DType::kFloat32));
+  BRIGADE_RETURN_IF_ERROR(zero_.ScaleLoss(loss_, scaled_, 1, precision::DType::kFloat32));
   BRIGADE_RETURN_IF_ERROR(Backward(micro_batch));
   return zero_.FinishBackward();
 }
@@ -205,11 +204,10 @@ absl::Status InitializeToy(ZeroOptimizer& zero) {
 
 absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero) {
   std::vector<std::vector<float>> all(zero.plan().parameters().size());
-  BRIGADE_RETURN_IF_ERROR(
-      zero.ExportParameters([&](int parameter, absl::Span<const float> values) {
-        all[static_cast<size_t>(parameter)].assign(values.begin(), values.end());
-        return absl::OkStatus();
-      }));
+  BRIGADE_RETURN_IF_ERROR(zero.ExportParameters([&](int parameter, absl::Span<const float> values) {
+    all[static_cast<size_t>(parameter)].assign(values.begin(), values.end());
+    return absl::OkStatus();
+  }));
   return all;
 }
 

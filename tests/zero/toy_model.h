@@ -37,7 +37,8 @@ struct Injection {
 bool HasGradient(const Plan& plan, int unit, int parameter);
 
 // What the forward pass of a unit gives: a sum over some of its weights.
-float Activation(const Plan& plan, int unit, const std::function<float(int parameter, int64_t i)>& weight);
+float Activation(const Plan& plan, int unit,
+                 const std::function<float(int parameter, int64_t i)>& weight);
 
 // The unit's part of a gradient element, before it is rounded to the parameter's type.
 struct GradientInput {
@@ -66,7 +67,7 @@ class ToyTrainer {
   absl::Status Forward();
   absl::Status Backward(int micro_batch);
 
-  int step = 0;  // that Step does next
+  int step = 0;              // that Step does next
   bool report_late = false;  // units in pairs, the one whose backward came second first
 
  private:

@@ -52,9 +52,9 @@ std::string DescribeOptions(const ZeroOptions& options) {
       ", persistence_threshold ", options.persistence_threshold, ", algorithm ",
       static_cast<int>(options.algorithm));
   for (const optim::ParameterGroup& group : options.optimizer.groups) {
-    absl::StrAppend(&text, "; lr ", group.lr, " decay ", group.weight_decay, " betas ",
-                    group.beta1, " ", group.beta2, " eps ", group.eps, " momentum ",
-                    group.momentum, " ", group.dampening, " ", group.nesterov);
+    absl::StrAppend(&text, "; lr ", group.lr, " decay ", group.weight_decay, " betas ", group.beta1,
+                    " ", group.beta2, " eps ", group.eps, " momentum ", group.momentum, " ",
+                    group.dampening, " ", group.nesterov);
   }
   return text;
 }
@@ -66,7 +66,8 @@ uint64_t ModelFingerprint(const Plan& plan) {
   }
   for (const Unit& unit : plan.units()) {
     fingerprint = Fingerprint(unit.name, fingerprint);
-    for (const int p : unit.parameters) fingerprint = Fingerprint(absl::StrCat(p, " "), fingerprint);
+    for (const int p : unit.parameters)
+      fingerprint = Fingerprint(absl::StrCat(p, " "), fingerprint);
   }
   return fingerprint;
 }
@@ -82,7 +83,8 @@ absl::Status NameFirstDifference(const Plan& plan, size_t most, Lanes& lanes) {
   for (const std::string& each : shared) all.push_back(Values<uint64_t>(each));
   size_t first = 0;
   const auto alike = [&](size_t p) {
-    return std::all_of(all.begin(), all.end(), [&](const auto& each) { return each[p] == all[0][p]; });
+    return std::all_of(all.begin(), all.end(),
+                       [&](const auto& each) { return each[p] == all[0][p]; });
   };
   while (first < most && alike(first)) ++first;
   if (first == most) return absl::InvalidArgumentError("ranks disagree about the units of a model");

@@ -26,9 +26,8 @@ GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, Lanes
     longest = std::max(longest, bucket.places.size() + bucket.padding.size());
     if (bucket.trainable) order_.push_back(static_cast<int>(b));
   }
-  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
-    return bucket(a).users.front() > bucket(b).users.front();
-  });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](int a, int b) { return bucket(a).users.front() > bucket(b).users.front(); });
   fills_.reserve(longest);
   StartMicroBatch();
 }
@@ -46,8 +45,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
     };
     if (options.traits().whole_gradients) {
-      BRIGADE_ASSIGN_OR_RETURN(
-          own, NewSlot(bucket.bytes(), device::Purpose::kGradients, name, context));
+      BRIGADE_ASSIGN_OR_RETURN(own,
+                               NewSlot(bucket.bytes(), device::Purpose::kGradients, name, context));
       state.own = std::move(own);
     } else if (!options.accumulates()) {
       BRIGADE_ASSIGN_OR_RETURN(slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
@@ -55,8 +54,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     }
     if (options.accumulates()) {
       const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
-      BRIGADE_ASSIGN_OR_RETURN(
-          accumulator, allocate("sum of ", size * precision::SizeOf(options.accumulator)));
+      BRIGADE_ASSIGN_OR_RETURN(accumulator,
+                               allocate("sum of ", size * precision::SizeOf(options.accumulator)));
       state.accumulator = std::move(accumulator);
     }
     BRIGADE_ASSIGN_OR_RETURN(written, context.NewEvent(absl::StrCat(name, " written")));
@@ -130,11 +129,10 @@ absl::Status GradientStore::Provide(int index) {
   at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
   if (at.slot == nullptr) {
     const int first = bucket(order_[next_]).users.front();
-    return absl::FailedPreconditionError(
-        absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
-                     " units (live_units), and unit \"",
-                     plan_.units()[static_cast<size_t>(first)].name,
-                     "\", whose turn it is to be reduced, has not been reported ready"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no memory is left for gradients: there is some for ", options_.live_units,
+        " units (live_units), and unit \"", plan_.units()[static_cast<size_t>(first)].name,
+        "\", whose turn it is to be reduced, has not been reported ready"));
   }
   if (at.slot->used) {
     BRIGADE_RETURN_IF_ERROR(

@@ -34,15 +34,15 @@ absl::Status Lanes::Wait(WaitPoint point, device::Event& event, device::Stream& 
 absl::Status Lanes::ReduceScatter(const void* input, void* output, int64_t count,
                                   precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.ReduceScatter(
-      input, output, count, {.dtype = dtype, .algorithm = algorithm_}, comm());
+  return communicator_.ReduceScatter(input, output, count,
+                                     {.dtype = dtype, .algorithm = algorithm_}, comm());
 }
 
 absl::Status Lanes::AllGather(const void* input, void* output, int64_t count,
                               precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.AllGather(input, output, count,
-                                 {.dtype = dtype, .algorithm = algorithm_}, comm());
+  return communicator_.AllGather(input, output, count, {.dtype = dtype, .algorithm = algorithm_},
+                                 comm());
 }
 
 absl::Status Lanes::Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent) {
@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<std::string>> Lanes::Share(const std::string& bytes) 
   const size_t size = bytes.size();
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');
-  BRIGADE_ASSIGN_OR_RETURN(buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch,
-                                                     "shared by ranks"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));

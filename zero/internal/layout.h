@@ -19,9 +19,7 @@ inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucke
 }
 
 // Whether the weights are a rounded copy of an fp32 master.
-inline bool HasMaster(const Bucket& bucket) {
-  return bucket.dtype != precision::DType::kFloat32;
-}
+inline bool HasMaster(const Bucket& bucket) { return bucket.dtype != precision::DType::kFloat32; }
 
 // The type of the gradient that is checked and that the update reads.
 inline precision::DType FinalGradientType(const ZeroOptions& options, const Bucket& bucket) {

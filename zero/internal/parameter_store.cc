@@ -33,10 +33,9 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
       state.slot = state.own.get();
     }
     if (!options.traits().whole_parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(slice,
-                               context.Allocate(bucket.bytes() / plan.ranks(),
-                                                device::Purpose::kParameters,
-                                                absl::StrCat("slice of ", name)));
+      BRIGADE_ASSIGN_OR_RETURN(
+          slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
+                                  absl::StrCat("slice of ", name)));
       state.slice = std::move(slice);
     }
     BRIGADE_ASSIGN_OR_RETURN(gathered, context.NewEvent(absl::StrCat(name, " gathered")));
@@ -131,9 +130,9 @@ absl::Status ParameterStore::Gather(int index, bool ahead) {
   if (at.slot == nullptr) at.slot = TakeSlot(index, ahead);
   if (at.slot == nullptr) {
     if (ahead) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("no memory is left for bucket ", index, ": more than ", options_.live_units,
-                     " units (live_units) are acquired"));
+    return absl::FailedPreconditionError(absl::StrCat("no memory is left for bucket ", index,
+                                                      ": more than ", options_.live_units,
+                                                      " units (live_units) are acquired"));
   }
   return GatherIntoSlot(index);
 }
@@ -156,7 +155,8 @@ absl::Status ParameterStore::GatherIntoSlot(int index) {
   State& at = state(index);
   Slot& slot = *at.slot;
   if (slot.used) {
-    BRIGADE_RETURN_IF_ERROR(lanes_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, lanes_.comm()));
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, lanes_.comm()));
   }
   BRIGADE_RETURN_IF_ERROR(lanes_.AllGather(Slice(index), slot.memory.data(),
                                            plan_.slice(bucket(index)), bucket(index).dtype,
@@ -185,8 +185,7 @@ absl::Status ParameterStore::Zero(int index) {
   State& at = state(index);
   device::Stream& stream = lanes_.comm();
   if (at.own != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(
-        stream.FillBytes(at.own->memory.data(), 0, at.own->memory.bytes()));
+    BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.own->memory.data(), 0, at.own->memory.bytes()));
   }
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.slice.data(), 0, at.slice.bytes()));
   return Written(index);

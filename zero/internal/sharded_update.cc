@@ -32,9 +32,9 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   for (const Check& check : update->checks_) {
     workspace = std::max(workspace, kernels::GradCheckWorkspaceSize(check.segments));
   }
-  BRIGADE_ASSIGN_OR_RETURN(buffer, lanes.context().Allocate(workspace * sizeof(double),
-                                                            device::Purpose::kScratch,
-                                                            "grad_check workspace"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      buffer, lanes.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
+                                       "grad_check workspace"));
   update->workspace_ = std::move(buffer);
   BRIGADE_ASSIGN_OR_RETURN(
       controller, optim::StepController::Create(options.optimizer, ControllerOptions(plan, options),
@@ -109,8 +109,8 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
   const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
   const Range updated = UpdatedRange(plan_, options_, bucket, lanes_.rank());
   const int64_t grad_bytes = precision::SizeOf(FinalGradientType(options_, bucket));
-  void* const weights = options_.traits().whole_optimizer_state ? parameters_.Whole(index)
-                                                                : parameters_.Slice(index);
+  void* const weights =
+      options_.traits().whole_optimizer_state ? parameters_.Whole(index) : parameters_.Slice(index);
   for (size_t first = 0, next = 0; first < bucket.places.size(); first = next) {
     const auto group_of = [&](size_t place) {
       const auto parameter = static_cast<size_t>(bucket.places[place].parameter);

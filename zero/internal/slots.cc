@@ -25,8 +25,8 @@ absl::StatusOr<SlotPool> SlotPool::Create(const std::map<int64_t, int>& sizes,
     free.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
       const std::string each = absl::StrCat(name, " ", pool.slots_.size());
-      BRIGADE_ASSIGN_OR_RETURN(
-          slot, NewSlot(bytes, device::Purpose::kCommunication, each, context));
+      BRIGADE_ASSIGN_OR_RETURN(slot,
+                               NewSlot(bytes, device::Purpose::kCommunication, each, context));
       free.push_back(slot.get());
       pool.slots_.push_back(std::move(slot));
     }
