@@ -36,7 +36,7 @@ zero::ZeroOptions OptionsOf(const SyntheticModel& model, int stage, bool overlap
 }
 
 absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const SyntheticModel& model,
-                    double bytes_per_second) {
+                          double bytes_per_second) {
   model_ = model;
   device::ContextOptions options;
   options.compute_threads = 1;
@@ -57,8 +57,8 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
 
 absl::StatusOr<ZeroOptimizer*> Rank::NewZero(int stage, bool overlap) {
   const zero::ZeroOptions options = OptionsOf(model_, stage, overlap);
-  BRIGADE_ASSIGN_OR_RETURN(zero, ZeroOptimizer::Create(model_.Spec(), options, *communicator_,
-                                                       *context_, *compute_));
+  BRIGADE_ASSIGN_OR_RETURN(
+      zero, ZeroOptimizer::Create(model_.Spec(), options, *communicator_, *context_, *compute_));
   optimizers_.push_back(std::move(zero));
   return optimizers_.back().get();
 }
@@ -112,10 +112,10 @@ absl::Status Rank::ForEachBucket(const zero::Plan& plan, bool reduce, bool from_
     const int64_t bytes = slice * precision::SizeOf(bucket.dtype);
     char* const mine = whole + communicator_->rank() * bytes;
     BRIGADE_RETURN_IF_ERROR(
-        reduce ? communicator_->ReduceScatter(whole, mine, slice, {.dtype = bucket.dtype},
-                                              *compute_)
-               : communicator_->AllGather(from_elsewhere ? elsewhere : mine, whole, slice,
-                                          {.dtype = bucket.dtype}, *compute_));
+        reduce
+            ? communicator_->ReduceScatter(whole, mine, slice, {.dtype = bucket.dtype}, *compute_)
+            : communicator_->AllGather(from_elsewhere ? elsewhere : mine, whole, slice,
+                                       {.dtype = bucket.dtype}, *compute_));
     whole += bucket.bytes();
     elsewhere += bytes;
   }
