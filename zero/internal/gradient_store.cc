@@ -197,9 +197,13 @@ absl::Status GradientStore::Reduce(int index) {
     BRIGADE_RETURN_IF_ERROR(lanes_.ReduceScatter(at.slot->memory.data(), output, plan_.slice(self),
                                                  self.dtype, lanes_.traffic.gradients));
   }
+  if (at.own == nullptr) {
+    BRIGADE_RETURN_IF_ERROR(lanes_.Poison(at.slot->memory, lanes_.comm()));
+    if (lanes_.context().race_checker() != nullptr) at.slot->bucket = -1;
+    pool_.GiveBack(at.slot);
+  }
   BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.slot->free));
   at.slot->used = true;
-  if (at.own == nullptr) pool_.GiveBack(at.slot);
   at.slot = nullptr;
   const bool last = micro_batch_ + 1 == options_.micro_batches;
   if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();

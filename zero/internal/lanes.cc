@@ -31,6 +31,11 @@ absl::Status Lanes::Wait(WaitPoint point, device::Event& event, device::Stream& 
   return waiter.Wait(event);
 }
 
+absl::Status Lanes::Poison(const device::Buffer& memory, device::Stream& stream) {
+  if (context_.race_checker() == nullptr) return absl::OkStatus();
+  return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
+}
+
 absl::Status Lanes::ReduceScatter(const void* input, void* output, int64_t count,
                                   precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);

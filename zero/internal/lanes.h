@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
@@ -37,6 +38,9 @@ class Lanes {
 
   // One of the waits between the two.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
+
+  // With checks on, all bits 1: who reads what was given back gets NaN.
+  absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
   // Every rank's bytes, as long on all ranks, in order of ranks. Waits.
   absl::StatusOr<std::vector<std::string>> Share(const std::string& bytes);

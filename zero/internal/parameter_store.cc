@@ -101,6 +101,7 @@ absl::Status ParameterStore::Release(int unit) {
   for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
     State& at = state(b);
     if (--at.users > 0 || at.own != nullptr) continue;
+    BRIGADE_RETURN_IF_ERROR(lanes_.Poison(at.slot->memory, lanes_.compute()));
     BRIGADE_RETURN_IF_ERROR(lanes_.compute().Record(*at.slot->free));
     at.slot->used = true;
     Drop(at);
