@@ -3,6 +3,7 @@
 
 // One training run, made twice: by a MixedPrecisionOptimizer on tensors of a device, and by tests/spec.
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
