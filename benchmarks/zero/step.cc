@@ -1,6 +1,7 @@
 // A training step of a synthetic model in each ZeRO stage, beside the sum of its parts measured alone; and how much of
 // the communication a slow link leaves exposed. benchmarks/README.md says how to read it.
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -24,6 +25,7 @@ ABSL_FLAG(int, parameters_per_unit, 4, "parameters of a unit");
 ABSL_FLAG(int64_t, unit_elements, 1 << 20, "elements of a unit");
 ABSL_FLAG(int, steps, 2, "steps of a turn");
 ABSL_FLAG(int, rounds, 9, "turns of each contestant; medians count");
+ABSL_FLAG(bool, overlap, true, "also measure how much communication a slow link leaves exposed");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
 
 namespace brigade::benchmarks {
@@ -104,7 +106,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
 // With the link so slow that a bucket's communication takes 0.7 of a unit's backward: all but the last bucket's fits
 // beside it.
 absl::Status MeasureOverlap(SyntheticModel model) {
-  model.passes = 32;
+  model.passes = 256;
+  model.unit_elements = std::min(model.unit_elements, int64_t{1} << 20);
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const auto alone = [](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
     return std::vector<Contestant>{run.BackwardAlone()};
@@ -149,7 +152,7 @@ absl::Status Main() {
   model.parameters_per_unit = absl::GetFlag(FLAGS_parameters_per_unit);
   model.unit_elements = absl::GetFlag(FLAGS_unit_elements);
   BRIGADE_RETURN_IF_ERROR(MeasureSteps(model));
-  BRIGADE_RETURN_IF_ERROR(MeasureOverlap(model));
+  if (absl::GetFlag(FLAGS_overlap)) BRIGADE_RETURN_IF_ERROR(MeasureOverlap(model));
   if (!absl::GetFlag(FLAGS_json).empty()) {
     std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"
                                              << absl::StrJoin(json_lines, ",\n") << "\n}\n";

@@ -36,22 +36,20 @@ void FitALine(collectives::Rank& self, std::vector<float>& fitted) {
   for (int step = 0; step < 200; ++step) {
     ASSERT_OK(zero->Acquire(kScale, Pass::kForward));
     const auto* slope = static_cast<const float*>(zero->Weights(kScale).value());
-    ASSERT_OK(stream.Enqueue(
-        {"scale", {device::Reads(slope, 4), device::Writes(&memory.y, 4)}},
-        [&memory, slope, x](device::ThreadPool&) {
-          memory.y = *slope * x;
-          return absl::OkStatus();
-        }));
+    ASSERT_OK(stream.Enqueue({"scale", {device::Reads(slope, 4), device::Writes(&memory.y, 4)}},
+                             [&memory, slope, x](device::ThreadPool&) {
+                               memory.y = *slope * x;
+                               return absl::OkStatus();
+                             }));
     ASSERT_OK(zero->Release(kScale));
 
     ASSERT_OK(zero->Acquire(kShift, Pass::kForward));
     const auto* offset = static_cast<const float*>(zero->Weights(kShift).value());
-    ASSERT_OK(stream.Enqueue(
-        {"shift", {device::Reads(offset, 4), device::Writes(&memory.y, 4)}},
-        [&memory, offset](device::ThreadPool&) {
-          memory.y += *offset;
-          return absl::OkStatus();
-        }));
+    ASSERT_OK(stream.Enqueue({"shift", {device::Reads(offset, 4), device::Writes(&memory.y, 4)}},
+                             [&memory, offset](device::ThreadPool&) {
+                               memory.y += *offset;
+                               return absl::OkStatus();
+                             }));
     ASSERT_OK(zero->Release(kShift));
 
     // loss = (y - target)^2 / 2, times the scale that the device knows.
@@ -59,15 +57,15 @@ void FitALine(collectives::Rank& self, std::vector<float>& fitted) {
     for (const int unit : {kShift, kScale}) {
       ASSERT_OK(zero->Acquire(unit, Pass::kBackward));
       const GradientTarget gradient = zero->Gradient(unit, unit).value();
-      ASSERT_OK(stream.Enqueue(
-          {"backward",
-           {device::Reads(&memory.y, 4), device::Reads(&memory.scaled, 4),
-            device::Writes(gradient.data, 4)}},
-          [&memory, gradient, unit, x](device::ThreadPool&) {
-            const float error = (memory.y - Target(x)) * memory.scaled;
-            *static_cast<float*>(gradient.data) = unit == kShift ? error : error * x;
-            return absl::OkStatus();
-          }));
+      ASSERT_OK(stream.Enqueue({"backward",
+                                {device::Reads(&memory.y, 4), device::Reads(&memory.scaled, 4),
+                                 device::Writes(gradient.data, 4)}},
+                               [&memory, gradient, unit, x](device::ThreadPool&) {
+                                 const float error = (memory.y - Target(x)) * memory.scaled;
+                                 *static_cast<float*>(gradient.data) =
+                                     unit == kShift ? error : error * x;
+                                 return absl::OkStatus();
+                               }));
       ASSERT_OK(zero->Release(unit));
       ASSERT_OK(zero->GradientsReady(unit));
     }
@@ -83,8 +81,7 @@ void FitALine(collectives::Rank& self, std::vector<float>& fitted) {
 
 TEST(ExampleTest, FitsALine) {
   std::vector<float> fitted(2);
-  collectives::OnThreads({.size = 2},
-                         [&](collectives::Rank& self) { FitALine(self, fitted); });
+  collectives::OnThreads({.size = 2}, [&](collectives::Rank& self) { FitALine(self, fitted); });
   EXPECT_NEAR(fitted[0], 3.0f, 1e-4f);
   EXPECT_NEAR(fitted[1], -1.5f, 1e-4f);
 }
