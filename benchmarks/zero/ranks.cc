@@ -100,6 +100,7 @@ Contestant Rank::Collectives(const zero::Plan& plan, bool stage3, int steps) {
                 }
               }
             }
+            host_end_ = ThreadSeconds();
             return Sync();
           }};
 }

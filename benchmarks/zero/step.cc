@@ -81,7 +81,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
     const double of_stage0 = ratio_to(stage, {0});
     Seconds host;
     for (size_t i = 0; i < times[stage].host.size(); ++i) {
-      host.push_back((times[stage].host[i] - times[kPasses].host[i]) / times[stage].wall[i]);
+      const double others = times[kPasses].host[i] + times[collectives].host[i];
+      host.push_back((times[stage].host[i] - others) / times[stage].wall[i]);
     }
     const auto ms = [&](size_t i) { return Median(times[i].wall) / steps * 1e3; };
     const zero::ZeroOptions options = OptionsOf(model, static_cast<int>(stage), false);
