@@ -26,23 +26,25 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *lanes));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
   self->lanes_ = std::move(lanes);
-  BRIGADE_ASSIGN_OR_RETURN(
-      parameters, internal::ParameterStore::Create(self->plan_, self->options_, *self->lanes_));
-  self->parameters_ = std::move(parameters);
-  BRIGADE_ASSIGN_OR_RETURN(
-      gradients, internal::GradientStore::Create(self->plan_, self->options_, *self->lanes_));
-  self->gradients_ = std::move(gradients);
-  BRIGADE_ASSIGN_OR_RETURN(
-      update, internal::ShardedUpdate::Create(self->plan_, self->options_, *self->gradients_,
-                                              *self->parameters_, *self->lanes_));
-  self->update_ = std::move(update);
-  BRIGADE_ASSIGN_OR_RETURN(finished, context.NewEvent("backward finished"));
-  self->finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(decided, context.NewEvent("step decided"));
-  self->decided_ = std::move(decided);
-  BRIGADE_RETURN_IF_ERROR(self->lanes_->comm().Record(*self->decided_));
-  BRIGADE_RETURN_IF_ERROR(self->lanes_->comm().Synchronize());
+  // So does one that runs out of memory.
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(self->Allocate(), *self->lanes_));
   return self;
+}
+
+absl::Status ZeroOptimizer::Allocate() {
+  BRIGADE_ASSIGN_OR_RETURN(parameters, internal::ParameterStore::Create(plan_, options_, *lanes_));
+  parameters_ = std::move(parameters);
+  BRIGADE_ASSIGN_OR_RETURN(gradients, internal::GradientStore::Create(plan_, options_, *lanes_));
+  gradients_ = std::move(gradients);
+  BRIGADE_ASSIGN_OR_RETURN(
+      update, internal::ShardedUpdate::Create(plan_, options_, *gradients_, *parameters_, *lanes_));
+  update_ = std::move(update);
+  BRIGADE_ASSIGN_OR_RETURN(finished, lanes_->context().NewEvent("backward finished"));
+  finished_ = std::move(finished);
+  BRIGADE_ASSIGN_OR_RETURN(decided, lanes_->context().NewEvent("step decided"));
+  decided_ = std::move(decided);
+  BRIGADE_RETURN_IF_ERROR(lanes_->comm().Record(*decided_));
+  return lanes_->comm().Synchronize();
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {

@@ -57,7 +57,7 @@ class ZeroOptimizer {
  public:
   // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive it. Weights and optimizer state
   // are zero until InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
-  // ranks disagree about the model or the options.
+  // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough memory.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute);
@@ -115,6 +115,7 @@ class ZeroOptimizer {
  private:
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
 
+  absl::Status Allocate();
   absl::Status CheckUnit(const char* call, int unit) const;
   absl::Status CheckParameter(const char* call, int parameter) const;
   absl::Status Out(const char* call, int unit, const absl::Status& status) const;

@@ -68,6 +68,22 @@ TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
   });
 }
 
+TEST(ErrorsTest, OneRanksLackOfMemoryIsEverybodysError) {
+  collectives::RanksOptions options;
+  const auto engines = collectives::ThreadEngines(options);
+  collectives::OnRanks(options, engines, [](Rank& self) {
+    // What is left of this rank's limit is not enough.
+    auto limited =
+        device::Context::Create({.memory_limit_bytes = self.rank == 1 ? 20000 : 0, .name = "small"})
+            .value();
+    auto stream = limited->NewStream("compute").value();
+    EXPECT_THAT(
+        ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *limited, *stream).status(),
+        StatusIs(absl::StatusCode::kResourceExhausted,
+                 AllOf(HasSubstr("\"small\""), HasSubstr("20000"))));
+  });
+}
+
 TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
   OnThreads({.size = 3}, [](Rank& self) {
     ModelSpec model = ToyModel();

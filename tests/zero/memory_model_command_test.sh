@@ -1,0 +1,16 @@
+#!/bin/bash
+# memory_model_command_test.sh BINARY: the ZeRO paper's figures, books by purpose, and errors that name the flag.
+set -eu -o pipefail
+"$1" --params=7.5e9 --ranks=64 | tee "$TEST_TMPDIR/out"
+grep -Eq '^ +64 +120.00 +31.41 +16.64 +1.88$' "$TEST_TMPDIR/out"
+# Stage 1 with 4 GB of fp32 weights on 4 ranks: 4 + 4 bytes whole, a quarter of 4 for the momentum.
+"$1" --params=1e9 --ranks=4 --dtype=float32 --optimizer=sgd | tee "$TEST_TMPDIR/out"
+grep -Eq '^ +4 +1 +4.000 +4.000 +1.000 ' "$TEST_TMPDIR/out"
+for flag in --params=0 --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=lion --micro_batches=0 --live_units=0; do
+  if "$1" "$flag" 2>"$TEST_TMPDIR/error" >/dev/null; then
+    echo "$flag is accepted"
+    exit 1
+  fi
+  name=${flag#--}
+  grep -q "${name%=*}" "$TEST_TMPDIR/error"
+done
