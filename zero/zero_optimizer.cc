@@ -169,10 +169,11 @@ absl::Status ZeroOptimizer::Step() {
 absl::Status ZeroOptimizer::AbandonStep() {
   lanes_->compute().Reset().IgnoreError();
   lanes_->comm().Reset().IgnoreError();
-  gradients_->StartAgain();
   acquired_ = 0;
   in_backward_ = false;
-  return parameters_->ReleaseAll();
+  gradients_->StartAgain();
+  BRIGADE_RETURN_IF_ERROR(parameters_->StartAgain());
+  return lanes_->comm().Record(*decided_);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {

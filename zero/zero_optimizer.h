@@ -94,8 +94,9 @@ class ZeroOptimizer {
   // The update. FailedPrecondition before all micro-batches' backward, or with a unit acquired.
   absl::Status Step();
 
-  // Goes back to before the step's first micro-batch: gradients are dropped, units released. For going on after a
-  // mistake of the caller's; a communicator that has failed stays so. Waits, and clears the streams' errors.
+  // Goes back to before the step's first micro-batch: gradients are dropped, units released, and what failed on the
+  // streams is forgotten. For going on after a mistake in a call or in the caller's own work; all ranks call it. What
+  // Step has enqueued may have happened or not. A communicator that has failed stays so. Waits.
   absl::Status AbandonStep();
 
   // What this rank owns, in host memory; waits. Its own business: works also after the communicator has failed.

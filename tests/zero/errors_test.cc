@@ -1,12 +1,14 @@
 // Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all must know, and a
 // ZeroOptimizer that goes on.
 
+#include <barrier>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -174,6 +176,45 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
       ASSERT_OK(exported);
       if (self.rank != 0) return;
       if (!wrong) wanted = *exported;
+      EXPECT_EQ(*exported, wanted);
+    });
+  }
+}
+
+TEST_P(CallsTest, WorkOfTheCallersThatFailsCanBeAbandoned) {
+  std::vector<std::vector<float>> wanted;
+  for (const bool fails : {false, true}) {
+    device::Gate gate;
+    std::barrier meet(2);
+    OnThreads({.size = 2}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = GetParam();
+      auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
+                                        *self.stream)
+                      .value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      ASSERT_OK(trainer.Step());
+      if (fails) {
+        // All is enqueued before anything fails, so that no collective is refused.
+        ASSERT_OK(device::Block(*self.stream, gate));
+        ASSERT_OK(self.stream->Enqueue(
+            {"mistake"}, [](device::ThreadPool&) { return absl::DataLossError("a bad batch"); }));
+        ASSERT_OK(trainer.MicroBatch(0));
+        ASSERT_OK(zero->Step());
+        meet.arrive_and_wait();
+        gate.Open();
+        EXPECT_THAT(zero->step_stream().Synchronize(),
+                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a bad batch")));
+        ASSERT_OK(zero->AbandonStep());
+        meet.arrive_and_wait();
+      }
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(self.stream->Synchronize());
+      const auto exported = Exported(*zero);
+      ASSERT_OK(exported);
+      if (self.rank != 0) return;
+      if (!fails) wanted = *exported;
       EXPECT_EQ(*exported, wanted);
     });
   }

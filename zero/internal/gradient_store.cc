@@ -102,7 +102,9 @@ void GradientStore::StartAgain() {
   for (State& at : states_) {
     if (at.slot != nullptr && at.own == nullptr) pool_.GiveBack(at.slot);
     at.slot = nullptr;
+    if (at.own != nullptr) at.own->used = false;
   }
+  pool_.ForgetUses();
   micro_batch_ = 0;
   StartMicroBatch();
 }

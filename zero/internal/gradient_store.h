@@ -46,7 +46,7 @@ class GradientStore {
 
   // The update has read all gradients.
   absl::Status FinishStep();
-  // Forgets the micro-batches so far.
+  // Forgets the micro-batches so far, and events that carry errors. Both streams are idle and in order.
   void StartAgain();
 
   // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket; and the whole, null

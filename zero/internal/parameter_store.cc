@@ -109,13 +109,14 @@ absl::Status ParameterStore::Release(int unit) {
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::ReleaseAll() {
-  for (size_t u = 0; u < acquired_.size(); ++u) {
-    if (acquired_[u]) BRIGADE_RETURN_IF_ERROR(Release(static_cast<int>(u)));
-  }
+absl::Status ParameterStore::StartAgain() {
+  std::fill(acquired_.begin(), acquired_.end(), 0);
   for (State& at : states_) {
+    at.users = 0;
     if (at.own == nullptr && at.slot != nullptr) Drop(at);
+    BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
   }
+  pool_.ForgetUses();
   return absl::OkStatus();
 }
 

@@ -37,8 +37,8 @@ class ParameterStore {
   absl::Status Acquire(int unit, Pass pass);
   // What compute has enqueued so far is the unit's last use.
   absl::Status Release(int unit);
-  // Forgets what is acquired or gathered ahead.
-  absl::Status ReleaseAll();
+  // Forgets what is acquired or gathered ahead, and events that carry errors. Both streams are idle and in order.
+  absl::Status StartAgain();
 
   bool acquired(int unit) const { return acquired_[static_cast<size_t>(unit)] != 0; }
   // The weights of a parameter one of whose units is acquired; null if none is.

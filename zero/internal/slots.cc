@@ -42,6 +42,10 @@ Slot* SlotPool::Take(int64_t bytes) {
   return slot;
 }
 
+void SlotPool::ForgetUses() {
+  for (const auto& slot : slots_) slot->used = false;
+}
+
 void SlotPool::GiveBack(Slot* slot) { free_[slot->memory.bytes()].push_back(slot); }
 
 }  // namespace brigade::zero::internal

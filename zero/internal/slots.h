@@ -34,6 +34,9 @@ class SlotPool {
   Slot* Take(int64_t bytes);
   void GiveBack(Slot* slot);
 
+  // All work on the slots is over: nobody has to wait for it any more.
+  void ForgetUses();
+
  private:
   std::vector<std::unique_ptr<Slot>> slots_;
   std::map<int64_t, std::vector<Slot*>> free_;  // oldest first
