@@ -26,7 +26,7 @@ int64_t TableSize(const OptimizerOptions& optimizer, const StepControllerOptions
 }
 
 // A state that a controller with these options can have.
-absl::Status CheckState(const StepState& state, const kernels::LossScaleOptions& scale) {
+absl::Status CheckStepState(const StepState& state, const kernels::LossScaleOptions& scale) {
   const auto check = [](const char* field, double value, kernels::ValueRange range) {
     return CheckInRange(kName, field, -1, value, range);
   };
@@ -231,8 +231,12 @@ absl::StatusOr<StepState> StepController::SaveState(device::Stream& stream) {
   return checkpoint_.as<const StepState>()[0];
 }
 
+absl::Status StepController::CheckState(const StepState& state) const {
+  return CheckStepState(state, control_.loss_scale);
+}
+
 absl::Status StepController::LoadState(const StepState& state, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckState(state, control_.loss_scale));
+  BRIGADE_RETURN_IF_ERROR(CheckState(state));
   StepState& copy = checkpoint_.as<StepState>()[0];
   copy = state;
   copy.stuck_at_minimum = 0;

@@ -94,6 +94,8 @@ class StepController {
   // stuck_at_minimum. Both wait for the stream.
   absl::StatusOr<kernels::StepState> SaveState(device::Stream& stream);
   absl::Status LoadState(const kernels::StepState& state, device::Stream& stream);
+  // Whether LoadState would take it: InvalidArgument naming what it would not.
+  absl::Status CheckState(const kernels::StepState& state) const;
 
  private:
   // Page-locked memory for copies, and when they are done.

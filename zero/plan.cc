@@ -177,7 +177,7 @@ std::map<int64_t, int> SlotsNeeded(const Plan& plan, int live_units,
   for (int first = 0; first < units; ++first) {
     std::map<int64_t, int> live;
     for (const Bucket& bucket : plan.buckets()) {
-      const bool near = bucket.tied || (bucket.unit >= first && bucket.unit < first + live_units);
+      const bool near = bucket.tied || (bucket.unit >= first && bucket.unit - first < live_units);
       if (near && chosen(bucket)) ++live[bucket.bytes()];
     }
     for (const auto& [bytes, count] : live) needed[bytes] = std::max(needed[bytes], count);

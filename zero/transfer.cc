@@ -15,17 +15,6 @@ namespace {
 
 constexpr auto kFloat = precision::DType::kFloat32;
 
-int64_t LargestBucket(const Plan& plan) {
-  int64_t largest = 0;
-  for (const Bucket& bucket : plan.buckets()) largest = std::max(largest, bucket.size);
-  return largest;
-}
-
-absl::StatusOr<device::Buffer> Whole(const Plan& plan, device::Context& context) {
-  return context.Allocate(LargestBucket(plan) * static_cast<int64_t>(sizeof(float)),
-                          device::Purpose::kCommunication, "whole bucket in float32");
-}
-
 absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
                      int64_t size, device::Stream& stream) {
   return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to},
@@ -33,6 +22,15 @@ absl::Status Convert(const void* source, precision::DType from, void* target, pr
 }
 
 }  // namespace
+
+// Memory for a bucket in float32.
+absl::StatusOr<device::Buffer> ZeroOptimizer::NewWhole(const char* call) const {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
+  return lanes_->context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
+                                    device::Purpose::kCommunication, "whole bucket in float32");
+}
 
 // The weights follow from `whole`, all of the bucket in float32; so do the moments of a new run.
 absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
@@ -59,10 +57,11 @@ absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
 
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("InitializeParameters"));
+  std::vector<float> host;  // outlives what is enqueued: `whole` waits for it
+  absl::StatusOr<device::Buffer> memory = NewWhole("InitializeParameters");
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *lanes_));
+  const device::Buffer whole = *std::move(memory);
   device::Stream& stream = lanes_->comm();
-  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
-  std::vector<float> host;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     absl::Status written;
@@ -105,10 +104,11 @@ float* ZeroOptimizer::OwnSlice(int index, int array) const {
 
 absl::Status ZeroOptimizer::ExportParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ExportParameters"));
-  device::Stream& stream = lanes_->comm();
-  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
   std::vector<float> host;
+  absl::StatusOr<device::Buffer> memory = NewWhole("ExportParameters");
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *lanes_));
+  const device::Buffer whole = *std::move(memory);
+  device::Stream& stream = lanes_->comm();
   absl::Status status;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
@@ -132,14 +132,13 @@ absl::Status ZeroOptimizer::ExportParameters(
 }
 
 absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("SaveState"));
-  device::Stream& stream = lanes_->comm();
   RankState state;
+  BRIGADE_ASSIGN_OR_RETURN(whole, NewWhole("SaveState"));
+  device::Stream& stream = lanes_->comm();
   state.plan_fingerprint = internal::PlanFingerprint(plan_, options_);
   state.rank = lanes_->rank();
   state.ranks = lanes_->ranks();
   state.buckets.resize(plan_.buckets().size());
-  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t slice = plan_.slice(bucket);
@@ -158,6 +157,7 @@ absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
 }
 
 absl::Status ZeroOptimizer::CheckState(const RankState& state) const {
+  BRIGADE_RETURN_IF_ERROR(update_->controller().CheckState(state.step));
   if (state.plan_fingerprint != internal::PlanFingerprint(plan_, options_)) {
     return absl::InvalidArgumentError("the state is of another model, plan or optimizer");
   }
@@ -180,10 +180,12 @@ absl::Status ZeroOptimizer::CheckState(const RankState& state) const {
 }
 
 absl::Status ZeroOptimizer::LoadState(const RankState& state) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LoadState"));
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(CheckState(state), *lanes_));
+  absl::StatusOr<device::Buffer> memory = NewWhole("LoadState");
+  const absl::Status mine = memory.ok() ? CheckState(state) : memory.status();
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *lanes_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStep(state.step, *lanes_));
+  const device::Buffer whole = *std::move(memory);
   device::Stream& stream = lanes_->comm();
-  BRIGADE_ASSIGN_OR_RETURN(whole, Whole(plan_, lanes_->context()));
   auto* const data = static_cast<float*>(whole.data());
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const int index = static_cast<int>(b);

@@ -26,9 +26,17 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *lanes));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
   self->lanes_ = std::move(lanes);
-  // So does one that runs out of memory.
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(self->Allocate(), *self->lanes_));
+  // So does one that runs out of memory, when it has given back what it has.
+  const absl::Status allocated = self->Allocate();
+  if (!allocated.ok()) self->Free();
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, *self->lanes_));
   return self;
+}
+
+void ZeroOptimizer::Free() {
+  update_.reset();
+  gradients_.reset();
+  parameters_.reset();
 }
 
 absl::Status ZeroOptimizer::Allocate() {
@@ -75,9 +83,7 @@ absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
   if (parameters_->acquired(unit)) {
     return Out("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
   }
-  BRIGADE_RETURN_IF_ERROR(Out("Acquire", unit, parameters_->Acquire(unit, pass)));
-  ++acquired_;
-  return absl::OkStatus();
+  return Out("Acquire", unit, parameters_->Acquire(unit, pass));
 }
 
 absl::Status ZeroOptimizer::Release(int unit) {
@@ -85,7 +91,6 @@ absl::Status ZeroOptimizer::Release(int unit) {
   if (!parameters_->acquired(unit)) {
     return Out("Release", unit, absl::FailedPreconditionError("it is not acquired"));
   }
-  --acquired_;
   return Out("Release", unit, parameters_->Release(unit));
 }
 
@@ -146,17 +151,21 @@ absl::Status ZeroOptimizer::FinishBackward() {
         absl::StrCat("stage ", options_.stage, ", FinishBackward: all ", options_.micro_batches,
                      " micro-batches are done; Step comes first"));
   }
-  BRIGADE_RETURN_IF_ERROR(gradients_->FinishMicroBatch());
+  if (const absl::Status status = gradients_->FinishMicroBatch(); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("stage ", options_.stage,
+                                                    ", FinishBackward: ", status.message()));
+  }
   in_backward_ = false;
   return absl::OkStatus();
 }
 
 absl::Status ZeroOptimizer::Step() {
   const int done = gradients_->finished_micro_batches();
-  if (done < options_.micro_batches || acquired_ > 0) {
+  const int acquired = parameters_->acquired_units();
+  if (done < options_.micro_batches || acquired > 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
-                     " micro-batches have finished backward, ", acquired_, " units are acquired"));
+                     " micro-batches have finished backward, ", acquired, " units are acquired"));
   }
   BRIGADE_RETURN_IF_ERROR(lanes_->compute().Record(*finished_));
   BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kBackwardFinished, *finished_, lanes_->comm()));
@@ -169,7 +178,6 @@ absl::Status ZeroOptimizer::Step() {
 absl::Status ZeroOptimizer::AbandonStep() {
   lanes_->compute().Reset().IgnoreError();
   lanes_->comm().Reset().IgnoreError();
-  acquired_ = 0;
   in_backward_ = false;
   gradients_->StartAgain();
   BRIGADE_RETURN_IF_ERROR(parameters_->StartAgain());
@@ -177,7 +185,8 @@ absl::Status ZeroOptimizer::AbandonStep() {
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
-  if (gradients_->finished_micro_batches() == 0 && !in_backward_ && acquired_ == 0) {
+  if (gradients_->finished_micro_batches() == 0 && !in_backward_ &&
+      parameters_->acquired_units() == 0) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(

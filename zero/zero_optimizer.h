@@ -42,9 +42,12 @@ namespace brigade::zero {
 // Precision    Stages give the same bits, those of tests/spec/stages.h with Algorithm::kDirect. Gradients are
 //              reduced in their own type (over several micro-batches: Accumulation says when, and in which), updated
 //              in fp32.
-// Memory       Device memory, all of it at Create: MemoryOf (memory_model.h) says how much, and what for.
-// Traffic      Per step, rank and micro-batch, with N ranks and elements P of trainable parameters with padding: sent
-//              are 2 (N-1)/N P in stages 0 to 2, 3 (N-1)/N P in stage 3, plus 16 bytes (N-1).
+// Memory       Device memory, all of it at Create: MemoryOf (memory_model.h) says how much, and what for. Beside it one
+//              bucket in float32 while parameters or state go in or out.
+// Traffic      Sent per rank, with N ranks, in a step of one micro-batch: 2 (N-1)/N of the trainable parameters with
+//              padding in stages 0 to 2, 3 (N-1)/N of all in stage 3 (tied ones count for each use, persistent ones
+//              2), plus 16 (N-1) bytes for each type of gradient. More micro-batches: another (N-1)/N of the
+//              gradients for each, or one reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
 // Stream       Everything is enqueued: on the compute stream, and with overlap_comm on one of its own; host waits and
 //              allocations are none in a step. Calls that wait say so.
 // Determinism  Same bits in every stage, on every engine and device, with and without overlap, for any plan
@@ -102,8 +105,8 @@ class ZeroOptimizer {
   // What this rank owns, in host memory; waits. Its own business: works also after the communicator has failed.
   // FailedPrecondition between a micro-batch and its Step.
   absl::StatusOr<RankState> SaveState();
-  // A call of all ranks; waits. From a state of the same model, plan and rank, saved in any stage. InvalidArgument
-  // naming what differs; on the other ranks then, too.
+  // A call of all ranks; waits. From states of the same model, plan and step, each of its rank, saved in any stage.
+  // InvalidArgument naming what differs, on all ranks, with nothing changed.
   absl::Status LoadState(const RankState& state);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the learning rate: enqueue
@@ -117,12 +120,14 @@ class ZeroOptimizer {
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
 
   absl::Status Allocate();
+  void Free();
   absl::Status CheckUnit(const char* call, int unit) const;
   absl::Status CheckParameter(const char* call, int parameter) const;
   absl::Status Out(const char* call, int unit, const absl::Status& status) const;
   absl::Status CheckBetweenSteps(const char* call) const;
 
   // transfer.cc
+  absl::StatusOr<device::Buffer> NewWhole(const char* call) const;
   absl::Status SetBucket(int bucket, const float* whole);
   absl::Status ReadSlice(int bucket, int array, float* target);
   float* OwnSlice(int bucket, int array) const;
@@ -136,7 +141,6 @@ class ZeroOptimizer {
   std::unique_ptr<internal::ShardedUpdate> update_;
   std::unique_ptr<device::Event> finished_;  // backward, on the compute stream
   std::unique_ptr<device::Event> decided_;   // the step, on the communication stream
-  int acquired_ = 0;                         // units
   bool in_backward_ = false;  // a gradient of this micro-batch was asked for or reported
 };
 

@@ -19,6 +19,9 @@ namespace {
 using precision::BFloat16;
 using zero::ZeroOptimizer;
 
+constexpr int64_t kGradientBytes = sizeof(BFloat16);  // and a weight's
+constexpr int64_t kStateBytes = sizeof(float);
+
 double ThreadSeconds() {
   timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -70,11 +73,13 @@ absl::Status Rank::Sync(ZeroOptimizer* zero) {
 
 Contestant Rank::Step(const std::string& name, ZeroOptimizer* zero, int steps) {
   return {name, [=, this]() -> absl::Status {
+            const int64_t before = zero->traffic().total();
             for (int i = 0; i < steps; ++i) {
               BRIGADE_RETURN_IF_ERROR(passes_->Forward(*zero));
               BRIGADE_RETURN_IF_ERROR(passes_->Backward(*zero));
               BRIGADE_RETURN_IF_ERROR(zero->Step());
             }
+            sent_ = zero->traffic().total() - before;
             host_end_ = ThreadSeconds();
             return Sync(zero);
           }};
@@ -128,7 +133,7 @@ Contestant Rank::Optimizer(const std::string& name, int64_t elements, int steps)
   float* const state = state_.as<float>().data();
   auto* const weights = static_cast<BFloat16*>(buffer_.data());
   auto* const gradients = reinterpret_cast<BFloat16*>(state + 3 * model_.elements());
-  const Work check = ReadCeilings(gradients, slice * 2).back();
+  const Work check = ReadCeilings(gradients, slice * kGradientBytes).back();
   const Work update = UpdateCeiling<BFloat16, BFloat16, 3>(
       {state, state + elements, state + 2 * elements}, gradients, weights, elements);
   return {name, [=, this]() -> absl::Status {
@@ -142,8 +147,10 @@ Contestant Rank::Optimizer(const std::string& name, int64_t elements, int steps)
 
 absl::Status Rank::NewArrays() {
   const int64_t elements = model_.elements();
-  BRIGADE_ASSIGN_OR_RETURN(state, context_->Allocate(elements * 14, device::Purpose::kScratch));
-  BRIGADE_ASSIGN_OR_RETURN(buffer, context_->Allocate(elements * 2, device::Purpose::kScratch));
+  BRIGADE_ASSIGN_OR_RETURN(state, context_->Allocate(elements * (3 * kStateBytes + kGradientBytes),
+                                                     device::Purpose::kScratch));
+  BRIGADE_ASSIGN_OR_RETURN(
+      buffer, context_->Allocate(elements * kGradientBytes, device::Purpose::kScratch));
   BRIGADE_RETURN_IF_ERROR(compute_->FillBytes(state.data(), 0, state.bytes()));
   BRIGADE_RETURN_IF_ERROR(compute_->FillBytes(buffer.data(), 0, buffer.bytes()));
   state_ = std::move(state);
@@ -195,6 +202,7 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
             if (rank == 0 && round >= 0) {
               times[i].wall.push_back(wall.count());
               times[i].host.push_back(run.host_end() - host);
+              times[i].sent = run.sent();
             }
             if (contestants[i].after) BRIGADE_RETURN_IF_ERROR(contestants[i].after());
           }

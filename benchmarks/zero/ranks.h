@@ -29,6 +29,7 @@ struct Contestant {
 // Rank 0's times of a contestant's turns, and the processor time of its host thread in them.
 struct Times {
   Seconds wall, host;
+  int64_t sent = 0;  // bytes, in a turn
 };
 
 // AdamW in bfloat16, a bucket for each unit.
@@ -62,6 +63,8 @@ class Rank {
 
   // When, in its processor time, the host thread had enqueued its last turn.
   double host_end() const { return host_end_; }
+  // What it has sent in its last Step.
+  int64_t sent() const { return sent_; }
 
  private:
   absl::Status Sync(zero::ZeroOptimizer* zero = nullptr);
@@ -75,6 +78,7 @@ class Rank {
   device::Buffer state_, buffer_;
   std::vector<std::unique_ptr<zero::ZeroOptimizer>> optimizers_;
   double host_end_ = 0;
+  int64_t sent_ = 0;
 };
 
 // Makes each rank's contestants and lets them take turns: `rounds` rounds, and one before that is not counted. A link of

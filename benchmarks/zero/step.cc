@@ -31,6 +31,8 @@ ABSL_FLAG(std::string, json, "", "also write the figures to this file");
 namespace brigade::benchmarks {
 namespace {
 
+constexpr double kBytes = sizeof(precision::BFloat16);  // of a weight, or a gradient
+
 std::vector<std::string> json_lines;
 
 void WriteFigure(const std::string& name, double value) {
@@ -40,10 +42,11 @@ void WriteFigure(const std::string& name, double value) {
 absl::Status MeasureSteps(const SyntheticModel& model) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const int steps = absl::GetFlag(FLAGS_steps);
+  const int rounds = absl::GetFlag(FLAGS_rounds);
   enum { kPasses = 4, kCollectives, kCollectives3, kWhole, kSlice };
   BRIGADE_ASSIGN_OR_RETURN(
       times,
-      Compete(ranks, model, std::numeric_limits<double>::infinity(), absl::GetFlag(FLAGS_rounds),
+      Compete(ranks, model, std::numeric_limits<double>::infinity(), rounds,
               [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
                 std::vector<Contestant> contestants;
                 const zero::Plan* plan = nullptr;
@@ -89,8 +92,7 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
     BRIGADE_ASSIGN_OR_RETURN(
         plan, zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
     const auto memory = static_cast<double>(zero::Total(zero::MemoryOf(plan, options)));
-    const double sent_bytes =
-        static_cast<double>(model.elements()) * 2 * (ranks - 1) / ranks * (stage == 3 ? 3 : 2);
+    const double sent_bytes = static_cast<double>(times[stage].sent) / steps;
     std::cout << absl::StrFormat("%6d %9.2f %9.2f %12.2f %10.2f %9.3f %12.3f %9.2f %10.1f %9.1f\n",
                                  stage, ms(stage), ms(kPasses), ms(collectives), ms(optimizer),
                                  of_sum, of_stage0, Median(host) * 100, memory * 1e-6,
@@ -116,7 +118,8 @@ absl::Status MeasureOverlap(SyntheticModel model) {
   constexpr double kFast = std::numeric_limits<double>::infinity();
   BRIGADE_ASSIGN_OR_RETURN(calm, Compete(ranks, model, kFast, 3, alone));
   const double unit_seconds = Median(calm[0].wall) / model.units;
-  const double bucket_bytes = static_cast<double>(model.unit_elements) * 2 * (ranks - 1) / ranks;
+  const double bucket_bytes =
+      static_cast<double>(model.unit_elements) * kBytes * (ranks - 1) / ranks;
   for (int stage = 0; stage < 3; ++stage) {
     // Stage 0 also gathers them.
     const double sent = bucket_bytes * (stage == 0 ? 2 : 1);

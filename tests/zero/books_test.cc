@@ -1,6 +1,7 @@
 // Memory and traffic are what the formulas say; a step neither waits on the host nor allocates.
 
 #include <barrier>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,13 +33,16 @@ ModelSpec PlainModel() {
 }
 
 // Every pass and gradient of a step, without work: gradients are zero.
-absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute) {
+absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* losses = nullptr) {
   const int units = static_cast<int>(zero.plan().units().size());
   absl::Status status;
   for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
     for (int unit = 0; unit < units; ++unit) {
       status.Update(zero.Acquire(unit, Pass::kForward));
       status.Update(zero.Release(unit));
+    }
+    if (losses != nullptr) {
+      status.Update(zero.ScaleLoss(losses, losses + 1, 1, DType::kFloat32));
     }
     for (int unit = units; unit-- > 0;) {
       status.Update(zero.Acquire(unit, Pass::kBackward));
@@ -69,7 +73,9 @@ struct Setting {
 
 std::vector<Setting> Settings() {
   std::vector<Setting> settings;
-  for (const ModelSpec& model : {PlainModel(), ToyModel()}) {
+  ModelSpec mixed = ToyModel();
+  mixed[1].parameters[1].dtype = DType::kFloat16;
+  for (const ModelSpec& model : {PlainModel(), ToyModel(), mixed}) {
     for (int stage = 0; stage < kStages; ++stage) {
       ZeroOptions options;
       options.stage = stage;
@@ -169,7 +175,13 @@ Traffic Formula(const Plan& plan, const ZeroOptions& options) {
       traffic.parameters += slice * element;
     }
   }
-  traffic.scalars = others * 16;
+  // 16 bytes for each type of gradient.
+  std::set<DType> types;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (bucket.trainable)
+      types.insert(options.micro_batches > 1 ? options.accumulator : bucket.dtype);
+  }
+  traffic.scalars = others * 16 * static_cast<int64_t>(types.size());
   return traffic;
 }
 
@@ -229,6 +241,7 @@ TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         auto zero =
             ZeroOptimizer::Create(setting.model, setting.options, *communicator, *context, *compute)
                 .value();
+        float losses[2] = {1.0f, 0.0f};
         absl::Status status;
         const auto sync = [&] {  // without GoogleTest, which allocates
           status.Update(zero->step_stream().Synchronize());
@@ -238,14 +251,14 @@ TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         constexpr int kSteps = 4;
         // Queues at their deepest: nothing runs until all is enqueued.
         status.Update(device::Block(*compute, gate));
-        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute));
+        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute, losses));
         meet.arrive_and_wait();
         gate.Open();
         sync();
         if (rank == 0) before = brigade::testing::CountedAllocations();
         const int64_t waits = context->host_waits();
         meet.arrive_and_wait();
-        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute));
+        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute, losses));
         const int64_t waited = context->host_waits() - waits;
         sync();
         if (rank == 0) after = brigade::testing::CountedAllocations();

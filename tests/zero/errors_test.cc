@@ -91,25 +91,31 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
     ModelSpec model = ToyModel();
     if (self.rank == 2) model[1].parameters[0].size = 1501;
     EXPECT_THAT(Create(self, model, {}),
-                StatusIs(kInvalid, AllOf(HasSubstr("parameter 2: rank 0 has h.0.w [1500]"),
-                                         HasSubstr("rank 2 has h.0.w [1501]"))));
+                StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has parameter 2, h.0.w [1500]"),
+                                         HasSubstr("rank 2 has parameter 2, h.0.w [1501]"))));
     model = ToyModel();
     if (self.rank == 1) model.pop_back();
     EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("rank 1 has")));
     model = ToyModel();
     if (self.rank == 1) std::swap(model[1].parameters[0], model[1].parameters[1]);
     EXPECT_THAT(Create(self, model, {}),
-                StatusIs(kInvalid, AllOf(HasSubstr("parameter 2: rank 0 has h.0.w"),
-                                         HasSubstr("rank 1 has h.0.b"))));
+                StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has parameter 2, h.0.w"),
+                                         HasSubstr("rank 1 has parameter 2, h.0.b"))));
     model = ToyModel();
     if (self.rank == 1) model[3].name = "idler";
     EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("unit \"idler\"")));
-    ZeroOptions options;
-    if (self.rank == 2) options.micro_batches = 2;
-    EXPECT_THAT(
-        Create(self, ToyModel(), options),
-        StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has stage 1"), HasSubstr("rank 2 has stage 1"),
-                                 HasSubstr("2 micro-batches"))));
+    const auto differ = [&](auto change, const char* text) {
+      ZeroOptions options;
+      if (self.rank == 2) change(options);
+      EXPECT_THAT(Create(self, ToyModel(), options),
+                  StatusIs(kInvalid, AllOf(HasSubstr("rank 2 has"), HasSubstr(text))));
+    };
+    differ([](ZeroOptions& o) { o.micro_batches = 2; }, "micro_batches 2");
+    differ([](ZeroOptions& o) { o.loss_scaler = optim::LossScaler::Dynamic(); }, "loss_scale 0");
+    differ([](ZeroOptions& o) { o.optimizer.groups[0].lr *= 1 + 1e-12; },
+           "group 0: lr 0.00100000000");
+    differ([](ZeroOptions& o) { o.optimizer.groups[0].schedule = optim::WarmupLR(); },
+           "schedule of");
     EXPECT_OK(Create(self, ToyModel(), {}));
   });
 }
@@ -241,7 +247,50 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
     ASSERT_OK(zero->Gradient(1, 1).status());
     EXPECT_THAT(zero->Gradient(0, 0).status(),
                 StatusIs(kPrecondition, AllOf(HasSubstr("stage 3, Gradient of unit \"a\""),
-                                              HasSubstr("unit \"d\", whose turn it is"))));
+                                              HasSubstr("it is the turn of unit \"d\""))));
+    ASSERT_OK(zero->AbandonStep());
+  });
+}
+
+TEST(ErrorsTest, AUnitDoesNotMakeRoomForItselfWithItsOwnBuckets) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ModelSpec model;
+    for (const std::string name : {"a", "b", "c", "d"}) {
+      model.push_back({name, {{name + ".1", 1000}, {name + ".2", 1000}}});
+    }
+    ZeroOptions options;
+    options.stage = 3;
+    options.bucket_elements = 1000;
+    auto zero =
+        ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+            .value();
+    ASSERT_OK(zero->Acquire(0, Pass::kForward));  // and "b" ahead: all memory is taken
+    ASSERT_OK(zero->Acquire(2, Pass::kForward));
+    for (const int p : {0, 1, 4, 5}) EXPECT_OK(zero->Weights(p).status());
+    EXPECT_THAT(zero->Acquire(1, Pass::kForward), StatusIs(kPrecondition, HasSubstr("live_units")));
+    EXPECT_THAT(zero->Weights(2).status(), StatusIs(kPrecondition, HasSubstr("is read while")));
+    ASSERT_OK(zero->Release(0));
+    ASSERT_OK(zero->Acquire(1, Pass::kForward));
+    for (const int p : {2, 3, 4, 5}) EXPECT_OK(zero->Weights(p).status());
+  });
+}
+
+TEST(ErrorsTest, GradientsReportedInAnyOrderComeToAnEnd) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ModelSpec model;
+    for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
+    ZeroOptions options;
+    options.stage = 2;
+    auto zero =
+        ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+            .value();
+    ASSERT_OK(zero->Gradient(2, 2).status());
+    // The other slot is kept for "d", which then needs none of its own: it has no gradients.
+    EXPECT_THAT(zero->Gradient(1, 1).status(),
+                StatusIs(kPrecondition, HasSubstr("it is the turn of unit \"d\"")));
+    ASSERT_OK(zero->GradientsReady(2));
+    ASSERT_OK(zero->GradientsReady(3));
+    ASSERT_OK(zero->Gradient(1, 1).status());
     ASSERT_OK(zero->AbandonStep());
   });
 }

@@ -19,6 +19,7 @@ namespace brigade::zero {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
@@ -99,6 +100,15 @@ TEST(StateTest, RefusesAnotherRanksOrModelsStateOnAllRanks) {
     bad = state;
     bad.buckets[0].arrays[0].pop_back();
     refuses(bad, "do not have the plan's sizes");
+    bad = state;
+    bad.step.step += 100;
+    bad.step.iteration += 100;
+    EXPECT_THAT(zero->LoadState(self.rank == 1 ? bad : state),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("rank 0 is at step"), HasSubstr("rank 1 at step 10"))));
+    bad = state;
+    bad.step.hysteresis = -5;
+    refuses(bad, "hysteresis");
     EXPECT_OK(zero->LoadState(state));
   });
 }

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/optim/schedule.h"
 #include "brigade/zero/internal/fingerprint.h"
 
 namespace brigade::zero::internal {
@@ -41,60 +45,59 @@ size_t FirstToDiffer(const std::vector<std::string>& all) {
   return 0;
 }
 
-std::string DescribeOptions(const ZeroOptions& options) {
-  std::string text = absl::StrCat(
-      "stage ", options.stage, ", ", precision::Name(options.dtype), ", optimizer ",
-      static_cast<int>(options.optimizer.kind), " with ", options.optimizer.groups.size(),
-      " groups, ", options.micro_batches, " micro-batches (accumulation ",
-      static_cast<int>(options.accumulation), ", ", precision::Name(options.accumulator),
-      "), max_grad_norm ", options.max_grad_norm, ", average ", options.average_gradients,
-      ", bucket_elements ", options.bucket_elements, ", live_units ", options.live_units,
-      ", persistence_threshold ", options.persistence_threshold, ", algorithm ",
-      static_cast<int>(options.algorithm));
-  for (const optim::ParameterGroup& group : options.optimizer.groups) {
-    absl::StrAppend(&text, "; lr ", group.lr, " decay ", group.weight_decay, " betas ", group.beta1,
-                    " ", group.beta2, " eps ", group.eps, " momentum ", group.momentum, " ",
-                    group.dampening, " ", group.nesterov);
-  }
-  return text;
+std::string Number(double value) { return absl::StrFormat("%.17g", value); }
+
+// What is the same on all ranks, one thing a line.
+using Lines = std::vector<std::string>;
+
+void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines) {
+  const std::vector<float> rates = optim::LearningRates(group.schedule, group.lr);
+  lines.push_back(absl::StrCat("group ", index, ": lr ", Number(group.lr), ", weight_decay ",
+                               Number(group.weight_decay), ", betas ", Number(group.beta1), " ",
+                               Number(group.beta2), ", eps ", Number(group.eps), ", momentum ",
+                               Number(group.momentum), ", dampening ", Number(group.dampening),
+                               ", nesterov ", group.nesterov, ", schedule of ", rates.size(),
+                               " rates (", absl::Hex(Fingerprint(Bytes<float>(rates))), ")"));
 }
 
-uint64_t ModelFingerprint(const Plan& plan) {
-  uint64_t fingerprint = Fingerprint(absl::StrCat(plan.ranks()));
+Lines OptionLines(const ZeroOptions& options) {
+  const optim::LossScaler& scaler = options.loss_scaler;
+  Lines lines = {
+      absl::StrCat("stage ", options.stage),
+      absl::StrCat("dtype ", precision::Name(options.dtype)),
+      absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
+                   options.optimizer.groups.size(), " groups"),
+      absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
+                   scaler.initial_scale_power, ", window ", scaler.loss_scale_window,
+                   ", hysteresis ", scaler.hysteresis, " ", scaler.consecutive_hysteresis,
+                   ", from ", Number(scaler.min_loss_scale), " to ", Number(scaler.max_loss_scale),
+                   ", at minimum ", static_cast<int>(scaler.at_minimum), ", check_overflow ",
+                   scaler.check_overflow),
+      absl::StrCat("max_grad_norm ", Number(options.max_grad_norm)),
+      absl::StrCat("average_gradients ", options.average_gradients),
+      absl::StrCat("micro_batches ", options.micro_batches),
+      absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
+                   precision::Name(options.accumulator)),
+      absl::StrCat("bucket_elements ", options.bucket_elements),
+      absl::StrCat("live_units ", options.live_units),
+      absl::StrCat("persistence_threshold ", options.persistence_threshold),
+      absl::StrCat("algorithm ", static_cast<int>(options.algorithm))};
+  for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
+    AppendGroup(options.optimizer.groups[g], g, lines);
+  }
+  return lines;
+}
+
+Lines ModelLines(const Plan& plan) {
+  Lines lines;
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
-    fingerprint = Fingerprint(plan.Describe(static_cast<int>(p)), fingerprint);
+    lines.push_back(absl::StrCat("parameter ", p, ", ", plan.Describe(static_cast<int>(p))));
   }
   for (const Unit& unit : plan.units()) {
-    fingerprint = Fingerprint(unit.name, fingerprint);
-    for (const int p : unit.parameters)
-      fingerprint = Fingerprint(absl::StrCat(p, " "), fingerprint);
+    lines.push_back(absl::StrCat("unit \"", unit.name, "\" with parameters ",
+                                 absl::StrJoin(unit.parameters, " ")));
   }
-  return fingerprint;
-}
-
-// Ranks' models differ: which parameter is the first that does, and how.
-absl::Status NameFirstDifference(const Plan& plan, size_t most, Lanes& lanes) {
-  std::vector<uint64_t> mine(most, 0);
-  for (size_t p = 0; p < plan.parameters().size(); ++p) {
-    mine[p] = Fingerprint(plan.Describe(static_cast<int>(p)));
-  }
-  BRIGADE_ASSIGN_OR_RETURN(shared, lanes.Share(Bytes<uint64_t>(mine)));
-  std::vector<std::vector<uint64_t>> all;
-  for (const std::string& each : shared) all.push_back(Values<uint64_t>(each));
-  size_t first = 0;
-  const auto alike = [&](size_t p) {
-    return std::all_of(all.begin(), all.end(),
-                       [&](const auto& each) { return each[p] == all[0][p]; });
-  };
-  while (first < most && alike(first)) ++first;
-  if (first == most) return absl::InvalidArgumentError("ranks disagree about the units of a model");
-  const bool have = first < plan.parameters().size();
-  BRIGADE_ASSIGN_OR_RETURN(
-      texts, lanes.Share(Fixed(have ? plan.Describe(static_cast<int>(first)) : "nothing")));
-  const size_t other = FirstToDiffer(texts);
-  return absl::InvalidArgumentError(absl::StrCat("ranks disagree about parameter ", first,
-                                                 ": rank 0 has ", Text(texts[0]), "; rank ", other,
-                                                 " has ", Text(texts[other])));
+  return lines;
 }
 
 }  // namespace
@@ -113,23 +116,47 @@ absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes) {
 }
 
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, Lanes& lanes) {
-  const std::string text = DescribeOptions(options);
-  const std::vector<uint64_t> mine = {Fingerprint(text), ModelFingerprint(plan),
-                                      plan.parameters().size()};
-  BRIGADE_ASSIGN_OR_RETURN(shared, lanes.Share(Bytes<uint64_t>(mine)));
-  if (FirstToDiffer(shared) == 0) return absl::OkStatus();
-  std::vector<std::vector<uint64_t>> all;
-  for (const std::string& each : shared) all.push_back(Values<uint64_t>(each));
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank][0] == all[0][0]) continue;
-    BRIGADE_ASSIGN_OR_RETURN(texts, lanes.Share(Fixed(text)));
-    return absl::InvalidArgumentError(absl::StrCat("ranks disagree about the options: rank 0 has ",
-                                                   Text(texts[0]), "; rank ", rank, " has ",
-                                                   Text(texts[rank])));
-  }
+  Lines lines = OptionLines(options);
+  for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
+  std::vector<uint64_t> prints;
+  for (const std::string& line : lines) prints.push_back(Fingerprint(line));
+  const std::vector<uint64_t> mine = {prints.size(), Fingerprint(Bytes<uint64_t>(prints))};
+  BRIGADE_ASSIGN_OR_RETURN(sums, lanes.Share(Bytes<uint64_t>(mine)));
+  if (FirstToDiffer(sums) == 0) return absl::OkStatus();
+
+  // Which line is the first that differs, and how.
   size_t most = 0;
-  for (const auto& each : all) most = std::max(most, static_cast<size_t>(each[2]));
-  return NameFirstDifference(plan, most, lanes);
+  for (const std::string& sum : sums) {
+    most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
+  }
+  prints.resize(most);
+  BRIGADE_ASSIGN_OR_RETURN(shared, lanes.Share(Bytes<uint64_t>(prints)));
+  size_t first = 0;
+  const auto alike = [&](size_t line) {
+    return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
+      return Values<uint64_t>(each)[line] == Values<uint64_t>(shared[0])[line];
+    });
+  };
+  while (first + 1 < most && alike(first)) ++first;
+  BRIGADE_ASSIGN_OR_RETURN(texts,
+                           lanes.Share(Fixed(first < lines.size() ? lines[first] : "nothing")));
+  const size_t other = FirstToDiffer(texts);
+  return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ", Text(texts[0]),
+                                                 "; rank ", other, " has ", Text(texts[other])));
+}
+
+absl::Status AgreeOnStep(const kernels::StepState& step, Lanes& lanes) {
+  BRIGADE_ASSIGN_OR_RETURN(all, lanes.Share(Bytes<kernels::StepState>({step})));
+  const size_t other = FirstToDiffer(all);
+  if (other == 0) return absl::OkStatus();
+  const auto describe = [&](size_t rank) {
+    const kernels::StepState state = Values<kernels::StepState>(all[rank])[0];
+    return absl::StrCat("step ", state.step, " (iteration ", state.iteration, ", loss scale ",
+                        state.loss_scale, ")");
+  };
+  return absl::InvalidArgumentError(absl::StrCat("ranks' states disagree: rank 0 is at ",
+                                                 describe(0), ", rank ", other, " at ",
+                                                 describe(other)));
 }
 
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
@@ -143,9 +170,10 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
 }
 
 uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options) {
-  return Fingerprint(absl::StrCat(optim::Moments(options.optimizer), " ",
-                                  static_cast<int>(options.optimizer.kind)),
-                     ModelFingerprint(plan));
+  uint64_t print = Fingerprint(absl::StrCat(plan.ranks(), " ", optim::Moments(options.optimizer),
+                                            " ", static_cast<int>(options.optimizer.kind)));
+  for (const std::string& line : ModelLines(plan)) print = Fingerprint(line, print);
+  return print;
 }
 
 }  // namespace brigade::zero::internal

@@ -6,18 +6,22 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/lanes.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan.h"
 
 namespace brigade::zero::internal {
 
-// OK if all ranks give OK; else, on all, the error of the first rank that has one.
+// OK if all ranks give OK; else this rank's error, or without one that of the first rank that has one.
 absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes);
 
-// InvalidArgument on all ranks unless models and options are alike: names the first parameter that differs, or the
-// options.
+// InvalidArgument on all ranks unless options and models are alike: names the first option, parameter or unit that
+// differs, and how.
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, Lanes& lanes);
+
+// InvalidArgument on all ranks unless they are at the same step.
+absl::Status AgreeOnStep(const kernels::StepState& step, Lanes& lanes);
 
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);

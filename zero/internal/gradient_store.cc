@@ -102,9 +102,9 @@ void GradientStore::StartAgain() {
   for (State& at : states_) {
     if (at.slot != nullptr && at.own == nullptr) pool_.GiveBack(at.slot);
     at.slot = nullptr;
-    if (at.own != nullptr) at.own->used = false;
+    if (at.own != nullptr) at.own->Forget();
   }
-  pool_.ForgetUses();
+  pool_.Forget();
   micro_batch_ = 0;
   StartMicroBatch();
 }
@@ -125,30 +125,46 @@ absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
   return GradientTarget{data + p.begin * precision::SizeOf(*p.spec.dtype), written.units > 1};
 }
 
+// The bucket of this size that is reduced next.
+int GradientStore::FirstOfSize(int64_t bytes) const {
+  size_t at = next_;
+  while (bucket(order_[at]).bytes() != bytes) ++at;
+  return order_[at];
+}
+
+// The last slot of a size is kept for the bucket whose turn comes first, so that reports in any order come to an end.
+bool GradientStore::MayTakeSlot(int index) const {
+  const int64_t bytes = bucket(index).bytes();
+  const int first = FirstOfSize(bytes);
+  const bool kept = first != index && state(first).slot == nullptr;
+  return pool_.left(bytes) > (kept ? 1u : 0u);
+}
+
 absl::Status GradientStore::Provide(int index) {
   State& at = state(index);
   if (at.slot != nullptr) return absl::OkStatus();
-  at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
-  if (at.slot == nullptr) {
-    const int first = bucket(order_[next_]).users.front();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "no memory is left for gradients: there is some for ", options_.live_units,
-        " units (live_units), and unit \"", plan_.units()[static_cast<size_t>(first)].name,
-        "\", whose turn it is to be reduced, has not been reported ready"));
+  if (at.own == nullptr && !MayTakeSlot(index)) {
+    const int first = bucket(FirstOfSize(bucket(index).bytes())).users.front();
+    return absl::FailedPreconditionError(
+        absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
+                     " units (live_units), and it is the turn of unit \"",
+                     plan_.units()[static_cast<size_t>(first)].name, "\" to be reported ready"));
   }
+  at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
   if (at.slot->used) {
     BRIGADE_RETURN_IF_ERROR(
         lanes_.Wait(WaitPoint::kGradientMemoryFree, *at.slot->free, lanes_.compute()));
   }
   if (at.slot->bucket == index) return absl::OkStatus();
   // Another bucket's gradients, or nothing yet, lie where this one has padding.
-  at.slot->bucket = index;
   fills_.clear();
   char* const data = at.slot->memory.as<char>().data();
   for (const Range& range : bucket(index).padding) {
     fills_.push_back({data + range.begin * precision::SizeOf(bucket(index).dtype), range.size});
   }
-  return Fill(bucket(index).dtype);
+  BRIGADE_RETURN_IF_ERROR(Fill(bucket(index).dtype));
+  at.slot->bucket = index;
+  return absl::OkStatus();
 }
 
 absl::Status GradientStore::ZeroUnwritten(int index) {

@@ -78,6 +78,8 @@ class GradientStore {
 
   void StartMicroBatch();
   absl::Status Provide(int bucket);  // memory to write to
+  bool MayTakeSlot(int bucket) const;
+  int FirstOfSize(int64_t bytes) const;
   absl::Status ZeroUnwritten(int bucket);
   absl::Status Fill(precision::DType dtype);  // fills_, with 0
   absl::Status ReduceComplete();

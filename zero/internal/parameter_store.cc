@@ -65,25 +65,20 @@ void* ParameterStore::Slice(int bucket) const {
 void* ParameterStore::Data(int parameter) const {
   const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
   const State& at = state(p.bucket);
-  if (at.users == 0) return nullptr;
+  if (at.users == 0 || at.slot == nullptr) return nullptr;
   return at.slot->memory.as<char>().data() + p.begin * precision::SizeOf(*p.spec.dtype);
 }
 
 absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   const Unit& self = plan_.units()[static_cast<size_t>(unit)];
-  for (const int b : self.buckets) {
-    const absl::Status gathered = Gather(b, /*ahead=*/false);
-    if (!gathered.ok()) {
-      return absl::Status(gathered.code(),
-                          absl::StrCat("unit \"", self.name, "\": ", gathered.message()));
-    }
-  }
-  for (const int b : self.buckets) {
-    BRIGADE_RETURN_IF_ERROR(
-        lanes_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, lanes_.compute()));
-    ++state(b).users;
+  // Used from now on, so that none of them makes room for another.
+  for (const int b : self.buckets) ++state(b).users;
+  if (const absl::Status status = GatherAndWait(self.buckets); !status.ok()) {
+    for (const int b : self.buckets) --state(b).users;
+    return status;
   }
   acquired_[static_cast<size_t>(unit)] = 1;
+  ++acquired_units_;
 
   const int step = pass == Pass::kForward ? 1 : -1;
   const int units = static_cast<int>(plan_.units().size());
@@ -96,8 +91,18 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterStore::GatherAndWait(const std::vector<int>& buckets) {
+  for (const int b : buckets) BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/false));
+  for (const int b : buckets) {
+    BRIGADE_RETURN_IF_ERROR(
+        lanes_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, lanes_.compute()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParameterStore::Release(int unit) {
   acquired_[static_cast<size_t>(unit)] = 0;
+  --acquired_units_;
   for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
     State& at = state(b);
     if (--at.users > 0 || at.own != nullptr) continue;
@@ -111,12 +116,13 @@ absl::Status ParameterStore::Release(int unit) {
 
 absl::Status ParameterStore::StartAgain() {
   std::fill(acquired_.begin(), acquired_.end(), 0);
+  acquired_units_ = 0;
   for (State& at : states_) {
     at.users = 0;
     if (at.own == nullptr && at.slot != nullptr) Drop(at);
     BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
   }
-  pool_.ForgetUses();
+  pool_.Forget();
   return absl::OkStatus();
 }
 
@@ -176,8 +182,8 @@ absl::Status ParameterStore::Updated() {
       BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
     } else if (options_.traits().whole_parameters) {
       BRIGADE_RETURN_IF_ERROR(GatherIntoSlot(b));
-    } else if (at.own != nullptr) {
-      at.fresh = false;
+    } else {
+      at.fresh = false;  // also what was gathered ahead and never used
     }
   }
   return absl::OkStatus();

@@ -41,6 +41,7 @@ class ParameterStore {
   absl::Status StartAgain();
 
   bool acquired(int unit) const { return acquired_[static_cast<size_t>(unit)] != 0; }
+  int acquired_units() const { return acquired_units_; }
   // The weights of a parameter one of whose units is acquired; null if none is.
   void* Data(int parameter) const;
 
@@ -71,6 +72,7 @@ class ParameterStore {
   const Bucket& bucket(int index) const { return plan_.buckets()[static_cast<size_t>(index)]; }
 
   absl::Status Zero(int bucket);
+  absl::Status GatherAndWait(const std::vector<int>& buckets);
   // Makes it fresh. ResourceExhausted if no slot is left; `ahead`: OK then.
   absl::Status Gather(int bucket, bool ahead);
   Slot* TakeSlot(int bucket, bool ahead);
@@ -83,6 +85,7 @@ class ParameterStore {
   SlotPool pool_;
   std::vector<State> states_;   // of buckets
   std::vector<char> acquired_;  // of units
+  int acquired_units_ = 0;
 };
 
 }  // namespace brigade::zero::internal

@@ -42,8 +42,8 @@ Slot* SlotPool::Take(int64_t bytes) {
   return slot;
 }
 
-void SlotPool::ForgetUses() {
-  for (const auto& slot : slots_) slot->used = false;
+void SlotPool::Forget() {
+  for (const auto& slot : slots_) slot->Forget();
 }
 
 void SlotPool::GiveBack(Slot* slot) { free_[slot->memory.bytes()].push_back(slot); }

@@ -20,7 +20,13 @@ struct Slot {
   device::Buffer memory;
   std::unique_ptr<device::Event> free;  // recorded after the last use of what it holds,
   bool used = false;                    // if there was one
-  int bucket = -1;                      // whose layout it has
+  int bucket = -1;                      // whose layout it has: zeros where that has padding
+
+  // All work on it is over, and nobody knows what it holds.
+  void Forget() {
+    used = false;
+    bucket = -1;
+  }
 };
 
 // Slots by size, handed out in the order in which they came back, so that the wait for the last use is short.
@@ -34,8 +40,13 @@ class SlotPool {
   Slot* Take(int64_t bytes);
   void GiveBack(Slot* slot);
 
-  // All work on the slots is over: nobody has to wait for it any more.
-  void ForgetUses();
+  // How many of this size are left.
+  size_t left(int64_t bytes) const {
+    const auto found = free_.find(bytes);
+    return found == free_.end() ? 0 : found->second.size();
+  }
+
+  void Forget();  // all slots
 
  private:
   std::vector<std::unique_ptr<Slot>> slots_;
