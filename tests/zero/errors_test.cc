@@ -187,10 +187,27 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
   }
 }
 
+// A step in which work on all ranks' compute streams fails, and its end.
+void FailAStep(ZeroOptimizer& zero, ToyTrainer& trainer, Rank& self, std::barrier<>& meet,
+               device::Gate& gate) {
+  // All is enqueued before anything fails, so that no collective is refused.
+  ASSERT_OK(device::Block(*self.stream, gate));
+  ASSERT_OK(self.stream->Enqueue(
+      {"mistake"}, [](device::ThreadPool&) { return absl::DataLossError("a bad batch"); }));
+  ASSERT_OK(trainer.MicroBatch(0));
+  ASSERT_OK(zero.Step());
+  meet.arrive_and_wait();
+  gate.Open();
+  EXPECT_THAT(zero.step_stream().Synchronize(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a bad batch")));
+  ASSERT_OK(zero.AbandonStep());
+  meet.arrive_and_wait();
+}
+
 TEST_P(CallsTest, WorkOfTheCallersThatFailsCanBeAbandoned) {
   std::vector<std::vector<float>> wanted;
   for (const bool fails : {false, true}) {
-    device::Gate gate;
+    device::Gate gates[2];
     std::barrier meet(2);
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
@@ -200,22 +217,11 @@ TEST_P(CallsTest, WorkOfTheCallersThatFailsCanBeAbandoned) {
                       .value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
-      ASSERT_OK(trainer.Step());
-      if (fails) {
-        // All is enqueued before anything fails, so that no collective is refused.
-        ASSERT_OK(device::Block(*self.stream, gate));
-        ASSERT_OK(self.stream->Enqueue(
-            {"mistake"}, [](device::ThreadPool&) { return absl::DataLossError("a bad batch"); }));
-        ASSERT_OK(trainer.MicroBatch(0));
-        ASSERT_OK(zero->Step());
-        meet.arrive_and_wait();
-        gate.Open();
-        EXPECT_THAT(zero->step_stream().Synchronize(),
-                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a bad batch")));
-        ASSERT_OK(zero->AbandonStep());
-        meet.arrive_and_wait();
+      // Before the first step, when no memory has been laid out, and before the second.
+      for (int step = 0; step < 2; ++step) {
+        if (fails) FailAStep(*zero, trainer, self, meet, gates[step]);
+        ASSERT_OK(trainer.Step());
       }
-      ASSERT_OK(trainer.Step());
       ASSERT_OK(self.stream->Synchronize());
       const auto exported = Exported(*zero);
       ASSERT_OK(exported);
