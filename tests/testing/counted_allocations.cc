@@ -78,6 +78,9 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
 void* operator new[](size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<size_t>(alignment));
 }
+// What std::stable_sort takes its memory from.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 16); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 16); }
 void operator delete(void* data) noexcept { Free(data); }
 void operator delete[](void* data) noexcept { Free(data); }
 void operator delete(void* data, size_t) noexcept { Free(data); }

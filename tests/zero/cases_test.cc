@@ -211,6 +211,30 @@ TEST(CasesTest, FrozenParametersStayAndUnusedOnesOnlyDecay) {
   }
 }
 
+TEST(CasesTest, GroupsInOneBucketHaveTheirOwnRates) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    OnThreads({.size = 3}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.dtype = DType::kFloat32;
+      options.optimizer.kind = optim::OptimizerKind::kSgd;
+      options.optimizer.groups = {{.lr = 1.0}, {.lr = 0.25}};
+      const ModelSpec model = {
+          {"unit", {{"a", 3}, {"b", 100, {}, 1}, {"c", 50, {}, 1}, {"d", 200}}}};
+      auto zero =
+          ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
+              .value();
+      ASSERT_EQ(zero->plan().buckets().size(), 1u);
+      ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t) { return 1.0f; }));
+      const auto exported = Exported(*zero).value();
+      for (size_t p = 0; p < exported.size(); ++p) {
+        const float wanted = p == 1 || p == 2 ? -0.25f : -1.0f;
+        EXPECT_EQ(exported[p], std::vector<float>(exported[p].size(), wanted)) << "parameter " << p;
+      }
+    });
+  }
+}
+
 TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
   // Backward of the first unit needs no weights, so nobody acquires it; but it is gathered ahead.
   std::vector<std::vector<float>> wanted;
