@@ -82,6 +82,11 @@ bool VisitFloat(DType dtype, Visitor&& visit) {
   }
 }
 
+// Whether it is a floating-point training format.
+inline bool IsTrainingFormat(DType dtype) {
+  return VisitFloat(dtype, [](auto) {});
+}
+
 // The same for every DType; returns false for a value out of range.
 template <typename Visitor>
 bool VisitAny(DType dtype, Visitor&& visit) {

@@ -6,11 +6,6 @@
 namespace brigade::zero {
 namespace {
 
-bool IsFloat(precision::DType dtype) {
-  return dtype == precision::DType::kFloat32 || dtype == precision::DType::kFloat16 ||
-         dtype == precision::DType::kBFloat16;
-}
-
 template <typename... What>
 absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat("ZeRO: ", what...));
@@ -22,7 +17,8 @@ absl::Status Validate(const ZeroOptions& options) {
   if (options.stage < 0 || options.stage >= kStages) {
     return Invalid("stage is ", options.stage, ", not 0 to 3");
   }
-  if (!IsFloat(options.dtype) || !IsFloat(options.accumulator)) {
+  if (!precision::IsTrainingFormat(options.dtype) ||
+      !precision::IsTrainingFormat(options.accumulator)) {
     return Invalid("dtype is ", precision::Name(options.dtype), ", accumulator ",
                    precision::Name(options.accumulator),
                    "; both must be float32, float16 or bfloat16");

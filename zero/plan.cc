@@ -17,11 +17,6 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-bool IsFloat(precision::DType dtype) {
-  return dtype == precision::DType::kFloat32 || dtype == precision::DType::kFloat16 ||
-         dtype == precision::DType::kBFloat16;
-}
-
 absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::DType dtype) {
   const auto wrong = [&](const auto&... what) {
     return absl::InvalidArgumentError(
@@ -30,7 +25,8 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
   if (spec.name.empty()) return wrong("it has no name");
   if (spec.size < 0 || spec.size > kMostElements) return wrong("size is ", spec.size);
   if (spec.group < 0) return wrong("group is ", spec.group);
-  if (!IsFloat(dtype)) return wrong("dtype must be float32, float16 or bfloat16");
+  if (!precision::IsTrainingFormat(dtype))
+    return wrong("dtype must be float32, float16 or bfloat16");
   return absl::OkStatus();
 }
 

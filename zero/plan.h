@@ -91,6 +91,10 @@ class Plan {
   const std::vector<Unit>& units() const { return units_; }                 // likewise
   const std::vector<Bucket>& buckets() const { return buckets_; }           // last unit first
 
+  const Parameter& parameter(int index) const { return parameters_[static_cast<size_t>(index)]; }
+  const Unit& unit(int index) const { return units_[static_cast<size_t>(index)]; }
+  const Bucket& bucket(int index) const { return buckets_[static_cast<size_t>(index)]; }
+
   // Elements that a rank owns of a bucket.
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
 

@@ -34,7 +34,7 @@ absl::StatusOr<device::Buffer> ZeroOptimizer::NewWhole(const char* call) const {
 
 // The weights follow from `whole`, all of the bucket in float32; so do the moments of a new run.
 absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
-  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const Bucket& bucket = plan_.bucket(index);
   device::Stream& stream = lanes_->comm();
   const int64_t slice = plan_.slice(bucket);
   void* const all = options_.traits().whole_parameters ? parameters_->Whole(index) : nullptr;
@@ -87,7 +87,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
 
 // This rank's slice of one of the bucket's fp32 arrays, into `target` on the device.
 absl::Status ZeroOptimizer::ReadSlice(int index, int array, float* target) {
-  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
   if (!bucket.trainable) {
     return Convert(parameters_->Slice(index), bucket.dtype, target, kFloat, slice, lanes_->comm());
@@ -97,7 +97,7 @@ absl::Status ZeroOptimizer::ReadSlice(int index, int array, float* target) {
 }
 
 float* ZeroOptimizer::OwnSlice(int index, int array) const {
-  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const Bucket& bucket = plan_.bucket(index);
   const bool whole = options_.traits().whole_optimizer_state;
   return update_->Array(index, array) + (whole ? lanes_->rank() * plan_.slice(bucket) : 0);
 }

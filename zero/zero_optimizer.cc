@@ -72,10 +72,9 @@ absl::Status ZeroOptimizer::CheckParameter(const char* call, int parameter) cons
 // The status, with whose it is.
 absl::Status ZeroOptimizer::Out(const char* call, int unit, const absl::Status& status) const {
   if (status.ok()) return status;
-  return absl::Status(
-      status.code(),
-      absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
-                   plan_.units()[static_cast<size_t>(unit)].name, "\": ", status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
+                                   plan_.unit(unit).name, "\": ", status.message()));
 }
 
 absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
@@ -96,7 +95,7 @@ absl::Status ZeroOptimizer::Release(int unit) {
 
 absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
   BRIGADE_RETURN_IF_ERROR(CheckParameter("Weights", parameter));
-  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const Parameter& p = plan_.parameter(parameter);
   const void* const data = parameters_->Data(parameter);
   if (data != nullptr || p.spec.size == 0) return data;
   return Out(
@@ -114,13 +113,13 @@ absl::Status ZeroOptimizer::ScaleLoss(const void* loss, void* scaled, int64_t co
 absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("Gradient", unit));
   BRIGADE_RETURN_IF_ERROR(CheckParameter("Gradient", parameter));
-  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const Parameter& p = plan_.parameter(parameter);
   const auto wrong = [&](const absl::Status& status) {
     return Out("Gradient", unit,
                absl::Status(status.code(),
                             absl::StrCat("parameter \"", p.spec.name, "\": ", status.message())));
   };
-  const std::vector<int>& uses = plan_.units()[static_cast<size_t>(unit)].parameters;
+  const std::vector<int>& uses = plan_.unit(unit).parameters;
   if (std::find(uses.begin(), uses.end(), parameter) == uses.end()) {
     return wrong(absl::InvalidArgumentError("the unit does not use it"));
   }

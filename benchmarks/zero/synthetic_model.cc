@@ -75,10 +75,10 @@ absl::Status SyntheticPasses::Forward(zero::ZeroOptimizer& zero) {
   for (int unit = 0; unit < model_.units; ++unit) {
     BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kForward));
     segments_.clear();
-    for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
+    for (const int p : zero.plan().unit(unit).parameters) {
       BRIGADE_ASSIGN_OR_RETURN(weights, zero.Weights(p));
       segments_.push_back({weights, Activation(static_cast<int>(segments_.size())),
-                           zero.plan().parameters()[static_cast<size_t>(p)].spec.size});
+                           zero.plan().parameter(p).spec.size});
     }
     BRIGADE_RETURN_IF_ERROR(Copy());
     BRIGADE_RETURN_IF_ERROR(Activations());
@@ -91,11 +91,10 @@ absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
   for (int unit = model_.units; unit-- > 0;) {
     BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kBackward));
     segments_.clear();
-    for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
+    for (const int p : zero.plan().unit(unit).parameters) {
       BRIGADE_ASSIGN_OR_RETURN(weights, zero.Weights(p));
       BRIGADE_ASSIGN_OR_RETURN(gradient, zero.Gradient(unit, p));
-      segments_.push_back(
-          {weights, gradient.data, zero.plan().parameters()[static_cast<size_t>(p)].spec.size});
+      segments_.push_back({weights, gradient.data, zero.plan().parameter(p).spec.size});
     }
     BRIGADE_RETURN_IF_ERROR(Copy());
     BRIGADE_RETURN_IF_ERROR(Activations());

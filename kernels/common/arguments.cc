@@ -16,7 +16,7 @@ absl::Status CheckInRange(absl::string_view operation, absl::string_view name, i
 
 absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
                             precision::DType dtype) {
-  if (precision::VisitFloat(dtype, [](auto) {})) return absl::OkStatus();
+  if (precision::IsTrainingFormat(dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(operation, ": dtype of ", name, " is ",
                                                  precision::Name(dtype),
                                                  ", must be float32, float16 or bfloat16"));

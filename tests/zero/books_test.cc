@@ -46,8 +46,8 @@ absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* loss
     }
     for (int unit = units; unit-- > 0;) {
       status.Update(zero.Acquire(unit, Pass::kBackward));
-      for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
-        const ParameterSpec& spec = zero.plan().parameters()[static_cast<size_t>(p)].spec;
+      for (const int p : zero.plan().unit(unit).parameters) {
+        const ParameterSpec& spec = zero.plan().parameter(p).spec;
         if (!spec.trainable) continue;
         const auto target = zero.Gradient(unit, p);
         status.Update(target.status());
@@ -107,8 +107,7 @@ TEST(BooksTest, MeasuredBytesEqualTheModel) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
-        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
-                                          *self.context, *self.stream);
+        auto zero = NewZero(setting.model, setting.options, self);
         ASSERT_OK(zero);
         self.context->books().ResetPeaks();
         ASSERT_OK(EmptyStep(**zero, *self.stream));
@@ -167,7 +166,7 @@ Traffic Formula(const Plan& plan, const ZeroOptions& options) {
       if (options.stage == 1 || options.stage == 2) traffic.parameters += slice * element;
     }
     if (options.stage < 3) continue;
-    const Unit& owner = plan.units()[static_cast<size_t>(bucket.unit)];
+    const Unit& owner = plan.unit(bucket.unit);
     if (owner.size > options.persistence_threshold) {
       const auto uses = static_cast<int64_t>(bucket.users.size());
       traffic.parameters += 2 * uses * options.micro_batches * slice * element;
@@ -191,8 +190,7 @@ TEST(BooksTest, TrafficEqualsTheFormulas) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
-        auto zero = ZeroOptimizer::Create(setting.model, setting.options, *self.communicator,
-                                          *self.context, *self.stream);
+        auto zero = NewZero(setting.model, setting.options, self);
         ASSERT_OK(zero);
         ASSERT_OK(EmptyStep(**zero, *self.stream));  // what persists is gathered for the first time
         const Traffic before = (*zero)->traffic();

@@ -25,8 +25,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 absl::Status StepWith(ZeroOptimizer& zero, device::Stream& compute,
                       const std::function<float(int parameter, int64_t i)>& gradient) {
   for (int unit = static_cast<int>(zero.plan().units().size()); unit-- > 0;) {
-    for (const int p : zero.plan().units()[static_cast<size_t>(unit)].parameters) {
-      const ParameterSpec& spec = zero.plan().parameters()[static_cast<size_t>(p)].spec;
+    for (const int p : zero.plan().unit(unit).parameters) {
+      const ParameterSpec& spec = zero.plan().parameter(p).spec;
       if (!spec.trainable) continue;
       const auto target = zero.Gradient(unit, p);
       if (!target.ok()) return target.status();
@@ -63,9 +63,7 @@ TEST(CasesTest, MeanAndSumOverRanksAreWhatTheyAre) {
         options.optimizer.kind = optim::OptimizerKind::kSgd;
         options.optimizer.groups[0].lr = 1.0;
         options.average_gradients = average;
-        auto zero = ZeroOptimizer::Create({{"linear", {{"w", 2}}}}, options, *self.communicator,
-                                          *self.context, *self.stream)
-                        .value();
+        auto zero = NewZero({{"linear", {{"w", 2}}}}, options, self).value();
         ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t i) { return i + 1.0f; }));
         const float times = average ? 1.0f : 2.0f;
         EXPECT_EQ(Exported(*zero).value()[0], (std::vector<float>{-times, -2 * times}));
@@ -83,9 +81,7 @@ TEST(CasesTest, AnOverflowOnOneRankIsSeenByAll) {
         options.dtype = DType::kFloat16;
         options.loss_scaler = optim::LossScaler::Dynamic();
         options.loss_scaler.hysteresis = 1;
-        auto zero = ZeroOptimizer::Create({{"linear", {{"w", 1000}}}}, options, *self.communicator,
-                                          *self.context, *self.stream)
-                        .value();
+        auto zero = NewZero({{"linear", {{"w", 1000}}}}, options, self).value();
         const auto before = Exported(*zero).value();
         ASSERT_OK(StepWith(*zero, *self.stream, [&](int, int64_t i) {
           return self.rank == 1 && i == 999 ? bad : 1.0f;
@@ -118,9 +114,7 @@ TEST(CasesTest, WhatLayInMemoryNeverReachesAResult) {
       options.stage = stage;
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
-      auto zero =
-          ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
-              .value();
+      auto zero = NewZero(model, options, self).value();
       const auto gradient = [](int p, int64_t i) { return i % 3 == 0 ? 7777.0f : 0.5f * p; };
       for (int step = 0; step < 3; ++step) ASSERT_OK(StepWith(*zero, *self.stream, gradient));
       double squares = 0;
@@ -160,8 +154,7 @@ TEST(CasesTest, StagesAgreeOnMixedTypesAndGroups) {
           options.optimizer.groups = {{.lr = 0.01, .weight_decay = 0.1},
                                       {.lr = 0.001, .beta1 = 0.8, .beta2 = 0.9}};
           options.max_grad_norm = 1.0;
-          auto zero = ZeroOptimizer::Create(MixedModel(), options, *self.communicator,
-                                            *self.context, *self.stream);
+          auto zero = NewZero(MixedModel(), options, self);
           ASSERT_OK(zero);
           ASSERT_OK(InitializeToy(**zero));
           ToyTrainer trainer(**zero, self);
@@ -188,9 +181,7 @@ TEST(CasesTest, FrozenParametersStayAndUnusedOnesOnlyDecay) {
       options.stage = stage;
       options.dtype = DType::kFloat32;
       options.optimizer.groups[0] = {.lr = 0.5, .weight_decay = 0.5};
-      auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
-                                        *self.stream)
-                      .value();
+      auto zero = NewZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       const auto before = Exported(*zero).value();
       ToyTrainer trainer(*zero, self);
@@ -221,9 +212,7 @@ TEST(CasesTest, GroupsInOneBucketHaveTheirOwnRates) {
       options.optimizer.groups = {{.lr = 1.0}, {.lr = 0.25}};
       const ModelSpec model = {
           {"unit", {{"a", 3}, {"b", 100, {}, 1}, {"c", 50, {}, 1}, {"d", 200}}}};
-      auto zero =
-          ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream)
-              .value();
+      auto zero = NewZero(model, options, self).value();
       ASSERT_EQ(zero->plan().buckets().size(), 1u);
       ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t) { return 1.0f; }));
       const auto exported = Exported(*zero).value();
@@ -243,9 +232,8 @@ TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
       ZeroOptions options;
       options.stage = stage;
       options.optimizer.groups[0].lr = 0.1;
-      auto zero = ZeroOptimizer::Create({{"embedding", {{"wte", 100}}}, {"head", {{"out", 100}}}},
-                                        options, *self.communicator, *self.context, *self.stream)
-                      .value();
+      auto zero =
+          NewZero({{"embedding", {{"wte", 100}}}, {"head", {{"out", 100}}}}, options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       std::vector<float> seen;
       for (int step = 0; step < 3; ++step) {
@@ -278,9 +266,7 @@ TEST(CasesTest, TheLearningRateCanBeChangedAtRunTime) {
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
       options.optimizer.groups[0].lr = 1.0;
-      auto zero = ZeroOptimizer::Create({{"linear", {{"w", 1}}}}, options, *self.communicator,
-                                        *self.context, *self.stream)
-                      .value();
+      auto zero = NewZero({{"linear", {{"w", 1}}}}, options, self).value();
       const auto one = [](int, int64_t) { return 1.0f; };
       ASSERT_OK(StepWith(*zero, *self.stream, one));
       ASSERT_OK(zero->controller().SetLearningRate(0, 0.25, zero->step_stream()));

@@ -26,19 +26,18 @@ Parameters Trained(uint64_t seed, int stage, int micro_batches, device::RaceChec
   options.loss_scaler = optim::LossScaler::Dynamic();
   options.loss_scaler.initial_scale_power = 14;
   const device::RandomDelay delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 100};
-  collectives::OnThreads(
-      {.size = 3, .random_delay = delay, .race_checker = &checker}, [&](collectives::Rank& self) {
-        auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
-                                          *self.stream);
-        ASSERT_OK(zero);
-        ASSERT_OK(InitializeToy(**zero));
-        ToyTrainer trainer(**zero, self);
-        for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
-        ASSERT_OK(self.stream->Synchronize());
-        auto exported = Exported(**zero);
-        ASSERT_OK(exported);
-        if (self.rank == 0) result = *std::move(exported);
-      });
+  collectives::OnThreads({.size = 3, .random_delay = delay, .race_checker = &checker},
+                         [&](collectives::Rank& self) {
+                           auto zero = NewZero(ToyModel(), options, self);
+                           ASSERT_OK(zero);
+                           ASSERT_OK(InitializeToy(**zero));
+                           ToyTrainer trainer(**zero, self);
+                           for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
+                           ASSERT_OK(self.stream->Synchronize());
+                           auto exported = Exported(**zero);
+                           ASSERT_OK(exported);
+                           if (self.rank == 0) result = *std::move(exported);
+                         });
   return result;
 }
 

@@ -91,7 +91,7 @@ Trajectory Specified(const GoldenCase& c) {
   }
   const spec::TrainingRule rule = RuleOf(c);
   const auto element = [&](auto& buckets, int parameter, int64_t i) -> auto& {
-    const Parameter& p = plan.parameters()[static_cast<size_t>(parameter)];
+    const Parameter& p = plan.parameter(parameter);
     return buckets[static_cast<size_t>(number[static_cast<size_t>(p.bucket)])]
                   [static_cast<size_t>(p.begin + i)];
   };
@@ -100,7 +100,7 @@ Trajectory Specified(const GoldenCase& c) {
   const spec::Backward backward = [&](size_t rank, int micro, const spec::Buckets& weights,
                                       float loss_scale) {
     const auto weight = [&](int parameter, int64_t i) {
-      return plan.parameters()[static_cast<size_t>(parameter)].spec.trainable
+      return plan.parameter(parameter).spec.trainable
                  ? element(weights, parameter, i)
                  : spec::Round(rule.format, InitialWeight(parameter, i));
     };
@@ -108,9 +108,9 @@ Trajectory Specified(const GoldenCase& c) {
     for (auto& bucket : gradients) bucket.assign(bucket.size(), 0.0f);
     for (int unit = static_cast<int>(plan.units().size()); unit-- > 0;) {
       const float activation = Activation(plan, unit, weight);
-      for (const int p : plan.units()[static_cast<size_t>(unit)].parameters) {
+      for (const int p : plan.unit(unit).parameters) {
         if (!HasGradient(plan, unit, p)) continue;
-        for (int64_t i = 0; i < plan.parameters()[static_cast<size_t>(p)].spec.size; ++i) {
+        for (int64_t i = 0; i < plan.parameter(p).spec.size; ++i) {
           float& gradient = element(gradients, p, i);
           gradient = spec::Round(
               rule.format,
@@ -150,8 +150,7 @@ Trajectory Specified(const GoldenCase& c) {
 
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained) {
-  BRIGADE_ASSIGN_OR_RETURN(zero, ZeroOptimizer::Create(ToyModel(), options, *self.communicator,
-                                                       *self.context, *self.stream));
+  BRIGADE_ASSIGN_OR_RETURN(zero, NewZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
   trainer.report_late = self.rank % 2 == 1 && options.stage < 3;

@@ -27,7 +27,7 @@ void ExpectSound(const Plan& plan, int64_t bucket_elements) {
     EXPECT_EQ(plan.slice(bucket) * element % 256, 0);
     std::vector<int> covered(static_cast<size_t>(bucket.size));
     for (const Place& place : bucket.places) {
-      const Parameter& p = plan.parameters()[static_cast<size_t>(place.parameter)];
+      const Parameter& p = plan.parameter(place.parameter);
       EXPECT_TRUE(placed.insert(place.parameter).second) << p.spec.name << " is placed twice";
       EXPECT_EQ(place.range.begin * element % 256, 0) << p.spec.name;
       EXPECT_EQ(p.bucket, static_cast<int>(b));
@@ -83,8 +83,8 @@ TEST(PlanTest, GivesTiedFrozenAndOtherTypesBucketsOfTheirOwn) {
           .value();
   EXPECT_EQ(plan.buckets().size(), 5u);
   const int tied = plan.parameters()[0].bucket;
-  EXPECT_TRUE(plan.buckets()[static_cast<size_t>(tied)].tied);
-  EXPECT_THAT(plan.buckets()[static_cast<size_t>(tied)].users, ElementsAre(0, 1));
+  EXPECT_TRUE(plan.bucket(tied).tied);
+  EXPECT_THAT(plan.bucket(tied).users, ElementsAre(0, 1));
   EXPECT_THAT(plan.units()[1].parameters, ElementsAre(3, 4, 0));
   EXPECT_THAT(plan.units()[1].buckets, ::testing::Contains(tied));
 }

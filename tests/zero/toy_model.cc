@@ -34,16 +34,15 @@ float InitialWeight(int parameter, int64_t i) {
 }
 
 bool HasGradient(const Plan& plan, int unit, int parameter) {
-  const ParameterSpec& spec = plan.parameters()[static_cast<size_t>(parameter)].spec;
-  return spec.trainable && spec.name != "h.1.unused" &&
-         plan.units()[static_cast<size_t>(unit)].name != "idle";
+  const ParameterSpec& spec = plan.parameter(parameter).spec;
+  return spec.trainable && spec.name != "h.1.unused" && plan.unit(unit).name != "idle";
 }
 
 float Activation(const Plan& plan, int unit,
                  const std::function<float(int parameter, int64_t i)>& weight) {
   float sum = 0;
-  for (const int p : plan.units()[static_cast<size_t>(unit)].parameters) {
-    const int64_t size = plan.parameters()[static_cast<size_t>(p)].spec.size;
+  for (const int p : plan.unit(unit).parameters) {
+    const int64_t size = plan.parameter(p).spec.size;
     for (int64_t i = 0; i < size; i += 1 + size / 5) sum = sum + weight(p, i);
   }
   return sum;
@@ -95,8 +94,8 @@ ToyTrainer::ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self,
 
 absl::StatusOr<std::vector<ToyTrainer::View>> ToyTrainer::Views(int unit) const {
   std::vector<View> views;
-  for (const int p : zero_.plan().units()[static_cast<size_t>(unit)].parameters) {
-    const ParameterSpec& spec = zero_.plan().parameters()[static_cast<size_t>(p)].spec;
+  for (const int p : zero_.plan().unit(unit).parameters) {
+    const ParameterSpec& spec = zero_.plan().parameter(p).spec;
     BRIGADE_ASSIGN_OR_RETURN(weights, zero_.Weights(p));
     views.push_back({p, *spec.dtype, weights, spec.size, {}, false});
   }

@@ -91,6 +91,13 @@ class ToyTrainer {
   float* activations_;
 };
 
+// A rank's optimizer on its compute stream.
+inline absl::StatusOr<std::unique_ptr<ZeroOptimizer>> NewZero(const ModelSpec& model,
+                                                              const ZeroOptions& options,
+                                                              collectives::Rank& self) {
+  return ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream);
+}
+
 // The toy's initial weights on rank 0.
 absl::Status InitializeToy(ZeroOptimizer& zero);
 

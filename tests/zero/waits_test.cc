@@ -44,8 +44,7 @@ size_t Races(const Case& c, bool leave_out) {
   options.persistence_threshold = c.persistence_threshold;
   if (leave_out) options.leave_out = c.point;
   collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
-    auto zero =
-        ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context, *self.stream);
+    auto zero = NewZero(ToyModel(), options, self);
     ASSERT_OK(zero);
     ASSERT_OK(InitializeToy(**zero));
     ToyTrainer trainer(**zero, self);

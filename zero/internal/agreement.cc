@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kTextBytes = 512;
 
-std::string Fixed(std::string text, size_t bytes = kTextBytes) {
-  text.resize(bytes, '\0');
+std::string Fixed(std::string text) {
+  text.resize(kTextBytes, '\0');
   return text;
 }
 

@@ -75,7 +75,7 @@ void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::
          lanes_.rank() * plan_.slice(bucket(index)) * precision::SizeOf(dtype);
 }
 
-const void* GradientStore::FinalSlice(int index) const {
+void* GradientStore::FinalSlice(int index) const {
   const State& at = state(index);
   if (options_.accumulates()) {
     return AccumulatesWhole(options_) ? SliceOf(at.accumulator, index, options_.accumulator)
@@ -84,7 +84,7 @@ const void* GradientStore::FinalSlice(int index) const {
   return at.own != nullptr ? SliceOf(at.own->memory, index, bucket(index).dtype) : at.slice.data();
 }
 
-const void* GradientStore::FinalWhole(int index) const {
+void* GradientStore::FinalWhole(int index) const {
   const State& at = state(index);
   if (options_.accumulates()) return AccumulatesWhole(options_) ? at.accumulator.data() : nullptr;
   return at.own != nullptr ? at.own->memory.data() : nullptr;
@@ -110,7 +110,7 @@ void GradientStore::StartAgain() {
 }
 
 absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
-  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const Parameter& p = plan_.parameter(parameter);
   if (reported_[static_cast<size_t>(unit)]) {
     return absl::FailedPreconditionError("its gradients have been reported in this micro-batch");
   }
@@ -147,8 +147,8 @@ absl::Status GradientStore::Provide(int index) {
     const int first = bucket(FirstOfSize(bucket(index).bytes())).users.front();
     return absl::FailedPreconditionError(
         absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
-                     " units (live_units), and it is the turn of unit \"",
-                     plan_.units()[static_cast<size_t>(first)].name, "\" to be reported ready"));
+                     " units (live_units), and it is the turn of unit \"", plan_.unit(first).name,
+                     "\" to be reported ready"));
   }
   at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
   if (at.slot->used) {
@@ -187,7 +187,7 @@ absl::Status GradientStore::Ready(int unit) {
     return absl::FailedPreconditionError("its gradients are reported twice in this micro-batch");
   }
   reported_[static_cast<size_t>(unit)] = 1;
-  for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
+  for (const int b : plan_.unit(unit).buckets) {
     if (bucket(b).trainable) --state(b).unreported;
   }
   return ReduceComplete();
@@ -211,7 +211,7 @@ absl::Status GradientStore::Reduce(int index) {
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
-    void* const output = const_cast<void*>(FinalSlice(index));
+    void* const output = FinalSlice(index);
     BRIGADE_RETURN_IF_ERROR(lanes_.ReduceScatter(at.slot->memory.data(), output, plan_.slice(self),
                                                  self.dtype, lanes_.traffic.gradients));
   }
@@ -225,9 +225,8 @@ absl::Status GradientStore::Reduce(int index) {
   at.slot = nullptr;
   const bool last = micro_batch_ + 1 == options_.micro_batches;
   if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
-  return lanes_.AllGather(FinalSlice(index), const_cast<void*>(FinalWhole(index)),
-                          plan_.slice(self), FinalGradientType(options_, self),
-                          lanes_.traffic.gradients);
+  return lanes_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(self),
+                          FinalGradientType(options_, self), lanes_.traffic.gradients);
 }
 
 absl::Status GradientStore::ReduceIntoSum(int index) {
@@ -235,7 +234,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   const Bucket& self = bucket(index);
   const int64_t slice = plan_.slice(self);
   void* const whole = at.slot->memory.data();
-  void* const sum = const_cast<void*>(FinalSlice(index));
+  void* const sum = FinalSlice(index);
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
     void* const reduced = SliceOf(at.slot->memory, index, self.dtype);
     BRIGADE_RETURN_IF_ERROR(

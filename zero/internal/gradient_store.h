@@ -51,8 +51,8 @@ class GradientStore {
 
   // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket; and the whole, null
   // where there is none.
-  const void* FinalSlice(int bucket) const;
-  const void* FinalWhole(int bucket) const;
+  void* FinalSlice(int bucket) const;
+  void* FinalWhole(int bucket) const;
 
  private:
   struct State {
@@ -72,7 +72,7 @@ class GradientStore {
 
   State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
-  const Bucket& bucket(int index) const { return plan_.buckets()[static_cast<size_t>(index)]; }
+  const Bucket& bucket(int index) const { return plan_.bucket(index); }
   // Of whole arrays: where this rank's slice is.
   void* SliceOf(const device::Buffer& whole, int bucket, precision::DType dtype) const;
 

@@ -14,7 +14,7 @@ namespace brigade::zero::internal {
 
 // Whether all of the bucket's weights are always in memory.
 inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
-  const Unit& unit = plan.units()[static_cast<size_t>(bucket.unit)];
+  const Unit& unit = plan.unit(bucket.unit);
   return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
 }
 

@@ -63,14 +63,14 @@ void* ParameterStore::Slice(int bucket) const {
 }
 
 void* ParameterStore::Data(int parameter) const {
-  const Parameter& p = plan_.parameters()[static_cast<size_t>(parameter)];
+  const Parameter& p = plan_.parameter(parameter);
   const State& at = state(p.bucket);
   if (at.users == 0 || at.slot == nullptr) return nullptr;
   return at.slot->memory.as<char>().data() + p.begin * precision::SizeOf(*p.spec.dtype);
 }
 
 absl::Status ParameterStore::Acquire(int unit, Pass pass) {
-  const Unit& self = plan_.units()[static_cast<size_t>(unit)];
+  const Unit& self = plan_.unit(unit);
   // Used from now on, so that none of them makes room for another.
   for (const int b : self.buckets) ++state(b).users;
   if (const absl::Status status = GatherAndWait(self.buckets); !status.ok()) {
@@ -84,7 +84,7 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   const int units = static_cast<int>(plan_.units().size());
   int next = unit + step;
   for (int i = 1; i < options_.live_units && next >= 0 && next < units; ++i, next += step) {
-    for (const int b : plan_.units()[static_cast<size_t>(next)].buckets) {
+    for (const int b : plan_.unit(next).buckets) {
       BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/true));
     }
   }
@@ -103,7 +103,7 @@ absl::Status ParameterStore::GatherAndWait(const std::vector<int>& buckets) {
 absl::Status ParameterStore::Release(int unit) {
   acquired_[static_cast<size_t>(unit)] = 0;
   --acquired_units_;
-  for (const int b : plan_.units()[static_cast<size_t>(unit)].buckets) {
+  for (const int b : plan_.unit(unit).buckets) {
     State& at = state(b);
     if (--at.users > 0 || at.own != nullptr) continue;
     BRIGADE_RETURN_IF_ERROR(lanes_.Poison(at.slot->memory, lanes_.compute()));

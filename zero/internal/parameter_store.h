@@ -69,7 +69,7 @@ class ParameterStore {
 
   State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
-  const Bucket& bucket(int index) const { return plan_.buckets()[static_cast<size_t>(index)]; }
+  const Bucket& bucket(int index) const { return plan_.bucket(index); }
 
   absl::Status Zero(int bucket);
   absl::Status GatherAndWait(const std::vector<int>& buckets);

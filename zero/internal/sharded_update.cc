@@ -59,14 +59,15 @@ absl::Status ShardedUpdate::Allocate() {
   return absl::OkStatus();
 }
 
+void* ShardedUpdate::Weights(int index) const {
+  return options_.traits().whole_optimizer_state ? parameters_.Whole(index)
+                                                 : parameters_.Slice(index);
+}
+
 float* ShardedUpdate::Array(int index, int array) const {
-  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const Bucket& bucket = plan_.bucket(index);
   const bool master = HasMaster(bucket);
-  if (array == 0 && !master) {
-    void* const weights = options_.traits().whole_optimizer_state ? parameters_.Whole(index)
-                                                                  : parameters_.Slice(index);
-    return static_cast<float*>(weights);
-  }
+  if (array == 0 && !master) return static_cast<float*>(Weights(index));
   const int64_t size = UpdatedRange(plan_, options_, bucket, lanes_.rank()).size;
   return states_[static_cast<size_t>(index)].as<float>().data() + (array - (master ? 0 : 1)) * size;
 }
@@ -106,11 +107,9 @@ void ShardedUpdate::ListUpdates(const GradientStore& gradients) {
 // One segment for each run of places of the same group; padding goes with what lies before it.
 void ShardedUpdate::AppendSegments(int index, const void* grad,
                                    std::vector<optim::UpdateSegment>& segments) {
-  const Bucket& bucket = plan_.buckets()[static_cast<size_t>(index)];
+  const Bucket& bucket = plan_.bucket(index);
   const Range updated = UpdatedRange(plan_, options_, bucket, lanes_.rank());
   const int64_t grad_bytes = precision::SizeOf(FinalGradientType(options_, bucket));
-  void* const weights =
-      options_.traits().whole_optimizer_state ? parameters_.Whole(index) : parameters_.Slice(index);
   for (size_t first = 0, next = 0; first < bucket.places.size(); first = next) {
     const auto group_of = [&](size_t place) {
       const auto parameter = static_cast<size_t>(bucket.places[place].parameter);
@@ -129,7 +128,7 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
     if (moments_ > 1) segment.second_moment = Array(index, 2) + at;
     segment.grad = static_cast<const char*>(grad) + at * grad_bytes;
     if (HasMaster(bucket)) {
-      segment.copy = static_cast<char*>(weights) + at * precision::SizeOf(bucket.dtype);
+      segment.copy = static_cast<char*>(Weights(index)) + at * precision::SizeOf(bucket.dtype);
     }
     segment.size = end - begin;
     segment.group = group_of(first);

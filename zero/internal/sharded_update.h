@@ -50,6 +50,7 @@ class ShardedUpdate {
   };
 
   absl::Status Allocate();
+  void* Weights(int bucket) const;  // what the update writes of them
   void ListGradients(const GradientStore& gradients);
   void ListUpdates(const GradientStore& gradients);
   void AppendSegments(int bucket, const void* grad, std::vector<optim::UpdateSegment>& segments);
