@@ -49,11 +49,21 @@ _LIBRARIES = {
         libs = ["hwy"],
         package = "libhwy-dev",
     ),
+    "json": struct(
+        header = "nlohmann/json.hpp",
+        libs = [],
+        package = "nlohmann-json3-dev",
+    ),
     "mpi": struct(
         header = "mpi/mpi.h",
         libs = ["mpi"],
         package = "libopenmpi-dev",
         define = "BRIGADE_HAS_MPI",
+    ),
+    "openblas": struct(
+        header = "cblas.h",
+        libs = ["openblas"],
+        package = "libopenblas-dev",
     ),
 }
 
