@@ -1,0 +1,71 @@
+#ifndef BRIGADE_EXAMPLES_GPT_MODEL_H_
+#define BRIGADE_EXAMPLES_GPT_MODEL_H_
+
+// A GPT-2-style transformer over bytes: what it consists of, and how its weights begin. The passes are in passes.h.
+//
+// x = tokens[byte] + positions[t]; each block: x += attention(norm(x)), x += mlp(norm(x)), with GELU inside an MLP of
+// four times the width; logits = norm(x) tokens^T: the head uses the embedding's weights.
+// Source: Radford et al. 2019 (GPT-2), in its order of normalisations.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "brigade/zero/plan.h"
+
+namespace brigade::gpt {
+
+struct ModelOptions {
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;    // of the residual stream; a multiple of heads
+  int64_t context = 128;  // bytes
+};
+
+// InvalidArgument naming the option and its value.
+absl::Status Validate(const ModelOptions& options);
+
+// Numbers of the parameters, in the order of the spec. Matrices are [outputs, inputs].
+enum Embedding { kTokens, kPositions, kEmbeddingParameters };
+enum Block {
+  kNorm1Weight,
+  kNorm1Bias,
+  kQkvWeight,
+  kQkvBias,
+  kProjectionWeight,
+  kProjectionBias,
+  kNorm2Weight,
+  kNorm2Bias,
+  kExpandWeight,
+  kExpandBias,
+  kContractWeight,
+  kContractBias,
+  kBlockParameters,
+};
+enum Head { kFinalNormWeight, kFinalNormBias };
+
+inline int BlockParameter(int64_t layer, Block which) {
+  return kEmbeddingParameters + static_cast<int>(layer) * kBlockParameters + which;
+}
+inline int HeadParameter(const ModelOptions& options, Head which) {
+  return kEmbeddingParameters + static_cast<int>(options.layers) * kBlockParameters + which;
+}
+
+// Units: the embedding, each block, the head with the tokens tied to it.
+zero::ModelSpec SpecOf(const ModelOptions& options);
+
+int64_t ParameterCount(const ModelOptions& options);
+
+// Operations of a token's forward and backward pass, a multiplication and an addition each counting one: the
+// matrix products alone, attention included.
+double FlopsPerToken(const ModelOptions& options);
+
+// A parameter's first values: normal with deviation 0.02, matrices that end in the residual stream with
+// 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed on every machine.
+void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,
+                         absl::Span<float> values);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_MODEL_H_

@@ -1,0 +1,56 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_BLAS_H_
+#define BRIGADE_EXAMPLES_GPT_NN_BLAS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// A matrix of a product, row by row in device memory.
+struct Operand {
+  void* data = nullptr;
+  int64_t leading = 0;        // elements from one row to the next
+  bool transposed = false;    // stored as its transpose; not for c
+  int64_t stride = 0;         // elements from one product of the batch to the next
+  int64_t outer_stride = 0;   // of the outer batch
+};
+
+// c = a b, or c += a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].
+struct GemmArguments {
+  precision::DType dtype = precision::DType::kFloat32;  // of all three
+  int64_t m = 0, n = 0, k = 0;
+  Operand a = {}, b = {}, c = {};
+  int64_t batch = 1, outer_batch = 1;
+  bool accumulate = false;
+};
+
+// Matrix products: by OpenBLAS with one thread on the CPU, by cuBLAS (found at run time) on GPUs.
+//
+// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no product of
+//              16-bit matrices: on the CPU they are converted. float64 is for tests, on the CPU.
+// Memory       `workspace_bytes` of scratch, at Create; on CUDA at least 32 MiB.
+// Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
+// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or size;
+//              ResourceExhausted for a product that needs more workspace.
+class Blas {
+ public:
+  static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,
+                                                      int64_t workspace_bytes);
+  virtual ~Blas() = default;
+
+  // Of a product of these sizes, in any order, on the CPU; 0 for float32 and float64.
+  static int64_t WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k);
+
+  virtual absl::Status Gemm(const GemmArguments& arguments, device::Stream& stream) = 0;
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_BLAS_H_

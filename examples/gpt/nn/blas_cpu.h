@@ -1,0 +1,17 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_BLAS_CPU_H_
+#define BRIGADE_EXAMPLES_GPT_NN_BLAS_CPU_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "brigade/device/context.h"
+#include "brigade/examples/gpt/nn/blas.h"
+
+namespace brigade::nn {
+
+absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context, int64_t workspace_bytes);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_BLAS_CPU_H_

@@ -1,0 +1,40 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_LAYER_NORM_H_
+#define BRIGADE_EXAMPLES_GPT_NN_LAYER_NORM_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/device/stream.h"
+#include "brigade/examples/gpt/nn/gradient.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// What the calls of one layer normalisation share. Arrays are device memory.
+struct LayerNormInput {
+  precision::DType dtype;
+  const void* x;            // [rows, columns]
+  const void* weight;       // [columns]
+  void* mean;               // [rows], float; double for float64
+  void* inverse_deviation;  // the same
+  int64_t rows;
+  int64_t columns;
+};
+
+// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and inverse_deviation.
+//
+// Shapes       y [rows, columns], bias [columns].
+// Precision    Sums in float, or double for float64; each element is rounded once.
+// Stream       Enqueued; allocates nothing, never waits.
+// Source       Ba, Kiros and Hinton 2016.
+absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
+                       device::Stream& stream);
+
+// From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias.
+absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,
+                               Gradient dweight, Gradient dbias,
+                               device::Stream& stream);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_LAYER_NORM_H_

@@ -1,0 +1,91 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_POINTWISE_MATH_H_
+#define BRIGADE_EXAMPLES_GPT_NN_POINTWISE_MATH_H_
+
+#include <cstdint>
+
+#include "brigade/examples/gpt/nn/functions.h"
+#include "brigade/examples/gpt/nn/rows.h"
+
+namespace brigade::nn {
+
+// x = x + bias (+ residual)
+template <typename T>
+struct AddBiasRows {
+  T* x;
+  const T* bias;
+  const T* residual;  // or null
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    T* const in = x + r * columns;
+    if (residual == nullptr) {
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(Widen(in[c]) + Widen(bias[c])); });
+    } else {
+      const T* const add = residual + r * columns;
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+        in[c] = T(Widen(in[c]) + Widen(bias[c]) + Widen(add[c]));
+      });
+    }
+  }
+};
+
+// x = x + bias, y = gelu(x)
+template <typename T>
+struct AddBiasGeluRows {
+  T* x;
+  const T* bias;
+  T* y;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    T* const in = x + r * columns;
+    T* const out = y + r * columns;
+    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+      const T sum = T(Widen(in[c]) + Widen(bias[c]));
+      in[c] = sum;
+      out[c] = T(Gelu(Widen(sum)).value());
+    });
+  }
+};
+
+// dy = dy * gelu'(x)
+template <typename T>
+struct GeluBackwardRows {
+  const T* x;
+  T* dy;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const T* const in = x + r * columns;
+    T* const up = dy + r * columns;
+    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+      up[c] = T(Widen(up[c]) * Gelu(Widen(in[c])).slope());
+    });
+  }
+};
+
+// sum (+)= sum over rows of x
+template <typename T>
+struct SumOfRows {
+  const T* x;
+  T* sum;
+  bool accumulate;
+  int64_t rows;
+  int64_t columns;
+
+  template <int kWidth>
+  BRIGADE_INLINE void Columns(int64_t, int64_t first) const {
+    Wide<T> total[kWidth] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int j = 0; j < kWidth; ++j) total[j] += Widen(x[r * columns + first + j]);
+    }
+    for (int j = 0; j < kWidth; ++j) StoreGradient(sum + first + j, accumulate, total[j]);
+  }
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_POINTWISE_MATH_H_

@@ -1,0 +1,94 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
+#define BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
+
+// The two kernels that run every formula of rows.h on the GPU. Untuned: a warp takes a row, a thread takes a
+// column.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "brigade/examples/gpt/nn/rows.h"
+
+namespace brigade::nn {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kThreads = 256;
+inline constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // beyond, blocks take turns
+
+// A row that a warp shares: thread i has the columns i, i + 32, ...
+class WarpRow {
+ public:
+  __device__ bool first() const { return lane_ == 0; }
+
+  template <typename Fn>
+  __device__ void ForEach(int64_t columns, const Fn& fn) const {
+    for (int64_t c = lane_; c < columns; c += kWarp) fn(c);
+  }
+
+  template <typename W, typename Term>
+  __device__ W Sum(int64_t columns, const Term& term) const {
+    return Fold<W>(columns, W(0), term, [](W a, W b) { return a + b; });
+  }
+
+  template <typename W, typename Term>
+  __device__ W Max(int64_t columns, const Term& term) const {
+    return Fold<W>(columns, term(0), term, [](W a, W b) { return a > b ? a : b; });
+  }
+
+ private:
+  template <typename W, typename Term, typename Combine>
+  __device__ W Fold(int64_t columns, W start, const Term& term, const Combine& combine) const {
+    W part = start;
+    for (int64_t c = lane_; c < columns; c += kWarp) part = combine(part, term(c));
+    for (int other = kWarp / 2; other > 0; other /= 2) {
+      part = combine(part, __shfl_xor_sync(0xffffffffu, part, other));
+    }
+    return part;
+  }
+
+  const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
+};
+
+template <typename Formula>
+__global__ void __launch_bounds__(kThreads) RowsKernel(const Formula formula, int64_t rows) {
+  constexpr int kRowsOfBlock = kThreads / kWarp;
+  const WarpRow row;
+  for (int64_t r = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kWarp; r < rows;
+       r += int64_t{gridDim.x} * kRowsOfBlock) {
+    formula(row, r);
+  }
+}
+
+template <typename Formula>
+__global__ void __launch_bounds__(kThreads)
+    ColumnsKernel(const Formula formula, int64_t outer, int64_t columns) {
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < outer * columns;
+       i += int64_t{gridDim.x} * kThreads) {
+    formula.template Columns<1>(i / columns, i % columns);
+  }
+}
+
+inline unsigned Blocks(int64_t items, int64_t items_of_block) {
+  return static_cast<unsigned>(std::min((items + items_of_block - 1) / items_of_block, kMaxBlocks));
+}
+
+template <typename Formula>
+cudaError_t LaunchRows(const Formula& formula, int64_t rows, cudaStream_t stream) {
+  if (rows == 0) return cudaSuccess;
+  RowsKernel<<<Blocks(rows, kThreads / kWarp), kThreads, 0, stream>>>(formula, rows);
+  return cudaGetLastError();
+}
+
+template <typename Formula>
+cudaError_t LaunchColumns(const Formula& formula, int64_t outer, int64_t columns,
+                          cudaStream_t stream) {
+  if (outer * columns == 0) return cudaSuccess;
+  ColumnsKernel<<<Blocks(outer * columns, kThreads), kThreads, 0, stream>>>(formula, outer, columns);
+  return cudaGetLastError();
+}
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_

@@ -1,0 +1,336 @@
+#include "brigade/examples/gpt/passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/nn/attention.h"
+#include "brigade/examples/gpt/nn/cross_entropy.h"
+#include "brigade/examples/gpt/nn/embedding.h"
+#include "brigade/examples/gpt/nn/layer_norm.h"
+
+namespace brigade::gpt {
+
+// Cuts memory into arrays that begin at multiples of 256 bytes; without memory it only counts.
+class Passes::Arena {
+ public:
+  explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
+
+  void* Take(int64_t bytes) {
+    void* const array = memory_ == nullptr ? nullptr : memory_ + bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return array;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* const memory_;
+  int64_t bytes_ = 0;
+};
+
+void Passes::LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype, Arena& arena,
+                    Activations& all, std::vector<BlockActivations>& blocks) {
+  const int64_t rows = batch * model.context;
+  const auto matrix = [&](int64_t columns) {
+    return arena.Take(rows * columns * precision::SizeOf(dtype));
+  };
+  const auto statistics = [&] {
+    return arena.Take(rows * (dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float)));
+  };
+  const int64_t scores = model.heads * model.context;  // a row of attention has so many
+  blocks.resize(static_cast<size_t>(model.layers));
+  for (BlockActivations& block : blocks) {
+    block = {.x = matrix(model.width),
+             .norm1 = matrix(model.width),
+             .mean1 = statistics(),
+             .inverse1 = statistics(),
+             .qkv = matrix(3 * model.width),
+             .probabilities = matrix(scores),
+             .attention = matrix(model.width),
+             .middle = matrix(model.width),
+             .norm2 = matrix(model.width),
+             .mean2 = statistics(),
+             .inverse2 = statistics(),
+             .expanded = matrix(4 * model.width),
+             .gelu = matrix(4 * model.width)};
+  }
+  all = {.x = matrix(model.width),
+         .norm = matrix(model.width),
+         .mean = statistics(),
+         .inverse = statistics(),
+         .logits = matrix(nn::kVocabulary),
+         .dx = matrix(model.width),
+         .dwidth = matrix(model.width),
+         .dmlp = matrix(4 * model.width),
+         .dqkv = matrix(3 * model.width),
+         .dscores = matrix(scores)};
+}
+
+Passes::Passes(const ModelOptions& model, int64_t batch, precision::DType dtype)
+    : model_(model), batch_(batch), rows_(batch * model.context), dtype_(dtype) {}
+
+int64_t Passes::ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype) {
+  Arena arena(nullptr);
+  Activations all;
+  std::vector<BlockActivations> blocks;
+  LayOut(model, batch, dtype, arena, all, blocks);
+  return arena.bytes();
+}
+
+int64_t Passes::WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype) {
+  const int64_t rows = batch * model.context;
+  const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
+    return nn::Blas::WorkspaceBytes(dtype, m, n, k);
+  };
+  return std::max({bytes(rows, 4 * model.width, model.width),
+                   bytes(rows, nn::kVocabulary, model.width),
+                   bytes(model.context, model.context, model.width / model.heads)});
+}
+
+absl::StatusOr<std::unique_ptr<Passes>> Passes::Create(const ModelOptions& model, int64_t batch,
+                                                       precision::DType dtype,
+                                                       device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(model));
+  std::unique_ptr<Passes> passes(new Passes(model, batch, dtype));
+  BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(ActivationBytes(model, batch, dtype),
+                                                    device::Purpose::kActivations, "activations"));
+  passes->memory_ = std::move(memory);
+  Arena arena(passes->memory_.data());
+  LayOut(model, batch, dtype, arena, passes->all_, passes->blocks_);
+  BRIGADE_ASSIGN_OR_RETURN(blas,
+                           nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
+  passes->blas_ = std::move(blas);
+  return passes;
+}
+
+void* Passes::Output(int64_t layer) {
+  return layer + 1 == model_.layers ? all_.x : blocks_[static_cast<size_t>(layer) + 1].x;
+}
+
+absl::Status Passes::Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs,
+                            void* y, device::Stream& stream) {
+  return blas_->Gemm({.dtype = dtype_,
+                      .m = rows_,
+                      .n = outputs,
+                      .k = inputs,
+                      .a = {const_cast<void*>(x), inputs},
+                      .b = {const_cast<void*>(weight), inputs, true},
+                      .c = {y, outputs}},
+                     stream);
+}
+
+absl::Status Passes::LinearBackward(const void* dy, int64_t outputs, const void* x, int64_t inputs,
+                                    const void* weight, nn::Gradient dweight, void* dx,
+                                    device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(blas_->Gemm({.dtype = dtype_,
+                                       .m = outputs,
+                                       .n = inputs,
+                                       .k = rows_,
+                                       .a = {const_cast<void*>(dy), outputs, true},
+                                       .b = {const_cast<void*>(x), inputs},
+                                       .c = {dweight.data, inputs},
+                                       .accumulate = dweight.accumulate},
+                                      stream));
+  return blas_->Gemm({.dtype = dtype_,
+                      .m = rows_,
+                      .n = inputs,
+                      .k = outputs,
+                      .a = {const_cast<void*>(dy), outputs},
+                      .b = {const_cast<void*>(weight), inputs},
+                      .c = {dx, inputs}},
+                     stream);
+}
+
+namespace {
+
+// A unit's weights while it is acquired, and where its gradients go.
+class UnitAccess {
+ public:
+  UnitAccess(ParameterStore& parameters, int unit) : parameters_(parameters), unit_(unit) {}
+
+  // The first error of all look-ups, which then gave null.
+  const absl::Status& status() const { return status_; }
+
+  const void* Weights(int parameter) { return Take(parameters_.Weights(parameter)); }
+  nn::Gradient GradientOf(int parameter) {
+    return Take(parameters_.GradientOf(unit_, parameter));
+  }
+
+ private:
+  template <typename T>
+  T Take(absl::StatusOr<T> found) {
+    if (found.ok()) return *std::move(found);
+    status_.Update(found.status());
+    return T();
+  }
+
+  ParameterStore& parameters_;
+  const int unit_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status Passes::ForwardBlock(int64_t layer, ParameterStore& parameters,
+                                  device::Stream& stream) {
+  const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
+  const int64_t width = model_.width;
+  UnitAccess unit(parameters, static_cast<int>(layer) + 1);
+  const auto weights = [&](Block which) { return unit.Weights(BlockParameter(layer, which)); };
+  const void* const norm1 = weights(kNorm1Weight);
+  const void* const norm1_bias = weights(kNorm1Bias);
+  const void* const qkv = weights(kQkvWeight);
+  const void* const qkv_bias = weights(kQkvBias);
+  const void* const projection = weights(kProjectionWeight);
+  const void* const projection_bias = weights(kProjectionBias);
+  const void* const norm2 = weights(kNorm2Weight);
+  const void* const norm2_bias = weights(kNorm2Bias);
+  const void* const expand = weights(kExpandWeight);
+  const void* const expand_bias = weights(kExpandBias);
+  const void* const contract = weights(kContractWeight);
+  const void* const contract_bias = weights(kContractBias);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+
+  BRIGADE_RETURN_IF_ERROR(
+      nn::LayerNorm({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width}, norm1_bias,
+                    block.norm1, stream));
+  BRIGADE_RETURN_IF_ERROR(Linear(block.norm1, width, qkv, 3 * width, block.qkv, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(3 * width), block.qkv, qkv_bias, nullptr, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Attention({dtype_, batch_, model_.context, model_.heads, width}, block.qkv,
+                    block.probabilities, block.attention, *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(Linear(block.attention, width, projection, width, block.middle, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::AddBias(Shape(width), block.middle, projection_bias, block.x, stream));
+
+  BRIGADE_RETURN_IF_ERROR(
+      nn::LayerNorm({dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width},
+                    norm2_bias, block.norm2, stream));
+  BRIGADE_RETURN_IF_ERROR(Linear(block.norm2, width, expand, 4 * width, block.expanded, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::AddBiasGelu(Shape(4 * width), block.expanded, expand_bias, block.gelu, stream));
+  void* const output = Output(layer);
+  BRIGADE_RETURN_IF_ERROR(Linear(block.gelu, 4 * width, contract, width, output, stream));
+  return nn::AddBias(Shape(width), output, contract_bias, block.middle, stream);
+}
+
+// all_.dx is the gradient of the block's output, and becomes that of its input.
+absl::Status Passes::BackwardBlock(int64_t layer, ParameterStore& parameters,
+                                   device::Stream& stream) {
+  const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
+  const int64_t width = model_.width;
+  UnitAccess unit(parameters, static_cast<int>(layer) + 1);
+  const auto weights = [&](Block which) { return unit.Weights(BlockParameter(layer, which)); };
+  const auto gradient = [&](Block which) { return unit.GradientOf(BlockParameter(layer, which)); };
+  const void* const norm1 = weights(kNorm1Weight);
+  const void* const qkv = weights(kQkvWeight);
+  const void* const projection = weights(kProjectionWeight);
+  const void* const norm2 = weights(kNorm2Weight);
+  const void* const expand = weights(kExpandWeight);
+  const void* const contract = weights(kContractWeight);
+  nn::Gradient gradients[kBlockParameters];
+  for (int i = 0; i < kBlockParameters; ++i) gradients[i] = gradient(static_cast<Block>(i));
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+
+  BRIGADE_RETURN_IF_ERROR(
+      nn::BiasBackward(Shape(width), all_.dx, gradients[kContractBias], stream));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.gelu, 4 * width, contract,
+                                         gradients[kContractWeight], all_.dmlp, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), block.expanded, all_.dmlp, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::BiasBackward(Shape(4 * width), all_.dmlp, gradients[kExpandBias], stream));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dmlp, 4 * width, block.norm2, width, expand,
+                                         gradients[kExpandWeight], all_.dwidth, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
+      {dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width}, all_.dwidth,
+      {all_.dx, true}, gradients[kNorm2Weight], gradients[kNorm2Bias], stream));
+
+  BRIGADE_RETURN_IF_ERROR(
+      nn::BiasBackward(Shape(width), all_.dx, gradients[kProjectionBias], stream));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.attention, width, projection,
+                                         gradients[kProjectionWeight], all_.dwidth, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
+      {dtype_, batch_, model_.context, model_.heads, width}, block.qkv, block.probabilities,
+      all_.dwidth, all_.dscores, all_.dqkv, *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::BiasBackward(Shape(3 * width), all_.dqkv, gradients[kQkvBias], stream));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dqkv, 3 * width, block.norm1, width, qkv,
+                                         gradients[kQkvWeight], all_.dwidth, stream));
+  return nn::LayerNormBackward({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width},
+                               all_.dwidth, {all_.dx, true}, gradients[kNorm1Weight],
+                               gradients[kNorm1Bias], stream);
+}
+
+absl::Status Passes::Forward(const nn::Texts& texts, void* losses, ParameterStore& parameters,
+                             device::Stream& stream) {
+  constexpr Direction kForward = Direction::kForward;
+  const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, kForward));
+    BRIGADE_RETURN_IF_ERROR(work());
+    return parameters.Release(unit);
+  };
+  const int head = static_cast<int>(model_.layers) + 1;
+  BRIGADE_RETURN_IF_ERROR(in_unit(0, [&]() -> absl::Status {
+    UnitAccess unit(parameters, 0);
+    const void* const tokens = unit.Weights(kTokens);
+    const void* const positions = unit.Weights(kPositions);
+    BRIGADE_RETURN_IF_ERROR(unit.status());
+    return nn::Embedding(texts, dtype_, model_.width, tokens, positions, blocks_[0].x, stream);
+  }));
+  for (int64_t layer = 0; layer < model_.layers; ++layer) {
+    BRIGADE_RETURN_IF_ERROR(in_unit(
+        static_cast<int>(layer) + 1, [&] { return ForwardBlock(layer, parameters, stream); }));
+  }
+  return in_unit(head, [&]() -> absl::Status {
+    UnitAccess unit(parameters, head);
+    const void* const weight = unit.Weights(HeadParameter(model_, kFinalNormWeight));
+    const void* const bias = unit.Weights(HeadParameter(model_, kFinalNormBias));
+    const void* const tokens = unit.Weights(kTokens);
+    BRIGADE_RETURN_IF_ERROR(unit.status());
+    BRIGADE_RETURN_IF_ERROR(
+        nn::LayerNorm({dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, bias,
+                      all_.norm, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        Linear(all_.norm, model_.width, tokens, nn::kVocabulary, all_.logits, stream));
+    return nn::CrossEntropy(texts, dtype_, all_.logits, losses, stream);
+  });
+}
+
+absl::Status Passes::Backward(const nn::Texts& texts, const float* seed, ParameterStore& parameters,
+                              device::Stream& stream) {
+  const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, Direction::kBackward));
+    BRIGADE_RETURN_IF_ERROR(work());
+    BRIGADE_RETURN_IF_ERROR(parameters.Release(unit));
+    return parameters.GradientsReady(unit);
+  };
+  const int head = static_cast<int>(model_.layers) + 1;
+  BRIGADE_RETURN_IF_ERROR(in_unit(head, [&]() -> absl::Status {
+    UnitAccess unit(parameters, head);
+    const void* const weight = unit.Weights(HeadParameter(model_, kFinalNormWeight));
+    const void* const tokens = unit.Weights(kTokens);
+    const nn::Gradient dweight = unit.GradientOf(HeadParameter(model_, kFinalNormWeight));
+    const nn::Gradient dbias = unit.GradientOf(HeadParameter(model_, kFinalNormBias));
+    const nn::Gradient dtokens = unit.GradientOf(kTokens);
+    BRIGADE_RETURN_IF_ERROR(unit.status());
+    BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(texts, dtype_, all_.logits, seed, stream));
+    BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.logits, nn::kVocabulary, all_.norm, model_.width,
+                                           tokens, dtokens, all_.dwidth, stream));
+    return nn::LayerNormBackward(
+        {dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, all_.dwidth,
+        {all_.dx, false}, dweight, dbias, stream);
+  }));
+  for (int64_t layer = model_.layers; layer-- > 0;) {
+    BRIGADE_RETURN_IF_ERROR(in_unit(
+        static_cast<int>(layer) + 1, [&] { return BackwardBlock(layer, parameters, stream); }));
+  }
+  return in_unit(0, [&]() -> absl::Status {
+    UnitAccess unit(parameters, 0);
+    const nn::Gradient dtokens = unit.GradientOf(kTokens);
+    const nn::Gradient dpositions = unit.GradientOf(kPositions);
+    BRIGADE_RETURN_IF_ERROR(unit.status());
+    return nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens, dpositions, stream);
+  });
+}
+
+}  // namespace brigade::gpt
