@@ -48,11 +48,11 @@ struct Evaluation {
 struct RankSummary {
   int64_t memory[device::kPurposes] = {};        // peak bytes, measured
   int64_t memory_model[device::kPurposes] = {};  // by formula
-  zero::Traffic traffic = {};  // bytes sent in training steps
-  int64_t other_traffic = 0;   // losses and evaluation
-  int64_t traffic_model = 0;   // of gradients and parameters, by formula
+  zero::Traffic traffic = {};                    // bytes sent in training steps, counted
+  zero::Traffic traffic_of_step = {};            // by formula
+  int64_t padded_bytes = 0;                      // of all weights
   int64_t steps = 0;
-  TimeSplit time = {};
+  Seconds time = {};              // of the training loop
 };
 
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.

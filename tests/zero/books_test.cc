@@ -1,7 +1,6 @@
 // Memory and traffic are what the formulas say; a step neither waits on the host nor allocates.
 
 #include <barrier>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,41 +148,6 @@ TEST(BooksTest, WhatTheModelNamesIsThePapersFormula) {
   }
 }
 
-// What a rank sends in a step: each bucket reduced once per micro-batch (at the boundary once), gathered where the
-// stage says.
-Traffic Formula(const Plan& plan, const ZeroOptions& options) {
-  Traffic traffic;
-  const int64_t others = plan.ranks() - 1;
-  const bool once = options.accumulation == Accumulation::kAtBoundary && options.micro_batches > 1;
-  for (const Bucket& bucket : plan.buckets()) {
-    const int64_t slice = bucket.size / plan.ranks() * others;  // (N - 1) / N of it
-    const int64_t element = precision::SizeOf(bucket.dtype);
-    const int64_t sum =
-        options.micro_batches > 1 ? precision::SizeOf(options.accumulator) : element;
-    if (bucket.trainable) {
-      traffic.gradients += slice * (once ? sum : element * options.micro_batches);
-      if (options.stage == 0) traffic.gradients += slice * sum;
-      if (options.stage == 1 || options.stage == 2) traffic.parameters += slice * element;
-    }
-    if (options.stage < 3) continue;
-    const Unit& owner = plan.unit(bucket.unit);
-    if (owner.size > options.persistence_threshold) {
-      const auto uses = static_cast<int64_t>(bucket.users.size());
-      traffic.parameters += 2 * uses * options.micro_batches * slice * element;
-    } else if (bucket.trainable) {
-      traffic.parameters += slice * element;
-    }
-  }
-  // 16 bytes for each type of gradient.
-  std::set<DType> types;
-  for (const Bucket& bucket : plan.buckets()) {
-    if (bucket.trainable)
-      types.insert(options.micro_batches > 1 ? options.accumulator : bucket.dtype);
-  }
-  traffic.scalars = others * 16 * static_cast<int64_t>(types.size());
-  return traffic;
-}
-
 TEST(BooksTest, TrafficEqualsTheFormulas) {
   for (const int ranks : {1, 3, 4}) {
     for (const Setting& setting : Settings()) {
@@ -198,7 +162,7 @@ TEST(BooksTest, TrafficEqualsTheFormulas) {
         for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
         ASSERT_OK((*zero)->step_stream().Synchronize());
         const Traffic after = (*zero)->traffic();
-        const Traffic wanted = Formula((*zero)->plan(), setting.options);
+        const Traffic wanted = TrafficOfStep((*zero)->plan(), setting.options);
         EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
         EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
         EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);

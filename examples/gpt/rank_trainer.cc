@@ -1,0 +1,292 @@
+#include "brigade/examples/gpt/rank_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/nn/cross_entropy.h"
+#include "brigade/examples/gpt/nn/embedding.h"
+#include "brigade/optim/schedule.h"
+#include "brigade/zero/memory_model.h"
+
+namespace brigade::gpt {
+namespace {
+
+using device::Purpose;
+using precision::DType;
+
+int64_t NowNs() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+}  // namespace
+
+RankTrainer::RankTrainer(const Job& job, collectives::Communicator& communicator,
+                         device::Context& context, device::Stream& compute)
+    : job_(job),
+      batch_(job.config.batch.train_micro_batch_size_per_gpu),
+      communicator_(communicator),
+      context_(context),
+      compute_(compute) {}
+
+absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
+    const Job& job, collectives::Communicator& communicator, device::Context& context,
+    device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
+  BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
+  std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, communicator, context, compute));
+  BRIGADE_ASSIGN_OR_RETURN(
+      zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator, context,
+                                        compute));
+  trainer->zero_ = std::move(zero);
+  trainer->parameters_ = std::make_unique<ZeroParameters>(*trainer->zero_);
+  BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
+  BRIGADE_RETURN_IF_ERROR(
+      trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
+        InitializeParameter(job.model, parameter, job.seed, values);
+        return absl::OkStatus();
+      }));
+  return trainer;
+}
+
+absl::Status RankTrainer::Allocate() {
+  BRIGADE_ASSIGN_OR_RETURN(passes,
+                           Passes::Create(job_.model, batch_, job_.config.zero.dtype, context_));
+  passes_ = std::move(passes);
+  BRIGADE_ASSIGN_OR_RETURN(one, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
+  one_ = std::move(one);
+  BRIGADE_ASSIGN_OR_RETURN(host_one, context_.AllocateHost(sizeof(float), "one"));
+  host_one.as<float>()[0] = 1.0f;
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(one_.data(), host_one.data(), sizeof(float)));
+  for (Slot& slot : slots_) {
+    BRIGADE_ASSIGN_OR_RETURN(device,
+                             context_.Allocate(SlotBytes(), Purpose::kActivations, "batch"));
+    BRIGADE_ASSIGN_OR_RETURN(host_in, context_.AllocateHost(SlotBytes(), "batch to come"));
+    BRIGADE_ASSIGN_OR_RETURN(host_out, context_.AllocateHost(SlotBytes(), "losses"));
+    BRIGADE_ASSIGN_OR_RETURN(computed, context_.NewEvent("losses computed"));
+    BRIGADE_ASSIGN_OR_RETURN(done, context_.NewEvent("step done"));
+    slot = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
+            std::move(done)};
+  }
+  const optim::ParameterGroup& group = job_.config.zero.optimizer.groups[0];
+  learning_rates_ = optim::LearningRates(group.schedule, group.lr);
+  return compute_.Synchronize();
+}
+
+nn::Texts RankTrainer::TextsOf(const Slot& slot, int64_t micro_batch) const {
+  return {slot.device.as<uint8_t>().data() + TextsOffset() + micro_batch * batch_ * text_bytes(),
+          batch_, job_.model.context};
+}
+
+float* RankTrainer::LossesOf(const Slot& slot, int64_t micro_batch) const {
+  return reinterpret_cast<float*>(slot.device.as<uint8_t>().data() + LossesOffset()) +
+         micro_batch * batch_ * job_.model.context;
+}
+
+absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
+  Slot& slot = slots_[static_cast<size_t>(step % kInFlight)];
+  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which depends on
+  // their number, what the batch consists of does not.
+  const int64_t samples = micro_batches() * batch_;
+  uint8_t* const texts = slot.host_in.as<uint8_t>().data() + TextsOffset();
+  for (int64_t i = 0; i < samples; ++i) {
+    SampleText(job_.corpus, job_.seed, step, communicator_.rank() * samples + i,
+               absl::MakeSpan(texts + i * text_bytes(), static_cast<size_t>(text_bytes())));
+  }
+  const Sums mine = {0.0f, stop ? 1.0f : 0.0f};
+  std::memcpy(slot.host_in.data(), &mine, sizeof(mine));
+  auto* const sums = static_cast<float*>(slot.device.data());
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, slot.host_in.data(), sizeof(Sums)));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.device.as<uint8_t>().data() + TextsOffset(), texts,
+                                        samples * text_bytes()));
+
+  float* const one = one_.as<float>().data();
+  for (int64_t micro = 0; micro < micro_batches(); ++micro) {
+    const nn::Texts of_micro = TextsOf(slot, micro);
+    BRIGADE_RETURN_IF_ERROR(
+        passes_->Forward(of_micro, LossesOf(slot, micro), *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
+    BRIGADE_RETURN_IF_ERROR(passes_->Backward(of_micro, one + 1, *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      nn::MeanOfLosses(DType::kFloat32, LossesOf(slot, 0), losses(), sums, compute_));
+  BRIGADE_RETURN_IF_ERROR(compute_.Record(*slot.computed));
+
+  BRIGADE_RETURN_IF_ERROR(zero_->Step());
+  device::Stream& stream = zero_->step_stream();
+  BRIGADE_RETURN_IF_ERROR(stream.Wait(*slot.computed));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(slot.host_out.data(), sums, sizeof(Sums)));
+  BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
+  BRIGADE_RETURN_IF_ERROR(stream.Record(*slot.done));
+  slot.step = step;
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
+  if (slot.step < 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(slot.done->Synchronize());
+  BRIGADE_ASSIGN_OR_RETURN(state, zero_->controller().TakeState());
+  Sums sums;
+  std::memcpy(&sums, slot.host_out.data(), sizeof(sums));
+  stopped_ = stopped_ || sums.stop > 0;
+
+  const int64_t now = NowNs();
+  const double tokens = static_cast<double>(losses() * communicator_.size());
+  const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
+  const StepMetrics metrics = {
+      .step = slot.step + 1,
+      .seconds = 1e-9 * static_cast<double>(now - started_ns_),
+      .loss = static_cast<double>(sums.loss) / communicator_.size(),
+      .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
+      .loss_scale = static_cast<double>(state->loss_scale),
+      .grad_norm = state->grad_norm,
+      .learning_rate =
+          static_cast<double>(learning_rates_[std::min(updates, learning_rates_.size()) - 1]),
+      .skipped = state->skip != 0,
+  };
+  collected_ns_ = now;
+  slot.step = -1;
+  ++summary_.steps;
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStep(metrics));
+  if (state->stuck_at_minimum != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step ", metrics.step, ": gradients overflow although the loss scale is at its minimum, ",
+        metrics.loss_scale));
+  }
+  if (!metrics.skipped && !std::isfinite(metrics.loss)) {
+    return absl::OutOfRangeError(absl::StrCat("step ", metrics.step, ": the loss is ", metrics.loss));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::CollectAll(Observer* observer) {
+  // Oldest first.
+  std::array<Slot*, kInFlight> slots;
+  for (size_t i = 0; i < slots.size(); ++i) slots[i] = &slots_[i];
+  std::sort(slots.begin(), slots.end(), [](Slot* a, Slot* b) { return a->step < b->step; });
+  for (Slot* slot : slots) BRIGADE_RETURN_IF_ERROR(Collect(*slot, observer));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
+  started_ns_ = NowNs();
+  counted_ = zero_->traffic();
+  BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
+  int64_t step = 0;
+  for (; step < job_.steps; ++step) {
+    BRIGADE_RETURN_IF_ERROR(Collect(slots_[static_cast<size_t>(step % kInFlight)], observer));
+    if (stopped_) break;
+    if (step > 0 && job_.evaluate_every > 0 && step % job_.evaluate_every == 0) {
+      BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
+      if (stopped_) break;
+      BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
+    }
+    BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
+  }
+  BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
+  CountTraffic();
+  if (step < job_.steps) return true;
+  if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
+  return stopped_;
+}
+
+void RankTrainer::CountTraffic() {
+  const zero::Traffic now = zero_->traffic();
+  summary_.traffic.gradients += now.gradients - counted_.gradients;
+  summary_.traffic.parameters += now.parameters - counted_.parameters;
+  summary_.traffic.scalars += now.scalars - counted_.scalars;
+  counted_ = now;
+}
+
+absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
+  const int64_t begin = NowNs();
+  CountTraffic();
+  BRIGADE_ASSIGN_OR_RETURN(loss, Evaluate());
+  counted_ = zero_->traffic();  // what evaluation sends is no part of a step
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnEvaluation({step, loss}));
+  const int64_t end = NowNs();
+  started_ns_ += end - begin;
+  collected_ns_ = end;
+  return absl::OkStatus();
+}
+
+// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as many passes;
+// places beyond the end get the first text, whose loss is not counted.
+absl::StatusOr<double> RankTrainer::Evaluate() {
+  Slot& slot = slots_[0];
+  const std::string& held_out = job_.corpus.held_out;
+  const int64_t context = job_.model.context;
+  const int64_t texts = (static_cast<int64_t>(held_out.size()) - 1) / context;
+  const int64_t at_once = batch_ * communicator_.size();
+  uint8_t* const host = slot.host_in.as<uint8_t>().data() + TextsOffset();
+  const auto* const losses = slot.host_out.as<float>().data();
+  double sum = 0;
+  for (int64_t first = communicator_.rank() * batch_; first < texts + communicator_.rank() * batch_;
+       first += at_once) {
+    for (int64_t i = 0; i < batch_; ++i) {
+      const int64_t text = first + i < texts ? first + i : 0;
+      std::memcpy(host + i * text_bytes(), held_out.data() + text * context,
+                  static_cast<size_t>(text_bytes()));
+    }
+    const nn::Texts on_device = TextsOf(slot, 0);
+    BRIGADE_RETURN_IF_ERROR(compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host,
+                                          batch_ * text_bytes()));
+    BRIGADE_RETURN_IF_ERROR(
+        passes_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), LossesOf(slot, 0),
+                                          on_device.rows() * int64_t{sizeof(float)}));
+    BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+    const int64_t counted = std::clamp<int64_t>(texts - first, 0, batch_) * context;
+    for (int64_t i = 0; i < counted; ++i) sum += static_cast<double>(losses[i]);
+  }
+  auto* const sums = static_cast<float*>(slot.device.data());
+  auto* const host_sums = static_cast<float*>(slot.host_in.data());
+  host_sums[0] = static_cast<float>(sum);
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, {}, compute_));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), sums, sizeof(float)));
+  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+  return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
+}
+
+RankSummary RankTrainer::Summary() const {
+  RankSummary summary = summary_;
+  for (int i = 0; i < device::kPurposes; ++i) {
+    summary.memory[i] = context_.books().peak_bytes(static_cast<Purpose>(i));
+    summary.memory_model[i] =
+        zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero), static_cast<Purpose>(i));
+  }
+  const DType dtype = job_.config.zero.dtype;
+  summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
+      Passes::ActivationBytes(job_.model, batch_, dtype) + kInFlight * SlotBytes();
+  summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
+      Passes::WorkspaceBytes(job_.model, batch_, dtype) + one_.bytes();
+  summary.traffic_of_step = zero::TrafficOfStep(zero_->plan(), job_.config.zero);
+  for (const zero::Bucket& bucket : zero_->plan().buckets()) {
+    summary.padded_bytes += bucket.bytes();
+  }
+  return summary;
+}
+
+absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& mine) {
+  std::vector<RankSummary> all(static_cast<size_t>(communicator_.size()));
+  constexpr int64_t kBytes = sizeof(RankSummary);
+  BRIGADE_ASSIGN_OR_RETURN(
+      buffer, context_.Allocate(kBytes * communicator_.size(), Purpose::kScratch, "summaries"));
+  char* const data = static_cast<char*>(buffer.data());
+  char* const own = data + communicator_.rank() * kBytes;
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));
+  BRIGADE_RETURN_IF_ERROR(
+      communicator_.AllGather(own, data, kBytes, {.dtype = DType::kUint8}, compute_));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * communicator_.size()));
+  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+  return all;
+}
+
+}  // namespace brigade::gpt
