@@ -99,8 +99,12 @@ const Books& Context::books() const { return core_->books; }
 int64_t Context::host_waits() const { return core_->host_waits(); }
 RaceChecker* Context::race_checker() const { return core_->checker; }
 
+internal::Track* Context::NewTrack(absl::string_view stream) {
+  return core_->tracer == nullptr ? nullptr : &core_->tracer->AddStream(core_->name, stream);
+}
+
 absl::StatusOr<std::unique_ptr<Stream>> Context::NewStream(absl::string_view name) {
-  auto state = core_->backend->NewStream(internal::StreamLabel(name, core_->name));
+  auto state = core_->backend->NewStream(internal::StreamLabel(name, core_->name), NewTrack(name));
   if (!state.ok()) return state.status();
   RaceChecker::Actor actor = 0;
   if (core_->checker != nullptr) actor = core_->checker->AddStream(name, core_->name);
@@ -110,7 +114,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Context::NewStream(absl::string_view nam
 
 absl::StatusOr<std::unique_ptr<Stream>> Context::BorrowStream(void* cuda_stream,
                                                               absl::string_view name) {
-  auto state = core_->backend->BorrowStream(cuda_stream, internal::StreamLabel(name, core_->name));
+  auto state = core_->backend->BorrowStream(cuda_stream, internal::StreamLabel(name, core_->name),
+                                            NewTrack(name));
   if (!state.ok()) return state.status();
   RaceChecker::Actor actor = 0;
   if (core_->checker != nullptr) {

@@ -67,6 +67,7 @@ class Context {
  private:
   explicit Context(std::shared_ptr<internal::Core> core);
 
+  internal::Track* NewTrack(absl::string_view stream);  // null: not traced
   absl::Status CheckBytes(int64_t bytes, absl::string_view name) const;
 
   std::shared_ptr<internal::Core> core_;

@@ -7,6 +7,7 @@
 
 #include "brigade/device/device.h"
 #include "brigade/device/race_checker.h"
+#include "brigade/device/tracer.h"
 
 namespace brigade::device {
 
@@ -35,6 +36,10 @@ struct ContextOptions {
 
   // Must outlive the context and all that it made. Null: RaceChecker::Default().
   RaceChecker* race_checker = nullptr;
+
+  // Records what this context's streams do; null: nothing does. Must outlive the context and all that
+  // it made.
+  Tracer* tracer = nullptr;
 
   RandomDelay random_delay = {};
 };

@@ -22,11 +22,12 @@ class CpuBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) override {
-    return CpuStream::Create(std::move(label), pool_, delay_);
+  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label, Track* track) override {
+    return CpuStream::Create(std::move(label), pool_, delay_, track);
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void*, std::string label) override {
+  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void*, std::string label,
+                                                            Track*) override {
     return absl::InvalidArgumentError(
         absl::StrCat(label, ": the CPU has no native streams to borrow"));
   }

@@ -42,8 +42,8 @@ absl::StatusOr<bool> CpuEvent::Query() {
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label, ThreadPool& pool,
-                                                               RandomDelay delay) {
-  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay));
+                                                               RandomDelay delay, Track* track) {
+  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay, track));
   stream->worker_ = StartWorkerThread([stream = stream.get()] { stream->Loop(); });
   if (!stream->worker_.joinable()) {
     return absl::ResourceExhaustedError(
@@ -52,10 +52,11 @@ absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay)
+CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, Track* track)
     : label_(std::move(label)),
       pool_(pool),
       delay_(delay),
+      track_(track),
       random_state_(Seed(delay.seed, label_)) {}
 
 CpuStream::~CpuStream() { Close(); }
@@ -152,12 +153,16 @@ absl::Status CpuStream::Execute(Task& task, bool failed) {
   switch (task.kind) {
     case Task::Kind::kWork: {
       absl::Status status;
-      if (!failed) status = task.type->run(task.work, task.list, task.items, pool_);
+      if (!failed) {
+        const TrackedScope tracked(track_, TracedOperation::Kind::kWork, task.name);
+        status = task.type->run(task.work, task.list, task.items, pool_);
+      }
       task.type->destroy(task.work);
       return status.ok() ? status : FailedOperation(task.name, label_, status);
     }
     case Task::Kind::kWait: {
       // Also on a failed stream: its later records must still mean that everything before is over.
+      const TrackedScope tracked(track_, TracedOperation::Kind::kWait, task.name);
       const absl::Status carried = task.record->Wait();
       return carried.ok() ? carried : ArrivedThrough(task.name, label_, carried);
     }

@@ -12,6 +12,7 @@
 #include "brigade/device/context_options.h"
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/task_queue.h"
+#include "brigade/device/internal/track.h"
 #include "brigade/device/thread_pool.h"
 
 namespace brigade::device::internal {
@@ -30,7 +31,7 @@ class CpuStream final : public StreamState {
  public:
   // ResourceExhausted if the system refuses the thread.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(std::string label, ThreadPool& pool,
-                                                             RandomDelay delay);
+                                                             RandomDelay delay, Track* track);
   ~CpuStream() override;
 
   void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
@@ -47,7 +48,7 @@ class CpuStream final : public StreamState {
   void Close() override;
 
  private:
-  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay);
+  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, Track* track);
 
   void Loop();
   absl::Status Execute(Task& task, bool failed);
@@ -57,6 +58,7 @@ class CpuStream final : public StreamState {
   const std::string label_;
   ThreadPool& pool_;
   const RandomDelay delay_;
+  Track* const track_;  // null: not traced
   uint64_t random_state_;
 
   mutable std::mutex mutex_;

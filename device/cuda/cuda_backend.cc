@@ -61,13 +61,14 @@ class CudaBackend final : public Backend {
     return CudaStatus(cudaStreamSynchronize(housekeeping_), "cudaStreamSynchronize");
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) override {
-    return CudaStream::Create(ordinal_, std::move(label));
+  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label, Track* track) override {
+    return CudaStream::Create(ordinal_, std::move(label), track, housekeeping_);
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
-                                                            std::string label) override {
-    return CudaStream::Borrow(ordinal_, static_cast<cudaStream_t>(cuda_stream), std::move(label));
+  absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream, std::string label,
+                                                            Track* track) override {
+    return CudaStream::Borrow(ordinal_, static_cast<cudaStream_t>(cuda_stream), std::move(label),
+                              track, housekeeping_);
   }
 
   absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
@@ -76,7 +77,7 @@ class CudaBackend final : public Backend {
 
  private:
   const int ordinal_;
-  const cudaStream_t housekeeping_;  // poisons memory
+  const cudaStream_t housekeeping_;  // poisons memory, tells the time
 };
 
 }  // namespace

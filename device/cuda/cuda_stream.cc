@@ -6,6 +6,7 @@
 #include "brigade/device/cuda/cuda_device_guard.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/internal/messages.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::device::internal {
 
@@ -46,27 +47,50 @@ absl::StatusOr<bool> CudaEvent::Query() {
   return true;
 }
 
-absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std::string label) {
+absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std::string label,
+                                                                Track* track, cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
   cudaStream_t handle = nullptr;
   // Without order after the legacy default stream: rule 3 of docs/device.md has no exception.
   const absl::Status created = CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
                                           "cudaStreamCreateWithFlags");
   if (!created.ok()) return created;
-  return std::shared_ptr<StreamState>(
+  std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/true, std::move(label)));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-std::shared_ptr<StreamState> CudaStream::Borrow(int ordinal, cudaStream_t handle,
-                                                std::string label) {
-  return std::shared_ptr<StreamState>(
+absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cudaStream_t handle,
+                                                                std::string label, Track* track,
+                                                                cudaStream_t idle) {
+  const CudaDeviceGuard guard(ordinal);
+  std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/false, std::move(label)));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  return std::shared_ptr<StreamState>(std::move(stream));
+}
+
+absl::Status CudaStream::StartTrace(Track* track, cudaStream_t idle) {
+  if (track == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(trace, CudaTrace::Create(*track, handle_, idle));
+  trace_ = std::move(trace);
+  return absl::OkStatus();
 }
 
 CudaStream::CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label)
     : ordinal_(ordinal), label_(std::move(label)), owned_(owned), handle_(handle) {}
 
-CudaStream::~CudaStream() { Close(); }
+CudaStream::~CudaStream() {
+  Close();
+  const CudaDeviceGuard guard(ordinal_);
+  trace_.reset();
+}
+
+absl::Status CudaStream::Timed(TracedOperation::Kind kind, absl::string_view name,
+                               absl::FunctionRef<absl::Status()> enqueue) {
+  return trace_ == nullptr ? enqueue() : trace_->Time(kind, name, enqueue);
+}
 
 absl::Status CudaStream::Note(absl::string_view operation, absl::Status status) {
   if (status.ok()) return status;
@@ -83,21 +107,26 @@ void CudaStream::Enqueue(absl::string_view, const TaskType&, void*, const void*,
 absl::Status CudaStream::Launch(absl::string_view operation,
                                 absl::FunctionRef<absl::Status(void*)> launch) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note(operation, launch(handle_));
+  return Note(operation,
+              Timed(TracedOperation::Kind::kWork, operation, [&] { return launch(handle_); }));
 }
 
 absl::Status CudaStream::Copy(void* destination, const void* source, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("copy", CudaStatus(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
-                                                 cudaMemcpyDefault, handle_),
-                                 "cudaMemcpyAsync"));
+  return Note("copy", Timed(TracedOperation::Kind::kWork, "copy", [&] {
+                return CudaStatus(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
+                                                  cudaMemcpyDefault, handle_),
+                                  "cudaMemcpyAsync");
+              }));
 }
 
 absl::Status CudaStream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("fill_bytes",
-              CudaStatus(cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
-                         "cudaMemsetAsync"));
+  return Note("fill_bytes", Timed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
+                return CudaStatus(
+                    cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
+                    "cudaMemsetAsync");
+              }));
 }
 
 absl::Status CudaStream::Record(EventState& event) {
@@ -119,8 +148,10 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
     if (error_.ok()) error_ = ArrivedThrough(event_name, label_, cuda_event.carried);
   }
   const absl::Status waited =
-      Note("wait",
-           CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0), "cudaStreamWaitEvent"));
+      Note("wait", Timed(TracedOperation::Kind::kWait, event_name, [&] {
+             return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
+                               "cudaStreamWaitEvent");
+           }));
   return cuda_event.carried.ok() ? waited : absl::OkStatus();
 }
 
@@ -133,6 +164,7 @@ bool CudaStream::Drain() {
     answer = cudaStreamSynchronize(handle_);
   }
   Note("work", CudaStatus(answer, "cudaStreamSynchronize")).IgnoreError();  // kept in error_
+  if (trace_ != nullptr) trace_->Collect();
   return busy;
 }
 

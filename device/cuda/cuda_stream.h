@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "brigade/device/cuda/cuda_trace.h"
 #include "brigade/device/internal/backend.h"
 
 namespace brigade::device::internal {
@@ -39,8 +40,12 @@ class CudaEvent final : public EventState {
 //              by itself.
 class CudaStream final : public StreamState {
  public:
-  static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label);
-  static std::shared_ptr<StreamState> Borrow(int ordinal, cudaStream_t handle, std::string label);
+  // A null track: not traced. `idle` is a stream of the device with nothing to do.
+  static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label,
+                                                             Track* track, cudaStream_t idle);
+  static absl::StatusOr<std::shared_ptr<StreamState>> Borrow(int ordinal, cudaStream_t handle,
+                                                             std::string label, Track* track,
+                                                             cudaStream_t idle);
   ~CudaStream() override;
 
   void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
@@ -59,6 +64,12 @@ class CudaStream final : public StreamState {
  private:
   CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label);
 
+  absl::Status StartTrace(Track* track, cudaStream_t idle);
+
+  // Calls `enqueue`, timed if this stream is traced.
+  absl::Status Timed(TracedOperation::Kind kind, absl::string_view name,
+                     absl::FunctionRef<absl::Status()> enqueue);
+
   // Keeps the first error, named after the operation; returns the error of this one.
   absl::Status Note(absl::string_view operation, absl::Status status);
 
@@ -66,6 +77,7 @@ class CudaStream final : public StreamState {
   const std::string label_;
   const bool owned_;
   cudaStream_t handle_;
+  std::unique_ptr<CudaTrace> trace_;  // null: not traced
 
   mutable std::mutex mutex_;
   absl::Status error_;

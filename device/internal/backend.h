@@ -20,6 +20,8 @@ class RaceChecker;
 
 namespace brigade::device::internal {
 
+class Track;
+
 // What a kind of device must bring. Arguments are checked, kinds match and the race checker knows
 // before these are called: that is written once, in stream.cc, event.cc and core.cc.
 
@@ -77,10 +79,13 @@ class Backend {
   // Returns when done.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
 
-  // `label` is the stream in messages: stream "compute" of "rank 0".
-  virtual absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label) = 0;
+  // `label` is the stream in messages: stream "compute" of "rank 0". What it runs goes to `track`
+  // unless that is null.
+  virtual absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label,
+                                                                 Track* track) = 0;
   virtual absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
-                                                                    std::string label) = 0;
+                                                                    std::string label,
+                                                                    Track* track) = 0;
   virtual absl::StatusOr<std::unique_ptr<EventState>> NewEvent() = 0;
 };
 

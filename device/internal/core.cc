@@ -18,6 +18,7 @@ Core::Core(const ContextOptions& options, RaceChecker* checker, int compute_thre
     : device(options.device),
       name(options.name),
       checker(checker),
+      tracer(options.tracer),
       pool(compute_threads),
       limit_bytes_(options.memory_limit_bytes) {}
 

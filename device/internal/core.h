@@ -16,6 +16,7 @@
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/race_checker.h"
 #include "brigade/device/thread_pool.h"
+#include "brigade/device/tracer.h"
 
 namespace brigade::device::internal {
 
@@ -37,6 +38,7 @@ class Core {
   const Device device;
   const std::string name;
   RaceChecker* const checker;  // null: checks are off
+  Tracer* const tracer;        // null: nothing is traced
   Books books;
   ThreadPool pool;
   std::unique_ptr<Backend> backend;  // set once, before the core is shared

@@ -32,6 +32,7 @@ struct RanksOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
+  device::Tracer* tracer = nullptr;
 };
 
 inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
@@ -41,6 +42,7 @@ inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOpti
   context.random_delay = options.random_delay;
   context.random_delay.seed += static_cast<uint64_t>(rank);
   context.race_checker = options.race_checker;
+  context.tracer = options.tracer;
   return device::Context::Create(context).value();
 }
 

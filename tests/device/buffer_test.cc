@@ -162,10 +162,12 @@ class GlassBackend final : public internal::Backend {
     std::memset(data, value, static_cast<size_t>(bytes));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::shared_ptr<internal::StreamState>> NewStream(std::string) override {
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> NewStream(std::string,
+                                                                   internal::Track*) override {
     return absl::UnimplementedError("");
   }
-  absl::StatusOr<std::shared_ptr<internal::StreamState>> BorrowStream(void*, std::string) override {
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> BorrowStream(void*, std::string,
+                                                                      internal::Track*) override {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<std::unique_ptr<internal::EventState>> NewEvent() override {

@@ -1,0 +1,96 @@
+#include "brigade/examples/gpt/chrome_trace.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace brigade::gpt {
+namespace {
+
+using device::TracedOperation;
+
+// With quotes. What is no UTF-8 becomes a question mark, for JSON knows nothing else.
+std::string Quoted(absl::string_view text) {
+  return nlohmann::json(std::string(text))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The format counts in microseconds.
+std::string Microseconds(int64_t ns) { return absl::StrFormat("%d.%03d", ns / 1000, ns % 1000); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChromeTrace>> ChromeTrace::Create(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open trace ", path));
+  return std::unique_ptr<ChromeTrace>(new ChromeTrace(path, file));
+}
+
+ChromeTrace::~ChromeTrace() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+absl::Status ChromeTrace::Note(bool written) {
+  if (!written && status_.ok()) {
+    status_ = absl::ErrnoToStatus(errno, absl::StrCat("cannot write trace ", path_));
+  }
+  return status_;
+}
+
+void ChromeTrace::WriteEvent(const std::string& json) {
+  if (!status_.ok()) return;
+  Note(std::fprintf(file_, "%s\n%s", empty_ ? "[" : ",", json.c_str()) >= 0).IgnoreError();
+  empty_ = false;
+}
+
+void ChromeTrace::WriteName(const Track& track, const char* what, absl::string_view name) {
+  WriteEvent(absl::StrCat("{\"name\":\"", what, "\",\"ph\":\"M\",\"pid\":", track.process,
+                          ",\"tid\":", track.thread, ",\"args\":{\"name\":", Quoted(name), "}}"));
+}
+
+ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
+  const std::string context(stream.context);
+  const auto [place, is_new] = tracks_.try_emplace({context, std::string(stream.stream)});
+  Track& track = place->second;
+  if (!is_new) return track;
+  const auto [process, is_first] =
+      processes_.try_emplace(context, static_cast<int>(processes_.size()));
+  track.process = process->second;
+  track.thread = static_cast<int>(tracks_.size());
+  if (is_first) WriteName(track, "process_name", stream.context);
+  WriteName(track, "thread_name", stream.stream);
+  return track;
+}
+
+absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams) {
+  for (const device::TracedStream& stream : streams) {
+    Track& track = TrackOf(stream);
+    const std::string place =
+        absl::StrCat(",\"pid\":", track.process, ",\"tid\":", track.thread, "}");
+    for (const TracedOperation& operation : stream.operations) {
+      const bool waits = operation.kind == TracedOperation::Kind::kWait;
+      WriteEvent(
+          absl::StrCat("{\"name\":", Quoted(absl::StrCat(waits ? "wait for " : "", operation.name)),
+                       ",\"cat\":\"", waits ? "wait" : "work",
+                       "\",\"ph\":\"X\",\"ts\":", Microseconds(operation.begin_ns),
+                       ",\"dur\":", Microseconds(operation.end_ns - operation.begin_ns), place));
+      track.end_ns = operation.end_ns;
+    }
+    if (stream.dropped > 0) {
+      WriteEvent(absl::StrCat("{\"name\":\"", stream.dropped,
+                              " operations dropped\",\"cat\":\"dropped\",\"ph\":\"i\",\"s\":\"t\"",
+                              ",\"ts\":", Microseconds(track.end_ns), place));
+    }
+  }
+  return status_;
+}
+
+absl::Status ChromeTrace::Finish() {
+  if (status_.ok()) Note(std::fputs(empty_ ? "[]\n" : "\n]\n", file_) >= 0).IgnoreError();
+  // Closing writes what is left, and may fail for it.
+  return Note(std::fclose(std::exchange(file_, nullptr)) == 0);
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,66 @@
+#ifndef BRIGADE_EXAMPLES_GPT_CHROME_TRACE_H_
+#define BRIGADE_EXAMPLES_GPT_CHROME_TRACE_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/device/tracer.h"
+
+namespace brigade::gpt {
+
+// Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev) opens: one process
+// for each context, "rank 0", and in it one track for each stream. Waits are named "wait for <event>", of category
+// "wait"; a track that lost operations says how many, at the place.
+//
+// Memory       None that grows with the file. One that was not finished opens as well: the format allows it to break
+//              off.
+// Times        Those of the steady clock, so that the files of several processes of one machine fit each other.
+// Errors       What the system says, naming the file. The first one is final: later calls return it and write nothing.
+// Threads      One at a time.
+class ChromeTrace {
+ public:
+  // Replaces the file.
+  static absl::StatusOr<std::unique_ptr<ChromeTrace>> Create(const std::string& path);
+
+  ~ChromeTrace();
+  ChromeTrace(const ChromeTrace&) = delete;
+  ChromeTrace& operator=(const ChromeTrace&) = delete;
+
+  // What Tracer::Take gave. Streams of the same two names share a track.
+  absl::Status Append(absl::Span<const device::TracedStream> streams);
+
+  // The end of the file, on the disk as far as the system tells; no Append after it.
+  absl::Status Finish();
+
+ private:
+  struct Track {
+    int process = 0;
+    int thread = 0;
+    int64_t end_ns = 0;  // of the last operation
+  };
+
+  ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+
+  Track& TrackOf(const device::TracedStream& stream);
+  void WriteName(const Track& track, const char* what, absl::string_view name);
+  void WriteEvent(const std::string& json);
+  absl::Status Note(bool written);  // if not, the error that errno says
+
+  const std::string path_;
+  std::FILE* file_;  // null: finished
+  absl::Status status_;
+  bool empty_ = true;
+  std::map<std::string, int> processes_;
+  std::map<std::pair<std::string, std::string>, Track> tracks_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_CHROME_TRACE_H_

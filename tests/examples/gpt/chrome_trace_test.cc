@@ -1,0 +1,113 @@
+#include "brigade/examples/gpt/chrome_trace.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using device::TracedOperation;
+using device::TracedStream;
+using nlohmann::json;
+using ::testing::ElementsAre;
+
+constexpr auto kWork = TracedOperation::Kind::kWork;
+constexpr auto kWait = TracedOperation::Kind::kWait;
+
+std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+
+json Read(const std::string& path) {
+  std::ifstream file(path);
+  return json::parse(file);
+}
+
+TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
+  const std::string path = PathOf("tracks.json");
+  auto trace = ChromeTrace::Create(path).value();
+  ASSERT_OK(trace->Append(std::vector<TracedStream>{
+      {"rank 0", "compute", {{kWork, "gemm", 1'000'007, 1'002'500}}},
+      {"rank 0", "communication", {{kWait, "written", 1'000'000, 1'000'000}}}}));
+  ASSERT_OK(trace->Append(std::vector<TracedStream>{
+      {"rank 1", "compute", {}}, {"rank 0", "compute", {{kWork, "adam", 2'000'000, 3'000'000}}}}));
+  ASSERT_OK(trace->Finish());
+
+  const auto named = [](const char* what, int process, int thread, const char* name) {
+    return json{
+        {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+  };
+  const auto happened = [](const char* name, const char* category, double begin, double duration,
+                           int thread) {
+    return json{{"name", name},    {"cat", category}, {"ph", "X"},    {"ts", begin},
+                {"dur", duration}, {"pid", 0},        {"tid", thread}};
+  };
+  EXPECT_THAT(Read(path), ElementsAre(named("process_name", 0, 1, "rank 0"),         //
+                                      named("thread_name", 0, 1, "compute"),         //
+                                      happened("gemm", "work", 1000.007, 2.493, 1),  //
+                                      named("thread_name", 0, 2, "communication"),   //
+                                      happened("wait for written", "wait", 1000.0, 0.0, 2),
+                                      named("process_name", 1, 3, "rank 1"),  //
+                                      named("thread_name", 1, 3, "compute"),  //
+                                      happened("adam", "work", 2000.0, 1000.0, 1)));
+}
+
+TEST(ChromeTraceTest, KeepsAnyNameValid) {
+  const std::string path = PathOf("names.json");
+  auto trace = ChromeTrace::Create(path).value();
+  ASSERT_OK(trace->Append(std::vector<TracedStream>{
+      {"rank \"0\"\\", "a\nb", {{kWork, "\x01\"gemm\" \xC3\xA9 \xFF", 0, 1}}}}));
+  ASSERT_OK(trace->Finish());
+  const json events = Read(path);
+  EXPECT_EQ(events[0]["args"]["name"], "rank \"0\"\\");
+  EXPECT_EQ(events[1]["args"]["name"], "a\nb");
+  EXPECT_EQ(events[2]["name"], "\x01\"gemm\" \xC3\xA9 \xEF\xBF\xBD");
+}
+
+TEST(ChromeTraceTest, SaysHowManyOperationsAreMissing) {
+  const std::string path = PathOf("dropped.json");
+  auto trace = ChromeTrace::Create(path).value();
+  ASSERT_OK(trace->Append(
+      std::vector<TracedStream>{{"rank 0", "compute", {{kWork, "gemm", 1000, 5000}}, 17}}));
+  ASSERT_OK(trace->Finish());
+  const json event = Read(path)[3];
+  EXPECT_EQ(event["name"], "17 operations dropped");
+  EXPECT_EQ(event["ph"], "i");
+  EXPECT_EQ(event["ts"], 5.0);
+}
+
+TEST(ChromeTraceTest, IsValidWithoutAnyOperation) {
+  const std::string path = PathOf("empty.json");
+  ASSERT_OK(ChromeTrace::Create(path).value()->Finish());
+  EXPECT_EQ(Read(path), json::array());
+}
+
+TEST(ChromeTraceTest, SaysWhyItCannotOpenTheFile) {
+  const std::string path = PathOf("no/such/folder/trace.json");
+  EXPECT_THAT(ChromeTrace::Create(path),
+              StatusIs(absl::StatusCode::kNotFound,
+                       "cannot open trace " + path + ": No such file or directory"));
+}
+
+TEST(ChromeTraceTest, SaysThatTheDiskIsFull) {
+  const char kFull[] = "cannot write trace /dev/full: No space left on device";
+  const std::vector<TracedStream> streams = {{"rank 0", "compute", {{kWork, "gemm", 0, 1}}}};
+  auto few = ChromeTrace::Create("/dev/full").value();
+  ASSERT_OK(few->Append(streams));  // not on its way to the disk yet
+  EXPECT_THAT(few->Finish(), StatusIs(absl::StatusCode::kResourceExhausted, kFull));
+
+  auto many = ChromeTrace::Create("/dev/full").value();
+  absl::Status appended;
+  for (int i = 0; i < 10'000 && appended.ok(); ++i) appended = many->Append(streams);
+  EXPECT_THAT(appended, StatusIs(absl::StatusCode::kResourceExhausted, kFull));
+  EXPECT_THAT(many->Append(streams), StatusIs(absl::StatusCode::kResourceExhausted, kFull));
+  EXPECT_THAT(many->Finish(), StatusIs(absl::StatusCode::kResourceExhausted, kFull));
+}
+
+}  // namespace
+}  // namespace brigade::gpt
