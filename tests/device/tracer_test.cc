@@ -136,6 +136,18 @@ TEST(TracerTest, HandsOverOnlyWhatHasEnded) {
   EXPECT_THAT(Names(tracer.Take()[0]), ElementsAre("gate"));
 }
 
+TEST(TracerTest, KeepsNamesWhenTheQueueIsUsedAgain) {
+  Tracer tracer;
+  auto context = MakeContext(TracedBy(tracer));
+  auto stream = context->NewStream("compute").value();
+  ASSERT_OK(Sleep(*stream, "first", 0));
+  ASSERT_OK(stream->Synchronize());
+  const TracedStream traced = tracer.Take()[0];
+  ASSERT_OK(Sleep(*stream, "other", 0));  // lies where "first" lay
+  ASSERT_OK(stream->Synchronize());
+  EXPECT_THAT(Names(traced), ElementsAre("first"));
+}
+
 TEST(TracerTest, CountsWhatItHasNoRoomFor) {
   Tracer tracer(3);
   auto context = MakeContext(TracedBy(tracer));
