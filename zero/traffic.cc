@@ -15,7 +15,8 @@ Traffic TrafficOfStep(const Plan& plan, const ZeroOptions& options) {
     const int64_t sent = plan.slice(bucket) * others;  // elements: (N - 1) / N of the bucket
     const int64_t element = precision::SizeOf(bucket.dtype);
     if (bucket.trainable) {
-      const precision::DType final_type = options.accumulates() ? options.accumulator : bucket.dtype;
+      const precision::DType final_type =
+          options.accumulates() ? options.accumulator : bucket.dtype;
       gradient_types.insert(final_type);
       const int64_t final_element = precision::SizeOf(final_type);
       traffic.gradients += sent * (at_once ? final_element : element * options.micro_batches);

@@ -62,10 +62,10 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
     (hold ? held_out : training) += 1;
     (hold ? corpus.held_out : corpus.training) += text;
   }
-  if (held_out != std::size(kHeldOutLicences) || training == 0) {
-    return absl::NotFoundError(absl::StrCat(
-        "\"", folder, "\" has not the licences of a Debian, ", kHeldOutLicences[0], " and ",
-        kHeldOutLicences[1], " among them; name a text by --data"));
+  if (held_out != static_cast<int>(std::size(kHeldOutLicences)) || training == 0) {
+    return absl::NotFoundError(absl::StrCat("\"", folder, "\" has not the licences of a Debian, ",
+                                            kHeldOutLicences[0], " and ", kHeldOutLicences[1],
+                                            " among them; name a text by --data"));
   }
   corpus.description = absl::StrCat(training, " licences (", corpus.training.size(),
                                     " bytes); held out: ", kHeldOutLicences[0], ", ",
@@ -89,8 +89,8 @@ absl::Status CheckLength(const Corpus& corpus, int64_t context) {
   for (const std::string* part : {&corpus.training, &corpus.held_out}) {
     if (static_cast<int64_t>(part->size()) > context) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "the text is too short: ", part == &corpus.training ? "training" : "held-out",
-        " part has ", part->size(), " bytes; a context of ", context, " needs ", context + 1));
+        "the text is too short: ", part == &corpus.training ? "training" : "held-out", " part has ",
+        part->size(), " bytes; a context of ", context, " needs ", context + 1));
   }
   return absl::OkStatus();
 }

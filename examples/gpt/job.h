@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "brigade/device/books.h"
 #include "brigade/device/device.h"
-#include "brigade/device/tracer.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
@@ -22,25 +21,26 @@ struct Job {
   TrainConfig config;
   Corpus corpus;
   int64_t steps = 0;
-  int64_t evaluate_every = 0;  // steps between evaluations of the held-out part; 0: only first and last
+  int64_t evaluate_every =
+      0;  // steps between evaluations of the held-out part; 0: only first and last
   uint64_t seed = 1;
   device::Device device;
 };
 
 // One step, as all ranks know it.
 struct StepMetrics {
-  int64_t step = 0;  // from 1 on
+  int64_t step = 0;    // from 1 on
   double seconds = 0;  // spent on training since the first step began
   double loss = 0;     // mean over the batch, before the update; nats per byte
   double tokens_per_second = 0;
   double loss_scale = 1;  // in effect from the next step on
   double grad_norm = 0;   // before clipping; infinite after an overflow
   double learning_rate = 0;
-  bool skipped = false;   // for overflow
+  bool skipped = false;  // for overflow
 };
 
 struct Evaluation {
-  int64_t step = 0;  // after so many steps
+  int64_t step = 0;          // after so many steps
   double held_out_loss = 0;  // nats per byte
 };
 
@@ -52,7 +52,7 @@ struct RankSummary {
   zero::Traffic traffic_of_step = {};            // by formula
   int64_t padded_bytes = 0;                      // of all weights
   int64_t steps = 0;
-  Seconds time = {};              // of the training loop
+  Seconds time = {};  // of the training loop
 };
 
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.

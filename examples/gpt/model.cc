@@ -28,8 +28,9 @@ absl::Status Validate(const ModelOptions& options) {
   BRIGADE_RETURN_IF_ERROR(CheckSize("width", options.width, 1 << 16));
   BRIGADE_RETURN_IF_ERROR(CheckSize("context", options.context, 1 << 16));
   if (options.width % options.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the model's width is ", options.width, "; it must be a multiple of its ", options.heads, " heads"));
+    return absl::InvalidArgumentError(absl::StrCat("the model's width is ", options.width,
+                                                   "; it must be a multiple of its ", options.heads,
+                                                   " heads"));
   }
   return absl::OkStatus();
 }
@@ -74,8 +75,8 @@ double FlopsPerToken(const ModelOptions& options) {
   const double weights =
       static_cast<double>(options.layers) * (4 + 2 * kMlpFactor) * width * width +
       nn::kVocabulary * width;
-  const double attention =
-      2 * static_cast<double>(options.layers * options.context) * width;  // scores, and what they weigh
+  const double attention = 2 * static_cast<double>(options.layers * options.context) *
+                           width;        // scores, and what they weigh
   return 2 * 3 * (weights + attention);  // backward has two products for each of forward's
 }
 

@@ -35,7 +35,8 @@ void Passes::LayOut(const ModelOptions& model, int64_t batch, precision::DType d
     return arena.Take(rows * columns * precision::SizeOf(dtype));
   };
   const auto statistics = [&] {
-    return arena.Take(rows * (dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float)));
+    return arena.Take(rows *
+                      (dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float)));
   };
   const int64_t scores = model.heads * model.context;  // a row of attention has so many
   blocks.resize(static_cast<size_t>(model.layers));
@@ -97,8 +98,7 @@ absl::StatusOr<std::unique_ptr<Passes>> Passes::Create(const ModelOptions& model
   passes->memory_ = std::move(memory);
   Arena arena(passes->memory_.data());
   LayOut(model, batch, dtype, arena, passes->all_, passes->blocks_);
-  BRIGADE_ASSIGN_OR_RETURN(blas,
-                           nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
+  BRIGADE_ASSIGN_OR_RETURN(blas, nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
   passes->blas_ = std::move(blas);
   return passes;
 }
@@ -152,9 +152,7 @@ class UnitAccess {
   const absl::Status& status() const { return status_; }
 
   const void* Weights(int parameter) { return Take(parameters_.Weights(parameter)); }
-  nn::Gradient GradientOf(int parameter) {
-    return Take(parameters_.GradientOf(unit_, parameter));
-  }
+  nn::Gradient GradientOf(int parameter) { return Take(parameters_.GradientOf(unit_, parameter)); }
 
  private:
   template <typename T>
@@ -196,9 +194,9 @@ absl::Status Passes::ForwardBlock(int64_t layer, ParameterStore& parameters,
                     block.norm1, stream));
   BRIGADE_RETURN_IF_ERROR(Linear(block.norm1, width, qkv, 3 * width, block.qkv, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(3 * width), block.qkv, qkv_bias, nullptr, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Attention({dtype_, batch_, model_.context, model_.heads, width}, block.qkv,
-                    block.probabilities, block.attention, *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Attention({dtype_, batch_, model_.context, model_.heads, width},
+                                        block.qkv, block.probabilities, block.attention, *blas_,
+                                        stream));
   BRIGADE_RETURN_IF_ERROR(Linear(block.attention, width, projection, width, block.middle, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::AddBias(Shape(width), block.middle, projection_bias, block.x, stream));
@@ -278,8 +276,8 @@ absl::Status Passes::Forward(const nn::Texts& texts, void* losses, ParameterStor
     return nn::Embedding(texts, dtype_, model_.width, tokens, positions, blocks_[0].x, stream);
   }));
   for (int64_t layer = 0; layer < model_.layers; ++layer) {
-    BRIGADE_RETURN_IF_ERROR(in_unit(
-        static_cast<int>(layer) + 1, [&] { return ForwardBlock(layer, parameters, stream); }));
+    BRIGADE_RETURN_IF_ERROR(in_unit(static_cast<int>(layer) + 1,
+                                    [&] { return ForwardBlock(layer, parameters, stream); }));
   }
   return in_unit(head, [&]() -> absl::Status {
     UnitAccess unit(parameters, head);
@@ -321,8 +319,8 @@ absl::Status Passes::Backward(const nn::Texts& texts, const float* seed, Paramet
         {all_.dx, false}, dweight, dbias, stream);
   }));
   for (int64_t layer = model_.layers; layer-- > 0;) {
-    BRIGADE_RETURN_IF_ERROR(in_unit(
-        static_cast<int>(layer) + 1, [&] { return BackwardBlock(layer, parameters, stream); }));
+    BRIGADE_RETURN_IF_ERROR(in_unit(static_cast<int>(layer) + 1,
+                                    [&] { return BackwardBlock(layer, parameters, stream); }));
   }
   return in_unit(0, [&]() -> absl::Status {
     UnitAccess unit(parameters, 0);

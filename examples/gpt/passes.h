@@ -65,7 +65,7 @@ class Passes {
     void *middle, *norm2, *mean2, *inverse2, *expanded, *gelu;
   };
   struct Activations {
-    void *x, *norm, *mean, *inverse, *logits;       // the last block's output, and the head
+    void *x, *norm, *mean, *inverse, *logits;   // the last block's output, and the head
     void *dx, *dwidth, *dmlp, *dqkv, *dscores;  // gradients, of one block at a time
   };
   class Arena;

@@ -39,9 +39,8 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, communicator, context, compute));
-  BRIGADE_ASSIGN_OR_RETURN(
-      zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator, context,
-                                        compute));
+  BRIGADE_ASSIGN_OR_RETURN(zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero,
+                                                             communicator, context, compute));
   trainer->zero_ = std::move(zero);
   trainer->parameters_ = std::make_unique<ZeroParameters>(*trainer->zero_);
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
@@ -160,7 +159,8 @@ absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
         metrics.loss_scale));
   }
   if (!metrics.skipped && !std::isfinite(metrics.loss)) {
-    return absl::OutOfRangeError(absl::StrCat("step ", metrics.step, ": the loss is ", metrics.loss));
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", metrics.step, ": the loss is ", metrics.loss));
   }
   return absl::OkStatus();
 }
@@ -235,10 +235,9 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
                   static_cast<size_t>(text_bytes()));
     }
     const nn::Texts on_device = TextsOf(slot, 0);
-    BRIGADE_RETURN_IF_ERROR(compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host,
-                                          batch_ * text_bytes()));
     BRIGADE_RETURN_IF_ERROR(
-        passes_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
+        compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
+    BRIGADE_RETURN_IF_ERROR(passes_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), LossesOf(slot, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());

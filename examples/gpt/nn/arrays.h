@@ -36,9 +36,9 @@ device::Access Write(T* data, int64_t elements) {
 // call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know it.
 template <typename Call>
 absl::Status WithType(absl::string_view operation, precision::DType dtype, const Call& call) {
-  absl::Status status = absl::InvalidArgumentError(absl::StrCat(
-      operation, ": dtype is ", precision::Name(dtype),
-      "; it must be float32, float16, bfloat16 or float64"));
+  absl::Status status = absl::InvalidArgumentError(
+      absl::StrCat(operation, ": dtype is ", precision::Name(dtype),
+                   "; it must be float32, float16, bfloat16 or float64"));
   VisitReal(dtype, [&](auto tag) { status = call(tag); });
   return status;
 }

@@ -42,21 +42,27 @@ absl::Status Attention(const AttentionShape& shape, const void* qkv, void* proba
     const T* const in = Typed<T>(qkv);
     T* const scores = Typed<T>(probabilities);
     BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = shape.dtype,
-                                       .m = t, .n = t, .k = width,
+                                       .m = t,
+                                       .n = t,
+                                       .k = width,
                                        .a = Head(shape, in, kQueries, 3),
                                        .b = Head(shape, in, kKeys, 3, true),
                                        .c = Scores(shape, scores),
-                                       .batch = shape.heads, .outer_batch = shape.batch},
+                                       .batch = shape.heads,
+                                       .outer_batch = shape.batch},
                                       stream));
     const CausalSoftmaxRows<T> softmax = {scores, Scale<T>(shape), t};
     BRIGADE_RETURN_IF_ERROR(EnqueueRows({"softmax", {Write(scores, shape.scores())}},
                                         shape.batch * shape.heads * t, softmax, stream));
     return blas.Gemm({.dtype = shape.dtype,
-                      .m = t, .n = width, .k = t,
+                      .m = t,
+                      .n = width,
+                      .k = t,
                       .a = Scores(shape, scores),
                       .b = Head(shape, in, kValues, 3),
                       .c = Head(shape, Typed<T>(out), 0, 1),
-                      .batch = shape.heads, .outer_batch = shape.batch},
+                      .batch = shape.heads,
+                      .outer_batch = shape.batch},
                      stream);
   });
 }
@@ -73,8 +79,15 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
     T* const ds = Typed<T>(dscores);
     T* const d = Typed<T>(dqkv);
     const auto gemm = [&](int64_t m, int64_t n, int64_t k, Operand a, Operand b, Operand c) {
-      return blas.Gemm({.dtype = shape.dtype, .m = m, .n = n, .k = k, .a = a, .b = b, .c = c,
-                        .batch = shape.heads, .outer_batch = shape.batch},
+      return blas.Gemm({.dtype = shape.dtype,
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .a = a,
+                        .b = b,
+                        .c = c,
+                        .batch = shape.heads,
+                        .outer_batch = shape.batch},
                        stream);
     };
     BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, p, true), Head(shape, up, 0, 1),
@@ -82,9 +95,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
     BRIGADE_RETURN_IF_ERROR(gemm(t, t, width, Head(shape, up, 0, 1),
                                  Head(shape, in, kValues, 3, true), Scores(shape, ds)));
     const CausalSoftmaxBackwardRows<T> softmax = {p, ds, Scale<T>(shape), t};
-    BRIGADE_RETURN_IF_ERROR(EnqueueRows(
-        {"softmax_backward", {Read(p, shape.scores()), Write(ds, shape.scores())}},
-        shape.batch * shape.heads * t, softmax, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        EnqueueRows({"softmax_backward", {Read(p, shape.scores()), Write(ds, shape.scores())}},
+                    shape.batch * shape.heads * t, softmax, stream));
     BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, ds), Head(shape, in, kKeys, 3),
                                  Head(shape, d, kQueries, 3)));
     return gemm(t, width, t, Scores(shape, ds, true), Head(shape, in, kQueries, 3),

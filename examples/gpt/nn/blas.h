@@ -16,10 +16,10 @@ namespace brigade::nn {
 // A matrix of a product, row by row in device memory.
 struct Operand {
   void* data = nullptr;
-  int64_t leading = 0;        // elements from one row to the next
-  bool transposed = false;    // stored as its transpose; not for c
-  int64_t stride = 0;         // elements from one product of the batch to the next
-  int64_t outer_stride = 0;   // of the outer batch
+  int64_t leading = 0;       // elements from one row to the next
+  bool transposed = false;   // stored as its transpose; not for c
+  int64_t stride = 0;        // elements from one product of the batch to the next
+  int64_t outer_stride = 0;  // of the outer batch
 };
 
 // c = a b, or c += a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].

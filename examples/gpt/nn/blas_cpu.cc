@@ -42,8 +42,10 @@ struct Matrix {
 template <typename W>
 void Multiply(const GemmArguments& g, Matrix<const W> a, Matrix<const W> b, W beta, Matrix<W> c) {
   const auto gemm = [] {
-    if constexpr (std::is_same_v<W, double>) return cblas_dgemm;
-    else return cblas_sgemm;
+    if constexpr (std::is_same_v<W, double>)
+      return cblas_dgemm;
+    else
+      return cblas_sgemm;
   }();
   const auto size = [](int64_t n) { return static_cast<blasint>(n); };
   gemm(CblasRowMajor, Transpose(g.a), Transpose(g.b), size(g.m), size(g.n), size(g.k), W(1), a.data,
@@ -107,20 +109,19 @@ class CpuBlas final : public Blas {
     return WithType("gemm", g.dtype, [&](auto tag) {
       using T = decltype(tag);
       float* const workspace = Typed<float>(workspace_.data());
-      return stream.Enqueue(
-          {"gemm",
-           {Read(Typed<T>(g.a.data), Extent(g, g.a, g.m, g.k)),
-            Read(Typed<T>(g.b.data), Extent(g, g.b, g.k, g.n)),
-            Write(Typed<T>(g.c.data), Extent(g, g.c, g.m, g.n)),
-            device::Writes(workspace, needed)}},
-          [g, workspace](device::ThreadPool&) {
-            for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
-              for (int64_t inner = 0; inner < g.batch; ++inner) {
-                Product<T>(g, outer, inner, workspace);
-              }
-            }
-            return absl::OkStatus();
-          });
+      return stream.Enqueue({"gemm",
+                             {Read(Typed<T>(g.a.data), Extent(g, g.a, g.m, g.k)),
+                              Read(Typed<T>(g.b.data), Extent(g, g.b, g.k, g.n)),
+                              Write(Typed<T>(g.c.data), Extent(g, g.c, g.m, g.n)),
+                              device::Writes(workspace, needed)}},
+                            [g, workspace](device::ThreadPool&) {
+                              for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
+                                for (int64_t inner = 0; inner < g.batch; ++inner) {
+                                  Product<T>(g, outer, inner, workspace);
+                                }
+                              }
+                              return absl::OkStatus();
+                            });
     });
   }
 
@@ -133,8 +134,8 @@ class CpuBlas final : public Blas {
 absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context,
                                                  int64_t workspace_bytes) {
   openblas_set_num_threads(1);  // a rank's products run on its own stream's thread
-  BRIGADE_ASSIGN_OR_RETURN(workspace, context.Allocate(workspace_bytes, device::Purpose::kScratch,
-                                                       "workspace of gemm"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      workspace, context.Allocate(workspace_bytes, device::Purpose::kScratch, "workspace of gemm"));
   return std::make_unique<CpuBlas>(std::move(workspace));
 }
 

@@ -71,7 +71,9 @@ struct Cublas {
 };
 
 cudaDataType_t DataType(DType dtype) {
-  return dtype == DType::kFloat16 ? CUDA_R_16F : dtype == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_32F;
+  return dtype == DType::kFloat16    ? CUDA_R_16F
+         : dtype == DType::kBFloat16 ? CUDA_R_16BF
+                                     : CUDA_R_32F;
 }
 
 cublasOperation_t Transpose(const Operand& operand) {
@@ -91,8 +93,9 @@ class CudaBlas final : public Blas {
 
   absl::Status Gemm(const GemmArguments& g, device::Stream& stream) override {
     if (!precision::IsTrainingFormat(g.dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat("gemm: dtype is ", precision::Name(g.dtype),
-                                                     "; on CUDA it must be float32, float16 or bfloat16"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("gemm: dtype is ", precision::Name(g.dtype),
+                       "; on CUDA it must be float32, float16 or bfloat16"));
     }
     return stream.Launch({"gemm"}, [&](void* cuda_stream) -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(
@@ -118,9 +121,8 @@ class CudaBlas final : public Blas {
     const auto size = [](int64_t n) { return static_cast<int>(n); };
     return cublas_.gemm(handle_, Transpose(g.b), Transpose(g.a), size(g.n), size(g.m), size(g.k),
                         &one, address(g.b), type, size(g.b.leading), g.b.stride, address(g.a), type,
-                        size(g.a.leading), g.a.stride, &beta, address(g.c), type,
-                        size(g.c.leading), g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT);
+                        size(g.a.leading), g.a.stride, &beta, address(g.c), type, size(g.c.leading),
+                        g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   }
 
   const Cublas& cublas_;

@@ -11,7 +11,8 @@ absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width
                        const void* tokens, const void* positions, void* x, device::Stream& stream) {
   return WithType("embedding", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const EmbeddingRows<T> rows = {texts, Typed<T>(tokens), Typed<T>(positions), Typed<T>(x), width};
+    const EmbeddingRows<T> rows = {texts, Typed<T>(tokens), Typed<T>(positions), Typed<T>(x),
+                                   width};
     return EnqueueRows(
         {"embedding",
          {Read(texts.bytes, texts.size()), Read(rows.tokens, kVocabulary * width),
@@ -26,16 +27,15 @@ absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64
   return WithType("embedding_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t size = texts.rows() * width;
-    const TokenGradient<T> token = {texts, Typed<T>(dx), Typed<T>(dtokens.data),
-                                    dtokens.accumulate, width};
-    BRIGADE_RETURN_IF_ERROR(EnqueueColumns(
-        {"embedding_backward",
-         {Read(texts.bytes, texts.size()), Read(token.dx, size),
-          Write(token.dtokens, kVocabulary * width)}},
-        kVocabulary, width, token, stream));
-    const PositionGradient<T> position = {token.dx,    Typed<T>(dpositions.data),
-                                          dpositions.accumulate, texts.batch,
-                                          texts.context, width};
+    const TokenGradient<T> token = {texts, Typed<T>(dx), Typed<T>(dtokens.data), dtokens.accumulate,
+                                    width};
+    BRIGADE_RETURN_IF_ERROR(EnqueueColumns({"embedding_backward",
+                                            {Read(texts.bytes, texts.size()), Read(token.dx, size),
+                                             Write(token.dtokens, kVocabulary * width)}},
+                                           kVocabulary, width, token, stream));
+    const PositionGradient<T> position = {
+        token.dx, Typed<T>(dpositions.data), dpositions.accumulate, texts.batch, texts.context,
+        width};
     return EnqueueColumns(
         {"embedding_backward",
          {Read(position.dx, size), Write(position.dpositions, texts.context * width)}},

@@ -12,9 +12,8 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
   return WithType("layer_norm", input.dtype, [&](auto tag) {
     using T = decltype(tag);
     const LayerNormRows<T> rows = {
-        Typed<T>(input.x),           Typed<T>(input.weight),
-        Typed<T>(bias),              Typed<T>(y),
-        Typed<Wide<T>>(input.mean),  Typed<Wide<T>>(input.inverse_deviation),
+        Typed<T>(input.x), Typed<T>(input.weight),     Typed<T>(bias),
+        Typed<T>(y),       Typed<Wide<T>>(input.mean), Typed<Wide<T>>(input.inverse_deviation),
         input.columns,
     };
     const int64_t size = input.rows * input.columns;
@@ -32,11 +31,16 @@ absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Grad
     using T = decltype(tag);
     using W = Wide<T>;
     const LayerNormBackwardColumns<T> columns = {
-        Typed<T>(dy),          Typed<T>(input.x),
-        Typed<W>(input.mean),  Typed<W>(input.inverse_deviation),
-        Typed<T>(dweight.data), Typed<T>(dbias.data),
-        dweight.accumulate,    dbias.accumulate,
-        input.rows,            input.columns,
+        Typed<T>(dy),
+        Typed<T>(input.x),
+        Typed<W>(input.mean),
+        Typed<W>(input.inverse_deviation),
+        Typed<T>(dweight.data),
+        Typed<T>(dbias.data),
+        dweight.accumulate,
+        dbias.accumulate,
+        input.rows,
+        input.columns,
     };
     const int64_t size = input.rows * input.columns;
     BRIGADE_RETURN_IF_ERROR(EnqueueColumns(
@@ -46,8 +50,14 @@ absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Grad
           Write(columns.dbias, input.columns)}},
         1, input.columns, columns, stream));
     const LayerNormBackwardRows<T> rows = {
-        columns.dy,  columns.x, Typed<T>(input.weight), columns.mean, columns.inverse_deviation,
-        Typed<T>(dx.data), dx.accumulate, input.columns,
+        columns.dy,
+        columns.x,
+        Typed<T>(input.weight),
+        columns.mean,
+        columns.inverse_deviation,
+        Typed<T>(dx.data),
+        dx.accumulate,
+        input.columns,
     };
     return EnqueueRows({"layer_norm_backward",
                         {Read(rows.dy, size), Read(rows.x, size), Read(rows.weight, input.columns),

@@ -32,8 +32,7 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
 
 // From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias.
 absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,
-                               Gradient dweight, Gradient dbias,
-                               device::Stream& stream);
+                               Gradient dweight, Gradient dbias, device::Stream& stream);
 
 }  // namespace brigade::nn
 

@@ -27,7 +27,8 @@ struct LayerNormRows {
     using W = Wide<T>;
     const T* const in = x + r * columns;
     T* const out = y + r * columns;
-    const W sum = row.template Sum<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
+    const W sum =
+        row.template Sum<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
     const W m = sum / W(columns);
     const W squares = row.template Sum<W>(columns, [&](int64_t c) BRIGADE_NN_BODY {
       const W d = Widen(in[c]) - m;

@@ -48,10 +48,10 @@ absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbi
     using T = decltype(tag);
     const SumOfRows<T> columns = {Typed<T>(dy), Typed<T>(dbias.data), dbias.accumulate, shape.rows,
                                   shape.columns};
-    return EnqueueColumns({"bias_backward",
-                           {Read(columns.x, shape.rows * shape.columns),
-                            Write(columns.sum, shape.columns)}},
-                          1, shape.columns, columns, stream);
+    return EnqueueColumns(
+        {"bias_backward",
+         {Read(columns.x, shape.rows * shape.columns), Write(columns.sum, shape.columns)}},
+        1, shape.columns, columns, stream);
   });
 }
 

@@ -31,7 +31,8 @@ absl::Status AddBiasGelu(const MatrixShape& shape, void* x, const void* bias, vo
                          device::Stream& stream);
 
 // dy = dy * gelu'(x), with the x that AddBiasGelu left.
-absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy, device::Stream& stream);
+absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
+                          device::Stream& stream);
 
 // dbias = sum over rows of dy, in ascending order.
 absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbias,

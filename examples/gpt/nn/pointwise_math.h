@@ -20,7 +20,8 @@ struct AddBiasRows {
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     T* const in = x + r * columns;
     if (residual == nullptr) {
-      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(Widen(in[c]) + Widen(bias[c])); });
+      row.ForEach(columns,
+                  [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(Widen(in[c]) + Widen(bias[c])); });
     } else {
       const T* const add = residual + r * columns;
       row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {

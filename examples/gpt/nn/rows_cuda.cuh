@@ -85,7 +85,8 @@ template <typename Formula>
 cudaError_t LaunchColumns(const Formula& formula, int64_t outer, int64_t columns,
                           cudaStream_t stream) {
   if (outer * columns == 0) return cudaSuccess;
-  ColumnsKernel<<<Blocks(outer * columns, kThreads), kThreads, 0, stream>>>(formula, outer, columns);
+  ColumnsKernel<<<Blocks(outer * columns, kThreads), kThreads, 0, stream>>>(formula, outer,
+                                                                            columns);
   return cudaGetLastError();
 }
 

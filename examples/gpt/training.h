@@ -1,0 +1,30 @@
+#ifndef BRIGADE_EXAMPLES_GPT_TRAINING_H_
+#define BRIGADE_EXAMPLES_GPT_TRAINING_H_
+
+#include <atomic>
+
+#include "absl/status/statusor.h"
+#include "brigade/collectives/environment.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/recorder.h"
+
+namespace brigade::gpt {
+
+// Who watches a training, and who may stop it.
+struct Watchers {
+  Observer* observer = nullptr;  // of rank 0, or null
+  Recorder& recorder;
+  const std::atomic<bool>& stop;
+};
+
+// Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads engine. Returns when
+// all have ended. The error is that of the rank where it began.
+absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers);
+
+// Trains as one process of those that a launcher has started, over Gloo. Errors also name a rank that is gone.
+absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Placement& placement,
+                                       const Watchers& watchers);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_TRAINING_H_
