@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
         InitializeParameter(job.model, parameter, job.seed, values);
         return absl::OkStatus();
       }));
+  context.books().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
 }
 

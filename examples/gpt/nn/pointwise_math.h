@@ -44,9 +44,9 @@ struct AddBiasGeluRows {
     T* const in = x + r * columns;
     T* const out = y + r * columns;
     row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
-      const T sum = T(Widen(in[c]) + Widen(bias[c]));
-      in[c] = sum;
-      out[c] = T(Gelu(Widen(sum)).value());
+      const Wide<T> sum = Widen(T(Widen(in[c]) + Widen(bias[c])));
+      in[c] = T(sum);
+      out[c] = T(Gelu(sum).value());
     });
   }
 };

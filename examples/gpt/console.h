@@ -1,0 +1,36 @@
+#ifndef BRIGADE_EXAMPLES_GPT_CONSOLE_H_
+#define BRIGADE_EXAMPLES_GPT_CONSOLE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "brigade/examples/gpt/job.h"
+
+namespace brigade::gpt {
+
+// Shows how the training goes: in a terminal one line that is written over, elsewhere a line now and then.
+class Console final : public Observer {
+ public:
+  Console(std::FILE* out, bool terminal, int64_t steps, double tokens_of_step);
+
+  absl::Status OnStep(const StepMetrics& metrics) override;
+  absl::Status OnEvaluation(const Evaluation& evaluation) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Print(const std::string& line, bool stays);
+
+  std::FILE* const out_;
+  const bool terminal_;
+  const int64_t steps_;
+  const double tokens_of_step_;
+  double seconds_ = 0;
+  Clock::time_point printed_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_CONSOLE_H_

@@ -1,0 +1,163 @@
+#include "brigade/examples/gpt/report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/examples/gpt/loss_curve.h"
+#include "brigade/zero/memory_model.h"
+
+namespace brigade::gpt {
+namespace {
+
+using device::Purpose;
+
+constexpr double kMega = 1e6;
+
+std::string OptimizerName(const zero::ZeroOptions& options) {
+  switch (options.optimizer.kind) {
+    case optim::OptimizerKind::kAdamW:
+      return "AdamW";
+    case optim::OptimizerKind::kAdam:
+      return "Adam";
+    case optim::OptimizerKind::kSgd:
+      break;
+  }
+  return "SGD";
+}
+
+std::string TimeTable(absl::Span<const RankSummary> ranks) {
+  std::string text = absl::StrFormat(
+      "\nTime of the training loop, in seconds; communication includes waiting for other ranks\n"
+      "%8s %10s %10s %10s %10s %10s %10s | %10s\n",
+      "rank", "gemm", "other", "optimizer", "exposed", "idle", "all", "hidden");
+  const auto line = [&](const std::string& name, const Seconds& time, double unit,
+                        const char* format) {
+    absl::StrAppend(&text, absl::StrFormat("%8s", name));
+    for (const double part : {time.gemm, time.other_compute, time.optimizer,
+                              time.exposed_communication, time.idle, time.wall()}) {
+      absl::StrAppend(&text, " ", absl::StrFormat("%10s", absl::StrFormat("%.1f%s", part / unit, format)));
+    }
+    absl::StrAppend(&text, " | ",
+                    absl::StrFormat("%10s", absl::StrFormat("%.1f%s", time.hidden_communication / unit, format)),
+                    "\n");
+  };
+  Seconds sum;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const Seconds& time = ranks[r].time;
+    line(absl::StrCat(r), time, 1, "");
+    sum.gemm += time.gemm;
+    sum.other_compute += time.other_compute;
+    sum.optimizer += time.optimizer;
+    sum.exposed_communication += time.exposed_communication;
+    sum.idle += time.idle;
+    sum.hidden_communication += time.hidden_communication;
+  }
+  line("share", sum, sum.wall() / 100, " %");
+  const double communication = sum.exposed_communication + sum.hidden_communication;
+  if (communication > 0) {
+    absl::StrAppend(&text, absl::StrFormat("Hidden behind compute: %.0f %% of all communication\n",
+                                           100 * sum.hidden_communication / communication));
+  }
+  return text;
+}
+
+std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
+  std::string text = "\nMemory at its peak, in MB (10^6 bytes)\n    rank";
+  for (int p = 0; p < device::kPurposes; ++p) {
+    absl::StrAppend(&text, absl::StrFormat(" %15s", std::string(device::ToString(static_cast<Purpose>(p)))));
+  }
+  absl::StrAppend(&text, absl::StrFormat(" %10s\n", "all"));
+  const auto line = [&](const std::string& name, const int64_t (&bytes)[device::kPurposes]) {
+    absl::StrAppend(&text, absl::StrFormat("%8s", name));
+    int64_t sum = 0;
+    for (const int64_t each : bytes) {
+      absl::StrAppend(&text, absl::StrFormat(" %15.3f", static_cast<double>(each) / kMega));
+      sum += each;
+    }
+    absl::StrAppend(&text, absl::StrFormat(" %10.3f\n", static_cast<double>(sum) / kMega));
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].memory);
+  line("model", ranks[0].memory_model);
+  const zero::ZeroOptions& options = job.config.zero;
+  if (precision::SizeOf(options.dtype) == 2 && options.optimizer.kind != optim::OptimizerKind::kSgd) {
+    constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
+    const auto parameters = static_cast<double>(ParameterCount(job.model));
+    absl::StrAppend(
+        &text, absl::StrFormat(
+                   "The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
+                   kFormulas[options.stage],
+                   zero::PaperBytes(parameters, static_cast<int64_t>(ranks.size()), options.stage) / kMega));
+  }
+  return text;
+}
+
+std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
+  const auto padded = static_cast<double>(ranks[0].padded_bytes);
+  std::string text = absl::StrFormat(
+      "\nSent in each step, in MB; Y is %.3f MB of weights with padding\n%8s %12s %12s %12s %14s\n",
+      padded / kMega, "rank", "gradients", "weights", "scalars", "in units of Y");
+  const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps) {
+    const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
+    const auto payload = static_cast<double>(sent.gradients + sent.parameters);
+    absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f %12.6f %14.6f\n", name,
+                                           static_cast<double>(sent.gradients) / unit,
+                                           static_cast<double>(sent.parameters) / unit,
+                                           static_cast<double>(sent.scalars) / unit,
+                                           payload / (unit / kMega) / padded));
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].traffic, ranks[r].steps);
+  line("formula", ranks[0].traffic_of_step, 1);
+  const auto count = static_cast<double>(ranks.size());
+  const int times = job.config.zero.stage < 3 ? 2 : 3;
+  absl::StrAppend(&text, absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it\n",
+                                         times, times * (count - 1) / count));
+  return text;
+}
+
+}  // namespace
+
+std::string DescribeJob(const Job& job, const std::string& ranks) {
+  const zero::ZeroOptions& options = job.config.zero;
+  const std::string name(precision::Name(options.dtype));
+  const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
+  return absl::StrFormat(
+      "GPT of %d layers, width %d, %d heads, context %d: %d parameters\n"
+      "%s, ZeRO stage %d, %s%s, %s; %d steps of %d texts (%d micro-batches of %d on each rank)\n"
+      "Text: %s\n",
+      job.model.layers, job.model.width, job.model.heads, job.model.context,
+      ParameterCount(job.model), ranks, options.stage, name, scale, OptimizerName(options),
+      job.steps, job.config.batch.train_batch_size, job.config.batch.gradient_accumulation_steps,
+      job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);
+}
+
+std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
+                           absl::Span<const Evaluation> evaluations) {
+  if (steps.empty()) return "\nReport: no step was finished.\n";
+  const StepMetrics& last = steps.back();
+  const auto skipped = std::count_if(steps.begin(), steps.end(),
+                                     [](const StepMetrics& step) { return step.skipped; });
+  const double tokens = static_cast<double>(last.step * job.config.batch.train_batch_size *
+                                            job.model.context);
+  std::string text = absl::StrFormat(
+      "\nReport: %d of %d steps in %.1f s (%d skipped for overflow), %.0f tokens/s, %.2f Gflop/s\n"
+      "Training loss: %.4f at the first step, %.4f at the last; loss scale %g\n",
+      last.step, job.steps, last.seconds, skipped, tokens / last.seconds,
+      1e-9 * FlopsPerToken(job.model) * tokens / last.seconds, steps.front().loss, last.loss,
+      last.loss_scale);
+  if (!evaluations.empty()) {
+    absl::StrAppend(&text, absl::StrFormat(
+                               "Held out: %.4f nats per byte after %d steps; a bigram model %.4f, "
+                               "a trigram model %.4f\n",
+                               evaluations.back().held_out_loss, evaluations.back().step,
+                               NgramLoss(job.corpus, 2), NgramLoss(job.corpus, 3)));
+  }
+  return text + "\n" + LossCurve(steps, evaluations);
+}
+
+std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  return TimeTable(ranks) + MemoryTable(job, ranks) + TrafficTable(job, ranks);
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,24 @@
+#ifndef BRIGADE_EXAMPLES_GPT_REPORT_H_
+#define BRIGADE_EXAMPLES_GPT_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "brigade/examples/gpt/job.h"
+
+namespace brigade::gpt {
+
+// What is to be trained: model, ranks, stage, precision, batch, text. `ranks` says how many, and what they are.
+std::string DescribeJob(const Job& job, const std::string& ranks);
+
+// Steps done, held-out loss beside that of n-gram models, and the loss curve.
+std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
+                           absl::Span<const Evaluation> evaluations);
+
+// Time, memory and traffic of each rank, beside the formulas.
+std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_REPORT_H_
