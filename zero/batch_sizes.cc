@@ -27,6 +27,7 @@ absl::StatusOr<BatchSizes> CompleteBatchSizes(const BatchSizes& given, int ranks
   if (micro < 1 || steps < 1 || batch != micro * steps * ranks) {
     return wrong("the batch is not micro-batch times accumulation steps times ranks");
   }
+  if (micro > kMost || steps > kMost) return wrong("a number is negative or too large");
   return sizes;
 }
 

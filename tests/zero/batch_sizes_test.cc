@@ -37,6 +37,8 @@ TEST(BatchSizesTest, CompletesWhatIsLeftOut) {
               StatusIs(kInvalid, HasSubstr("negative")));
   EXPECT_THAT(CompleteBatchSizes({0, int64_t{1} << 40, int64_t{1} << 40}, 2).status(),
               StatusIs(kInvalid, HasSubstr("too large")));
+  EXPECT_THAT(CompleteBatchSizes({int64_t{1} << 40, 0, 0}, 2).status(),
+              StatusIs(kInvalid, HasSubstr("too large")));
 }
 
 }  // namespace

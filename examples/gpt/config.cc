@@ -1,0 +1,156 @@
+#include "brigade/examples/gpt/config.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/config_keys.h"
+#include "brigade/examples/gpt/json_reader.h"
+
+namespace brigade::gpt {
+namespace {
+
+// The value at "fp16.loss_scale", or null.
+const Json* Find(const Json& config, absl::string_view path) {
+  const Json* found = &config;
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    const auto member = found->find(std::string(name));
+    if (member == found->end()) return nullptr;
+    found = &*member;
+  }
+  return found;
+}
+
+absl::Status Contradiction(absl::string_view path, const Json& value, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(path, " is ", value.dump(), ", but ", why));
+}
+
+// The rate that a schedule rises to, where that is not the optimizer's.
+std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
+  if (const auto* warmup = std::get_if<optim::WarmupLR>(&schedule)) return warmup->warmup_max_lr;
+  if (const auto* decay = std::get_if<optim::WarmupDecayLR>(&schedule)) return decay->warmup_max_lr;
+  if (const auto* cycle = std::get_if<optim::OneCycle>(&schedule)) return cycle->cycle_max_lr;
+  return std::nullopt;
+}
+
+// Keys that are right by themselves, but have no effect beside the others.
+absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
+  struct Rule {
+    const char* path;
+    bool has_effect;
+    std::string why_not;
+  };
+  const std::string stage = absl::StrCat("zero_optimization.stage is ", s.zero.stage);
+  // Of a section that is off nothing has, and it may say anything.
+  const bool changes = s.loss_scaler.dynamic() || !s.fp16;
+  const std::string constant = "fp16.loss_scale is not 0, so the scale never changes";
+  const optim::Schedule& schedule = s.schedules[s.schedule];
+  const auto* cycle = std::get_if<optim::OneCycle>(&schedule);
+  const bool decays = cycle == nullptr || (cycle->decay_step_size > 0 && cycle->decay_lr_rate > 0);
+  const std::string no_decay = "a decay needs both decay_step_size and decay_lr_rate";
+  const double highest = OwnHighestRate(schedule).value_or(s.group.lr);
+  const Rule rules[] = {
+      {"zero_optimization.stage3_param_persistence_threshold", s.zero.stage == 3, stage},
+      {"zero_optimization.stage3_prefetch_bucket_size", s.zero.stage == 3, stage},
+      {"brigade.live_units", s.zero.stage >= 2, stage},
+      {"brigade.live_units", !s.prefetch_bucket_size.has_value() || s.zero.live_units == 1,
+       "zero_optimization.stage3_prefetch_bucket_size is 0, so nothing is gathered ahead"},
+      {"zero_optimization.allgather_bucket_size",
+       s.allgather_bucket_size.value_or(s.zero.bucket_elements) == s.zero.bucket_elements,
+       absl::StrCat("parameters are gathered in the buckets of their gradients, and "
+                    "reduce_bucket_size is ",
+                    s.zero.bucket_elements)},
+      {"fp16.initial_scale_power", changes, constant},
+      {"fp16.loss_scale_window", changes, constant},
+      {"fp16.hysteresis", changes, constant},
+      {"fp16.consecutive_hysteresis", changes, constant},
+      {"fp16.min_loss_scale", changes, constant},
+      {"brigade.at_minimum_loss_scale", s.fp16 && s.loss_scaler.dynamic(),
+       "only fp16 with a dynamic loss scale has a minimum"},
+      {"scheduler.params.decay_step_size", decays || cycle->decay_step_size == 0, no_decay},
+      {"scheduler.params.decay_lr_rate", decays || cycle->decay_lr_rate == 0, no_decay},
+      {"scheduler.params.total_num_steps", decays, no_decay},
+      {"optimizer.params.lr", highest == s.group.lr,
+       absl::StrCat("the schedule has rates of its own, up to ", highest)},
+  };
+  for (const Rule& rule : rules) {
+    const Json* value = Find(config, rule.path);
+    if (value != nullptr && !rule.has_effect) return Contradiction(rule.path, *value, rule.why_not);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ranks) {
+  absl::StatusOr<zero::BatchSizes> sizes = zero::CompleteBatchSizes(given, ranks);
+  constexpr int kMostRanks = 1 << 20;  // of those the product below is exact
+  const bool has_advice = given.train_batch_size > 0 && ranks >= 1 && ranks <= kMostRanks;
+  if (sizes.ok() || !has_advice) return sizes;
+  // What the batch must be a multiple of; or equal to, if all three are given.
+  const int64_t micro = std::max<int64_t>(1, given.train_micro_batch_size_per_gpu);
+  const int64_t steps = std::max<int64_t>(1, given.gradient_accumulation_steps);
+  const bool all =
+      given.train_micro_batch_size_per_gpu > 0 && given.gradient_accumulation_steps > 0;
+  const int64_t product = micro * steps * ranks;
+  const int64_t times = all ? 1 : std::max<int64_t>(1, given.train_batch_size / product);
+  return absl::InvalidArgumentError(absl::StrCat(sizes.status().message(), " (0: not given); ",
+                                                 "train_batch_size ", times * product,
+                                                 " would do"));
+}
+
+optim::OptimizerOptions Optimizer(const Settings& s) {
+  const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
+  optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
+                                     {s.group}};
+  options.groups[0].schedule = s.schedules[s.schedule];
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks) {
+  BRIGADE_ASSIGN_OR_RETURN(config, ParseJson(json));
+  Settings s;
+  BRIGADE_RETURN_IF_ERROR(ReadObject(config, ConfigKeys(s)));
+  if (s.fp16 && s.bf16) {
+    return Contradiction("fp16.enabled", true, "bf16.enabled is true as well");
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
+  BRIGADE_ASSIGN_OR_RETURN(batch, Complete(s.batch, ranks));
+
+  zero::ZeroOptions& zero = s.zero;
+  zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);
+  zero.optimizer = Optimizer(s);
+  if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
+  if (s.prefetch_bucket_size.has_value()) zero.live_units = 1;
+  zero.dtype = s.fp16   ? precision::DType::kFloat16
+               : s.bf16 ? precision::DType::kBFloat16
+                        : precision::DType::kFloat32;
+  if (s.fp16) zero.loss_scaler = s.loss_scaler;
+  if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
+  BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
+  return TrainConfig{batch, zero};
+}
+
+absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  std::string text(kMaxJsonBytes + 1, '\0');  // one more shows that there is more
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get())) return absl::ErrnoToStatus(errno, path);
+  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks);
+  if (config.ok()) return config;
+  return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
+}
+
+}  // namespace brigade::gpt

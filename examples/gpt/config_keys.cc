@@ -1,0 +1,301 @@
+#include "brigade/examples/gpt/config_keys.h"
+
+#include <initializer_list>
+#include <utility>
+#include <variant>
+
+namespace brigade::gpt {
+namespace {
+
+constexpr double kMaxSteps = optim::kMaxLearningRates / 4;
+constexpr double kLargest = int64_t{1} << 53;  // whole numbers beyond are not exact in JSON
+constexpr double kLargestFloat = 3.0e38;
+
+constexpr Range kPositive = {0x1p-149, kLargestFloat, "more than 0, as a float too"};
+constexpr Range kNotNegative = {0.0, kLargestFloat, "0 or more, and finite as a float"};
+constexpr Range kBelowOne = {0.0, 1.0 - 0x1p-24, "0 or more, and less than 1"};
+constexpr Range kUnit = {0.0, 1.0, "0 to 1"};
+constexpr Range kScale = {0x1p-60, 0x1p126, "2^-60 to 2^126"};
+constexpr Range kSteps = {1.0, kMaxSteps, "1 to 2^24"};
+constexpr Range kMicroBatches = {1.0, 1 << 20, "1 to 2^20"};
+constexpr Range kCount = {1.0, kLargest, "1 or more"};
+
+constexpr char kMustBeGiven[] = "it has no default";
+
+// Names that nothing else is known of are not supported yet.
+Keys With(Keys supported, std::initializer_list<const char*> not_supported) {
+  for (const char* name : not_supported) supported.push_back({name});
+  return supported;
+}
+
+Keys AdamKeys(Settings& s, Read adam_w_mode) {
+  optim::ParameterGroup& group = s.group;
+  return {
+      {"lr", Number(&group.lr, kNotNegative)},
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne)},
+      {"eps", Number(&group.eps, kPositive)},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative)},
+      {"adam_w_mode", std::move(adam_w_mode)},
+      {"bias_correction", Only(true, "the moments are always corrected")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"torch_adam", Only(false, "there is one Adam here, and it is not PyTorch's")},
+      {"fused"},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+  };
+}
+
+Keys OptimizerTypes(Settings& s) {
+  using Kind = optim::OptimizerKind;
+  optim::ParameterGroup& group = s.group;
+  return With(
+      {
+          {"Adam", Set(&s.optimizer, Kind::kAdam), AdamKeys(s, Flag(&s.adam_w_mode))},
+          {"AdamW", Set(&s.optimizer, Kind::kAdamW),
+           AdamKeys(s, Only(true, "that is what AdamW means; with type Adam it may be false"))},
+          {"SGD",
+           Set(&s.optimizer, Kind::kSgd),
+           {
+               {"lr", Number(&group.lr, kNotNegative)},
+               {"momentum", Number(&group.momentum, kBelowOne)},
+               {"dampening", Number(&group.dampening, kUnit)},
+               {"weight_decay", Number(&group.weight_decay, kNotNegative)},
+               {"nesterov", Flag(&group.nesterov)},
+               {"maximize", Only(false, "losses are minimised")},
+           }},
+      },
+      {"Adagrad", "Lamb", "Lion", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitAdam", "OneBitLamb",
+       "ZeroOneAdam"});
+}
+
+// Of a schedule: its own, and what all have.
+Keys ScheduleKeys(Keys keys) {
+  keys.push_back({"last_batch_iteration", Only(-1, "schedules begin at the beginning")});
+  return keys;
+}
+
+template <typename Schedule>
+Key WarmupType(Schedule& schedule) {
+  return {"warmup_type", OneOf<optim::WarmupType>(&schedule.warmup_type,
+                                                  {{"log", optim::WarmupType::kLog},
+                                                   {"linear", optim::WarmupType::kLinear}})};
+}
+
+Keys SchedulerTypes(Settings& s) {
+  auto& warmup = std::get<optim::WarmupLR>(s.schedules[1]);
+  auto& decay = std::get<optim::WarmupDecayLR>(s.schedules[2]);
+  auto& cosine = std::get<optim::WarmupCosineLR>(s.schedules[3]);
+  auto& cycle = std::get<optim::OneCycle>(s.schedules[4]);
+  return {
+      {"WarmupLR", Set(&s.schedule, 1),
+       ScheduleKeys({
+           {"warmup_min_lr", Number(&warmup.warmup_min_lr, kNotNegative)},
+           {"warmup_max_lr", Number(&warmup.warmup_max_lr, kNotNegative)},
+           {"warmup_num_steps", Whole(&warmup.warmup_num_steps, kSteps)},
+           WarmupType(warmup),
+       })},
+      {"WarmupDecayLR", Set(&s.schedule, 2),
+       ScheduleKeys({
+           {"total_num_steps", Whole(&decay.total_num_steps, kSteps), {}, {}, kMustBeGiven},
+           {"warmup_min_lr", Number(&decay.warmup_min_lr, kNotNegative)},
+           {"warmup_max_lr", Number(&decay.warmup_max_lr, kNotNegative)},
+           {"warmup_num_steps", Whole(&decay.warmup_num_steps, kSteps)},
+           WarmupType(decay),
+       })},
+      {"WarmupCosineLR", Set(&s.schedule, 3),
+       ScheduleKeys({
+           {"total_num_steps", Whole(&cosine.total_num_steps, kSteps), {}, {}, kMustBeGiven},
+           {"warmup_min_ratio", Number(&cosine.warmup_min_ratio, kNotNegative)},
+           {"warmup_num_steps", Whole(&cosine.warmup_num_steps, kSteps)},
+           {"cos_min_ratio", Number(&cosine.cos_min_ratio, kNotNegative)},
+           WarmupType(cosine),
+       })},
+      {"OneCycle", Set(&s.schedule, 4),
+       ScheduleKeys({
+           {"cycle_min_lr", Number(&cycle.cycle_min_lr, kNotNegative), {}, {}, kMustBeGiven},
+           {"cycle_max_lr", Number(&cycle.cycle_max_lr, kNotNegative), {}, {}, kMustBeGiven},
+           {"decay_lr_rate", Number(&cycle.decay_lr_rate, kNotNegative)},
+           {"cycle_first_step_size", Whole(&cycle.cycle_first_step_size, kSteps)},
+           {"cycle_second_step_size", Whole(&cycle.cycle_second_step_size, kSteps)},
+           {"decay_step_size", Whole(&cycle.decay_step_size, {0.0, kMaxSteps, "0 to 2^24"})},
+           // Brigade's: where a decay, which never ends, is cut.
+           {"total_num_steps", Whole(&cycle.total_num_steps, kSteps)},
+           {"cycle_momentum",
+            Only(false, "momentum is a constant here"),
+            {},
+            {},
+            "DeepSpeed's default is true, but momentum is a constant here: write false"},
+           {"cycle_first_stair_count"},
+           {"cycle_second_stair_count"},
+           {"cycle_min_mom"},
+           {"cycle_max_mom"},
+           {"decay_mom_rate"},
+       })},
+      {"LRRangeTest"},
+  };
+}
+
+Keys Fp16Keys(Settings& s) {
+  optim::LossScaler& scaler = s.loss_scaler;
+  return {
+      {"enabled", Flag(&s.fp16), {}, {}, "write true or false"},
+      {"loss_scale", Number(&scaler.loss_scale, {0.0, 0x1p126, "0 (dynamic) or 2^-60 to 2^126"})},
+      {"initial_scale_power", Whole(&scaler.initial_scale_power, {-60.0, 126.0, "-60 to 126"})},
+      {"loss_scale_window", Whole(&scaler.loss_scale_window, kCount)},
+      {"hysteresis", Whole(&scaler.hysteresis, {1.0, 0x1p31 - 1, "1 to 2^31 - 1"})},
+      {"consecutive_hysteresis", Flag(&scaler.consecutive_hysteresis)},
+      {"min_loss_scale", Number(&scaler.min_loss_scale, kScale)},
+      {"auto_cast", Only(false, "inputs are token numbers")},
+      {"fp16_master_weights_and_grads", Only(false, "master weights are float32")},
+  };
+}
+
+Keys Bf16Keys(Settings& s) {
+  return {
+      {"enabled", Flag(&s.bf16), {}, {}, "write true or false"},
+      {"check_grad_overflow", Flag(&s.check_grad_overflow)},
+      {"immediate_grad_update"},
+      {"bf16_master_weights_and_grads", Only(false, "master weights are float32")},
+      {"bf16_optimizer_states", Only(false, "optimizer states are float32")},
+  };
+}
+
+Keys ZeroKeys(Settings& s) {
+  zero::ZeroOptions& zero = s.zero;
+  return With(
+      {
+          {"stage", Whole(&zero.stage, {0.0, zero::kStages - 1, "0 to 3"})},
+          {"reduce_bucket_size", Whole(&zero.bucket_elements, kCount)},
+          {"allgather_bucket_size", Whole(&s.allgather_bucket_size, kCount)},
+          {"overlap_comm", Flag(&zero.overlap_comm)},
+          {"stage3_prefetch_bucket_size",
+           Whole(&s.prefetch_bucket_size,
+                 {0.0, 0.0, "0: units are gathered whole, brigade.live_units says how many"})},
+          {"stage3_param_persistence_threshold",
+           Whole(&zero.persistence_threshold, {0.0, kLargest, "0 or more"})},
+          {"contiguous_gradients", Only(true, "gradients are always written into buckets")},
+          {"reduce_scatter", Only(true, "gradients are always reduce-scattered")},
+          {"allgather_partitions", Only(true, "parameters are always all-gathered")},
+          {"ignore_unused_parameters", Only(true, "a gradient that nobody wrote counts as zero")},
+          {"round_robin_gradients", Only(false, "the bucket's slices are what a rank owns")},
+          {"zero_quantized_weights", Only(false, "nothing is quantized")},
+          {"zero_quantized_nontrainable_weights", Only(false, "nothing is quantized")},
+          {"zero_quantized_gradients", Only(false, "nothing is quantized")},
+      },
+      {"cpu_offload",
+       "cpu_offload_param",
+       "cpu_offload_use_pin_memory",
+       "elastic_checkpoint",
+       "legacy_stage1",
+       "load_from_fp32_weights",
+       "memory_efficient_linear",
+       "mics_hierarchical_params_gather",
+       "mics_shard_size",
+       "offload_optimizer",
+       "offload_param",
+       "override_module_apply",
+       "pipeline_loading_checkpoint",
+       "stage3_gather_16bit_weights_on_model_save",
+       "stage3_gather_fp16_weights_on_model_save",
+       "stage3_max_live_parameters",
+       "stage3_max_reuse_distance",
+       "stage3_model_persistence_threshold",
+       "stage3_module_granularity_threshold",
+       "stage3_use_all_reduce_for_fetch_params",
+       "sub_group_size",
+       "use_multi_rank_bucket_allreduce",
+       "zenflow",
+       "zero_hpz_partition_size",
+       "zeropp_loco_param"});
+}
+
+// What DeepSpeed has no key for.
+Keys BrigadeKeys(Settings& s) {
+  using collectives::Algorithm;
+  using kernels::AtMinimum;
+  using zero::Accumulation;
+  return {
+      {"accumulation", OneOf<Accumulation>(&s.zero.accumulation,
+                                           {{"every_micro_batch", Accumulation::kEveryMicroBatch},
+                                            {"at_boundary", Accumulation::kAtBoundary}})},
+      {"algorithm", OneOf<Algorithm>(&s.zero.algorithm,
+                                     {{"direct", Algorithm::kDirect}, {"ring", Algorithm::kRing}})},
+      {"at_minimum_loss_scale",
+       OneOf<AtMinimum>(&s.loss_scaler.at_minimum,
+                        {{"error", AtMinimum::kError}, {"clamp", AtMinimum::kClamp}})},
+      {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
+  };
+}
+
+}  // namespace
+
+Keys ConfigKeys(Settings& s) {
+  using precision::DType;
+  return With(
+      {
+          {"train_batch_size", Whole(&s.batch.train_batch_size, kCount)},
+          {"train_micro_batch_size_per_gpu",
+           Whole(&s.batch.train_micro_batch_size_per_gpu, kMicroBatches)},
+          {"gradient_accumulation_steps",
+           Whole(&s.batch.gradient_accumulation_steps, kMicroBatches)},
+          {"gradient_clipping", Number(&s.gradient_clipping, kNotNegative)},
+          {"optimizer",
+           nullptr,
+           {},
+           OptimizerTypes(s),
+           R"(one is needed, like {"type": "AdamW", "params": {"lr": 0.001}})"},
+          {"scheduler", nullptr, {}, SchedulerTypes(s)},
+          {"fp16", nullptr, Fp16Keys(s)},
+          {"bf16", nullptr, Bf16Keys(s)},
+          {"data_types",
+           nullptr,
+           {{"grad_accum_dtype", OneOf<DType>(&s.zero.accumulator, {{"fp32", DType::kFloat32},
+                                                                    {"fp16", DType::kFloat16},
+                                                                    {"bf16", DType::kBFloat16}})}}},
+          {"zero_optimization", nullptr, ZeroKeys(s)},
+          {"brigade", nullptr, BrigadeKeys(s)},
+          // A permission that nobody needs here: ZeRO works with every optimizer that there is.
+          {"zero_allow_untested_optimizer", Flag(&s.allow_untested_optimizer)},
+          {"disable_allgather", Only(false, "parameters are always all-gathered")},
+          {"dump_state", Only(false, "no state is printed")},
+          {"fp32_allreduce", Only(false, "gradients are reduced in their own type")},
+          {"gradient_predivide_factor", Only(1.0, "gradients are divided after the sum")},
+          {"memory_breakdown", Only(false, "the report at the end has it, always")},
+          {"prescale_gradients", Only(false, "gradients are divided after the sum")},
+          {"sparse_gradients", Only(false, "all gradients are dense")},
+          {"wall_clock_breakdown", Only(false, "the report at the end has it, always")},
+      },
+      {"activation_checkpointing",
+       "aio",
+       "amp",
+       "autotuning",
+       "checkpoint",
+       "comet",
+       "comms_logger",
+       "communication_data_type",
+       "compile",
+       "compression_training",
+       "csv_monitor",
+       "curriculum_learning",
+       "data_efficiency",
+       "dataloader_drop_last",
+       "eigenvalue",
+       "elasticity",
+       "flops_profiler",
+       "hybrid_engine",
+       "nebula",
+       "pipeline",
+       "progressive_layer_drop",
+       "quantize_training",
+       "seq_parallel_communication_data_type",
+       "sparse_attention",
+       "steps_per_print",
+       "tensor_parallel",
+       "tensorboard",
+       "torch_autocast",
+       "vocabulary_size",
+       "wandb",
+       "weight_quantization",
+       "zero_force_ds_cpu_optimizer"});
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,47 @@
+#ifndef BRIGADE_EXAMPLES_GPT_CONFIG_KEYS_H_
+#define BRIGADE_EXAMPLES_GPT_CONFIG_KEYS_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "brigade/examples/gpt/json_reader.h"
+#include "brigade/optim/parameter_group.h"
+#include "brigade/optim/schedule.h"
+#include "brigade/zero/batch_sizes.h"
+#include "brigade/zero/options.h"
+
+namespace brigade::gpt {
+
+// What the keys of a config write, before it is put together; with the values of keys that are not given.
+struct Settings {
+  zero::BatchSizes batch;
+  // Optimizer, loss scaler, clipping and type are put in later, from what follows.
+  zero::ZeroOptions zero = {.stage = 0};
+
+  double gradient_clipping = 0.0;
+  bool fp16 = false;
+  bool bf16 = false;
+  optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();  // of fp16
+  bool check_grad_overflow = true;                               // of bf16
+
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
+  bool adam_w_mode = true;
+  optim::ParameterGroup group;
+  int schedule = 0;  // the one of these that was chosen
+  std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
+                                              optim::WarmupDecayLR(), optim::WarmupCosineLR(),
+                                              optim::OneCycle()};
+
+  std::optional<int64_t> allgather_bucket_size;
+  std::optional<int64_t> prefetch_bucket_size;
+  bool allow_untested_optimizer = false;
+};
+
+// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into `settings`, which
+// must stay where it is.
+Keys ConfigKeys(Settings& settings);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_CONFIG_KEYS_H_

@@ -1,0 +1,240 @@
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/config.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+
+// What is wrong with a config of these keys, an optimizer, and a batch.
+absl::Status Error(const std::string& keys) {
+  return ParseConfig(
+             absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )", keys, "}"),
+             4)
+      .status();
+}
+
+absl::Status ErrorOfOptimizer(const std::string& optimizer, const std::string& more = "") {
+  return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": )", optimizer, more, "}"),
+                     4)
+      .status();
+}
+
+TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
+  EXPECT_THAT(Error(R"("zero_optimization": {"stagee": 2})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.stagee is 2; there is no such key, the nearest "
+                       "is zero_optimization.stage"));
+  EXPECT_THAT(Error(R"("stage": 2)"), StatusIs(kInvalid,
+                                               "stage is 2; there is no such key, the nearest is "
+                                               "zero_optimization.stage"));
+  EXPECT_THAT(Error(R"("train_batchsize": 2)"),
+              StatusIs(kInvalid,
+                       "train_batchsize is 2; there is no such key, the nearest is "
+                       "train_batch_size"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adam", "params": {"momentum": 0.9}})"),
+              StatusIs(kInvalid,
+                       "optimizer.params.momentum is 0.9; there is no such key, the "
+                       "nearest is optimizer.params.momentum of type SGD"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adam", "lr": 0.1})"),
+              StatusIs(kInvalid,
+                       "optimizer.lr is 0.1; there is no such key, the nearest is "
+                       "optimizer.params.lr"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "AdamX"})"),
+              StatusIs(kInvalid,
+                       "optimizer.type is \"AdamX\", a string; there is no such type, the "
+                       "nearest is Adam"));
+}
+
+TEST(ConfigErrorsTest, NameValuesThatAKeyCannotHave) {
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adam", "params": {"lr": "0.1"}})"),
+              StatusIs(kInvalid,
+                       "optimizer.params.lr is \"0.1\", a string; it must be a number, 0 "
+                       "or more, and finite as a float"));
+  EXPECT_THAT(
+      Error(R"("zero_optimization": {"stage": 4})"),
+      StatusIs(kInvalid, "zero_optimization.stage is 4; it must be a whole number, 0 to 3"));
+  EXPECT_THAT(Error(R"("zero_optimization": true)"),
+              StatusIs(kInvalid, "zero_optimization is true; it must be an object"));
+  EXPECT_THAT(Error(R"("gradient_clipping": -1)"),
+              StatusIs(kInvalid,
+                       "gradient_clipping is -1; it must be a number, 0 or more, and "
+                       "finite as a float"));
+  EXPECT_THAT(Error(R"("fp16": {})"),
+              StatusIs(kInvalid, "fp16.enabled is not given; write true or false"));
+  EXPECT_THAT(Error(R"("scheduler": {"type": "WarmupDecayLR"})"),
+              StatusIs(kInvalid,
+                       "scheduler.params.total_num_steps is not given; it has no "
+                       "default"));
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 8})", 4),
+              StatusIs(kInvalid,
+                       "optimizer is not given; one is needed, like {\"type\": "
+                       "\"AdamW\", \"params\": {\"lr\": 0.001}}"));
+}
+
+TEST(ConfigErrorsTest, NameWhatIsNotSoHere) {
+  EXPECT_THAT(Error(R"("zero_optimization": {"contiguous_gradients": false})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.contiguous_gradients is false; it must be true: "
+                       "gradients are always written into buckets"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.stage3_prefetch_bucket_size is 50000000.0; it "
+                       "must be a whole number, 0: units are gathered whole, "
+                       "brigade.live_units says how many"));
+  EXPECT_THAT(Error(R"("scheduler": {"type": "OneCycle",
+                       "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}})"),
+              StatusIs(kInvalid,
+                       "scheduler.params.cycle_momentum is not given; DeepSpeed's default "
+                       "is true, but momentum is a constant here: write false"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "AdamW", "params": {"adam_w_mode": false}})"),
+              StatusIs(kInvalid,
+                       "optimizer.params.adam_w_mode is false; it must be true: that is what "
+                       "AdamW means; with type Adam it may be false"));
+}
+
+TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
+  for (const char* key : {"activation_checkpointing", "amp", "communication_data_type",
+                          "flops_profiler", "steps_per_print", "tensorboard"}) {
+    EXPECT_THAT(Error(absl::StrCat("\"", key, "\": {}")),
+                StatusIs(kUnimplemented, absl::StrCat(key,
+                                                      " is {}, an object; DeepSpeed knows it, "
+                                                      "but it is not supported yet")));
+  }
+  EXPECT_THAT(Error(R"("zero_optimization": {"offload_param": {"device": "cpu"}})"),
+              StatusIs(kUnimplemented,
+                       "zero_optimization.offload_param is {\"device\":\"cpu\"}, an "
+                       "object; DeepSpeed knows it, but it is not supported yet"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Lamb", "params": {"max_coeff": 0.3}})"),
+              StatusIs(kUnimplemented,
+                       "optimizer.type is \"Lamb\", a string; DeepSpeed knows it, "
+                       "but it is not supported yet"));
+}
+
+TEST(ConfigErrorsTest, NameKeysThatHaveNoEffectBesideTheOthers) {
+  EXPECT_THAT(Error(R"("fp16": {"enabled": true}, "bf16": {"enabled": true})"),
+              StatusIs(kInvalid, "fp16.enabled is true, but bf16.enabled is true as well"));
+  for (const char* key :
+       {"initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"}) {
+    EXPECT_THAT(
+        Error(absl::StrCat(R"("fp16": {"enabled": true, "loss_scale": 8, ")", key, "\": 2}")),
+        StatusIs(kInvalid, absl::StrCat("fp16.", key,
+                                        " is 2, but fp16.loss_scale is not 0, so the "
+                                        "scale never changes")));
+  }
+  EXPECT_THAT(
+      Error(R"("zero_optimization": {"stage": 2, "stage3_param_persistence_threshold": 9})"),
+      StatusIs(kInvalid,
+               "zero_optimization.stage3_param_persistence_threshold is 9, but "
+               "zero_optimization.stage is 2"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage3_prefetch_bucket_size": 0})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.stage3_prefetch_bucket_size is 0, but "
+                       "zero_optimization.stage is 0"));
+  EXPECT_THAT(Error(R"("brigade": {"live_units": 3})"),
+              StatusIs(kInvalid, "brigade.live_units is 3, but zero_optimization.stage is 0"));
+  EXPECT_THAT(Error(R"("brigade": {"live_units": 3},
+                       "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0})"),
+              StatusIs(kInvalid,
+                       "brigade.live_units is 3, but "
+                       "zero_optimization.stage3_prefetch_bucket_size is 0, so nothing is "
+                       "gathered ahead"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"allgather_bucket_size": 100})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.allgather_bucket_size is 100, but parameters "
+                       "are gathered in the buckets of their gradients, and "
+                       "reduce_bucket_size is 16777216"));
+  EXPECT_THAT(Error(R"("brigade": {"at_minimum_loss_scale": "clamp"})"),
+              StatusIs(kInvalid,
+                       "brigade.at_minimum_loss_scale is \"clamp\", but only fp16 with a "
+                       "dynamic loss scale has a minimum"));
+  EXPECT_THAT(Error(R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0,
+                       "cycle_max_lr": 1, "cycle_momentum": false, "decay_lr_rate": 0.5}})"),
+              StatusIs(kInvalid,
+                       "scheduler.params.decay_lr_rate is 0.5, but a decay needs both "
+                       "decay_step_size and decay_lr_rate"));
+  EXPECT_OK(Error(R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0,
+                     "cycle_max_lr": 1, "cycle_momentum": false, "decay_lr_rate": 0}})"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adam", "params": {"lr": 0.5}})",
+                               R"(, "scheduler": {"type": "WarmupLR", "params": {
+                                  "warmup_max_lr": 0.25}})"),
+              StatusIs(kInvalid,
+                       "optimizer.params.lr is 0.5, but the schedule has rates of its "
+                       "own, up to 0.25"));
+  EXPECT_OK(ErrorOfOptimizer(R"({"type": "Adam", "params": {"lr": 0.25}})",
+                             R"(, "scheduler": {"type": "WarmupLR", "params": {
+                                "warmup_max_lr": 0.25}})"));
+}
+
+TEST(ConfigErrorsTest, PassOnWhatZeroOptionsSay) {
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage": 2}, "brigade": {"accumulation":
+                       "at_boundary"})"),
+              StatusIs(kInvalid,
+                       "ZeRO: accumulation at the boundary needs whole gradients, which "
+                       "stage 2 does not keep"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "SGD", "params": {"nesterov": true}})"),
+              StatusIs(kInvalid,
+                       "optimizer: nesterov of group 0 needs momentum > 0 and dampening "
+                       "0, but they are 0 and 0"));
+}
+
+TEST(ConfigErrorsTest, NameABatchThatWouldDo) {
+  const auto error = [](const char* sizes) {
+    return ParseConfig(absl::StrCat(R"({"optimizer": {"type": "SGD"}, )", sizes, "}"), 4).status();
+  };
+  EXPECT_THAT(error(R"("train_batch_size": 33)"),
+              StatusIs(kInvalid,
+                       "train_batch_size 33, train_micro_batch_size_per_gpu 0, "
+                       "gradient_accumulation_steps 0 on 4 ranks: the batch is not "
+                       "micro-batch times accumulation steps times ranks (0: not given); "
+                       "train_batch_size 32 would do"));
+  EXPECT_THAT(error(R"("train_batch_size": 32, "train_micro_batch_size_per_gpu": 3,
+                       "gradient_accumulation_steps": 2)"),
+              StatusIs(kInvalid, HasSubstr("train_batch_size 24 would do")));
+  EXPECT_THAT(error(R"("train_batch_size": 1)"),
+              StatusIs(kInvalid, HasSubstr("train_batch_size 4 would do")));
+  EXPECT_THAT(error(R"("gradient_accumulation_steps": 2)"),
+              StatusIs(kInvalid, HasSubstr("the batch or the micro-batch must be given")));
+  EXPECT_THAT(error(R"("train_batch_size": 0)"),
+              StatusIs(kInvalid, "train_batch_size is 0; it must be a whole number, 1 or more"));
+  for (const int ranks : {0, -1, std::numeric_limits<int>::max()}) {
+    EXPECT_THAT(
+        ParseConfig(R"({"optimizer": {"type": "SGD"}, "train_batch_size": 4})", ranks),
+        StatusIs(kInvalid, HasSubstr(absl::StrCat("on ", ranks,
+                                                  " ranks: a number is negative or too large"))));
+  }
+}
+
+TEST(ConfigErrorsTest, BeginWithTheFile) {
+  EXPECT_THAT(ReadConfig("no/such.json", 4),
+              StatusIs(absl::StatusCode::kNotFound, "no/such.json: No such file or directory"));
+  EXPECT_THAT(ReadConfig("/", 4),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "/: Is a directory"));
+  EXPECT_THAT(ReadConfig("/dev/zero", 4),
+              StatusIs(kInvalid, "/dev/zero: the config has 1048577 bytes, more than 1048576"));
+  EXPECT_THAT(ReadConfig("/dev/null", 4),
+              StatusIs(kInvalid, StartsWith("/dev/null: not valid JSON: parse error at line 1, "
+                                            "column 1")));
+  const std::string path = ::testing::TempDir() + "/config.json";
+  std::ofstream(path) << R"({"stage": 2})";
+  EXPECT_THAT(ReadConfig(path, 4), StatusIs(kInvalid, path + ": stage is 2; there is no such key, "
+                                                             "the nearest is "
+                                                             "zero_optimization.stage"));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace brigade::gpt

@@ -1,0 +1,207 @@
+#include "brigade/examples/gpt/config.h"
+
+#include <limits>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+// Files and texts that are right, and what they mean.
+
+namespace brigade::gpt {
+namespace {
+
+using optim::OptimizerKind;
+using precision::DType;
+
+std::string Example(const char* name) { return absl::StrCat("examples/gpt/configs/", name); }
+
+// A config with `more` of the given keys, with commas before them.
+absl::StatusOr<TrainConfig> With(const std::string& more) {
+  return ParseConfig(
+      absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"})", more, "}"), 4);
+}
+
+TEST(ConfigTest, ReadsTheExampleOfSgdInFp16AndStage2) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, ReadConfig(Example("sgd_fp16_zero2.json"), 4));
+  EXPECT_EQ(config.batch, (zero::BatchSizes{4, 1, 1}));
+  const zero::ZeroOptions& zero = config.zero;
+  EXPECT_EQ(zero.stage, 2);
+  EXPECT_EQ(zero.dtype, DType::kFloat16);
+  EXPECT_EQ(zero.micro_batches, 1);
+  EXPECT_EQ(zero.max_grad_norm, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(zero.optimizer.kind, OptimizerKind::kSgd);
+  ASSERT_EQ(zero.optimizer.groups.size(), 1u);
+  EXPECT_EQ(zero.optimizer.groups[0].lr, 0.001);
+  EXPECT_EQ(zero.optimizer.groups[0].momentum, 0.9);
+  EXPECT_TRUE(std::holds_alternative<optim::ConstantLR>(zero.optimizer.groups[0].schedule));
+  EXPECT_TRUE(zero.loss_scaler.dynamic());
+  EXPECT_EQ(zero.loss_scaler.initial_scale_power, 16);
+  EXPECT_EQ(zero.loss_scaler.loss_scale_window, 1000);
+  EXPECT_EQ(zero.loss_scaler.hysteresis, 2);
+  EXPECT_EQ(zero.loss_scaler.min_loss_scale, 1.0f);
+  EXPECT_TRUE(zero.loss_scaler.check_overflow);
+}
+
+TEST(ConfigTest, ReadsTheExampleOfAdamWInBf16AndStage3) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, ReadConfig(Example("adamw_bf16_zero3.json"), 4));
+  EXPECT_EQ(config.batch, (zero::BatchSizes{32, 4, 2}));
+  const zero::ZeroOptions& zero = config.zero;
+  EXPECT_EQ(zero.stage, 3);
+  EXPECT_EQ(zero.dtype, DType::kBFloat16);
+  EXPECT_EQ(zero.loss_scaler.loss_scale, 1.0f);
+  EXPECT_EQ(zero.micro_batches, 2);
+  EXPECT_EQ(zero.max_grad_norm, 1.0);
+  EXPECT_EQ(zero.bucket_elements, 500000);
+  EXPECT_EQ(zero.persistence_threshold, 1000);
+  EXPECT_EQ(zero.live_units, 3);
+  EXPECT_EQ(zero.optimizer.kind, OptimizerKind::kAdamW);
+  const optim::ParameterGroup& group = zero.optimizer.groups[0];
+  EXPECT_EQ(group.lr, 0.002);
+  EXPECT_EQ(group.beta1, 0.9);
+  EXPECT_EQ(group.beta2, 0.95);
+  EXPECT_EQ(group.eps, 1e-8);
+  EXPECT_EQ(group.weight_decay, 0.1);
+  const auto& cosine = std::get<optim::WarmupCosineLR>(group.schedule);
+  EXPECT_EQ(cosine.total_num_steps, 400);
+  EXPECT_EQ(cosine.warmup_num_steps, 40);
+  EXPECT_EQ(cosine.cos_min_ratio, 0.1);
+}
+
+TEST(ConfigTest, ReadsTheExampleOfAdamInFp32AndStage0) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, ReadConfig(Example("adam_fp32_zero0.json"), 4));
+  EXPECT_EQ(config.batch, (zero::BatchSizes{32, 8, 1}));
+  EXPECT_EQ(config.zero.stage, 0);
+  EXPECT_EQ(config.zero.dtype, DType::kFloat32);
+  EXPECT_EQ(config.zero.loss_scaler.loss_scale, 1.0f);
+  EXPECT_EQ(config.zero.optimizer.kind, OptimizerKind::kAdam);
+  const auto& warmup = std::get<optim::WarmupLR>(config.zero.optimizer.groups[0].schedule);
+  EXPECT_EQ(warmup.warmup_num_steps, 20);
+  EXPECT_EQ(warmup.warmup_type, optim::WarmupType::kLinear);
+  EXPECT_FALSE(warmup.warmup_max_lr.has_value());
+}
+
+TEST(ConfigTest, HasDeepSpeedsDefaultsAndZeroOptionsForMemoryAndSpeed) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(""));
+  const zero::ZeroOptions defaults;
+  EXPECT_EQ(config.batch, (zero::BatchSizes{8, 2, 1}));
+  EXPECT_EQ(config.zero.stage, 0);
+  EXPECT_EQ(config.zero.dtype, DType::kFloat32);
+  EXPECT_EQ(config.zero.accumulator, DType::kFloat32);
+  EXPECT_EQ(config.zero.bucket_elements, defaults.bucket_elements);
+  EXPECT_EQ(config.zero.overlap_comm, defaults.overlap_comm);
+  EXPECT_EQ(config.zero.live_units, defaults.live_units);
+  EXPECT_EQ(config.zero.optimizer.kind, OptimizerKind::kAdamW);
+  EXPECT_EQ(config.zero.optimizer.groups[0].lr, 0.001);
+  EXPECT_EQ(config.zero.optimizer.groups[0].weight_decay, 0.0);
+}
+
+TEST(ConfigTest, ReadsSgdAndTheOtherWayOfAdam) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig sgd,
+                       ParseConfig(R"({"train_batch_size": 4, "zero_allow_untested_optimizer": true,
+                      "optimizer": {"type": "sgd", "params": {"lr": 0.1, "momentum": 0.5,
+                      "nesterov": true, "weight_decay": 0.25, "dampening": 0}}})",
+                                   1));
+  EXPECT_EQ(sgd.zero.optimizer.kind, OptimizerKind::kSgd);
+  EXPECT_TRUE(sgd.zero.optimizer.groups[0].nesterov);
+  EXPECT_EQ(sgd.zero.optimizer.groups[0].weight_decay, 0.25);
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig adam,
+      ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Adam", "params": {
+                      "adam_w_mode": true, "torch_adam": false}}})",
+                  1));
+  EXPECT_EQ(adam.zero.optimizer.kind, OptimizerKind::kAdamW);
+}
+
+TEST(ConfigTest, ReadsAllThatLossScalingHas) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig dynamic, With(R"(, "fp16": {"enabled": true,
+      "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500, "hysteresis": 3,
+      "consecutive_hysteresis": true, "min_loss_scale": 4, "auto_cast": false},
+      "bf16": {"enabled": false}, "brigade": {"at_minimum_loss_scale": "clamp"})"));
+  const optim::LossScaler& scaler = dynamic.zero.loss_scaler;
+  EXPECT_TRUE(scaler.dynamic());
+  EXPECT_EQ(scaler.initial_scale_power, 12);
+  EXPECT_EQ(scaler.loss_scale_window, 500);
+  EXPECT_EQ(scaler.hysteresis, 3);
+  EXPECT_TRUE(scaler.consecutive_hysteresis);
+  EXPECT_EQ(scaler.min_loss_scale, 4.0f);
+  EXPECT_EQ(scaler.at_minimum, kernels::AtMinimum::kClamp);
+
+  ASSERT_OK_AND_ASSIGN(const TrainConfig constant,
+                       With(R"(, "fp16": {"enabled": true, "loss_scale": 128})"));
+  EXPECT_EQ(constant.zero.loss_scaler.loss_scale, 128.0f);
+
+  ASSERT_OK_AND_ASSIGN(const TrainConfig off,
+                       With(R"(, "fp16": {"enabled": false, "loss_scale": 128, "hysteresis": 2},
+                               "bf16": {"enabled": true, "check_grad_overflow": false})"));
+  EXPECT_EQ(off.zero.dtype, DType::kBFloat16);
+  EXPECT_EQ(off.zero.loss_scaler.loss_scale, 1.0f);
+  EXPECT_FALSE(off.zero.loss_scaler.check_overflow);
+}
+
+TEST(ConfigTest, ReadsEverySchedule) {
+  const auto schedule = [](const std::string& text) {
+    const auto config = With(absl::StrCat(R"(, "scheduler": )", text));
+    EXPECT_OK(config);
+    return config.ok() ? config->zero.optimizer.groups[0].schedule : optim::Schedule();
+  };
+  const auto warmup = std::get<optim::WarmupLR>(schedule(
+      R"({"type": "WarmupLR", "params": {"warmup_min_lr": 0.1, "warmup_max_lr": 0.2,
+          "warmup_num_steps": 7, "warmup_type": "log", "last_batch_iteration": -1}})"));
+  EXPECT_EQ(warmup.warmup_min_lr, 0.1);
+  EXPECT_EQ(warmup.warmup_max_lr, 0.2);
+  EXPECT_EQ(warmup.warmup_num_steps, 7);
+  EXPECT_EQ(std::get<optim::WarmupLR>(schedule(R"({"type": "WarmupLR"})")).warmup_num_steps, 1000);
+  const auto decay = std::get<optim::WarmupDecayLR>(schedule(
+      R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 9, "warmup_max_lr": 0.2,
+          "warmup_min_lr": 0.1, "warmup_num_steps": 7, "warmup_type": "linear"}})"));
+  EXPECT_EQ(decay.total_num_steps, 9);
+  EXPECT_EQ(decay.warmup_min_lr, 0.1);
+  EXPECT_EQ(decay.warmup_max_lr, 0.2);
+  EXPECT_EQ(decay.warmup_num_steps, 7);
+  EXPECT_EQ(decay.warmup_type, optim::WarmupType::kLinear);
+  const auto cosine = std::get<optim::WarmupCosineLR>(schedule(
+      R"({"type": "WarmupCosineLR", "params": {"total_num_steps": 9, "warmup_min_ratio": 0.1,
+          "cos_min_ratio": 0.2, "warmup_num_steps": 7, "warmup_type": "linear"}})"));
+  EXPECT_EQ(cosine.warmup_min_ratio, 0.1);
+  EXPECT_EQ(cosine.cos_min_ratio, 0.2);
+  EXPECT_EQ(cosine.warmup_type, optim::WarmupType::kLinear);
+  const auto cycle = std::get<optim::OneCycle>(schedule(
+      R"({"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2,
+          "decay_lr_rate": 0.5, "cycle_first_step_size": 3, "cycle_second_step_size": 4,
+          "decay_step_size": 5, "total_num_steps": 60, "cycle_momentum": false}})"));
+  EXPECT_EQ(cycle.cycle_min_lr, 0.1);
+  EXPECT_EQ(cycle.cycle_max_lr, 0.2);
+  EXPECT_EQ(cycle.decay_lr_rate, 0.5);
+  EXPECT_EQ(cycle.cycle_first_step_size, 3);
+  EXPECT_EQ(cycle.cycle_second_step_size, 4);
+  EXPECT_EQ(cycle.decay_step_size, 5);
+  EXPECT_EQ(cycle.total_num_steps, 60);
+}
+
+TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig first,
+                       With(R"(, "zero_optimization": {"stage": 1, "reduce_bucket_size": 5e8,
+      "overlap_comm": false, "contiguous_gradients": true, "reduce_scatter": true,
+      "allgather_partitions": true}, "data_types": {"grad_accum_dtype": "bf16"},
+      "gradient_clipping": 0, "gradient_accumulation_steps": 2,
+      "brigade": {"accumulation": "at_boundary", "algorithm": "ring"})"));
+  EXPECT_EQ(first.zero.stage, 1);
+  EXPECT_EQ(first.zero.bucket_elements, 500'000'000);
+  EXPECT_FALSE(first.zero.overlap_comm);
+  EXPECT_EQ(first.zero.accumulation, zero::Accumulation::kAtBoundary);
+  EXPECT_EQ(first.zero.accumulator, DType::kBFloat16);
+  EXPECT_EQ(first.zero.algorithm, collectives::Algorithm::kRing);
+  EXPECT_EQ(first.zero.max_grad_norm, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(first.zero.micro_batches, 2);
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig third,
+      With(R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0})"));
+  EXPECT_EQ(third.zero.live_units, 1);
+}
+
+}  // namespace
+}  // namespace brigade::gpt
