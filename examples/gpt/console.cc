@@ -33,11 +33,11 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   printed_ = now;
   const auto step = static_cast<double>(metrics.step);
   const double left = seconds_ / step * (static_cast<double>(steps_) - step);
-  Print(absl::StrFormat("step %*d/%d  loss %.4f  %.0f tokens/s  scale %g  norm %.3f  lr %.2e  %.0f s left%s",
-                        static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_,
-                        metrics.loss, tokens_of_step_ * step / seconds_, metrics.loss_scale,
-                        metrics.grad_norm, metrics.learning_rate, left,
-                        metrics.skipped ? "  skipped: overflow" : ""),
+  Print(absl::StrFormat(
+            "step %*d/%d  loss %.4f  %.0f tokens/s  scale %g  norm %.3f  lr %.2e  %.0f s left%s",
+            static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
+            tokens_of_step_ * step / seconds_, metrics.loss_scale, metrics.grad_norm,
+            metrics.learning_rate, left, metrics.skipped ? "  skipped: overflow" : ""),
         last);
   return absl::OkStatus();
 }

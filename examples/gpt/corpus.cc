@@ -22,20 +22,15 @@ namespace {
 constexpr const char* kHeldOutLicences[] = {"Apache-2.0", "MPL-2.0"};
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is a folder"));
+  }
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const absl::StatusCode code =
-        errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument;
-    return absl::Status(code, absl::StrCat("cannot open \"", path, "\": ", std::strerror(errno)));
-  }
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  // A folder opens and does not read.
-  if (file.bad() || std::filesystem::is_directory(path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot read \"", path, "\": ", std::strerror(errno != 0 ? errno : EISDIR)));
-  }
-  if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat("\"", path, "\" is empty"));
+  if (file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return bytes;
 }
 

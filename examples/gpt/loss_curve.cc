@@ -37,7 +37,9 @@ std::string LossCurve(absl::Span<const StepMetrics> steps,
   for (size_t c = 0; c < kColumns; ++c) {
     if (counts[c] > 0) extend(sums[c] / counts[c]);
   }
-  for (const Evaluation& each : evaluations) extend(each.held_out_loss);
+  for (const Evaluation& each : evaluations) {
+    if (std::isfinite(each.held_out_loss)) extend(each.held_out_loss);
+  }
   if (!(low <= high)) return "";
   const double height = std::max(high - low, 1e-9);
 
@@ -49,7 +51,9 @@ std::string LossCurve(absl::Span<const StepMetrics> steps,
   for (size_t c = 0; c < kColumns; ++c) {
     if (counts[c] > 0) mark(c, sums[c] / counts[c], '*');
   }
-  for (const Evaluation& each : evaluations) mark(column(each.step), each.held_out_loss, 'o');
+  for (const Evaluation& each : evaluations) {
+    if (std::isfinite(each.held_out_loss)) mark(column(each.step), each.held_out_loss, 'o');
+  }
 
   std::string text;
   for (int64_t r = 0; r < kRows; ++r) {

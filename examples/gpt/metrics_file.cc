@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "w");
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write \"", path, "\""));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
   }
   return std::unique_ptr<MetricsFile>(new MetricsFile(path, file));
 }
@@ -23,7 +23,7 @@ absl::Status MetricsFile::Write(const std::string& line) {
   if (std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0) {
     return absl::OkStatus();
   }
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write \"", path_, "\""));
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
 }
 
 absl::Status MetricsFile::OnStep(const StepMetrics& metrics) {

@@ -57,8 +57,11 @@ Seconds Recorder::End(const std::string& context) {
   return seconds;
 }
 
-absl::Status Recorder::status() const {
+absl::Status Recorder::Finish() {
   std::lock_guard lock(mutex_);
+  Empty();
+  if (trace_ != nullptr) status_.Update(trace_->Finish());
+  trace_ = nullptr;
   return status_;
 }
 

@@ -34,8 +34,8 @@ class Recorder {
   // To here. Its streams are idle.
   Seconds End(const std::string& context);
 
-  // What went wrong with the trace file, if anything.
-  absl::Status status() const;
+  // Ends the trace file; what went wrong with it, if anything.
+  absl::Status Finish();
 
  private:
   struct Rank {
@@ -47,10 +47,10 @@ class Recorder {
   void Empty();  // mutex_ held
 
   device::Tracer tracer_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
-  ChromeTrace* const trace_;
+  ChromeTrace* trace_;
   absl::Status status_;
   std::map<std::string, Rank> ranks_;
   std::thread thread_;

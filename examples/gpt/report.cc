@@ -37,11 +37,14 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
     absl::StrAppend(&text, absl::StrFormat("%8s", name));
     for (const double part : {time.gemm, time.other_compute, time.optimizer,
                               time.exposed_communication, time.idle, time.wall()}) {
-      absl::StrAppend(&text, " ", absl::StrFormat("%10s", absl::StrFormat("%.1f%s", part / unit, format)));
+      absl::StrAppend(&text, " ",
+                      absl::StrFormat("%10s", absl::StrFormat("%.1f%s", part / unit, format)));
     }
-    absl::StrAppend(&text, " | ",
-                    absl::StrFormat("%10s", absl::StrFormat("%.1f%s", time.hidden_communication / unit, format)),
-                    "\n");
+    absl::StrAppend(
+        &text, " | ",
+        absl::StrFormat("%10s",
+                        absl::StrFormat("%.1f%s", time.hidden_communication / unit, format)),
+        "\n");
   };
   Seconds sum;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -66,10 +69,11 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
 std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
   std::string text = "\nMemory at its peak, in MB (10^6 bytes)\n    rank";
   for (int p = 0; p < device::kPurposes; ++p) {
-    absl::StrAppend(&text, absl::StrFormat(" %15s", std::string(device::ToString(static_cast<Purpose>(p)))));
+    absl::StrAppend(
+        &text, absl::StrFormat(" %15s", std::string(device::ToString(static_cast<Purpose>(p)))));
   }
   absl::StrAppend(&text, absl::StrFormat(" %10s\n", "all"));
-  const auto line = [&](const std::string& name, const int64_t (&bytes)[device::kPurposes]) {
+  const auto line = [&](const std::string& name, const int64_t(&bytes)[device::kPurposes]) {
     absl::StrAppend(&text, absl::StrFormat("%8s", name));
     int64_t sum = 0;
     for (const int64_t each : bytes) {
@@ -81,14 +85,16 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].memory);
   line("model", ranks[0].memory_model);
   const zero::ZeroOptions& options = job.config.zero;
-  if (precision::SizeOf(options.dtype) == 2 && options.optimizer.kind != optim::OptimizerKind::kSgd) {
+  if (precision::SizeOf(options.dtype) == 2 &&
+      options.optimizer.kind != optim::OptimizerKind::kSgd) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
     const auto parameters = static_cast<double>(ParameterCount(job.model));
     absl::StrAppend(
         &text, absl::StrFormat(
                    "The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
                    kFormulas[options.stage],
-                   zero::PaperBytes(parameters, static_cast<int64_t>(ranks.size()), options.stage) / kMega));
+                   zero::PaperBytes(parameters, static_cast<int64_t>(ranks.size()), options.stage) /
+                       kMega));
   }
   return text;
 }
@@ -111,8 +117,10 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   line("formula", ranks[0].traffic_of_step, 1);
   const auto count = static_cast<double>(ranks.size());
   const int times = job.config.zero.stage < 3 ? 2 : 3;
-  absl::StrAppend(&text, absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it\n",
-                                         times, times * (count - 1) / count));
+  absl::StrAppend(
+      &text,
+      absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it\n",
+                      times, times * (count - 1) / count));
   return text;
 }
 
@@ -138,8 +146,8 @@ std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
   const StepMetrics& last = steps.back();
   const auto skipped = std::count_if(steps.begin(), steps.end(),
                                      [](const StepMetrics& step) { return step.skipped; });
-  const double tokens = static_cast<double>(last.step * job.config.batch.train_batch_size *
-                                            job.model.context);
+  const double tokens =
+      static_cast<double>(last.step * job.config.batch.train_batch_size * job.model.context);
   std::string text = absl::StrFormat(
       "\nReport: %d of %d steps in %.1f s (%d skipped for overflow), %.0f tokens/s, %.2f Gflop/s\n"
       "Training loss: %.4f at the first step, %.4f at the last; loss scale %g\n",
@@ -147,8 +155,8 @@ std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
       1e-9 * FlopsPerToken(job.model) * tokens / last.seconds, steps.front().loss, last.loss,
       last.loss_scale);
   if (!evaluations.empty()) {
-    absl::StrAppend(&text, absl::StrFormat(
-                               "Held out: %.4f nats per byte after %d steps; a bigram model %.4f, "
+    absl::StrAppend(
+        &text, absl::StrFormat("Held out: %.4f nats per byte after %d steps; a bigram model %.4f, "
                                "a trigram model %.4f\n",
                                evaluations.back().held_out_loss, evaluations.back().step,
                                NgramLoss(job.corpus, 2), NgramLoss(job.corpus, 3)));

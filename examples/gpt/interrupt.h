@@ -1,0 +1,36 @@
+#ifndef BRIGADE_EXAMPLES_GPT_INTERRUPT_H_
+#define BRIGADE_EXAMPLES_GPT_INTERRUPT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace brigade::gpt {
+
+// What Ctrl-C does: asks the training to stop, and ends the process if it has not stopped shortly after. One at a
+// time; SIGINT and SIGTERM are as before when it is gone.
+class Interrupt {
+ public:
+  // `give_up` runs before the process ends with exit code 130, on a thread of this object.
+  explicit Interrupt(std::function<void()> give_up);
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  const std::atomic<bool>& stop() const;
+
+ private:
+  void Watch();
+
+  const std::function<void()> give_up_;
+  std::mutex mutex_;
+  std::condition_variable over_changed_;
+  bool over_ = false;
+  std::thread watcher_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_INTERRUPT_H_

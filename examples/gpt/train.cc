@@ -1,0 +1,225 @@
+// Trains a GPT on text: bazel run //examples/gpt:train -- --ranks=4 --config=FILE --data=FILE
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/collectives/environment.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/chrome_trace.h"
+#include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/console.h"
+#include "brigade/examples/gpt/history.h"
+#include "brigade/examples/gpt/interrupt.h"
+#include "brigade/examples/gpt/metrics_file.h"
+#include "brigade/examples/gpt/report.h"
+#include "brigade/examples/gpt/training.h"
+
+ABSL_FLAG(int, ranks, 0, "ranks as threads of this process; default 4. With a launcher (mpirun, torchrun, srun) each "
+                         "process is a rank, and this must be their number or not given");
+ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: all ranks share the first GPU");
+ABSL_FLAG(std::string, data, "", "text to train on, any bytes; its last tenth is held out. Default: the licences in "
+                                 "/usr/share/common-licenses");
+ABSL_FLAG(std::string, config, "", "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
+ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
+ABSL_FLAG(std::string, precision, "", "without --config: fp32, fp16 (default) or bf16");
+ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
+ABSL_FLAG(int64_t, evaluate_every, -1, "steps between evaluations of the held-out text; 0: only at begin and end. "
+                                       "Default: a fifth of all steps");
+ABSL_FLAG(uint64_t, seed, 1, "of weights and batches");
+ABSL_FLAG(int64_t, layers, 4, "of the model");
+ABSL_FLAG(int64_t, width, 128, "of the model");
+ABSL_FLAG(int64_t, heads, 4, "of the model");
+ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
+ABSL_FLAG(std::string, metrics, "", "write metrics here, one JSON object a line; tools:plot draws them");
+ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
+
+namespace brigade::gpt {
+namespace {
+
+constexpr int kDefaultRanks = 4;
+constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
+constexpr int kInterruptedExitCode = 130;
+
+// Where the user stands, although `bazel run` moves the process.
+std::string FromUsersFolder(const std::string& path) {
+  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
+  if (path.empty() || path[0] == '/' || folder == nullptr) return path;
+  return absl::StrCat(folder, "/", path);
+}
+
+absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
+  std::string precision = absl::GetFlag(FLAGS_precision);
+  if (precision.empty()) precision = "fp16";
+  if (precision != "fp32" && precision != "fp16" && precision != "bf16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+  }
+  const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
+  const std::string section =
+      precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
+  const int64_t batch = (kDefaultBatch + ranks - 1) / ranks * ranks;
+  return ParseConfig(
+      absl::StrFormat(
+          R"({"train_batch_size": %d, "gradient_clipping": 1.0, %s
+              "optimizer": {"type": "AdamW",
+                            "params": {"lr": 0.003, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+              "scheduler": {"type": "WarmupCosineLR",
+                            "params": {"total_num_steps": %d, "warmup_num_steps": %d,
+                                       "warmup_type": "linear", "cos_min_ratio": 0.05}},
+              "zero_optimization": {"stage": %d}})",
+          batch, section, std::max<int64_t>(steps, 3), std::max<int64_t>(steps / 20, 2), stage),
+      ranks);
+}
+
+absl::StatusOr<Job> JobOfFlags(int ranks) {
+  Job job;
+  job.model = {absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_width),
+               absl::GetFlag(FLAGS_context)};
+  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
+  job.steps = absl::GetFlag(FLAGS_steps);
+  if (job.steps < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--steps is ", job.steps, "; it must be at least 1"));
+  }
+  job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
+  if (job.evaluate_every < 0) job.evaluate_every = (job.steps + 4) / 5;
+  job.seed = absl::GetFlag(FLAGS_seed);
+  const std::string device = absl::GetFlag(FLAGS_device);
+  if (device != "cpu" && device != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device is \"", device, "\"; it must be cpu or cuda"));
+  }
+  job.device = device == "cuda" ? device::Cuda() : device::Cpu();
+
+  const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
+  if (!config.empty() && (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
+    return absl::InvalidArgumentError(
+        "--stage and --precision are in the file that --config names, not beside it");
+  }
+  BRIGADE_ASSIGN_OR_RETURN(parsed, config.empty() ? DefaultConfig(ranks, job.steps)
+                                                  : ReadConfig(config, ranks));
+  job.config = parsed;
+  const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
+  BRIGADE_ASSIGN_OR_RETURN(corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
+  job.corpus = std::move(corpus);
+  BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
+  return job;
+}
+
+// Rank 0's observers, one after the other.
+class Observers final : public Observer {
+ public:
+  void Add(Observer& observer) { all_.push_back(&observer); }
+  absl::Status OnStep(const StepMetrics& metrics) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStep(metrics));
+    return absl::OkStatus();
+  }
+  absl::Status OnEvaluation(const Evaluation& evaluation) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnEvaluation(evaluation));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Observer*> all_;
+};
+
+// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the first.
+std::string TracePath(const std::string& path, int rank) {
+  if (rank == 0) return path;
+  const size_t dot = path.rfind('.');
+  const size_t at = dot == std::string::npos || path.find('/', dot) != std::string::npos ? path.size() : dot;
+  return absl::StrCat(path.substr(0, at), ".rank", rank, path.substr(at));
+}
+
+absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
+  if (arguments.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(placement, collectives::PlacementFromEnvironment());
+  const bool processes = placement.size > 1;
+  int ranks = absl::GetFlag(FLAGS_ranks);
+  if (processes && ranks != 0 && ranks != placement.size) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks, ", but the launcher has started ",
+                                                   placement.size, " processes, a rank each"));
+  }
+  if (processes) ranks = placement.size;
+  if (ranks == 0) ranks = kDefaultRanks;
+  if (ranks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(job, JobOfFlags(ranks));
+  if (processes && job.device.kind == device::DeviceKind::kCuda) {
+    return absl::UnimplementedError(
+        "--device=cuda with several processes needs NCCL, which is not supported yet; use --ranks");
+  }
+
+  const bool speaks = placement.rank == 0;
+  std::unique_ptr<ChromeTrace> trace;
+  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(created, ChromeTrace::Create(TracePath(path, placement.rank)));
+    trace = std::move(created);
+  }
+  Observers observers;
+  History history;
+  observers.Add(history);
+  std::unique_ptr<MetricsFile> metrics;
+  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics)); speaks && !path.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(created, MetricsFile::Create(path));
+    metrics = std::move(created);
+    observers.Add(*metrics);
+  }
+  Console console(stdout, isatty(STDOUT_FILENO) != 0, job.steps,
+                  static_cast<double>(job.config.batch.train_batch_size * job.model.context));
+  observers.Add(console);
+
+  if (speaks) {
+    const std::string name = absl::StrCat(ranks, processes ? " processes" : " threads", " on ",
+                                          device::ToString(job.device.kind));
+    absl::PrintF("%s\n", DescribeJob(job, name));
+    std::fflush(stdout);
+  }
+  const auto report = [&] {
+    if (speaks) absl::PrintF("%s", ProgressReport(job, history.steps(), history.evaluations()));
+    std::fflush(stdout);
+  };
+  Recorder recorder(trace.get());
+  Interrupt interrupt([&] {
+    std::fputs("\nInterrupted; a step did not end in time\n", stderr);
+    report();
+  });
+  const Watchers watchers = {&observers, recorder, interrupt.stop()};
+  const absl::StatusOr<Outcome> outcome = processes ? TrainAsProcess(job, placement, watchers)
+                                                    : TrainOnThreads(job, ranks, watchers);
+  // Also after an error: what was done until then.
+  if (speaks && (outcome.ok() || !history.steps().empty())) report();
+  BRIGADE_RETURN_IF_ERROR(outcome.status());
+  if (speaks) absl::PrintF("%s", ResourceReport(job, outcome->ranks));
+  BRIGADE_RETURN_IF_ERROR(recorder.Finish());
+  if (outcome->interrupted && speaks) std::fputs("Interrupted\n", stderr);
+  if (std::fflush(stdout) != 0) return absl::ErrnoToStatus(errno, "cannot write the report");
+  return outcome->interrupted ? kInterruptedExitCode : 0;
+}
+
+}  // namespace
+}  // namespace brigade::gpt
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Trains a GPT on text, with every ZeRO stage and precision");
+  const absl::StatusOr<int> exit_code = brigade::gpt::Main(absl::ParseCommandLine(argc, argv));
+  if (exit_code.ok()) return *exit_code;
+  std::fprintf(stderr, "train: %s\n", std::string(exit_code.status().message()).c_str());
+  return 1;
+}

@@ -1,0 +1,86 @@
+#include "brigade/examples/gpt/nn/blas.h"
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "brigade/tests/examples/gpt/nn/lab.h"
+
+namespace brigade::nn {
+namespace {
+
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+
+template <typename T>
+class BlasTest : public ::testing::Test {};
+using Types = ::testing::Types<float, Half, BFloat16, double>;
+TYPED_TEST_SUITE(BlasTest, Types);
+
+// Small integers, whose products every type holds: the sums are exact.
+template <typename T>
+absl::Span<T> Integers(Lab& lab, int64_t size) {
+  const absl::Span<T> array = lab.Noise<T>(size);
+  for (T& value : array) value = T(static_cast<float>(static_cast<int>(static_cast<float>(value) * 3)));
+  return array;
+}
+
+TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
+  using T = TypeParam;
+  constexpr int64_t kM = 5, kN = 4, kK = 7, kBatch = 2, kOuter = 3, kGap = 3;
+  for (const auto& [a_transposed, b_transposed, accumulate] :
+       std::vector<std::tuple<bool, bool, bool>>{
+           {false, false, false}, {true, false, false}, {false, true, true}, {true, true, true}}) {
+    Lab lab;
+    const int64_t a_rows = a_transposed ? kK : kM, a_leading = (a_transposed ? kM : kK) + kGap;
+    const int64_t b_rows = b_transposed ? kN : kK, b_leading = (b_transposed ? kK : kN) + kGap;
+    const int64_t c_leading = kN + kGap;
+    const int64_t a_stride = a_rows * a_leading, b_stride = b_rows * b_leading,
+                  c_stride = kM * c_leading;
+    const auto a = Integers<T>(lab, kOuter * kBatch * a_stride);
+    const auto b = Integers<T>(lab, kOuter * kBatch * b_stride);
+    const auto c = Integers<T>(lab, kOuter * kBatch * c_stride);
+    const std::vector<T> before(c.begin(), c.end());
+    auto blas = Blas::Create(lab.context(),
+                             Blas::WorkspaceBytes(precision::kDType<T>, kM, kN, kK)).value();
+    ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
+                          .m = kM,
+                          .n = kN,
+                          .k = kK,
+                          .a = {a.data(), a_leading, a_transposed, a_stride, kBatch * a_stride},
+                          .b = {b.data(), b_leading, b_transposed, b_stride, kBatch * b_stride},
+                          .c = {c.data(), c_leading, false, c_stride, kBatch * c_stride},
+                          .batch = kBatch,
+                          .outer_batch = kOuter,
+                          .accumulate = accumulate},
+                         lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    for (int64_t product = 0; product < kOuter * kBatch; ++product) {
+      const T* const pa = a.data() + product * a_stride;
+      const T* const pb = b.data() + product * b_stride;
+      for (int64_t i = 0; i < kM; ++i) {
+        for (int64_t j = 0; j < c_leading; ++j) {
+          const int64_t at = product * c_stride + i * c_leading + j;
+          float sum = j >= kN || accumulate ? static_cast<float>(before[at]) : 0.0f;
+          for (int64_t l = 0; l < kK && j < kN; ++l) {
+            sum += static_cast<float>(a_transposed ? pa[l * a_leading + i] : pa[i * a_leading + l]) *
+                   static_cast<float>(b_transposed ? pb[j * b_leading + l] : pb[l * b_leading + j]);
+          }
+          ASSERT_EQ(static_cast<float>(c[at]), sum) << product << " " << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(BlasErrorsTest, AProductThatNeedsMoreWorkspaceIsRefused) {
+  Lab lab;
+  auto blas = Blas::Create(lab.context(), 100).value();
+  EXPECT_EQ(blas->Gemm({.dtype = DType::kFloat16, .m = 4, .n = 4, .k = 4}, lab.stream()),
+            absl::ResourceExhaustedError(
+                "gemm of 4 x 4 x 4 needs a workspace of 192 bytes and has 100"));
+}
+
+}  // namespace
+}  // namespace brigade::nn

@@ -1,0 +1,83 @@
+#ifndef BRIGADE_TESTS_EXAMPLES_GPT_NN_LAB_H_
+#define BRIGADE_TESTS_EXAMPLES_GPT_NN_LAB_H_
+
+// A stream, arrays, and the comparison of a gradient with finite differences.
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "brigade/device/context.h"
+#include "brigade/examples/gpt/random.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::nn {
+
+class Lab {
+ public:
+  Lab()
+      : context_(device::Context::Create({.compute_threads = 2}).value()),
+        stream_(context_->NewStream("compute").value()) {}
+
+  device::Context& context() { return *context_; }
+  device::Stream& stream() { return *stream_; }
+
+  // Memory with its 0xFF of birth, so that what a layer does not write shows.
+  template <typename T>
+  absl::Span<T> Raw(int64_t size) {
+    arrays_.push_back(
+        context_->Allocate(size * sizeof(T), device::Purpose::kActivations, "array").value());
+    return arrays_.back().as<T>();
+  }
+
+  // In [-1, 1), different in each call.
+  template <typename T>
+  absl::Span<T> Noise(int64_t size) {
+    const absl::Span<T> array = Raw<T>(size);
+    gpt::Random random(7, arrays_.size());
+    for (T& value : array) value = T(2 * random.Uniform() - 1);
+    return array;
+  }
+
+  absl::Span<uint8_t> Bytes(int64_t size, int letters = 256) {
+    const absl::Span<uint8_t> array = Raw<uint8_t>(size);
+    gpt::Random random(8, arrays_.size());
+    for (uint8_t& value : array) value = static_cast<uint8_t>(random.Next() % letters);
+    return array;
+  }
+
+ private:
+  std::unique_ptr<device::Context> context_;
+  std::unique_ptr<device::Stream> stream_;
+  std::vector<device::Buffer> arrays_;
+};
+
+inline double Dot(absl::Span<const double> a, absl::Span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// gradient[i] is the derivative of f by x[i], which f reads: compared with central differences.
+inline void ExpectGradient(absl::Span<double> x, absl::Span<const double> gradient,
+                           const std::function<double()>& f) {
+  constexpr double kStep = 1e-5;  // errors of about 1e-10 from the third derivative, 1e-11 from rounding
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double before = x[i];
+    x[i] = before + kStep;
+    const double above = f();
+    x[i] = before - kStep;
+    const double below = f();
+    x[i] = before;
+    const double difference = (above - below) / (2 * kStep);
+    ASSERT_NEAR(gradient[i], difference, 1e-8 * (1 + std::abs(difference))) << "element " << i;
+  }
+}
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_TESTS_EXAMPLES_GPT_NN_LAB_H_

@@ -1,0 +1,160 @@
+// The types that train against double: what a layer gives differs by its rounding and no more.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "brigade/examples/gpt/nn/attention.h"
+#include "brigade/examples/gpt/nn/cross_entropy.h"
+#include "brigade/examples/gpt/nn/functions.h"
+#include "brigade/examples/gpt/nn/layer_norm.h"
+#include "brigade/examples/gpt/nn/pointwise.h"
+#include "brigade/tests/examples/gpt/nn/lab.h"
+
+namespace brigade::nn {
+namespace {
+
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+
+// Half a unit in the last place of 1.
+template <typename T>
+double Rounding() {
+  if (std::is_same_v<T, Half>) return 0x1p-11;
+  if (std::is_same_v<T, BFloat16>) return 0x1p-8;
+  return 0x1p-24;
+}
+
+template <typename T>
+class TypesTest : public ::testing::Test {
+ protected:
+  // The same values in T and in double.
+  struct Both {
+    absl::Span<T> narrow;
+    absl::Span<double> wide;
+  };
+  Both Noise(int64_t size) {
+    const Both both = {lab_.Noise<T>(size), lab_.Raw<double>(size)};
+    for (size_t i = 0; i < both.wide.size(); ++i) both.wide[i] = Widen(both.narrow[i]);
+    return both;
+  }
+  Both Raw(int64_t size) { return {lab_.Raw<T>(size), lab_.Raw<double>(size)}; }
+
+  // Whether each element is as far from double's as `roundings` of the largest.
+  void ExpectNear(const Both& both, double roundings) {
+    double largest = 0, error = 0;
+    for (size_t i = 0; i < both.wide.size(); ++i) {
+      largest = std::max(largest, std::abs(both.wide[i]));
+      error = std::max(error, std::abs(static_cast<double>(Widen(both.narrow[i])) - both.wide[i]));
+    }
+    EXPECT_GT(largest, 0);
+    EXPECT_LE(error, roundings * Rounding<T>() * largest);
+  }
+
+  Lab lab_;
+};
+
+using Types = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(TypesTest, Types);
+
+TYPED_TEST(TypesTest, LayerNorm) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 4, kWidth = 96;
+  auto& lab = this->lab_;
+  const auto x = this->Noise(kRows * kWidth), dy = this->Noise(kRows * kWidth);
+  const auto weight = this->Noise(kWidth), bias = this->Noise(kWidth);
+  const auto y = this->Raw(kRows * kWidth), dx = this->Raw(kRows * kWidth);
+  const auto dweight = this->Raw(kWidth), dbias = this->Raw(kWidth);
+  const LayerNormInput narrow = {precision::kDType<T>,
+                                 x.narrow.data(),
+                                 weight.narrow.data(),
+                                 lab.template Raw<float>(kRows).data(),
+                                 lab.template Raw<float>(kRows).data(),
+                                 kRows,
+                                 kWidth};
+  const LayerNormInput wide = {DType::kFloat64,
+                               x.wide.data(),
+                               weight.wide.data(),
+                               lab.template Raw<double>(kRows).data(),
+                               lab.template Raw<double>(kRows).data(),
+                               kRows,
+                               kWidth};
+  ASSERT_OK(LayerNorm(narrow, bias.narrow.data(), y.narrow.data(), lab.stream()));
+  ASSERT_OK(LayerNorm(wide, bias.wide.data(), y.wide.data(), lab.stream()));
+  ASSERT_OK(LayerNormBackward(narrow, dy.narrow.data(), {dx.narrow.data()}, {dweight.narrow.data()},
+                              {dbias.narrow.data()}, lab.stream()));
+  ASSERT_OK(LayerNormBackward(wide, dy.wide.data(), {dx.wide.data()}, {dweight.wide.data()},
+                              {dbias.wide.data()}, lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  // One rounding; float's own sums are of up to 96 terms.
+  const double roundings = std::is_same_v<T, float> ? 16 : 1.01;
+  this->ExpectNear(y, roundings);
+  this->ExpectNear(dx, roundings);
+  this->ExpectNear(dweight, roundings);
+  this->ExpectNear(dbias, roundings);
+}
+
+TYPED_TEST(TypesTest, GeluAndItsGradient) {
+  using T = TypeParam;
+  constexpr int64_t kRows = 3, kWidth = 80;
+  auto& lab = this->lab_;
+  const auto x = this->Noise(kRows * kWidth), bias = this->Noise(kWidth), dy = this->Noise(kRows * kWidth);
+  const auto y = this->Raw(kRows * kWidth);
+  const MatrixShape narrow = {precision::kDType<T>, kRows, kWidth};
+  const MatrixShape wide = {DType::kFloat64, kRows, kWidth};
+  ASSERT_OK(AddBiasGelu(narrow, x.narrow.data(), bias.narrow.data(), y.narrow.data(), lab.stream()));
+  ASSERT_OK(AddBiasGelu(wide, x.wide.data(), bias.wide.data(), y.wide.data(), lab.stream()));
+  ASSERT_OK(GeluBackward(narrow, x.narrow.data(), dy.narrow.data(), lab.stream()));
+  ASSERT_OK(GeluBackward(wide, x.wide.data(), dy.wide.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  // x is rounded, then y; the slopes are at most 1.13.
+  this->ExpectNear(y, std::is_same_v<T, float> ? 8 : 2.2);
+  this->ExpectNear(dy, std::is_same_v<T, float> ? 8 : 2.2);
+}
+
+TYPED_TEST(TypesTest, AttentionByGemm) {
+  using T = TypeParam;
+  auto& lab = this->lab_;
+  const AttentionShape narrow = {precision::kDType<T>, 2, 20, 2, 16};
+  AttentionShape wide = narrow;
+  wide.dtype = DType::kFloat64;
+  auto blas = Blas::Create(lab.context(), Blas::WorkspaceBytes(narrow.dtype, 20, 20, 8)).value();
+  const auto qkv = this->Noise(narrow.rows() * 48), dout = this->Noise(narrow.rows() * 16);
+  const auto p = this->Raw(narrow.scores()), ds = this->Raw(narrow.scores());
+  const auto out = this->Raw(narrow.rows() * 16), dqkv = this->Raw(narrow.rows() * 48);
+  ASSERT_OK(Attention(narrow, qkv.narrow.data(), p.narrow.data(), out.narrow.data(), *blas, lab.stream()));
+  ASSERT_OK(Attention(wide, qkv.wide.data(), p.wide.data(), out.wide.data(), *blas, lab.stream()));
+  ASSERT_OK(AttentionBackward(narrow, qkv.narrow.data(), p.narrow.data(), dout.narrow.data(),
+                              ds.narrow.data(), dqkv.narrow.data(), *blas, lab.stream()));
+  ASSERT_OK(AttentionBackward(wide, qkv.wide.data(), p.wide.data(), dout.wide.data(), ds.wide.data(),
+                              dqkv.wide.data(), *blas, lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an exponential.
+  this->ExpectNear(p, 6);
+  this->ExpectNear(out, 8);
+  this->ExpectNear(dqkv, 16);
+}
+
+TEST(FunctionsTest, ExpIsGoodToTwoUnitsInTheLastPlace) {
+  double worst = 0;
+  for (int64_t i = -86000; i <= 87000; ++i) {
+    const float x = static_cast<float>(i) * 1e-3f;
+    const double exact = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(Exp(x)) - exact) / exact);
+  }
+  EXPECT_LE(worst, 0x1p-22);
+}
+
+TEST(FunctionsTest, ExpStaysFiniteAndPositive) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_GT(Exp(-kInfinity), 0.0f);
+  EXPECT_LT(Exp(-kInfinity), 1e-37f);
+  EXPECT_GT(Exp(kInfinity), 1e38f);
+  EXPECT_LT(Exp(kInfinity), kInfinity);
+}
+
+}  // namespace
+}  // namespace brigade::nn
