@@ -27,23 +27,29 @@
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
 
-ABSL_FLAG(int, ranks, 0, "ranks as threads of this process; default 4. With a launcher (mpirun, torchrun, srun) each "
-                         "process is a rank, and this must be their number or not given");
+ABSL_FLAG(
+    int, ranks, 0,
+    "ranks as threads of this process; default 4. With a launcher (mpirun, torchrun, srun) each "
+    "process is a rank, and this must be their number or not given");
 ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: all ranks share the first GPU");
-ABSL_FLAG(std::string, data, "", "text to train on, any bytes; its last tenth is held out. Default: the licences in "
-                                 "/usr/share/common-licenses");
-ABSL_FLAG(std::string, config, "", "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
+ABSL_FLAG(std::string, data, "",
+          "text to train on, any bytes; its last tenth is held out. Default: the licences in "
+          "/usr/share/common-licenses");
+ABSL_FLAG(std::string, config, "",
+          "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
 ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
 ABSL_FLAG(std::string, precision, "", "without --config: fp32, fp16 (default) or bf16");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
-ABSL_FLAG(int64_t, evaluate_every, -1, "steps between evaluations of the held-out text; 0: only at begin and end. "
-                                       "Default: a fifth of all steps");
+ABSL_FLAG(int64_t, evaluate_every, -1,
+          "steps between evaluations of the held-out text; 0: only at begin and end. "
+          "Default: a fifth of all steps");
 ABSL_FLAG(uint64_t, seed, 1, "of weights and batches");
 ABSL_FLAG(int64_t, layers, 4, "of the model");
 ABSL_FLAG(int64_t, width, 128, "of the model");
 ABSL_FLAG(int64_t, heads, 4, "of the model");
 ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
-ABSL_FLAG(std::string, metrics, "", "write metrics here, one JSON object a line; tools:plot draws them");
+ABSL_FLAG(std::string, metrics, "",
+          "write metrics here, one JSON object a line; tools:plot draws them");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
 
 namespace brigade::gpt {
@@ -91,7 +97,8 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   job.steps = absl::GetFlag(FLAGS_steps);
   if (job.steps < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--steps is ", job.steps, "; it must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--steps is ", job.steps, "; it must be at least 1"));
   }
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   if (job.evaluate_every < 0) job.evaluate_every = (job.steps + 4) / 5;
@@ -104,12 +111,13 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
 
   const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
-  if (!config.empty() && (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
+  if (!config.empty() &&
+      (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
     return absl::InvalidArgumentError(
         "--stage and --precision are in the file that --config names, not beside it");
   }
-  BRIGADE_ASSIGN_OR_RETURN(parsed, config.empty() ? DefaultConfig(ranks, job.steps)
-                                                  : ReadConfig(config, ranks));
+  BRIGADE_ASSIGN_OR_RETURN(
+      parsed, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   job.config = parsed;
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
@@ -139,7 +147,8 @@ class Observers final : public Observer {
 std::string TracePath(const std::string& path, int rank) {
   if (rank == 0) return path;
   const size_t dot = path.rfind('.');
-  const size_t at = dot == std::string::npos || path.find('/', dot) != std::string::npos ? path.size() : dot;
+  const size_t at =
+      dot == std::string::npos || path.find('/', dot) != std::string::npos ? path.size() : dot;
   return absl::StrCat(path.substr(0, at), ".rank", rank, path.substr(at));
 }
 
@@ -152,13 +161,15 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const bool processes = placement.size > 1;
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != placement.size) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks, ", but the launcher has started ",
+    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks,
+                                                   ", but the launcher has started ",
                                                    placement.size, " processes, a rank each"));
   }
   if (processes) ranks = placement.size;
   if (ranks == 0) ranks = kDefaultRanks;
   if (ranks < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
   }
   BRIGADE_ASSIGN_OR_RETURN(job, JobOfFlags(ranks));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
@@ -176,7 +187,8 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   History history;
   observers.Add(history);
   std::unique_ptr<MetricsFile> metrics;
-  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics)); speaks && !path.empty()) {
+  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics));
+      speaks && !path.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(created, MetricsFile::Create(path));
     metrics = std::move(created);
     observers.Add(*metrics);
@@ -201,8 +213,8 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     report();
   });
   const Watchers watchers = {&observers, recorder, interrupt.stop()};
-  const absl::StatusOr<Outcome> outcome = processes ? TrainAsProcess(job, placement, watchers)
-                                                    : TrainOnThreads(job, ranks, watchers);
+  const absl::StatusOr<Outcome> outcome =
+      processes ? TrainAsProcess(job, placement, watchers) : TrainOnThreads(job, ranks, watchers);
   // Also after an error: what was done until then.
   if (speaks && (outcome.ok() || !history.steps().empty())) report();
   BRIGADE_RETURN_IF_ERROR(outcome.status());

@@ -22,7 +22,8 @@ TYPED_TEST_SUITE(BlasTest, Types);
 template <typename T>
 absl::Span<T> Integers(Lab& lab, int64_t size) {
   const absl::Span<T> array = lab.Noise<T>(size);
-  for (T& value : array) value = T(static_cast<float>(static_cast<int>(static_cast<float>(value) * 3)));
+  for (T& value : array)
+    value = T(static_cast<float>(static_cast<int>(static_cast<float>(value) * 3)));
   return array;
 }
 
@@ -42,8 +43,8 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
     const auto b = Integers<T>(lab, kOuter * kBatch * b_stride);
     const auto c = Integers<T>(lab, kOuter * kBatch * c_stride);
     const std::vector<T> before(c.begin(), c.end());
-    auto blas = Blas::Create(lab.context(),
-                             Blas::WorkspaceBytes(precision::kDType<T>, kM, kN, kK)).value();
+    auto blas =
+        Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, kM, kN, kK)).value();
     ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
                           .m = kM,
                           .n = kN,
@@ -64,8 +65,9 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
           const int64_t at = product * c_stride + i * c_leading + j;
           float sum = j >= kN || accumulate ? static_cast<float>(before[at]) : 0.0f;
           for (int64_t l = 0; l < kK && j < kN; ++l) {
-            sum += static_cast<float>(a_transposed ? pa[l * a_leading + i] : pa[i * a_leading + l]) *
-                   static_cast<float>(b_transposed ? pb[j * b_leading + l] : pb[l * b_leading + j]);
+            sum +=
+                static_cast<float>(a_transposed ? pa[l * a_leading + i] : pa[i * a_leading + l]) *
+                static_cast<float>(b_transposed ? pb[j * b_leading + l] : pb[l * b_leading + j]);
           }
           ASSERT_EQ(static_cast<float>(c[at]), sum) << product << " " << i << " " << j;
         }
@@ -77,9 +79,9 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
 TEST(BlasErrorsTest, AProductThatNeedsMoreWorkspaceIsRefused) {
   Lab lab;
   auto blas = Blas::Create(lab.context(), 100).value();
-  EXPECT_EQ(blas->Gemm({.dtype = DType::kFloat16, .m = 4, .n = 4, .k = 4}, lab.stream()),
-            absl::ResourceExhaustedError(
-                "gemm of 4 x 4 x 4 needs a workspace of 192 bytes and has 100"));
+  EXPECT_EQ(
+      blas->Gemm({.dtype = DType::kFloat16, .m = 4, .n = 4, .k = 4}, lab.stream()),
+      absl::ResourceExhaustedError("gemm of 4 x 4 x 4 needs a workspace of 192 bytes and has 100"));
 }
 
 }  // namespace

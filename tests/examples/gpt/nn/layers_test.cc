@@ -74,8 +74,8 @@ TEST(LayersTest, BackwardAddsWhereAskedTo) {
     added.push_back(lab.Noise<double>(size));
     before.emplace_back(added.back().begin(), added.back().end());
   }
-  ASSERT_OK(LayerNormBackward(input, dy.data(), To(fresh[0]), To(fresh[1]), To(fresh[2]),
-                              lab.stream()));
+  ASSERT_OK(
+      LayerNormBackward(input, dy.data(), To(fresh[0]), To(fresh[1]), To(fresh[2]), lab.stream()));
   ASSERT_OK(LayerNormBackward(input, dy.data(), To(added[0], true), To(added[1], true),
                               To(added[2], true), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
@@ -108,7 +108,8 @@ TEST(LayersTest, BiasResidualAndGelu) {
     std::copy(weights.begin(), weights.end(), dsum.begin());
     ASSERT_OK(GeluBackward(shape, sum.data(), dsum.data(), lab.stream()));
     ASSERT_OK(BiasBackward(shape, dsum.data(), To(dbias), lab.stream()));
-    ASSERT_OK(BiasBackward(shape, dsum.data(), To(dbias, true), lab.stream()));  // it is added twice
+    ASSERT_OK(
+        BiasBackward(shape, dsum.data(), To(dbias, true), lab.stream()));  // it is added twice
     ASSERT_OK(lab.stream().Synchronize());
     ExpectGradient(x, dsum, f);
     ExpectGradient(residual, dsum, f);

@@ -101,11 +101,13 @@ TYPED_TEST(TypesTest, GeluAndItsGradient) {
   using T = TypeParam;
   constexpr int64_t kRows = 3, kWidth = 80;
   auto& lab = this->lab_;
-  const auto x = this->Noise(kRows * kWidth), bias = this->Noise(kWidth), dy = this->Noise(kRows * kWidth);
+  const auto x = this->Noise(kRows * kWidth), bias = this->Noise(kWidth),
+             dy = this->Noise(kRows * kWidth);
   const auto y = this->Raw(kRows * kWidth);
   const MatrixShape narrow = {precision::kDType<T>, kRows, kWidth};
   const MatrixShape wide = {DType::kFloat64, kRows, kWidth};
-  ASSERT_OK(AddBiasGelu(narrow, x.narrow.data(), bias.narrow.data(), y.narrow.data(), lab.stream()));
+  ASSERT_OK(
+      AddBiasGelu(narrow, x.narrow.data(), bias.narrow.data(), y.narrow.data(), lab.stream()));
   ASSERT_OK(AddBiasGelu(wide, x.wide.data(), bias.wide.data(), y.wide.data(), lab.stream()));
   ASSERT_OK(GeluBackward(narrow, x.narrow.data(), dy.narrow.data(), lab.stream()));
   ASSERT_OK(GeluBackward(wide, x.wide.data(), dy.wide.data(), lab.stream()));
@@ -125,12 +127,13 @@ TYPED_TEST(TypesTest, AttentionByGemm) {
   const auto qkv = this->Noise(narrow.rows() * 48), dout = this->Noise(narrow.rows() * 16);
   const auto p = this->Raw(narrow.scores()), ds = this->Raw(narrow.scores());
   const auto out = this->Raw(narrow.rows() * 16), dqkv = this->Raw(narrow.rows() * 48);
-  ASSERT_OK(Attention(narrow, qkv.narrow.data(), p.narrow.data(), out.narrow.data(), *blas, lab.stream()));
+  ASSERT_OK(Attention(narrow, qkv.narrow.data(), p.narrow.data(), out.narrow.data(), *blas,
+                      lab.stream()));
   ASSERT_OK(Attention(wide, qkv.wide.data(), p.wide.data(), out.wide.data(), *blas, lab.stream()));
   ASSERT_OK(AttentionBackward(narrow, qkv.narrow.data(), p.narrow.data(), dout.narrow.data(),
                               ds.narrow.data(), dqkv.narrow.data(), *blas, lab.stream()));
-  ASSERT_OK(AttentionBackward(wide, qkv.wide.data(), p.wide.data(), dout.wide.data(), ds.wide.data(),
-                              dqkv.wide.data(), *blas, lab.stream()));
+  ASSERT_OK(AttentionBackward(wide, qkv.wide.data(), p.wide.data(), dout.wide.data(),
+                              ds.wide.data(), dqkv.wide.data(), *blas, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an exponential.
   this->ExpectNear(p, 6);

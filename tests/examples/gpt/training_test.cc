@@ -1,0 +1,193 @@
+// Whole trainings: the same bits in every stage, and what one rank in fp32 would have done.
+
+#include "brigade/examples/gpt/training.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/history.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+constexpr int64_t kSteps = 30;
+
+Job NewJob(const std::string& config, int ranks) {
+  Job job;
+  job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
+  job.config = ParseConfig(config, ranks).value();
+  job.corpus = ReadLicences().value();
+  job.corpus.held_out.resize(2000);  // evaluations are not what is tested
+  job.steps = kSteps;
+  return job;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<double> grad_norms;
+  double held_out = 0;
+  Outcome outcome;
+};
+
+Trained Train(const Job& job, int ranks) {
+  History history;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  Trained run;
+  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
+  EXPECT_OK(outcome);
+  if (!outcome.ok()) return run;
+  run.outcome = *std::move(outcome);
+  for (const StepMetrics& step : history.steps()) {
+    run.losses.push_back(step.loss);
+    run.grad_norms.push_back(step.grad_norm);
+  }
+  run.held_out = history.evaluations().back().held_out_loss;
+  return run;
+}
+
+constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr": 0.002}},
+       "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
+
+std::string Config(int64_t batch, int stage, const std::string& precision,
+                   const std::string& optimizer = kAdamW) {
+  // A scale that does not overflow at first, so that no step is skipped that fp32 does.
+  const std::string section =
+      precision == "fp16"   ? R"("fp16": {"enabled": true, "initial_scale_power": 12}, )"
+      : precision == "bf16" ? R"("bf16": {"enabled": true}, )"
+                            : "";
+  return absl::StrCat("{\"train_batch_size\": ", batch, ", \"gradient_clipping\": 1.0, ", section,
+                      optimizer, ", \"zero_optimization\": {\"stage\": ", stage, "}}");
+}
+
+class PrecisionTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, PrecisionTest, ::testing::Values("fp32", "fp16", "bf16"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
+  const Trained plain = Train(NewJob(Config(8, 0, "fp32"), 1), 1);
+  Trained first;
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    SCOPED_TRACE(stage);
+    const Trained run = Train(NewJob(Config(8, stage, GetParam()), 4), 4);
+    ASSERT_EQ(run.losses.size(), static_cast<size_t>(kSteps));
+    if (stage == 0) first = run;
+    EXPECT_EQ(run.losses, first.losses);
+    EXPECT_EQ(run.grad_norms, first.grad_norms);
+    EXPECT_EQ(run.held_out, first.held_out);
+    // The losses fall, and stay near the plain run's.
+    EXPECT_NEAR(run.losses.front(), std::log(256.0), 0.2);
+    EXPECT_LT(run.losses.back(), run.losses.front() - 1.0);
+    for (size_t step = 0; step < run.losses.size(); ++step) {
+      EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
+    }
+    // What each rank had and sent is what the formulas say.
+    for (const RankSummary& rank : run.outcome.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      }
+      EXPECT_EQ(rank.steps, kSteps);
+      EXPECT_EQ(rank.traffic.gradients, kSteps * rank.traffic_of_step.gradients);
+      EXPECT_EQ(rank.traffic.parameters, kSteps * rank.traffic_of_step.parameters);
+      EXPECT_EQ(rank.traffic.scalars, kSteps * rank.traffic_of_step.scalars);
+    }
+  }
+}
+
+TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
+  const std::string accumulating =
+      absl::StrCat(R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, )", kAdamW, "}");
+  const Trained plain = Train(NewJob(absl::StrCat(R"({"train_batch_size": 8, )", kAdamW, "}"), 1), 1);
+  const Trained run = Train(NewJob(accumulating, 2), 2);
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
+  }
+}
+
+// SGD is linear in the gradient, so that only rounding separates 4 ranks from 1. (Adam makes a step of full size of
+// noise where the true gradient is zero.)
+TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
+  constexpr const char* kSgd =
+      R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
+  const Trained one = Train(NewJob(Config(8, 2, GetParam(), kSgd), 1), 1);
+  const Trained four = Train(NewJob(Config(8, 2, GetParam(), kSgd), 4), 4);
+  // Gradients are rounded to their type on each rank: relative errors of half a unit in the last place, of random
+  // sign, that the weights collect over the steps, times the learning rate's 10 of momentum; the loss moves by
+  // gradient times error of the weights.
+  const double rounding = GetParam() == "fp32" ? 0x1p-24 : GetParam() == "fp16" ? 0x1p-11 : 0x1p-8;
+  double moved = 0;  // bound of what the loss fell and may have fallen otherwise
+  for (size_t step = 0; step < one.losses.size(); ++step) {
+    moved += one.grad_norms[step] * one.grad_norms[step] * 0.1 * 10;
+    EXPECT_NEAR(four.losses[step], one.losses[step], rounding * (moved + one.losses[step])) << step;
+  }
+  EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
+}
+
+TEST(TrainingTest, TheSameSeedGivesTheSameBits) {
+  Job job = NewJob(Config(8, 3, "fp16"), 2);
+  const Trained first = Train(job, 2);
+  EXPECT_EQ(Train(job, 2).losses, first.losses);
+  job.seed = 2;
+  EXPECT_NE(Train(job, 2).losses, first.losses);
+}
+
+TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
+  const Job job = NewJob(
+      absl::StrCat(R"({"train_batch_size": 2, "fp16": {"enabled": true, "initial_scale_power": 40,
+                       "hysteresis": 1, "min_loss_scale": 274877906944}, )",
+                   kAdamW, "}"),
+      2);
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+            absl::FailedPreconditionError("step 3: gradients overflow although the loss scale is "
+                                          "at its minimum, 2.74878e+11"));
+}
+
+TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
+  class StopAt final : public Observer {
+   public:
+    explicit StopAt(std::atomic<bool>& stop) : stop_(stop) {}
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      last = metrics.step;
+      if (metrics.step == 5) stop_ = true;
+      return absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    int64_t last = 0;
+
+   private:
+    std::atomic<bool>& stop_;
+  };
+  std::atomic<bool> stop = false;
+  StopAt observer(stop);
+  Recorder recorder(nullptr);
+  const auto outcome =
+      TrainOnThreads(NewJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
+  ASSERT_OK(outcome);
+  EXPECT_TRUE(outcome->interrupted);
+  EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
+  for (const RankSummary& rank : outcome->ranks) EXPECT_EQ(rank.steps, observer.last);
+}
+
+TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
+  class Refuse final : public Observer {
+   public:
+    absl::Status OnStep(const StepMetrics&) override { return absl::DataLossError("full disk"); }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  };
+  Refuse observer;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_EQ(TrainOnThreads(NewJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
+            absl::DataLossError("full disk"));
+}
+
+}  // namespace
+}  // namespace brigade::gpt
