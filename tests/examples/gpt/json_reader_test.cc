@@ -177,6 +177,13 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
               StatusIs(kInvalid, HasSubstr(std::string(160, 'x') + "... is 1; there is no")));
 }
 
+TEST(ReadObjectTest, CountsAReplacedLetterAsOneEdit) {
+  bool flag = false;
+  EXPECT_THAT(
+      ReadObject(*ParseJson(R"({"abcd": 1})"), {{"ab", Flag(&flag)}, {"axcd", Flag(&flag)}}),
+      StatusIs(kInvalid, "abcd is 1; there is no such key, the nearest is axcd"));
+}
+
 TEST(ReadObjectTest, SaysWhatIsNotSupportedYet) {
   Values v;
   EXPECT_THAT(ReadText(R"({"later": {"a": 1}})", v),
