@@ -25,8 +25,7 @@ TEST(PassesTest, TheModelsGradientIsThatOfItsLoss) {
   for (auto& weights : parameters.weights) {
     for (double& weight : weights) weight = 0.9 * weight + 0.4 * (2 * random.Uniform() - 1);
   }
-  auto passes =
-      Passes::Create(kModel, kBatch, precision::DType::kFloat64, lab.context()).value();
+  auto passes = Passes::Create(kModel, kBatch, precision::DType::kFloat64, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(kBatch * (kModel.context + 1), 6).data(), kBatch,
                            kModel.context};
   const auto losses = lab.Raw<double>(texts.rows());
@@ -46,7 +45,8 @@ TEST(PassesTest, TheModelsGradientIsThatOfItsLoss) {
   for (size_t p = 0; p < gradients.size(); ++p) {
     SCOPED_TRACE(p);
     // Of the tokens, those that occur, and one that does not.
-    const size_t checked = p == kTokens ? 7 * static_cast<size_t>(kModel.width) : gradients[p].size();
+    const size_t checked =
+        p == kTokens ? 7 * static_cast<size_t>(kModel.width) : gradients[p].size();
     nn::ExpectGradient(absl::MakeSpan(parameters.weights[p]).first(checked),
                        absl::MakeConstSpan(gradients[p]).first(checked), f);
   }
@@ -99,9 +99,9 @@ TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {
 TEST(ModelTest, BadSizesAreNamed) {
   EXPECT_EQ(Validate({.layers = 0}),
             absl::InvalidArgumentError("the model's number of layers is 0; it must be 1 to 1000"));
-  EXPECT_EQ(Validate({.heads = 3, .width = 128}),
-            absl::InvalidArgumentError(
-                "the model's width is 128; it must be a multiple of its 3 heads"));
+  EXPECT_EQ(
+      Validate({.heads = 3, .width = 128}),
+      absl::InvalidArgumentError("the model's width is 128; it must be a multiple of its 3 heads"));
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr"
 std::string Config(int64_t batch, int stage, const std::string& precision,
                    const std::string& optimizer = kAdamW) {
   // A scale that does not overflow at first, so that no step is skipped that fp32 does.
-  const std::string section =
-      precision == "fp16"   ? R"("fp16": {"enabled": true, "initial_scale_power": 12}, )"
-      : precision == "bf16" ? R"("bf16": {"enabled": true}, )"
-                            : "";
+  const std::string section = precision == "fp16"
+                                  ? R"("fp16": {"enabled": true, "initial_scale_power": 12}, )"
+                              : precision == "bf16" ? R"("bf16": {"enabled": true}, )"
+                                                    : "";
   return absl::StrCat("{\"train_batch_size\": ", batch, ", \"gradient_clipping\": 1.0, ", section,
                       optimizer, ", \"zero_optimization\": {\"stage\": ", stage, "}}");
 }
@@ -103,7 +103,8 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
 TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
   const std::string accumulating =
       absl::StrCat(R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, )", kAdamW, "}");
-  const Trained plain = Train(NewJob(absl::StrCat(R"({"train_batch_size": 8, )", kAdamW, "}"), 1), 1);
+  const Trained plain =
+      Train(NewJob(absl::StrCat(R"({"train_batch_size": 8, )", kAdamW, "}"), 1), 1);
   const Trained run = Train(NewJob(accumulating, 2), 2);
   for (size_t step = 0; step < run.losses.size(); ++step) {
     EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
@@ -185,8 +186,9 @@ TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
   Refuse observer;
   Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_EQ(TrainOnThreads(NewJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
-            absl::DataLossError("full disk"));
+  EXPECT_EQ(
+      TrainOnThreads(NewJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
+      absl::DataLossError("full disk"));
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+"""What the check_* scripts share: running a benchmark, and printing bars."""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+
+def run(*command):
+    """The standard output of a command; ends the script if it fails."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def run_json(binary, *flags):
+    """What a benchmark prints, and what it writes with --json."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        out = run(binary, *flags, f"--json={file.name}")
+        return out, json.load(file)
+
+
+class Bars:
+    """Prints bars beside measured figures, and counts those that are missed."""
+
+    def __init__(self):
+        self.missed = 0
+
+    def check(self, name, figure, comparison, limit):
+        holds = figure >= limit if comparison == ">=" else figure <= limit
+        self.missed += not holds
+        print(f"{name:64} {figure:8.3f} {comparison} {limit:5.3f} {'PASS' if holds else 'FAIL'}", flush=True)
+
+    def exit_code(self):
+        print(f"{self.missed} bars missed")
+        return 1 if self.missed else 0
