@@ -3,15 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <utility>
 
 namespace brigade::gpt {
 namespace {
 
-// Together less than a second.
 constexpr auto kLook = std::chrono::milliseconds(20);
-constexpr auto kPatience = std::chrono::milliseconds(700);
 
 constexpr int kExitCode = 128 + SIGINT;
 
@@ -28,10 +25,11 @@ void SetHandler(void (*handler)(int)) {
 
 }  // namespace
 
-Interrupt::Interrupt(std::function<void()> give_up)
-    : give_up_(std::move(give_up)), watcher_([this] { Watch(); }) {
+Interrupt::Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up)
+    : patience_(patience), give_up_(std::move(give_up)) {
   interrupted = false;
   SetHandler(OnSignal);
+  watcher_ = std::thread([this] { Watch(); });
 }
 
 Interrupt::~Interrupt() {
@@ -52,7 +50,7 @@ void Interrupt::Watch() {
   while (!interrupted.load(std::memory_order_relaxed)) {
     if (over_changed_.wait_for(lock, kLook, over)) return;
   }
-  if (over_changed_.wait_for(lock, kPatience, over)) return;
+  if (over_changed_.wait_for(lock, patience_, over)) return;
   give_up_();
   _exit(kExitCode);
 }

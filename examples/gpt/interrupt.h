@@ -2,6 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_INTERRUPT_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -9,12 +10,12 @@
 
 namespace brigade::gpt {
 
-// What Ctrl-C does: asks the training to stop, and ends the process if it has not stopped shortly after. One at a
-// time; SIGINT and SIGTERM are as before when it is gone.
+// What Ctrl-C does: asks the training to stop, and ends the process if it has not stopped within `patience`. One at a
+// time; SIGINT and SIGTERM end the process again when it is gone.
 class Interrupt {
  public:
   // `give_up` runs before the process ends with exit code 130, on a thread of this object.
-  explicit Interrupt(std::function<void()> give_up);
+  Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -24,6 +25,7 @@ class Interrupt {
  private:
   void Watch();
 
+  const std::chrono::milliseconds patience_;
   const std::function<void()> give_up_;
   std::mutex mutex_;
   std::condition_variable over_changed_;

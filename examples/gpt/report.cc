@@ -140,7 +140,8 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);
 }
 
-std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
+std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
+                           absl::Span<const StepMetrics> steps,
                            absl::Span<const Evaluation> evaluations) {
   if (steps.empty()) return "\nReport: no step was finished.\n";
   const StepMetrics& last = steps.back();
@@ -159,7 +160,7 @@ std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
         &text, absl::StrFormat("Held out: %.4f nats per byte after %d steps; a bigram model %.4f, "
                                "a trigram model %.4f\n",
                                evaluations.back().held_out_loss, evaluations.back().step,
-                               NgramLoss(job.corpus, 2), NgramLoss(job.corpus, 3)));
+                               ngrams.bigram, ngrams.trigram));
   }
   return text + "\n" + LossCurve(steps, evaluations);
 }

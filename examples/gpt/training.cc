@@ -39,7 +39,12 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   RankSummary summary = trainer->Summary();
   summary.time = watchers.recorder.End(name);
   BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(summary));
-  return Outcome{std::move(summaries), *interrupted};
+  Outcome outcome = {std::move(summaries), *interrupted};
+  if (communicator.rank() == 0 && watchers.report != nullptr) watchers.report(outcome);
+  // All is done and said: a rank that fails from here on is no error.
+  communicator.Barrier(*compute).IgnoreError();
+  compute->Synchronize().IgnoreError();
+  return outcome;
 }
 
 }  // namespace
