@@ -1,14 +1,15 @@
 #include "brigade/examples/gpt/corpus.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
+#include <memory>
 #include <system_error>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,15 +22,25 @@ namespace {
 
 constexpr const char* kHeldOutLicences[] = {"Apache-2.0", "MPL-2.0"};
 
+// Judging by it takes a fraction of a second.
+constexpr size_t kMaxHeldOutBytes = 64 << 10;
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is a folder"));
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::string bytes;
+  std::array<char, 1 << 16> part;
+  while (const size_t size = std::fread(part.data(), 1, part.size(), file.get())) {
+    bytes.append(part.data(), size);
+  }
+  if (std::ferror(file.get()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  }
   if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return bytes;
 }
@@ -70,7 +81,7 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
 
 absl::StatusOr<Corpus> ReadCorpus(const std::string& path) {
   BRIGADE_ASSIGN_OR_RETURN(text, ReadFile(path));
-  const size_t held_out = text.size() / 10;
+  const size_t held_out = std::min(text.size() / 10, kMaxHeldOutBytes);
   Corpus corpus;
   corpus.held_out = text.substr(text.size() - held_out);
   corpus.training = std::move(text);
@@ -100,23 +111,23 @@ void SampleText(const Corpus& corpus, uint64_t seed, int64_t step, int64_t sampl
 double NgramLoss(const Corpus& corpus, int order) {
   constexpr double kAdded = 0.01;
   const auto context = static_cast<size_t>(order - 1);
-  const auto key = [](const std::string& text, size_t begin, size_t size) {
-    return text.substr(begin, size);
+  // What follows the context, by the number that the bytes of both make.
+  std::vector<uint32_t> grams(size_t{1} << (8 * order)), contexts(size_t{1} << (8 * context));
+  const auto each_gram = [&](const std::string& text, const auto& visit) {
+    size_t gram = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      gram = (gram << 8 | static_cast<uint8_t>(text[i])) % grams.size();
+      if (i >= context) visit(gram);
+    }
   };
-  std::unordered_map<std::string, int64_t> contexts, grams;
-  for (size_t i = context; i < corpus.training.size(); ++i) {
-    ++contexts[key(corpus.training, i - context, context)];
-    ++grams[key(corpus.training, i - context, context + 1)];
-  }
-  const auto count = [](const auto& counts, const std::string& of) {
-    const auto found = counts.find(of);
-    return found == counts.end() ? 0.0 : static_cast<double>(found->second);
-  };
+  each_gram(corpus.training, [&](size_t gram) {
+    ++grams[gram];
+    ++contexts[gram >> 8];
+  });
   double nats = 0;
-  for (size_t i = context; i < corpus.held_out.size(); ++i) {
-    nats -= std::log((count(grams, key(corpus.held_out, i - context, context + 1)) + kAdded) /
-                     (count(contexts, key(corpus.held_out, i - context, context)) + 256 * kAdded));
-  }
+  each_gram(corpus.held_out, [&](size_t gram) {
+    nats -= std::log((grams[gram] + kAdded) / (contexts[gram >> 8] + 256 * kAdded));
+  });
   return nats / static_cast<double>(corpus.held_out.size() - context);
 }
 

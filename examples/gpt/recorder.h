@@ -29,11 +29,13 @@ class Recorder {
 
   device::Tracer& tracer() { return tracer_; }
 
-  // The time of the context of this name counts from here on. Its streams exist.
+  // The time of the context of this name counts from here on. Its streams exist and are idle.
   void Begin(const std::string& context);
-  // To here. Its streams are idle.
-  Seconds End(const std::string& context);
+  // To here: adds to `sum`. Its streams are idle, and somebody has waited for them (docs/device.md, rule 32).
+  void End(const std::string& context, Seconds& sum);
 
+  // What went wrong with the trace file so far, if anything.
+  absl::Status status() const;
   // Ends the trace file; what went wrong with it, if anything.
   absl::Status Finish();
 
@@ -41,13 +43,14 @@ class Recorder {
   struct Rank {
     std::map<std::string, int> streams;
     std::unique_ptr<TimeSplit> split;
+    int64_t dropped = 0;
   };
 
   void Loop();
   void Empty();  // mutex_ held
 
   device::Tracer tracer_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
   ChromeTrace* trace_;

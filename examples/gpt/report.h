@@ -12,8 +12,14 @@ namespace brigade::gpt {
 // What is to be trained: model, ranks, stage, precision, batch, text. `ranks` says how many, and what they are.
 std::string DescribeJob(const Job& job, const std::string& ranks);
 
+// NgramLoss (corpus.h) of order 2 and 3. Counted beforehand: a report after Ctrl-C has no time for it.
+struct NgramLosses {
+  double bigram = 0, trigram = 0;
+};
+
 // Steps done, held-out loss beside that of n-gram models, and the loss curve.
-std::string ProgressReport(const Job& job, absl::Span<const StepMetrics> steps,
+std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
+                           absl::Span<const StepMetrics> steps,
                            absl::Span<const Evaluation> evaluations);
 
 // Time, memory and traffic of each rank, beside the formulas.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +34,8 @@ ABSL_FLAG(
     "process is a rank, and this must be their number or not given");
 ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: all ranks share the first GPU");
 ABSL_FLAG(std::string, data, "",
-          "text to train on, any bytes; its last tenth is held out. Default: the licences in "
+          "text to train on, any bytes; its last tenth, at most 64 KiB, is held out. Default: the "
+          "licences in "
           "/usr/share/common-licenses");
 ABSL_FLAG(std::string, config, "",
           "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
@@ -57,7 +59,11 @@ namespace {
 
 constexpr int kDefaultRanks = 4;
 constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
-constexpr int kInterruptedExitCode = 130;
+
+// From Ctrl-C until a process gives up: less than the second that a user, and mpirun, wait. Those that have nothing
+// to report go last, because mpirun kills all when the first is gone.
+constexpr auto kPatience = std::chrono::milliseconds(600);
+constexpr auto kPatienceOfOthers = std::chrono::milliseconds(850);
 
 // Where the user stands, although `bazel run` moves the process.
 std::string FromUsersFolder(const std::string& path) {
@@ -143,6 +149,17 @@ class Observers final : public Observer {
   std::vector<Observer*> all_;
 };
 
+// Ends the training when its trace cannot be written.
+class TraceObserver final : public Observer {
+ public:
+  explicit TraceObserver(const Recorder& recorder) : recorder_(recorder) {}
+  absl::Status OnStep(const StepMetrics&) override { return recorder_.status(); }
+  absl::Status OnEvaluation(const Evaluation&) override { return recorder_.status(); }
+
+ private:
+  const Recorder& recorder_;
+};
+
 // The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the first.
 std::string TracePath(const std::string& path, int rank) {
   if (rank == 0) return path;
@@ -158,7 +175,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
   }
   BRIGADE_ASSIGN_OR_RETURN(placement, collectives::PlacementFromEnvironment());
-  const bool processes = placement.size > 1;
+  const bool processes = placement.launched;
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != placement.size) {
     return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks,
@@ -193,7 +210,8 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     metrics = std::move(created);
     observers.Add(*metrics);
   }
-  Console console(stdout, isatty(STDOUT_FILENO) != 0, job.steps,
+  // mpirun gives its processes terminals, wherever what they write goes.
+  Console console(stdout, !processes && isatty(STDOUT_FILENO) != 0, job.steps,
                   static_cast<double>(job.config.batch.train_batch_size * job.model.context));
   observers.Add(console);
 
@@ -203,26 +221,39 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     absl::PrintF("%s\n", DescribeJob(job, name));
     std::fflush(stdout);
   }
-  const auto report = [&] {
-    if (speaks) absl::PrintF("%s", ProgressReport(job, history.steps(), history.evaluations()));
+  const NgramLosses ngrams =
+      speaks ? NgramLosses{NgramLoss(job.corpus, 2), NgramLoss(job.corpus, 3)} : NgramLosses{};
+  const auto report_progress = [&] {
+    absl::PrintF("%s", ProgressReport(job, ngrams, history.steps(), history.evaluations()));
     std::fflush(stdout);
   };
   Recorder recorder(trace.get());
-  Interrupt interrupt([&] {
+  TraceObserver trace_observer(recorder);
+  observers.Add(trace_observer);
+  Interrupt interrupt(speaks ? kPatience : kPatienceOfOthers, [&] {
+    recorder.Finish().IgnoreError();
+    if (!speaks) return;
     std::fputs("\nInterrupted; a step did not end in time\n", stderr);
-    report();
+    report_progress();
   });
-  const Watchers watchers = {&observers, recorder, interrupt.stop()};
+  const auto report = [&](const Outcome& outcome) {
+    interrupt.Disarm();
+    report_progress();
+    absl::PrintF("%s", ResourceReport(job, outcome.ranks));
+    std::fflush(stdout);
+    if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
+  };
+  const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
   const absl::StatusOr<Outcome> outcome =
       processes ? TrainAsProcess(job, placement, watchers) : TrainOnThreads(job, ranks, watchers);
+  interrupt.Disarm();
+  const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.
-  if (speaks && (outcome.ok() || !history.steps().empty())) report();
+  if (speaks && !outcome.ok() && !history.steps().empty()) report_progress();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
-  if (speaks) absl::PrintF("%s", ResourceReport(job, outcome->ranks));
-  BRIGADE_RETURN_IF_ERROR(recorder.Finish());
-  if (outcome->interrupted && speaks) std::fputs("Interrupted\n", stderr);
-  if (std::fflush(stdout) != 0) return absl::ErrnoToStatus(errno, "cannot write the report");
-  return outcome->interrupted ? kInterruptedExitCode : 0;
+  BRIGADE_RETURN_IF_ERROR(traced);
+  if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");
+  return outcome->interrupted ? Interrupt::kExitCode : 0;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_TRAINING_H_
 
 #include <atomic>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/environment.h"
@@ -15,6 +16,8 @@ struct Watchers {
   Observer* observer = nullptr;  // of rank 0, or null
   Recorder& recorder;
   const std::atomic<bool>& stop;
+  // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when the first does.
+  std::function<void(const Outcome&)> report = nullptr;
 };
 
 // Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads engine. Returns when
