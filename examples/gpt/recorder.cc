@@ -41,17 +41,17 @@ void Recorder::Empty() {
   if (trace_ != nullptr) status_.Update(trace_->Append(streams));
 }
 
-void Recorder::Begin(const std::string& context) {
+void Recorder::Begin(absl::string_view context) {
   std::lock_guard lock(mutex_);
   Empty();
-  Rank& rank = ranks_[context];
+  Rank& rank = ranks_[std::string(context)];
   rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), SteadyNs());
 }
 
-void Recorder::End(const std::string& context, Seconds& sum) {
+void Recorder::End(absl::string_view context, Seconds& sum) {
   std::lock_guard lock(mutex_);
   Empty();
-  Rank& rank = ranks_[context];
+  Rank& rank = ranks_[std::string(context)];
   sum += rank.split->Finish(SteadyNs());
   sum.dropped += rank.dropped;
   rank.split.reset();

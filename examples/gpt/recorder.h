@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "brigade/device/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/time_split.h"
@@ -30,9 +31,9 @@ class Recorder {
   device::Tracer& tracer() { return tracer_; }
 
   // The time of the context of this name counts from here on. Its streams exist and are idle.
-  void Begin(const std::string& context);
+  void Begin(absl::string_view context);
   // To here: adds to `sum`. Its streams are idle, and somebody has waited for them (docs/device.md, rule 32).
-  void End(const std::string& context, Seconds& sum);
+  void End(absl::string_view context, Seconds& sum);
 
   // What went wrong with the trace file so far, if anything.
   absl::Status status() const;
