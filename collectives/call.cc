@@ -30,6 +30,10 @@ absl::string_view Name(Algorithm algorithm) {
       return "direct";
     case Algorithm::kRing:
       return "ring";
+    case Algorithm::kBidirectionalRing:
+      return "bidirectional ring";
+    case Algorithm::kHalvingDoubling:
+      return "halving-doubling";
   }
   return "invalid";
 }

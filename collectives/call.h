@@ -20,12 +20,22 @@ enum class CallKind : uint8_t {
   kBarrier,
 };
 
-// Which ranks talk to which, and in what order a sum is added.
+// Which ranks talk to which, and in what order a sum is added: of an all-reduce, a reduce-scatter, an all-gather. The
+// other calls are direct.
 //
-// kDirect      Everybody with everybody, in one stage. `rounded_once`: sums are added in float in ascending
-//              order of ranks and rounded once; the same bits on every engine.
-// kRing        Everybody with two neighbours. `rounded_per_hop`: each addition rounds to the type.
-enum class Algorithm : uint8_t { kDirect, kRing };
+// kDirect              Everybody with everybody, in one stage. `rounded_once`: sums are added in float in ascending
+//                      order of ranks and rounded once; the same bits on every engine.
+// kRing                Everybody with two neighbours, in p - 1 stages, twice for an all-reduce.
+// kBidirectionalRing   The same in both directions, in half the stages.
+// kHalvingDoubling     With one rank in each of log2 p stages, twice for an all-reduce. Where p is no power of two the
+//                      ranks beyond it send their whole array to a partner first, and get all from it.
+//
+// All but kDirect are `rounded_per_hop`: each addition rounds to the type.
+enum class Algorithm : uint8_t { kDirect, kRing, kBidirectionalRing, kHalvingDoubling };
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::kDirect, Algorithm::kRing,
+                                            Algorithm::kBidirectionalRing,
+                                            Algorithm::kHalvingDoubling};
+inline bool IsValid(Algorithm algorithm) { return algorithm <= Algorithm::kHalvingDoubling; }
 
 // One call as all ranks must make it: what fingerprints compare.
 struct CallShape {

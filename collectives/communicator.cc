@@ -53,7 +53,7 @@ Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& cont
 absl::Status Communicator::Check(const Call& call, device::Stream& stream) const {
   const CallShape& shape = call.shape;
   if (!precision::IsValid(shape.dtype)) return Invalid(shape, "dtype is invalid");
-  if (shape.op > kernels::ReduceOp::kMax || shape.algorithm > Algorithm::kRing) {
+  if (shape.op > kernels::ReduceOp::kMax || !IsValid(shape.algorithm)) {
     return Invalid(shape, absl::StrCat("operation ", static_cast<int>(shape.op), ", algorithm ",
                                        static_cast<int>(shape.algorithm)));
   }

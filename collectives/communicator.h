@@ -40,9 +40,10 @@ struct ReduceOptions {
 //              Broadcast        [count] at root    [count]           output == input
 //              Both may be null where they have no elements.
 // Precision    kDirect: 16-bit types are added in float in ascending order of ranks and rounded once, the same
-//              bits on every engine. kRing: each hop rounds. All ranks get the same bits. NaN stays NaN.
-// Traffic      size - 1 parts of a reduce-scatter or an all-gather, twice that for an all-reduce, for both
-//              algorithms: per rank 2 (size - 1) / size * count elements of an all-reduce are sent.
+//              bits on every engine. The others round at each hop. All ranks get the same bits. NaN stays NaN.
+// Traffic      size - 1 parts of a reduce-scatter or an all-gather, twice that for an all-reduce: per rank
+//              2 (size - 1) / size * count elements of an all-reduce are sent. kHalvingDoubling sends more where size is
+//              no power of two.
 // Errors       InvalidArgument for this rank's bad arguments: nothing happens, the others wait. Everything else
 //              ends the communicator on all ranks with one error that names the rank that caused it:
 //              InvalidArgument for calls that differ (both are named), DeadlineExceeded for a rank that does

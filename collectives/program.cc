@@ -2,145 +2,27 @@
 
 #include <algorithm>
 
-#include "absl/container/inlined_vector.h"
+#include "brigade/collectives/algorithms/algorithms.h"
 
 namespace brigade::collectives {
 namespace {
 
-// Emits the instructions of one rank.
-class Writer {
- public:
-  Writer(int rank, int size, absl::FunctionRef<void(const Instruction&)> visit)
-      : rank_(rank), size_(size), visit_(visit) {}
-
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  int previous() const { return (rank_ + size_ - 1) % size_; }
-  int block(int back) const { return ((rank_ - back) % size_ + size_) % size_; }
-
-  Writer& At(int stage) {
-    stage_ = stage;
-    sources_.clear();
-    targets_.clear();
-    return *this;
+const AlgorithmFunctions& FunctionsOf(const CallShape& shape, int size) {
+  const bool has_choice = shape.kind == CallKind::kAllReduce ||
+                          shape.kind == CallKind::kReduceScatter ||
+                          shape.kind == CallKind::kAllGather;
+  if (!has_choice || size == 1) return kDirectFunctions;
+  switch (shape.algorithm) {
+    case Algorithm::kDirect:
+      break;
+    case Algorithm::kRing:
+      return kRingFunctions;
+    case Algorithm::kBidirectionalRing:
+      return kBidirectionalRingFunctions;
+    case Algorithm::kHalvingDoubling:
+      return kHalvingDoublingFunctions;
   }
-  Writer& From(int rank, Side side, int64_t begin) {
-    sources_.push_back({rank, side, begin});
-    return *this;
-  }
-  Writer& FromAll(int64_t begin) {
-    for (int rank = 0; rank < size_; ++rank) From(rank, Side::kInput, begin);
-    return *this;
-  }
-  Writer& To(int rank, Side side, int64_t begin) {
-    targets_.push_back({rank, side, begin});
-    return *this;
-  }
-  Writer& ToAll(int64_t begin) {
-    for (int rank = 0; rank < size_; ++rank) To(rank, Side::kOutput, begin);
-    return *this;
-  }
-  void Move(int64_t count) {
-    if (count > 0) visit_({stage_, sources_, targets_, count});
-  }
-
- private:
-  const int rank_;
-  const int size_;
-  const absl::FunctionRef<void(const Instruction&)> visit_;
-  int stage_ = 0;
-  absl::InlinedVector<Part, 64> sources_;  // more ranks than that allocate
-  absl::InlinedVector<Part, 64> targets_;
-};
-
-void Direct(const CallShape& shape, Writer& writer) {
-  const int rank = writer.rank();
-  const int64_t count = shape.count;
-  switch (shape.kind) {
-    case CallKind::kAllReduce: {
-      const int64_t begin = BlockBegin(count, writer.size(), rank);
-      const int64_t end = BlockBegin(count, writer.size(), rank + 1);
-      writer.At(0).FromAll(begin).ToAll(begin).Move(end - begin);
-      return;
-    }
-    case CallKind::kReduceScatter:
-      writer.At(0).FromAll(rank * count).To(rank, Side::kOutput, 0).Move(count);
-      return;
-    case CallKind::kAllGather:
-      writer.At(0).From(rank, Side::kInput, 0).ToAll(rank * count).Move(count);
-      return;
-    case CallKind::kAllToAll:
-      for (int from = 0; from < writer.size(); ++from) {
-        writer.At(0)
-            .From(from, Side::kInput, rank * count)
-            .To(rank, Side::kOutput, from * count)
-            .Move(count);
-      }
-      return;
-    case CallKind::kBroadcast:
-      writer.At(0).From(shape.root, Side::kInput, 0).To(rank, Side::kOutput, 0).Move(count);
-      return;
-    default:
-      return;
-  }
-}
-
-// In stage s a rank adds its own part to what the previous one has gathered of block rank - s - 1, and hands it
-// on; after p - 1 stages block rank + 1 is complete. Then complete blocks go round.
-void RingAllReduce(const CallShape& shape, Writer& writer) {
-  const int rounds = writer.size() - 1;
-  const auto begin = [&](int block) { return BlockBegin(shape.count, writer.size(), block); };
-  const auto move = [&](int block) { writer.Move(begin(block + 1) - begin(block)); };
-  for (int s = 0; s < rounds; ++s) {
-    const int block = writer.block(s + 1);
-    writer.At(s)
-        .From(writer.previous(), s == 0 ? Side::kInput : Side::kOutput, begin(block))
-        .From(writer.rank(), Side::kInput, begin(block))
-        .To(writer.rank(), Side::kOutput, begin(block));
-    move(block);
-  }
-  for (int s = 0; s < rounds; ++s) {
-    const int block = writer.block(s);
-    writer.At(rounds + s)
-        .From(writer.previous(), Side::kOutput, begin(block))
-        .To(writer.rank(), Side::kOutput, begin(block));
-    move(block);
-  }
-}
-
-// The same, shifted by one so that a rank ends with its own block. What is gathered on the way lies in scratch, each
-// block in a place of its own: by messages a rank learns that one was read only when its own has come round.
-void RingReduceScatter(const CallShape& shape, Writer& writer) {
-  const int64_t count = shape.count;
-  const int last = writer.size() - 2;
-  for (int s = 0; s <= last; ++s) {
-    const int64_t begin = writer.block(s + 2) * count;
-    writer.At(s)
-        .From(writer.previous(), s == 0 ? Side::kInput : Side::kScratch,
-              s == 0 ? begin : (s - 1) * count)
-        .From(writer.rank(), Side::kInput, begin)
-        .To(writer.rank(), s == last ? Side::kOutput : Side::kScratch, s == last ? 0 : s * count)
-        .Move(count);
-  }
-}
-
-void RingAllGather(const CallShape& shape, Writer& writer) {
-  const int64_t count = shape.count;
-  const int rank = writer.rank();
-  writer.At(0).From(rank, Side::kInput, 0).To(rank, Side::kOutput, rank * count).Move(count);
-  for (int s = 0; s < writer.size() - 1; ++s) {
-    const int64_t begin = writer.block(s + 1) * count;
-    writer.At(s)
-        .From(writer.previous(), s == 0 ? Side::kInput : Side::kOutput, s == 0 ? 0 : begin)
-        .To(rank, Side::kOutput, begin)
-        .Move(count);
-  }
-}
-
-bool IsRing(const CallShape& shape, int size) {
-  return shape.algorithm == Algorithm::kRing && size > 1 &&
-         (shape.kind == CallKind::kAllReduce || shape.kind == CallKind::kReduceScatter ||
-          shape.kind == CallKind::kAllGather);
+  return kDirectFunctions;
 }
 
 }  // namespace
@@ -154,27 +36,17 @@ int64_t BlockBegin(int64_t count, int blocks, int block) {
 }
 
 int Stages(const CallShape& shape, int size) {
-  if (!IsRing(shape, size)) return 1;
-  return shape.kind == CallKind::kAllReduce ? 2 * (size - 1) : size - 1;
+  return FunctionsOf(shape, size).stages(shape.kind, size);
 }
 
 int64_t ScratchElements(const CallShape& shape, int size) {
-  const bool scratch = IsRing(shape, size) && shape.kind == CallKind::kReduceScatter && size > 2;
-  return scratch ? (size - 2) * shape.count : 0;
+  return FunctionsOf(shape, size).scratch_parts(shape.kind, size) * shape.count;
 }
 
 void ForEachInstruction(const CallShape& shape, int rank, int size,
                         absl::FunctionRef<void(const Instruction&)> visit) {
   Writer writer(rank, size, visit);
-  if (!IsRing(shape, size)) return Direct(shape, writer);
-  switch (shape.kind) {
-    case CallKind::kAllReduce:
-      return RingAllReduce(shape, writer);
-    case CallKind::kReduceScatter:
-      return RingReduceScatter(shape, writer);
-    default:
-      return RingAllGather(shape, writer);
-  }
+  FunctionsOf(shape, size).write(shape, writer);
 }
 
 void Program::Build(const CallShape& shape, int size) {

@@ -27,6 +27,8 @@ struct Part {
   int rank = 0;
   Side side = Side::kInput;
   int64_t begin = 0;
+
+  friend bool operator==(const Part&, const Part&) = default;
 };
 
 // Where it lies on its rank, which makes `call` and lends `scratch`.

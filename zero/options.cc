@@ -40,7 +40,7 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("persistence_threshold is ", options.persistence_threshold, ", but stage ",
                    options.stage, " keeps all parameters");
   }
-  if (options.algorithm > collectives::Algorithm::kRing) {
+  if (!collectives::IsValid(options.algorithm)) {
     return Invalid("algorithm is ", static_cast<int>(options.algorithm));
   }
   if (!(options.max_grad_norm > 0)) {

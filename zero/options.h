@@ -68,7 +68,7 @@ struct ZeroOptions {
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
 
-  // kDirect: the same bits on every engine. kRing: each hop rounds.
+  // kDirect: the same bits on every engine. The others: each hop rounds.
   collectives::Algorithm algorithm = collectives::Algorithm::kDirect;
 
   // For tests: this wait is left out, so that the race checker can show that it is needed.

@@ -29,8 +29,9 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
   program_.Build(call.shape, size_);
   BRIGADE_RETURN_IF_ERROR(ProvideLanding());
-  BRIGADE_RETURN_IF_ERROR(SendWhatOthersReadFirst());
+  BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(0));
   for (int stage = 0; stage < program_.stages(); ++stage) {
+    if (stage + 1 < program_.stages()) BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(stage + 1));
     absl::Status done;
     program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
       if (done.ok()) done = Execute(instruction, pool);
@@ -84,14 +85,23 @@ absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
   return transport_.Send(to, Address(part, chunk), bytes);
 }
 
-// Later stages read what earlier ones have passed on.
-absl::Status ProgramRunner::SendWhatOthersReadFirst() {
+bool ProgramRunner::IsWrittenIn(int stage, const Part& part) const {
+  bool is_written = false;
+  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+    for (const Part& target : instruction.targets) is_written |= target == part;
+  });
+  return is_written;
+}
+
+// What others read in a stage, and what the stage before does not write: that is passed on.
+absl::Status ProgramRunner::SendWhatIsThere(int stage) {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
-    if (other == rank_) continue;
-    program_.ForEach(other, 0, [&](const Instruction& instruction) {
+    if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
+    program_.ForEach(other, stage, [&](const Instruction& instruction) {
       for (const Part& source : instruction.sources) {
         if (source.rank != rank_ || !status.ok()) continue;
+        if (stage > 0 && IsWrittenIn(stage - 1, source)) continue;
         status = ForEachChunk(instruction.count,
                               [&](Chunk chunk) { return SendPart(other, source, chunk); });
       }
@@ -165,10 +175,7 @@ absl::Status ProgramRunner::PassOn(const Instruction& instruction, const Part& o
     if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
     program_.ForEach(other, instruction.stage + 1, [&](const Instruction& next) {
       for (const Part& source : next.sources) {
-        if (source.rank == rank_ && source.side == own.side && source.begin == own.begin &&
-            status.ok()) {
-          status = SendPart(other, own, chunk);
-        }
+        if (source == own && status.ok()) status = SendPart(other, own, chunk);
       }
     });
   }

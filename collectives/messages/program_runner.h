@@ -16,10 +16,11 @@ namespace brigade::collectives {
 // Carries one rank's part of programs out over a transport.
 //
 // Messages     From one rank to another they go stage by stage, in the order of the instructions of the rank
-//              that owns them, in chunks: first what is read from the sender, then what it writes. A stage after
-//              the first reads what instructions of the stage before have written, part by part; each chunk
-//              is sent on as soon as it is there. A program of several stages writes own arrays only, and
-//              every instruction writes an own one.
+//              that owns them, in chunks: first what is read from the sender, then what it writes. What a stage
+//              reads of what the one before has written goes chunk by chunk as soon as it is there, what is
+//              older before that: instructions of a stage that read older parts of a rank come first. A part is
+//              read as it was written. A program of several stages writes own arrays only, and every instruction
+//              writes an own one.
 // Threads      One at a time.
 class ProgramRunner {
  public:
@@ -47,7 +48,8 @@ class ProgramRunner {
   template <typename Visit>
   absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
   absl::Status SendPart(int to, const Part& part, Chunk chunk);
-  absl::Status SendWhatOthersReadFirst();
+  bool IsWrittenIn(int stage, const Part& part) const;
+  absl::Status SendWhatIsThere(int stage);
   absl::Status Execute(const Instruction& instruction, device::ThreadPool& pool);
   absl::Status ExpectSources(const Instruction& instruction, Chunk chunk, int64_t number);
   void ReduceChunk(const Instruction& instruction, Chunk chunk, int64_t number,

@@ -110,7 +110,7 @@ void ConformType(Rank& self, int64_t count) {
     return absl::StrCat(operation, " ", Name(algorithm), ", ", precision::Name(dtype), ", op ", op,
                         ", count ", count, ", rank ", rank, " of ", size);
   };
-  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+  for (const Algorithm algorithm : kAlgorithms) {
     const MoveOptions move = {dtype, algorithm};
     for (const bool in_place : {false, true}) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {

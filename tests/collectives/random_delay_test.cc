@@ -26,7 +26,7 @@ std::vector<float> Trajectory(uint64_t seed, device::RaceChecker& checker) {
       gradients[i] = 1.0f / static_cast<float>(3 * i + static_cast<size_t>(self.rank) + 1);
     }
     Communicator& group = *self.communicator;
-    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+    for (const Algorithm algorithm : kAlgorithms) {
       ASSERT_OK(group.AllReduce(gradients.data(), gradients.data(), 120, {.algorithm = algorithm},
                                 *self.stream));
       ASSERT_OK(group.ReduceScatter(gradients.data(), shard.data(), 40, {.algorithm = algorithm},
