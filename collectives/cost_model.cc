@@ -11,7 +11,7 @@ namespace brigade::collectives {
 namespace {
 
 int CeilDivide(int a, int b) { return (a + b - 1) / b; }
-int FloorLog2(int value) { return value < 2 ? 0 : 1 + FloorLog2(value / 2); }
+int CeilLog2(int value) { return value < 2 ? 0 : 1 + CeilLog2(CeilDivide(value, 2)); }
 
 // What all routes need to know, under the names that the formulas use.
 class Model {
@@ -28,7 +28,7 @@ class Model {
         reduces_(operation != CallKind::kAllGather),
         gathers_(operation != CallKind::kReduceScatter) {}
 
-  std::vector<Phase> Direct() const { return Repeat({AllToAll(block_)}); }
+  std::vector<Phase> Direct() const { return ThereAndBack({AllToAll(block_)}); }
 
   std::vector<Phase> DirectOneShot() const {
     Phase phase = AllToAll(n_);
@@ -36,22 +36,25 @@ class Model {
     return {phase};
   }
 
-  // A rank sends all but one block in each round, through the port to its neighbour.
+  // A rank sends all but one block in each round to its neighbour, and every ring has its share.
   std::vector<Phase> Ring(int rings) const {
-    const double sent = rounds_ * (p_ - 1) * block_;
-    Phase phase = RingPhase(rounds_ * (p_ - 1));
-    // The largest node's ranks are exits least often.
-    phase.inside.bytes = m_ == 1 ? sent : sent * (rings - rings / g_) / rings;
-    if (m_ > 1) phase.between.bytes = sent / rings;
+    const int steps = rounds_ * (p_ - 1);
+    const double sent = steps * block_ / rings;
+    // The ranks of the largest node are exits least often.
+    const int inside = m_ == 1 ? rings : rings - rings / g_;
+    Phase phase = RingPhase(steps);
+    if (inside > 0) Carry(phase.inside, inside * sent, int64_t{inside - 1} * steps);
+    if (m_ > 1) Carry(phase.between, sent, 0);
     return {phase};
   }
 
   std::vector<Phase> InterleavedRing() const {
     if (m_ == 1) return Ring(1);
-    const int steps = rounds_ * (p_ - 1);
+    const int64_t steps = rounds_ * (p_ - 1);
     Phase phase;
     phase.reduced_bytes = Reduced();
-    phase.between = {steps, RanksOfPort(g_) * steps * block_, int64_t{RanksOfPort(g_) - 1} * steps};
+    phase.between = {steps, static_cast<double>(RanksOfPort(g_) * steps) * block_,
+                     (RanksOfPort(g_) - 1) * steps};
     return {phase};
   }
 
@@ -66,7 +69,7 @@ class Model {
     const int far = p_ / 2, near = (p_ - 1) / 2;  // ranks on either side of an owner
     Phase phase = RingPhase(far);
     BothWays(far * block_, near * block_, near, phase);
-    return Repeat({phase});
+    return ThereAndBack({phase});
   }
 
   // Near first, so that what leaves the node is small.
@@ -75,7 +78,7 @@ class Model {
     double sent = n_ / 2;
     for (int distance = 1; distance < p_; distance *= 2, sent /= 2) {
       Phase phase;
-      phase.reduced_bytes = reduces_ ? sent : 0;
+      phase.reduced_bytes = sent;
       if (distance < g_) {
         phase.inside = {1, sent, 0};
       } else {
@@ -83,15 +86,15 @@ class Model {
       }
       phases.push_back(phase);
     }
-    return Repeat(phases);
+    return ThereAndBack(phases);
   }
 
-  // Up and down the trees. A node that is not a leaf in one of the two is one in the other, so none sends more than
-  // 2 n; of two nodes each has one child in all. Every port of a node has a pair of trees and a chain of its own,
-  // whose head is another rank.
+  // Up and down the trees, each with half the data. Of four members one has two children in one tree, a parent
+  // there, and a parent in the other, and so do all of many: 2 n up and down. Two have one child in all, three two.
+  // Every port of a node has a pair of trees and a chain of its own, whose head is another rank.
   std::vector<Phase> DoubleTree() const {
     const auto tree = [&](int members) {
-      return Load{2 * FloorLog2(members), members == 2 ? n_ : 2 * n_, 0};
+      return Load{2 * CeilLog2(members), std::min(members, 4) * n_ / 2, 0};
     };
     Phase phase;
     phase.reduced_bytes = n_;
@@ -115,11 +118,11 @@ class Model {
 
   std::vector<Phase> Hierarchical() const {
     const int share = RanksOfPort(g_);
-    const int steps = rounds_ * (m_ - 1);
+    const int64_t steps = rounds_ * (m_ - 1);
     Phase scatter, across, gather;
     gather.inside = scatter.inside = {g_ - 1, (g_ - 1) * n_ / g_, 0};
     scatter.reduced_bytes = (g_ - 1) * n_ / g_;
-    across.between = {steps, share * steps * block_, int64_t{share - 1} * steps};
+    across.between = {steps, static_cast<double>(share * steps) * block_, (share - 1) * steps};
     across.reduced_bytes = reduces_ ? (m_ - 1) * block_ : 0;
     std::vector<Phase> phases = {across};
     if (reduces_) phases.insert(phases.begin(), scatter);
@@ -144,6 +147,11 @@ class Model {
       return Load{last ? 1 : 0, messages * message, std::max<int64_t>(0, messages - 1)};
     };
     return {load(m_ == 1, inside), load(m_ > 1, between), Reduced()};
+  }
+
+  static void Carry(Load& load, double bytes, int64_t queued) {
+    load.bytes = bytes;
+    load.queued = queued;
   }
 
   // Steps of a path of so many hops round the ring, and what its ranks add.
@@ -171,20 +179,23 @@ class Model {
   // A rank sends `more` bytes one way and `less` the other; over one port `queued` messages wait.
   void BothWays(double more, double less, int queued, Phase& phase) const {
     const auto load = [&](Load& level, int ports, bool both) {
-      level.bytes = more + (ports == 1 && both ? less : 0);
-      level.queued = ports == 1 && both ? queued : 0;
+      const bool shared = both && ports == 1;
+      Carry(level, shared ? more + less : more, shared ? queued : 0);
     };
     // At a node's border a rank's other neighbour is outside.
     if (m_ == 1 || g_ > 1) load(phase.inside, topology_.inside.ports, m_ == 1 || g_ > 2);
     if (m_ > 1) load(phase.between, topology_.between.ports, true);
   }
 
-  // Forth for a reduction, back for a gathering, both for an all-reduce.
-  std::vector<Phase> Repeat(std::vector<Phase> phases) const {
-    if (rounds_ == 1) return phases;
-    std::vector<Phase> back(phases.rbegin(), phases.rend());
-    for (Phase& phase : back) phase.reduced_bytes = 0;
-    phases.insert(phases.end(), back.begin(), back.end());
+  // There for a reduction, back for a gathering, both for an all-reduce.
+  std::vector<Phase> ThereAndBack(const std::vector<Phase>& there) const {
+    std::vector<Phase> phases;
+    if (reduces_) phases = there;
+    if (gathers_) {
+      for (auto phase = there.rbegin(); phase != there.rend(); ++phase) {
+        phases.push_back({phase->inside, phase->between, 0});
+      }
+    }
     return phases;
   }
 
@@ -196,61 +207,7 @@ class Model {
   const bool reduces_, gathers_;
 };
 
-absl::Status CheckExists(const Topology& topology, Route route, CallKind operation) {
-  const auto refuse = [&](const auto&... why) {
-    return absl::FailedPreconditionError(absl::StrCat(Name(route), " ", why...));
-  };
-  const bool of_all_reduce = route == Route::kDirectOneShot || route == Route::kDoubleTree;
-  if (of_all_reduce && operation != CallKind::kAllReduce) {
-    return refuse("is an all_reduce, not a ", Name(operation));
-  }
-  const int p = topology.ranks();
-  if (route == Route::kHalvingDoubling && (p & (p - 1)) != 0) {
-    return refuse("needs a power of two, there are ", p, " ranks");
-  }
-  const bool needs_even = route == Route::kHalvingDoubling || route == Route::kHierarchical ||
-                          route == Route::kInterleavedRing;
-  if (needs_even && !topology.Even()) {
-    const auto [least, most] =
-        std::minmax_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
-    return refuse("needs nodes of one size, they have ", *least, " to ", *most, " ranks");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-absl::string_view Name(Route route) {
-  switch (route) {
-    case Route::kDirect:
-      return "direct";
-    case Route::kDirectOneShot:
-      return "direct_one_shot";
-    case Route::kRing:
-      return "ring";
-    case Route::kInterleavedRing:
-      return "interleaved_ring";
-    case Route::kRingPerPort:
-      return "ring_per_port";
-    case Route::kBidirectionalRing:
-      return "bidirectional_ring";
-    case Route::kMeetingRings:
-      return "meeting_rings";
-    case Route::kHalvingDoubling:
-      return "halving_doubling";
-    case Route::kDoubleTree:
-      return "double_tree";
-    case Route::kHierarchical:
-      return "hierarchical";
-  }
-  return "unknown";
-}
-
-std::optional<Algorithm> AlgorithmOf(Route route) {
-  if (route == Route::kDirect) return Algorithm::kDirect;
-  if (route == Route::kRing) return Algorithm::kRing;
-  return std::nullopt;
-}
 
 absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
                                             CallKind operation, int64_t bytes) {
@@ -273,7 +230,7 @@ absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route rout
     case Route::kInterleavedRing:
       return model.InterleavedRing();
     case Route::kRingPerPort:
-      return model.Ring(topology.between.ports);
+      return model.Ring(topology.nodes() == 1 ? 1 : topology.between.ports);
     case Route::kBidirectionalRing:
       return model.BidirectionalRing();
     case Route::kMeetingRings:
