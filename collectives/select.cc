@@ -49,7 +49,8 @@ absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int6
       absl::StrCat(Name(operation), " of ", ShowBytes(bytes), " on ", Describe(topology));
   if (choices.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("no route for ", what, ": ", absl::StrJoin(refused, "; ")));
+        absl::StrCat("no route for ", what, ": ",
+                     refused.empty() ? "none was given" : absl::StrJoin(refused, "; ")));
   }
   const auto faster = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
   std::stable_sort(choices.begin(), choices.end(), faster);

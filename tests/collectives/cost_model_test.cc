@@ -65,7 +65,7 @@ Phase Count(const Topology& topology, const std::vector<Message>& messages) {
   const std::vector<int> node = NodesOf(topology);
   std::map<int, std::vector<Message>> steps;
   for (const Message& each : messages) steps[each.step].push_back(each);
-  using Hops = std::pair<int64_t, int64_t>;    // between nodes, inside: the first counts more
+  using Hops = std::pair<int64_t, int64_t>;     // between nodes, inside: the first counts more
   std::map<std::pair<int, int>, Hops> longest;  // of a stream, to a rank
   struct Port {
     double bytes = 0;
@@ -76,8 +76,8 @@ Phase Count(const Topology& topology, const std::vector<Message>& messages) {
     auto arrived = longest;
     std::map<std::tuple<bool, int, int>, int64_t> sent;
     for (const Message& each : together) {
-      const int first = static_cast<int>(
-          std::find(node.begin(), node.end(), node[each.from]) - node.begin());
+      const int first =
+          static_cast<int>(std::find(node.begin(), node.end(), node[each.from]) - node.begin());
       const bool between = node[each.from] != node[each.to];
       Hops hops = longest[{each.stream, each.from}];
       ++(between ? hops.first : hops.second);
@@ -102,7 +102,6 @@ Phase Count(const Topology& topology, const std::vector<Message>& messages) {
   }
   return phase;
 }
-
 
 void ExpectEqual(const Load& model, const Load& counted, const char* level) {
   EXPECT_EQ(model.steps, counted.steps) << level;
@@ -197,8 +196,7 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
   EXPECT_NEAR(all_reduce(Route::kDirect), 2 * kStep + 2 * part * kByte + part * kSum, 1e-12);
   EXPECT_NEAR(all_reduce(Route::kDirectOneShot), kStep + 15 * (n * kByte + n * kSum), 1e-12);
   EXPECT_NEAR(all_reduce(Route::kRing), 30 * kStep + 2 * part * kByte + part * kSum, 1e-12);
-  EXPECT_NEAR(all_reduce(Route::kMeetingRings), 16 * kStep + 2 * part * kByte + part * kSum,
-              1e-12);
+  EXPECT_NEAR(all_reduce(Route::kMeetingRings), 16 * kStep + 2 * part * kByte + part * kSum, 1e-12);
   EXPECT_NEAR(all_reduce(Route::kHalvingDoubling), 8 * kStep + 2 * part * kByte + part * kSum,
               1e-12);
   EXPECT_NEAR(all_reduce(Route::kDoubleTree), 8 * kStep + 2 * n * kByte + n * kSum, 1e-12);

@@ -10,7 +10,9 @@ namespace {
 
 using Messages = std::vector<Message>;
 
-void Append(Messages& all, const Messages& more) { all.insert(all.end(), more.begin(), more.end()); }
+void Append(Messages& all, const Messages& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
 
 std::vector<int> Reversed(std::vector<int> order) {
   std::reverse(order.begin(), order.end());
@@ -230,7 +232,8 @@ class Planner {
   Schedule ThereAndBack(const Schedule& there) const {
     Schedule schedule;
     if (reduces_) schedule = there;
-    if (gathers_) std::transform(there.rbegin(), there.rend(), std::back_inserter(schedule), Backwards);
+    if (gathers_)
+      std::transform(there.rbegin(), there.rend(), std::back_inserter(schedule), Backwards);
     return schedule;
   }
 
