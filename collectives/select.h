@@ -19,7 +19,8 @@ struct Choice {
 // The routes that have an algorithm.
 absl::Span<const Route> AvailableRoutes();
 
-// The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf.
+// The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf. All ranks must choose
+// alike: with one topology they do.
 //
 // Errors       Those of PhasesOf; FailedPrecondition, with every route's reason, if none of them exists here.
 absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,

@@ -104,6 +104,21 @@ std::vector<int> RanksOfNodes(int ranks, int ranks_per_node) {
   return nodes;
 }
 
+absl::StatusOr<std::vector<int>> RanksOfNodes(absl::Span<const int> local_ranks) {
+  std::vector<int> nodes;
+  for (size_t rank = 0; rank < local_ranks.size(); ++rank) {
+    const int local_rank = local_ranks[rank];
+    if (local_rank == 0) nodes.push_back(0);
+    const int expected = nodes.empty() ? 0 : nodes.back();
+    if (local_rank != expected) {
+      return Invalid("rank ", rank, " has local rank ", local_rank, " and not ", expected,
+                     ": ranks are not numbered node by node");
+    }
+    ++nodes.back();
+  }
+  return nodes;
+}
+
 absl::StatusOr<Topology> TopologyFromJson(absl::string_view text) {
   const Json machine =
       Json::parse(text.begin(), text.end(), /*cb=*/nullptr, /*allow_exceptions=*/false);

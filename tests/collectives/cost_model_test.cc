@@ -213,6 +213,15 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
               6 * kStep + 1.5 * n * kByte + 6 * 20e-6 + 1.5 * n / 4 * 1e-10, 1e-12);
 }
 
+TEST(CostModelTest, LetsBothLevelsSendAtTheSameTime) {
+  Topology topology = Nodes({2, 2});
+  const double steps = 3 * 3e-6 + 3 * 20e-6;  // of six hops every other leaves the node
+  const auto seconds = [&] { return Seconds(topology, Route::kRing, CallKind::kAllReduce, 1000); };
+  EXPECT_NEAR(seconds(), steps + 1500 / topology.between.bytes_per_s, 1e-12);
+  topology.inside.bytes_per_s = 1e9;
+  EXPECT_NEAR(seconds(), steps + 1500 / topology.inside.bytes_per_s, 1e-12);
+}
+
 // Two nodes of two behind one port each: 1.5 n of a ring that knows of nodes, n of a hierarchy.
 TEST(CostModelTest, CountsWhatCrossesTheLinkOfAHost) {
   const Topology topology = Nodes({2, 2});

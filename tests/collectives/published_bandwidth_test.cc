@@ -45,8 +45,8 @@ double Deviation(const Published& point, int ranks_per_node = 8) {
   topology->ranks_of_node = RanksOfNodes(ranks, ranks_per_node);
   const auto phases = PhasesOf(*topology, point.route, point.operation, point.bytes);
   EXPECT_OK(phases);
-  const double predicted = BusBandwidth(point.operation, ranks, point.bytes,
-                                        SecondsOf(*topology, *phases)) / 1e9;
+  const double predicted =
+      BusBandwidth(point.operation, ranks, point.bytes, SecondsOf(*topology, *phases)) / 1e9;
   const double deviation = predicted / point.gigabytes_per_s - 1;
   std::printf("%s: published %g GB/s, predicted %.4g, %+.1f %%\n",
               ::testing::PrintToString(point).c_str(), point.gigabytes_per_s, predicted,
@@ -61,12 +61,13 @@ TEST_P(RingTest, IsReproducedWithinFifteenPercent) {
 }
 
 // NCCL's ring on one node. The bandwidth inside nodes was chosen by the first.
-INSTANTIATE_TEST_SUITE_P(OneNode, RingTest,
-                         ::testing::Values(Published{1, kAllReduce, Route::kRing, 8 * kGiB, 370},
-                                           // NVIDIA/nccl issue 1047
-                                           Published{1, kReduceScatter, Route::kRing, 128 * kMiB, 311},
-                                           Published{1, kReduceScatter, Route::kRing, kGiB, 349},
-                                           Published{1, kReduceScatter, Route::kRing, 8 * kGiB, 362}));
+INSTANTIATE_TEST_SUITE_P(
+    OneNode, RingTest,
+    ::testing::Values(Published{1, kAllReduce, Route::kRing, 8 * kGiB, 370},
+                      // NVIDIA/nccl issue 1047
+                      Published{1, kReduceScatter, Route::kRing, 128 * kMiB, 311},
+                      Published{1, kReduceScatter, Route::kRing, kGiB, 349},
+                      Published{1, kReduceScatter, Route::kRing, 8 * kGiB, 362}));
 
 // NVIDIA/nccl issue 1229, which doesn't tell the size; the latency between nodes was chosen by these.
 INSTANTIATE_TEST_SUITE_P(
@@ -79,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{128, kReduceScatter, Route::kRingPerPort, 4 * kGiB, 260}));
 
 INSTANTIATE_TEST_SUITE_P(FourNodes, RingTest,
-                         ::testing::Values(Published{4, kAllReduce, Route::kRingPerPort, 8 * kGiB, 366}));
+                         ::testing::Values(Published{4, kAllReduce, Route::kRingPerPort, 8 * kGiB,
+                                                     366}));
 
 TEST(PublishedBandwidthTest, OneRankANodeHasTheBandwidthOfANic) {
   EXPECT_LT(std::abs(Deviation({8, kAllReduce, Route::kRing, 8 * kGiB, 48.5}, 1)), 0.15);

@@ -11,8 +11,8 @@
 namespace brigade::collectives {
 namespace {
 
-using testing::StatusIs;
 using ::testing::ElementsAre;
+using testing::StatusIs;
 
 constexpr int64_t kKiB = 1 << 10, kGiB = 1 << 30;
 
@@ -41,8 +41,9 @@ TEST(SelectTest, TakesFewStepsForLittleDataAndFewBytesAPortForMuch) {
   // All four ranks of a node send half of all by its port, twice: 4 n; a ring 2 * 7/8 n.
   ASSERT_OK_AND_ASSIGN(const Choice much, Select(topology, CallKind::kAllReduce, kGiB));
   EXPECT_EQ(much.route, Route::kRing);
-  EXPECT_EQ(much.reason,
-            "ring for all_reduce of 1 GiB on 2 nodes of 4 ranks: 1.879 s, before direct with 4.295 s");
+  EXPECT_EQ(
+      much.reason,
+      "ring for all_reduce of 1 GiB on 2 nodes of 4 ranks: 1.879 s, before direct with 4.295 s");
 }
 
 TEST(SelectTest, CountsPortsAndNotNodes) {
@@ -54,18 +55,18 @@ TEST(SelectTest, CountsPortsAndNotNodes) {
 TEST(SelectTest, ChoosesAmongTheCallersRoutes) {
   Topology topology = Nodes({4, 4, 4}, 1);
   topology.inside.bytes_per_s = 100e9;
-  ASSERT_OK_AND_ASSIGN(const Choice best,
-                       Select(topology, CallKind::kAllReduce, kGiB, kRoutes));
+  ASSERT_OK_AND_ASSIGN(const Choice best, Select(topology, CallKind::kAllReduce, kGiB, kRoutes));
   EXPECT_EQ(best.route, Route::kHierarchical);
   ASSERT_OK_AND_ASSIGN(const Choice only,
                        Select(Nodes({4}, 1), CallKind::kAllGather, kKiB, {Route::kRing}));
-  EXPECT_EQ(only.reason, "ring for all_gather of 1 KiB on 4 ranks of one node: 30.8 us, and no other route");
+  EXPECT_EQ(only.reason,
+            "ring for all_gather of 1 KiB on 4 ranks of one node: 30.8 us, and no other route");
 }
 
 TEST(SelectTest, TakesTheFirstOfEquals) {
   const Topology topology = Nodes({2}, 1);  // of two ranks a ring is direct
-  for (const auto& [first, second] : {std::pair(Route::kRing, Route::kDirect),
-                                      std::pair(Route::kDirect, Route::kRing)}) {
+  for (const auto& [first, second] :
+       {std::pair(Route::kRing, Route::kDirect), std::pair(Route::kDirect, Route::kRing)}) {
     ASSERT_OK_AND_ASSIGN(const Choice choice,
                          Select(topology, CallKind::kAllReduce, kKiB, {first, second}));
     EXPECT_EQ(choice.route, first);
@@ -74,17 +75,16 @@ TEST(SelectTest, TakesTheFirstOfEquals) {
 
 TEST(SelectTest, PassesOverWhatDoesNotExistHere) {
   const Topology uneven = Nodes({3, 2}, 1);
-  ASSERT_OK_AND_ASSIGN(
-      const Choice choice,
-      Select(uneven, CallKind::kAllReduce, kKiB, {Route::kHierarchical, Route::kRing}));
+  ASSERT_OK_AND_ASSIGN(const Choice choice, Select(uneven, CallKind::kAllReduce, kKiB,
+                                                   {Route::kHierarchical, Route::kRing}));
   EXPECT_EQ(choice.reason,
             "ring for all_reduce of 1 KiB on 5 ranks of 2 nodes: 81.6 us, and no other route");
-  EXPECT_THAT(Select(uneven, CallKind::kAllReduce, kKiB,
-                     {Route::kHierarchical, Route::kHalvingDoubling}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: "
-                       "hierarchical needs nodes of one size, they have 2 to 3 ranks; "
-                       "halving_doubling needs a power of two, there are 5 ranks"));
+  EXPECT_THAT(
+      Select(uneven, CallKind::kAllReduce, kKiB, {Route::kHierarchical, Route::kHalvingDoubling}),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: "
+               "hierarchical needs nodes of one size, they have 2 to 3 ranks; "
+               "halving_doubling needs a power of two, there are 5 ranks"));
   EXPECT_THAT(Select(uneven, CallKind::kAllReduce, kKiB, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: none was given"));

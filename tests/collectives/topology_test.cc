@@ -12,8 +12,8 @@
 namespace brigade::collectives {
 namespace {
 
-using testing::StatusIs;
 using ::testing::ElementsAre;
+using testing::StatusIs;
 
 TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
   ASSERT_OK_AND_ASSIGN(const Topology topology, TopologyFromJson(R"({
@@ -58,6 +58,17 @@ TEST(TopologyTest, PutsTheRanksThatAreLeftOnTheLastNode) {
   EXPECT_THAT(RanksOfNodes(3, 4), ElementsAre(3));
 }
 
+TEST(TopologyTest, FindsTheNodesOfAJobByLocalRanks) {
+  ASSERT_OK_AND_ASSIGN(const auto nodes, RanksOfNodes({0, 1, 2, 0, 0, 1}));
+  EXPECT_THAT(nodes, ElementsAre(3, 1, 2));
+  EXPECT_THAT(RanksOfNodes({0, 0, 1, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "rank 3 has local rank 1 and not 2: ranks are not numbered node by node"));
+  EXPECT_THAT(RanksOfNodes({1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "rank 0 has local rank 1 and not 0: ranks are not numbered node by node"));
+}
+
 TEST(TopologyTest, NamesWhatIsWrongInAFile) {
   const std::string level = R"({"latency_us": 2, "gigabytes_per_s": 300})";
   const auto with = [&](const std::string& keys) {
@@ -73,9 +84,11 @@ TEST(TopologyTest, NamesWhatIsWrongInAFile) {
       {with(R"(, "reduced_gigabytes_per_s": "x")"),
        "topology.reduced_gigabytes_per_s is \"x\"; it must be a number"},
       {with(R"(, "ranks_of_node": 8)"),
-       "topology.ranks_of_node is 8; it must be an array; of each node, a whole number from 1 to 1048576"},
+       "topology.ranks_of_node is 8; it must be an array; of each node, a whole number from 1 to "
+       "1048576"},
       {with(R"(, "ranks_of_node": [8, 0])"),
-       "topology.ranks_of_node is [8,0]; it must be an array; of each node, a whole number from 1 to 1048576"},
+       "topology.ranks_of_node is [8,0]; it must be an array; of each node, a whole number from 1 "
+       "to 1048576"},
       {TopologyFromJson(R"({"inside": 3, "between": {}})"),
        "topology.inside is 3; it must be an object"},
       {TopologyFromJson(R"({"inside": {"ports": 0.5}, "between": {}})"),
@@ -100,8 +113,11 @@ TEST(TopologyTest, RefusesFiguresThatNoLinkHas) {
     EXPECT_THAT(Validate(topology), StatusIs(absl::StatusCode::kInvalidArgument, message));
   };
   expect([](Topology& t) { t.ranks_of_node = {2, 0}; }, "a node of the topology has 0 ranks");
-  expect([](Topology& t) { t.ranks_of_node = {kMaxModelledRanks, 1}; },
-         "the topology has 1048577 ranks, more than 1048576");
+  expect(
+      [](Topology& t) {
+        t.ranks_of_node = {kMaxModelledRanks, 1};
+      },
+      "the topology has 1048577 ranks, more than 1048576");
   expect([](Topology& t) { t.inside.latency_s = -1; },
          "the latency inside nodes is -1; it must be 0 to 1 s");
   expect([](Topology& t) { t.inside.latency_s = NAN; },
