@@ -1,0 +1,35 @@
+#ifndef BRIGADE_COLLECTIVES_SELECT_H_
+#define BRIGADE_COLLECTIVES_SELECT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/cost_model.h"
+
+namespace brigade::collectives {
+
+struct Choice {
+  Route route = Route::kDirect;
+  double seconds = 0;  // predicted
+  std::string reason;  // one sentence, with the best two times
+};
+
+// The routes that have an algorithm.
+absl::Span<const Route> AvailableRoutes();
+
+// The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf. All ranks must choose
+// alike: with one topology they do.
+//
+// Errors       Those of PhasesOf; FailedPrecondition, with every route's reason, if none of them exists here.
+absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,
+                              absl::Span<const Route> routes = AvailableRoutes());
+
+// "3.42 us", "12.5 ms"; "64 MiB".
+std::string ShowSeconds(double seconds);
+std::string ShowBytes(int64_t bytes);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_SELECT_H_

@@ -1,0 +1,49 @@
+#!/bin/bash
+# predict_command_test.sh BINARY: the tables, the lines for programs, the user's own machine, and errors that name the flag.
+set -u
+predict=$PWD/$1
+status=0
+wrong() {
+  printf '%s\n' "$*"
+  status=1
+}
+out=$TEST_TMPDIR/out
+
+"$predict" --ranks=16384 >"$out" || wrong "16384 ranks fail"
+for text in '^ *1 KiB .* us\*' '^ *4 GiB ' ' double_tree +hierarchical' 'Predicted bus bandwidth, GB/s' \
+  '^direct for all_reduce of 4 GiB on 2048 nodes of 8 ranks: [0-9.]+ m?s, before ring with [0-9.]+ m?s$'; do
+  grep -Eq "$text" "$out" || wrong "no line '$text' in: $(cat "$out")"
+done
+[ "$(grep -c ' for all_reduce of ' "$out")" = 12 ] || wrong "there are not 12 choices"
+# Where a route does not exist there is a dash: 10 ranks are no power of two.
+"$predict" --ranks=10 --ranks_per_node=5 | grep -Eq '^ *1 KiB .* - ' || wrong "no dash for 10 ranks"
+
+# A machine whose figures are easy: 1 us and 1 GB/s. A ring of 4: 3 us and 3/4 of 4 GiB.
+mkdir -p "$TEST_TMPDIR/from"
+cat >"$TEST_TMPDIR/from/machine.json" <<'END'
+{"inside": {"latency_us": 1, "gigabytes_per_s": 1}, "between": {"latency_us": 1, "gigabytes_per_s": 1},
+ "ranks_of_node": [4]}
+END
+BUILD_WORKING_DIRECTORY=$TEST_TMPDIR/from "$predict" --topology=machine.json --operation=all_gather --tsv >"$out" ||
+  wrong "a machine of the user's fails"
+[ "$(head -1 "$out")" = $'bytes\troute\tseconds\tbusbw_gigabytes_per_s' ] || wrong "head: $(head -1 "$out")"
+grep -q $'^4294967296\tring\t3.22123\t0.999999$' "$out" || wrong "no ring of 4 in: $(cat "$out")"
+grep -q $'\tdouble_tree\t' "$out" && wrong "an all-gather by a tree"
+
+# refuses TEXT FLAG...
+refuses() {
+  local expected=$1 said
+  shift
+  said=$("$predict" "$@" 2>&1 >/dev/null) && wrong "$* is accepted"
+  [ "$said" = "$expected" ] || wrong "$*: expected '$expected', got '$said'"
+}
+refuses 'INVALID_ARGUMENT: --ranks is -1; it must be 1 to 1048576' --ranks=-1
+refuses 'INVALID_ARGUMENT: --ranks is 1048577; it must be 1 to 1048576' --ranks=1048577
+refuses 'INVALID_ARGUMENT: --ranks_per_node is 0; it must be at least 1' --ranks=8 --ranks_per_node=0
+refuses 'INVALID_ARGUMENT: --operation is "broadcast"; it must be all_reduce, reduce_scatter or all_gather' \
+  --operation=broadcast
+refuses 'NOT_FOUND: cannot read /nowhere.json' --topology=/nowhere.json
+echo '{}' >"$TEST_TMPDIR/empty.json"
+refuses 'INVALID_ARGUMENT: the topology has no "inside"' --topology="$TEST_TMPDIR/empty.json"
+
+exit $status
