@@ -31,9 +31,9 @@ absl::string_view Name(Algorithm algorithm) {
     case Algorithm::kRing:
       return "ring";
     case Algorithm::kBidirectionalRing:
-      return "bidirectional ring";
+      return "bidirectional_ring";
     case Algorithm::kHalvingDoubling:
-      return "halving-doubling";
+      return "halving_doubling";
   }
   return "invalid";
 }

@@ -58,14 +58,14 @@ class Model {
     return {phase};
   }
 
-  std::vector<Phase> BidirectionalRing() const {
+  std::vector<Phase> OpposedRings() const {
     const int steps = rounds_ * (p_ - 1);
     Phase phase = RingPhase(steps);
     BothWays(steps * block_ / 2, steps * block_ / 2, steps, phase);
     return {phase};
   }
 
-  std::vector<Phase> MeetingRings() const {
+  std::vector<Phase> BidirectionalRing() const {
     const int far = p_ / 2, near = (p_ - 1) / 2;  // ranks on either side of an owner
     Phase phase = RingPhase(far);
     BothWays(far * block_, near * block_, near, phase);
@@ -231,10 +231,10 @@ absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route rout
       return model.InterleavedRing();
     case Route::kRingPerPort:
       return model.Ring(topology.nodes() == 1 ? 1 : topology.between.ports);
+    case Route::kOpposedRings:
+      return model.OpposedRings();
     case Route::kBidirectionalRing:
       return model.BidirectionalRing();
-    case Route::kMeetingRings:
-      return model.MeetingRings();
     case Route::kHalvingDoubling:
       return model.HalvingDoubling();
     case Route::kDoubleTree:

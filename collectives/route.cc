@@ -18,10 +18,10 @@ absl::string_view Name(Route route) {
       return "interleaved_ring";
     case Route::kRingPerPort:
       return "ring_per_port";
+    case Route::kOpposedRings:
+      return "opposed_rings";
     case Route::kBidirectionalRing:
       return "bidirectional_ring";
-    case Route::kMeetingRings:
-      return "meeting_rings";
     case Route::kHalvingDoubling:
       return "halving_doubling";
     case Route::kDoubleTree:
@@ -33,9 +33,18 @@ absl::string_view Name(Route route) {
 }
 
 std::optional<Algorithm> AlgorithmOf(Route route) {
-  if (route == Route::kDirect) return Algorithm::kDirect;
-  if (route == Route::kRing) return Algorithm::kRing;
-  return std::nullopt;
+  switch (route) {
+    case Route::kDirect:
+      return Algorithm::kDirect;
+    case Route::kRing:
+      return Algorithm::kRing;
+    case Route::kBidirectionalRing:
+      return Algorithm::kBidirectionalRing;
+    case Route::kHalvingDoubling:
+      return Algorithm::kHalvingDoubling;
+    default:
+      return std::nullopt;
+  }
 }
 
 absl::Status CheckExists(const Topology& topology, Route route, CallKind operation) {

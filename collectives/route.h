@@ -20,8 +20,8 @@ namespace brigade::collectives {
 // kInterleavedRing    Ranks dealt to the nodes in turn: every hop changes the node. What a ring costs that does not know
 //                     of nodes. Nodes of one size.
 // kRingPerPort        A node-ordered ring for each port of a node, each with its share of the data.
-// kBidirectionalRing  Half the data each way round.
-// kMeetingRings       The partial sums of both ways meet at the block's owner: half the steps.
+// kOpposedRings       Half the data each way round.
+// kBidirectionalRing  The partial sums of both ways meet at the block's owner: half the steps.
 // kHalvingDoubling    Pairs, at distances 1, 2, 4, ... with half, a quarter, ... of the data, and back. Powers of two.
 // kDoubleTree         Two trees over nodes, each with half the data; a chain inside nodes. All-reduce only. Data follow
 //                     each other so closely that steps and bytes count once.
@@ -32,16 +32,23 @@ enum class Route : uint8_t {
   kRing,
   kInterleavedRing,
   kRingPerPort,
+  kOpposedRings,
   kBidirectionalRing,
-  kMeetingRings,
   kHalvingDoubling,
   kDoubleTree,
   kHierarchical,
 };
 inline constexpr Route kRoutes[] = {
-    Route::kDirect,      Route::kDirectOneShot,     Route::kRing,         Route::kInterleavedRing,
-    Route::kRingPerPort, Route::kBidirectionalRing, Route::kMeetingRings, Route::kHalvingDoubling,
-    Route::kDoubleTree,  Route::kHierarchical,
+    Route::kDirect,
+    Route::kDirectOneShot,
+    Route::kRing,
+    Route::kInterleavedRing,
+    Route::kRingPerPort,
+    Route::kOpposedRings,
+    Route::kBidirectionalRing,
+    Route::kHalvingDoubling,
+    Route::kDoubleTree,
+    Route::kHierarchical,
 };
 
 // "direct", "ring_per_port", ...

@@ -36,7 +36,7 @@ set border 3 lc "#888888"
 set grid lc "#dddddd" lt 1
 set tics nomirror out textcolor "black"
 set key outside right center Left reverse samplen 2
-routes = "double_tree halving_doubling hierarchical ring_per_port meeting_rings bidirectional_ring direct ring interleaved_ring direct_one_shot"
+routes = "double_tree halving_doubling hierarchical ring_per_port bidirectional_ring opposed_rings direct ring interleaved_ring direct_one_shot"
 colors = "#1b9e77 #7570b3 #e7298a #d95f02 #e6ab02 #a6761d #1f77b4 #000000 #888888 #66a61e"
 plot for [i = 1:5] word(routes, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(routes, i), \
      for [i = 6:10] word(routes, i) using 1:2 with lines lw 2 dt 2 lc rgb word(colors, i) title word(routes, i)

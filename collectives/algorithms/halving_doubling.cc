@@ -1,6 +1,7 @@
 // Recursive halving and doubling over the largest power of two in the group, in 2 log2 p stages: in each, a rank
-// exchanges with the one whose number differs in one bit the half of its blocks that the other goes on with. Ranks
-// beyond the power of two hand their array to a partner before, and get the result from it.
+// exchanges with the one whose number differs in one bit the half of its blocks that the other goes on with. The most
+// data go to the nearest ranks. Ranks beyond the power of two hand their array to a partner before, and get the result
+// from it.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
 
 #include "brigade/collectives/algorithms/algorithms.h"
@@ -22,11 +23,15 @@ int Rounds(int size) {
 bool Folds(int size) { return Core(size) != size; }
 
 // Block b of an all-reduce is a range; of the other calls it is the part of rank b and that of the rank which hands
-// its own to b. Blocks are visited as b ^ 0, b ^ 1, ...: older ones come before those of the stage before.
+// its own to b.
 class HalvingDoubling {
  public:
   HalvingDoubling(const CallShape& shape, Writer& writer)
-      : shape_(shape), writer_(writer), rank_(writer.rank()), core_(Core(writer.size())) {}
+      : shape_(shape),
+        writer_(writer),
+        rank_(writer.rank()),
+        core_(Core(writer.size())),
+        rounds_(Rounds(writer.size())) {}
 
   void Write() {
     const bool reduces = shape_.kind != CallKind::kAllGather;
@@ -36,11 +41,11 @@ class HalvingDoubling {
       if (Helps(rank_)) reduces ? AddAll() : Copy(rank_ + core_, rank_ + core_);
       ++stage_;
     }
-    for (int bit = core_ / 2; reduces && bit > 0; bit /= 2, ++stage_) {
-      if (InCore()) Halve(bit);
+    for (int round = 0; reduces && round < rounds_; ++round, ++stage_) {
+      if (InCore()) Halve(round);
     }
-    for (int bit = 1; gathers && bit < core_; bit *= 2, ++stage_) {
-      if (InCore()) CopyBlocks(rank_ ^ bit, bit);
+    for (int round = rounds_ - 1; gathers && round >= 0; --round, ++stage_) {
+      if (InCore()) CopyBlocks(rank_ ^ 1 << round, core_ >> (round + 1));
     }
     if (InCore()) return;
     gathers ? CopyBlocks(rank_ - core_, core_) : Copy(rank_ - core_, rank_);
@@ -55,10 +60,20 @@ class HalvingDoubling {
   bool InCore() const { return rank_ < core_; }
   bool Helps(int rank) const { return rank + core_ < writer_.size(); }
 
-  template <typename Visit>  // visit(piece): a range of an all-reduce, a rank's part of the others
-  void ForEachPiece(int block, const Visit& visit) const {
-    visit(block);
-    if (shape_.kind != CallKind::kAllReduce && Helps(block)) visit(block + core_);
+  // Calls visit(piece) for what `blocks` blocks of a rank of the core consist of: ranges of an all-reduce, ranks' parts
+  // of the others. A rank has block rank ^ d for every d of which the first bits in the order of its exchanges are
+  // 0 (halving) or the last ones (doubling): with reversed bits these are 0 to blocks - 1, those of the stage
+  // before behind the older ones.
+  template <typename Visit>
+  void ForEachPiece(int rank, int blocks, const Visit& visit) const {
+    for (int i = 0; i < blocks; ++i) {
+      int distance = 0;
+      for (int bit = 0; bit < rounds_; ++bit) distance |= (i >> bit & 1) << (rounds_ - 1 - bit);
+      visit(rank ^ distance);
+      if (shape_.kind != CallKind::kAllReduce && Helps(rank ^ distance)) {
+        visit((rank ^ distance) + core_);
+      }
+    }
   }
   int64_t Begin(int piece) const {
     return shape_.kind == CallKind::kAllReduce ? BlockBegin(shape_.count, core_, piece)
@@ -67,17 +82,17 @@ class HalvingDoubling {
   int64_t Count(int piece) const {
     return shape_.kind == CallKind::kAllReduce ? Begin(piece + 1) - Begin(piece) : shape_.count;
   }
-  // Where a rank of the core keeps its sum of a piece after halving with `bit`; before the first it is its input,
-  // unless it has added another's to it.
-  Place Sum(int rank, int piece, int bit) const {
-    if (bit == core_ && !Helps(rank)) return {Side::kInput, Begin(piece)};
+  // Where a rank of the core keeps its sum of a piece after so many rounds of halving; before the first it is its
+  // input, unless it has added another's to it.
+  Place Sum(int rank, int piece, int rounds) const {
+    if (rounds == 0 && !Helps(rank)) return {Side::kInput, Begin(piece)};
     if (shape_.kind == CallKind::kAllReduce) return {Side::kOutput, Begin(piece)};
-    if (bit == 1 && piece == rank) return {Side::kOutput, 0};
+    if (rounds == rounds_ && piece == rank) return {Side::kOutput, 0};
     return {Side::kScratch, Begin(piece)};
   }
   // Where a rank has a piece that is complete.
   Place Complete(int rank, int piece) const {
-    if (shape_.kind == CallKind::kReduceScatter) return Sum(rank, piece, 1);
+    if (shape_.kind == CallKind::kReduceScatter) return Sum(rank, piece, rounds_);
     if (shape_.kind == CallKind::kAllGather && piece == rank) return {Side::kInput, 0};
     return {Side::kOutput, Begin(piece)};
   }
@@ -90,20 +105,17 @@ class HalvingDoubling {
         .Move(Count(piece));
   }
   void AddAll() {
-    for (int distance = 0; distance < core_; ++distance) {
-      ForEachPiece(rank_ ^ distance, [&](int piece) {
-        const Place input = {Side::kInput, Begin(piece)};
-        Add(rank_ + core_, input, input, piece, Sum(rank_, piece, core_));
-      });
-    }
+    ForEachPiece(rank_, core_, [&](int piece) {
+      const Place input = {Side::kInput, Begin(piece)};
+      Add(rank_ + core_, input, input, piece, Sum(rank_, piece, 0));
+    });
   }
-  void Halve(int bit) {
-    for (int distance = 0; distance < bit; ++distance) {
-      ForEachPiece(rank_ ^ distance, [&](int piece) {
-        Add(rank_ ^ bit, Sum(rank_ ^ bit, piece, 2 * bit), Sum(rank_, piece, 2 * bit), piece,
-            Sum(rank_, piece, bit));
-      });
-    }
+  void Halve(int round) {
+    const int other = rank_ ^ 1 << round;
+    ForEachPiece(rank_, core_ >> (round + 1), [&](int piece) {
+      Add(other, Sum(other, piece, round), Sum(rank_, piece, round), piece,
+          Sum(rank_, piece, round + 1));
+    });
   }
   void Copy(int from, int piece) {
     const Place source = Complete(from, piece);
@@ -114,16 +126,14 @@ class HalvingDoubling {
         .Move(Count(piece));
   }
   void CopyBlocks(int from, int blocks) {
-    for (int distance = 0; distance < blocks; ++distance) {
-      ForEachPiece(from ^ distance, [&](int piece) {
-        if (piece != rank_ || shape_.kind == CallKind::kAllReduce) Copy(from, piece);
-      });
-    }
+    ForEachPiece(from, blocks, [&](int piece) {
+      if (piece != rank_ || shape_.kind == CallKind::kAllReduce) Copy(from, piece);
+    });
   }
 
   const CallShape& shape_;
   Writer& writer_;
-  const int rank_, core_;
+  const int rank_, core_, rounds_;
   int stage_ = 0;
 };
 

@@ -196,7 +196,8 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
   EXPECT_NEAR(all_reduce(Route::kDirect), 2 * kStep + 2 * part * kByte + part * kSum, 1e-12);
   EXPECT_NEAR(all_reduce(Route::kDirectOneShot), kStep + 15 * (n * kByte + n * kSum), 1e-12);
   EXPECT_NEAR(all_reduce(Route::kRing), 30 * kStep + 2 * part * kByte + part * kSum, 1e-12);
-  EXPECT_NEAR(all_reduce(Route::kMeetingRings), 16 * kStep + 2 * part * kByte + part * kSum, 1e-12);
+  EXPECT_NEAR(all_reduce(Route::kBidirectionalRing), 16 * kStep + 2 * part * kByte + part * kSum,
+              1e-12);
   EXPECT_NEAR(all_reduce(Route::kHalvingDoubling), 8 * kStep + 2 * part * kByte + part * kSum,
               1e-12);
   EXPECT_NEAR(all_reduce(Route::kDoubleTree), 8 * kStep + 2 * n * kByte + n * kSum, 1e-12);

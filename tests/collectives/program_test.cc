@@ -15,8 +15,6 @@
 namespace brigade::collectives {
 namespace {
 
-
-
 using Place = std::pair<int, int64_t>;  // array, element
 
 // One call on all ranks.
@@ -45,7 +43,8 @@ class Interpreter {
       for (int rank = 0; rank < size_; ++rank) {
         ForEachInstruction(shape_, rank, size_, [&](const Instruction& instruction) {
           if (instruction.stage != stage) return;
-          for (int64_t i = 0; i < instruction.count; ++i) Do(instruction, i, rank, writer_of, reads, results);
+          for (int64_t i = 0; i < instruction.count; ++i)
+            Do(instruction, i, rank, writer_of, reads, results);
         });
       }
       for (const auto& [place, reader] : reads) {
@@ -126,7 +125,8 @@ void ExpectResult(const CallShape& shape, int size, bool in_place) {
       if (shape.kind == CallKind::kAllGather) {
         wanted = run.Input(static_cast<int>(i / shape.count), i % shape.count);
       }
-      ASSERT_EQ(run.Output(rank, i), wanted) << run.Name() << ", rank " << rank << ", element " << i;
+      ASSERT_EQ(run.Output(rank, i), wanted)
+          << run.Name() << ", rank " << rank << ", element " << i;
     }
   }
 }
@@ -138,7 +138,7 @@ void ExpectRulesOfMessages(const CallShape& shape, int size) {
   const std::string name = absl::StrCat(ToString(shape), " between ", size);
   for (int stage = 0; stage < program.stages() && program.stages() > 1; ++stage) {
     for (int rank = 0; rank < size; ++rank) {
-      std::set<int> fresh_from;  // ranks of which a fresh part was read
+      std::set<int> fresh_from;                   // ranks of which a fresh part was read
       std::vector<std::pair<int, size_t>> order;  // of the fresh ones: rank, and its place there
       program.ForEach(rank, stage, [&](const Instruction& instruction) {
         ASSERT_EQ(instruction.targets.size(), 1u) << name;

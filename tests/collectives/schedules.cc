@@ -271,9 +271,9 @@ Schedule ScheduleOf(const Topology& topology, Route route, CallKind operation, d
       return planner.Interleaved();
     case Route::kRingPerPort:
       return planner.RingPerPort();
-    case Route::kBidirectionalRing:
+    case Route::kOpposedRings:
       return planner.Bidirectional();
-    case Route::kMeetingRings:
+    case Route::kBidirectionalRing:
       return planner.Meeting();
     case Route::kHalvingDoubling:
       return planner.HalvingDoubling();

@@ -26,7 +26,8 @@ Topology Nodes(std::vector<int> ranks_of_node, int ports) {
 }
 
 TEST(SelectTest, KnowsTheAlgorithmsThatExist) {
-  EXPECT_THAT(AvailableRoutes(), ElementsAre(Route::kDirect, Route::kRing));
+  EXPECT_THAT(AvailableRoutes(), ElementsAre(Route::kDirect, Route::kRing,
+                                             Route::kBidirectionalRing, Route::kHalvingDoubling));
   for (const Route route : AvailableRoutes()) {
     ASSERT_TRUE(AlgorithmOf(route).has_value());
     EXPECT_EQ(Name(*AlgorithmOf(route)), Name(route));
@@ -40,10 +41,11 @@ TEST(SelectTest, TakesFewStepsForLittleDataAndFewBytesAPortForMuch) {
   EXPECT_NEAR(little.seconds, 2 * (10e-6 + 16 * 128e-9), 1e-12);
   // All four ranks of a node send half of all by its port, twice: 4 n; a ring 2 * 7/8 n.
   ASSERT_OK_AND_ASSIGN(const Choice much, Select(topology, CallKind::kAllReduce, kGiB));
-  EXPECT_EQ(much.route, Route::kRing);
+  EXPECT_EQ(much.route, Route::kBidirectionalRing);
   EXPECT_EQ(
       much.reason,
-      "ring for all_reduce of 1 GiB on 2 nodes of 4 ranks: 1.879 s, before direct with 4.295 s");
+      "bidirectional_ring for all_reduce of 1 GiB on 2 nodes of 4 ranks: 1.879 s, before ring "
+      "with 1.879 s");
 }
 
 TEST(SelectTest, CountsPortsAndNotNodes) {
