@@ -80,6 +80,11 @@ class Communicator {
   // What is enqueued after it, on any rank, runs after what was enqueued before it on all ranks.
   absl::Status Barrier(device::Stream& stream);
 
+  // Gives every rank the values of all, [rank][i], on the host. A call of all ranks; all give as many.
+  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) {
+    return engine_->Exchange(values);
+  }
+
   // New communicators, one for each color, of the ranks that give it; ordered by key, then by rank. A negative
   // color gets none (null). A call of all ranks, on the host.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
@@ -105,7 +110,6 @@ class Communicator {
   absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator(absl::Span<const int> ranks,
                                                                 absl::Span<const int> lost,
                                                                 uint64_t generation);
-  absl::Status Check(const Call& call, device::Stream& stream) const;
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;

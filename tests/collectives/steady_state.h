@@ -31,7 +31,7 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
     std::vector<float> small(kCount), large(size * kCount), other(size * kCount);
     bool ok = true;
     const auto step = [&] {
-      for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+      for (const Algorithm algorithm : kAlgorithms) {
         const ReduceOptions sum = {.algorithm = algorithm};
         const MoveOptions move = {.algorithm = algorithm};
         ok &= group.AllReduce(small.data(), small.data(), kCount, sum, *stream).ok();

@@ -1,0 +1,158 @@
+#include "brigade/collectives/hierarchical/hierarchical.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/check_call.h"
+#include "brigade/collectives/scratch.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+// Vectors stay whole, and shares of 16-bit types begin at whole cache lines.
+constexpr int64_t kUnit = 64;
+
+// The ranks of each node, nodes in the order of their first ranks.
+std::vector<std::vector<int>> RanksOfNodes(absl::Span<const int64_t> node_of_rank) {
+  std::map<int64_t, size_t> numbers;
+  std::vector<std::vector<int>> nodes;
+  for (size_t rank = 0; rank < node_of_rank.size(); ++rank) {
+    const size_t node = numbers.emplace(node_of_rank[rank], nodes.size()).first->second;
+    if (node == nodes.size()) nodes.emplace_back();
+    nodes[node].push_back(static_cast<int>(rank));
+  }
+  return nodes;
+}
+
+char* Advance(const void* array, int64_t elements, precision::DType dtype) {
+  return const_cast<char*>(static_cast<const char*>(array)) + elements * precision::SizeOf(dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
+    Communicator& world, int64_t node, const HierarchicalOptions& options,
+    device::Context& context) {
+  BRIGADE_ASSIGN_OR_RETURN(node_of_rank, world.Exchange({node}));
+  const std::vector<std::vector<int>> nodes = RanksOfNodes(node_of_rank);
+  std::vector<int> slices(static_cast<size_t>(world.size()));
+  int my_node = 0, my_place = 0;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].size() != nodes[0].size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "nodes of one size are needed: that of rank 0 has ", nodes[0].size(), " ranks, that of rank ",
+          nodes[n][0], " has ", nodes[n].size()));
+    }
+    for (size_t place = 0; place < nodes[n].size(); ++place) {
+      const int rank = nodes[n][place];
+      slices[static_cast<size_t>(rank)] = static_cast<int>(place * nodes.size() + n);
+      if (rank != world.rank()) continue;
+      my_node = static_cast<int>(n);
+      my_place = static_cast<int>(place);
+    }
+  }
+  BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(my_node, my_place));
+  BRIGADE_ASSIGN_OR_RETURN(between, world.Split(my_place, my_node));
+  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("hierarchical"));
+  return std::unique_ptr<Hierarchical>(new Hierarchical(options, std::move(slices),
+                                                        std::move(inside), std::move(between),
+                                                        std::move(last), context));
+}
+
+Hierarchical::Hierarchical(const HierarchicalOptions& options, std::vector<int> slices,
+                           std::unique_ptr<Communicator> inside,
+                           std::unique_ptr<Communicator> between,
+                           std::unique_ptr<device::Event> last, device::Context& context)
+    : options_(options),
+      slices_(std::move(slices)),
+      inside_(std::move(inside)),
+      between_(std::move(between)),
+      context_(context),
+      last_(std::move(last)) {}
+
+int Hierarchical::slice() const {
+  return inside_->rank() * between_->size() + between_->rank();
+}
+
+absl::Status Hierarchical::Check(CallKind kind, const void* input, void* output, int64_t count,
+                                 precision::DType dtype, kernels::ReduceOp op,
+                                 device::Stream& stream) const {
+  return CheckCall({.shape = {kind, Algorithm::kDirect, dtype, op, count},
+                    .input = input,
+                    .output = output},
+                   slice(), static_cast<int>(slices_.size()), context_.device(), stream);
+}
+
+absl::Status Hierarchical::Run(device::Stream& stream, absl::FunctionRef<absl::Status()> call) {
+  if (last_stream_ != nullptr && last_stream_ != &stream) {
+    BRIGADE_RETURN_IF_ERROR(stream.Wait(*last_));
+  }
+  absl::Status status = call();
+  last_stream_ = &stream;
+  if (status.ok()) status = stream.Record(*last_);
+  for (Communicator* const level : {inside_.get(), between_.get()}) {
+    if (level->status().ok()) continue;
+    inside_->Abort(level->status());
+    between_->Abort(level->status());
+    break;
+  }
+  return status;
+}
+
+absl::Status Hierarchical::AllReduce(const void* input, void* output, int64_t count,
+                                     const ReduceOptions& options, device::Stream& stream) {
+  const precision::DType dtype = options.dtype;
+  BRIGADE_RETURN_IF_ERROR(
+      Check(CallKind::kAllReduce, input, output, count, dtype, options.op, stream));
+  ReduceOptions inside = options, between = options;
+  inside.algorithm = options_.inside;
+  between.algorithm = options_.between;
+  return Run(stream, [&]() -> absl::Status {
+    const int64_t part = count / (inside_->size() * kUnit) * kUnit;
+    char* const share = Advance(output, inside_->rank() * part, dtype);
+    BRIGADE_RETURN_IF_ERROR(inside_->ReduceScatter(input, share, part, inside, stream));
+    BRIGADE_RETURN_IF_ERROR(between_->AllReduce(share, share, part, between, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        inside_->AllGather(share, output, part, {dtype, options_.inside}, stream));
+    const int64_t done = part * inside_->size();
+    if (done == count) return absl::OkStatus();
+    char* const rest = Advance(output, done, dtype);
+    BRIGADE_RETURN_IF_ERROR(
+        inside_->AllReduce(Advance(input, done, dtype), rest, count - done, inside, stream));
+    return between_->AllReduce(rest, rest, count - done, between, stream);
+  });
+}
+
+absl::Status Hierarchical::ReduceScatter(const void* input, void* output, int64_t count,
+                                         const ReduceOptions& options, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(
+      Check(CallKind::kReduceScatter, input, output, count, options.dtype, options.op, stream));
+  ReduceOptions inside = options, between = options;
+  inside.algorithm = options_.inside;
+  between.algorithm = options_.between;
+  return Run(stream, [&]() -> absl::Status {
+    const int64_t part = between_->size() * count;
+    BRIGADE_RETURN_IF_ERROR(Provide(part * precision::SizeOf(options.dtype), "hierarchical scratch",
+                                    context_, scratch_));
+    BRIGADE_RETURN_IF_ERROR(inside_->ReduceScatter(input, scratch_.data(), part, inside, stream));
+    return between_->ReduceScatter(scratch_.data(), output, count, between, stream);
+  });
+}
+
+absl::Status Hierarchical::AllGather(const void* input, void* output, int64_t count,
+                                     const MoveOptions& options, device::Stream& stream) {
+  const precision::DType dtype = options.dtype;
+  BRIGADE_RETURN_IF_ERROR(
+      Check(CallKind::kAllGather, input, output, count, dtype, kernels::ReduceOp::kSum, stream));
+  return Run(stream, [&]() -> absl::Status {
+    const int64_t part = between_->size() * count;
+    char* const gathered = Advance(output, inside_->rank() * part, dtype);
+    BRIGADE_RETURN_IF_ERROR(
+        between_->AllGather(input, gathered, count, {dtype, options_.between}, stream));
+    return inside_->AllGather(gathered, output, part, {dtype, options_.inside}, stream);
+  });
+}
+
+}  // namespace brigade::collectives
