@@ -12,6 +12,7 @@
 #include "brigade/collectives/gloo/gloo_engine.h"
 #include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
+#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/collectives/threads/thread_group.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
@@ -49,23 +50,32 @@ class ThreadContestant : public Contestant {
 };
 
 class Brigade final : public ThreadContestant {
+  struct Rank {
+    std::unique_ptr<device::Context> context;
+    std::unique_ptr<device::Stream> stream;
+    std::unique_ptr<collectives::Communicator> communicator;
+    std::unique_ptr<collectives::Hierarchical> two_levels;
+  };
+
  public:
-  Brigade(std::string name, const ContestantOptions& options)
-      : name_(std::move(name)), options_(options), ranks_(static_cast<size_t>(options.ranks)) {}
+  // `algorithm`: null for two levels.
+  Brigade(std::string name, const collectives::Algorithm* algorithm, int ranks)
+      : name_(std::move(name)), algorithm_(algorithm), ranks_(static_cast<size_t>(ranks)) {}
 
   // Ends in the order that peers expect: all communicators before any context.
   ~Brigade() override {
+    for (Rank& rank : ranks_) rank.two_levels.reset();
     for (Rank& rank : ranks_) rank.communicator.reset();
   }
 
   absl::Status Start(const std::string& engine) {
-    BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = options_.ranks}));
+    BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = size()}));
     BRIGADE_ASSIGN_OR_RETURN(port, FreePort());
-    return OnRanks(options_.ranks, [&](int index) -> absl::Status {
+    return OnRanks(size(), [&](int index) -> absl::Status {
       Rank& rank = ranks_[static_cast<size_t>(index)];
       device::ContextOptions context_options;
       const int cores = static_cast<int>(std::thread::hardware_concurrency());
-      context_options.compute_threads = std::max(1, cores / options_.ranks);
+      context_options.compute_threads = std::max(1, cores / size());
       context_options.checks = false;
       BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(context_options));
       rank.context = std::move(context);
@@ -78,12 +88,12 @@ class Brigade final : public ThreadContestant {
       } else {
         collectives::TcpStoreOptions store_options;
         store_options.rank = index;
-        store_options.size = options_.ranks;
+        store_options.size = size();
         store_options.master_port = port;
         BRIGADE_ASSIGN_OR_RETURN(store, collectives::TcpStore::Create(store_options));
         collectives::GlooOptions gloo;
         gloo.rank = index;
-        gloo.size = options_.ranks;
+        gloo.size = size();
         gloo.store = std::move(store);
         BRIGADE_ASSIGN_OR_RETURN(joined, collectives::NewGlooEngine(gloo, *rank.context));
         made = std::move(joined);
@@ -91,19 +101,34 @@ class Brigade final : public ThreadContestant {
       BRIGADE_ASSIGN_OR_RETURN(communicator,
                                collectives::Communicator::Create(std::move(made), *rank.context));
       rank.communicator = std::move(communicator);
+      if (algorithm_ != nullptr) return absl::OkStatus();
+      BRIGADE_ASSIGN_OR_RETURN(two_levels, collectives::Hierarchical::Create(
+                                               *rank.communicator, index / 2, {}, *rank.context));
+      rank.two_levels = std::move(two_levels);
       return absl::OkStatus();
     });
   }
 
   const std::string& name() const override { return name_; }
-  bool can(CallKind) const override { return true; }
+  // Parts of two levels are in an order of their own.
+  bool can(CallKind kind) const override {
+    return algorithm_ != nullptr || kind == CallKind::kAllReduce;
+  }
 
  private:
+  int size() const { return static_cast<int>(ranks_.size()); }
+
   absl::Status RunRank(int index, const Round& round) override {
     Rank& rank = ranks_[static_cast<size_t>(index)];
-    collectives::Communicator& group = *rank.communicator;
-    const collectives::ReduceOptions sum = {.algorithm = options_.algorithm};
-    const collectives::MoveOptions move = {.algorithm = options_.algorithm};
+    if (algorithm_ == nullptr) return RunRank(rank, *rank.two_levels, {}, round);
+    return RunRank(rank, *rank.communicator, *algorithm_, round);
+  }
+
+  template <typename Group>
+  absl::Status RunRank(Rank& rank, Group& group, collectives::Algorithm algorithm,
+                       const Round& round) {
+    const collectives::ReduceOptions sum = {.algorithm = algorithm};
+    const collectives::MoveOptions move = {.algorithm = algorithm};
     for (int i = 0; i < round.times; ++i) {
       absl::Status status;
       if (round.kind == CallKind::kAllReduce) {
@@ -118,14 +143,8 @@ class Brigade final : public ThreadContestant {
     return rank.stream->Synchronize();
   }
 
-  struct Rank {
-    std::unique_ptr<device::Context> context;
-    std::unique_ptr<device::Stream> stream;
-    std::unique_ptr<collectives::Communicator> communicator;
-  };
-
   const std::string name_;
-  const ContestantOptions options_;
+  const collectives::Algorithm* const algorithm_;
   std::vector<Rank> ranks_;
 };
 
@@ -179,9 +198,19 @@ class GlooRing final : public ThreadContestant {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
-                                                       const ContestantOptions& options) {
-  auto brigade = std::make_unique<Brigade>(
-      absl::StrCat(engine, "/", collectives::Name(options.algorithm)), options);
+                                                       const std::string& algorithm, int ranks) {
+  const std::string name = absl::StrCat(engine, "/", algorithm);
+  const auto* const known = std::find_if(
+      std::begin(collectives::kAlgorithms), std::end(collectives::kAlgorithms),
+      [&](collectives::Algorithm each) { return collectives::Name(each) == algorithm; });
+  const bool is_known = known != std::end(collectives::kAlgorithms);
+  if ((engine != "threads" && engine != "gloo") || (!is_known && algorithm != "hierarchical")) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown contestant ", name));
+  }
+  if (!is_known && ranks % 2 != 0) {
+    return absl::NotFoundError(absl::StrCat("nodes of two ranks of ", ranks));
+  }
+  auto brigade = std::make_unique<Brigade>(name, is_known ? known : nullptr, ranks);
   BRIGADE_RETURN_IF_ERROR(brigade->Start(engine));
   return brigade;
 }

@@ -22,20 +22,16 @@ struct Outcome {
 class Contestant {
  public:
   virtual ~Contestant() = default;
-  virtual const std::string& name() const = 0;
+  virtual const std::string& name() const = 0;  // "engine/algorithm", or the rival's
   virtual bool can(collectives::CallKind kind) const = 0;
   // Fills `arrays`, or its own, before a turn that checks or is in place: sums would grow.
   virtual absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) = 0;
 };
 
-struct ContestantOptions {
-  int ranks = 2;
-  collectives::Algorithm algorithm = collectives::Algorithm::kDirect;
-};
-
-// Ours, over engine "threads" or "gloo" (on the loopback). Its ranks are made on threads of their own.
+// Ours, over engine "threads" or "gloo" (on the loopback), by an algorithm or "hierarchical": nodes of two ranks, direct
+// inside and between. Its ranks are made on threads of their own. InvalidArgument naming what is unknown.
 absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
-                                                       const ContestantOptions& options);
+                                                       const std::string& algorithm, int ranks);
 
 // Gloo's own ring, on the loopback: the rival.
 absl::StatusOr<std::unique_ptr<Contestant>> NewGlooRing(int ranks);

@@ -3,6 +3,11 @@
 # MPI may be left out, if it is said why.
 set -eu -o pipefail
 for binary in "$@"; do
+  # Two rounds of names: one of nodes of two ranks, one of what no power of two holds.
+  "$binary" --ranks=4 --max_bytes=4096 --factor=64 --rounds=1 --contestants=threads/halving_doubling,gloo/hierarchical,threads/hierarchical \
+    >"$TEST_TMPDIR/table"
+  grep -q 'threads  *halving_doubling' "$TEST_TMPDIR/table"
+  [ "$(basename "$binary")" != all_reduce ] || grep -q 'gloo  *hierarchical' "$TEST_TMPDIR/table"
   "$binary" --ranks=3 --max_bytes=4096 --factor=16 --rounds=1 --json="$TEST_TMPDIR/rows.json" |
     tee "$TEST_TMPDIR/table"
   for contestant in threads/direct threads/ring gloo/ring; do

@@ -41,9 +41,9 @@ absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
   int my_node = 0, my_place = 0;
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].size() != nodes[0].size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "nodes of one size are needed: that of rank 0 has ", nodes[0].size(), " ranks, that of rank ",
-          nodes[n][0], " has ", nodes[n].size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("nodes of one size are needed: that of rank 0 has ", nodes[0].size(),
+                       " ranks, that of rank ", nodes[n][0], " has ", nodes[n].size()));
     }
     for (size_t place = 0; place < nodes[n].size(); ++place) {
       const int rank = nodes[n][place];
@@ -56,9 +56,8 @@ absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
   BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(my_node, my_place));
   BRIGADE_ASSIGN_OR_RETURN(between, world.Split(my_place, my_node));
   BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("hierarchical"));
-  return std::unique_ptr<Hierarchical>(new Hierarchical(options, std::move(slices),
-                                                        std::move(inside), std::move(between),
-                                                        std::move(last), context));
+  return std::unique_ptr<Hierarchical>(new Hierarchical(
+      options, std::move(slices), std::move(inside), std::move(between), std::move(last), context));
 }
 
 Hierarchical::Hierarchical(const HierarchicalOptions& options, std::vector<int> slices,
@@ -72,17 +71,14 @@ Hierarchical::Hierarchical(const HierarchicalOptions& options, std::vector<int> 
       context_(context),
       last_(std::move(last)) {}
 
-int Hierarchical::slice() const {
-  return inside_->rank() * between_->size() + between_->rank();
-}
+int Hierarchical::slice() const { return inside_->rank() * between_->size() + between_->rank(); }
 
 absl::Status Hierarchical::Check(CallKind kind, const void* input, void* output, int64_t count,
                                  precision::DType dtype, kernels::ReduceOp op,
                                  device::Stream& stream) const {
-  return CheckCall({.shape = {kind, Algorithm::kDirect, dtype, op, count},
-                    .input = input,
-                    .output = output},
-                   slice(), static_cast<int>(slices_.size()), context_.device(), stream);
+  return CheckCall(
+      {.shape = {kind, Algorithm::kDirect, dtype, op, count}, .input = input, .output = output},
+      slice(), static_cast<int>(slices_.size()), context_.device(), stream);
 }
 
 absl::Status Hierarchical::Run(device::Stream& stream, absl::FunctionRef<absl::Status()> call) {

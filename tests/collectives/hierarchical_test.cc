@@ -90,8 +90,7 @@ TEST(HierarchicalTest, EveryCallIsThatOfTheWorldWithSlices) {
 TEST(HierarchicalTest, SendsWhatTheFormulasSay) {
   constexpr int kInside = 2, kNodes = 3, kSize = kInside * kNodes;
   OnThreads({.size = kSize}, [&](Rank& self) {
-    auto created =
-        Hierarchical::Create(*self.communicator, self.rank / kInside, {}, *self.context);
+    auto created = Hierarchical::Create(*self.communicator, self.rank / kInside, {}, *self.context);
     ASSERT_OK(created);
     Hierarchical& two_levels = **created;
     constexpr int64_t kCount = 64 * kInside * kNodes;
