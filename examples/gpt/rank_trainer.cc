@@ -266,7 +266,8 @@ RankSummary RankTrainer::Summary() const {
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
       Passes::ActivationBytes(job_.model, batch_, dtype) + kInFlight * SlotBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
-      Passes::WorkspaceBytes(job_.model, batch_, dtype) + one_.bytes();
+      nn::Blas::ScratchBytes(context_.device(), Passes::WorkspaceBytes(job_.model, batch_, dtype)) +
+      one_.bytes();
   summary.traffic_of_step = zero::TrafficOfStep(zero_->plan(), job_.config.zero);
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();

@@ -27,23 +27,51 @@ absl::StatusOr<std::unique_ptr<device::Context>> NewContext(const Job& job, int 
   return device::Context::Create(options);
 }
 
+// The error of the rank where it began, which the others hear of.
+class FirstError {
+ public:
+  void Note(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    status_.Update(status);
+  }
+  absl::Status status() const {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+};
+
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
-                                  device::Context& context, const Watchers& watchers) {
+                                  device::Context& context, const Watchers& watchers,
+                                  FirstError& first_error) {
   const std::string name = NameOf(communicator.rank());
   BRIGADE_ASSIGN_OR_RETURN(compute, context.NewStream("compute"));
-  BRIGADE_ASSIGN_OR_RETURN(trainer, RankTrainer::Create(job, communicator, context, *compute));
-  watchers.recorder.Begin(name);
-  Observer* const observer = communicator.rank() == 0 ? watchers.observer : nullptr;
-  const absl::StatusOr<bool> interrupted = trainer->Train(observer, watchers.stop);
-  BRIGADE_RETURN_IF_ERROR(interrupted.status());
-  RankSummary summary = trainer->Summary();
-  summary.time = watchers.recorder.End(name);
-  BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(summary));
-  Outcome outcome = {std::move(summaries), *interrupted};
-  if (communicator.rank() == 0 && watchers.report != nullptr) watchers.report(outcome);
-  // All is done and said: a rank that fails from here on is no error.
-  communicator.Barrier(*compute).IgnoreError();
-  compute->Synchronize().IgnoreError();
+  std::unique_ptr<RankTrainer> trainer;
+  const auto train = [&]() -> absl::StatusOr<Outcome> {
+    BRIGADE_ASSIGN_OR_RETURN(created, RankTrainer::Create(job, communicator, context, *compute));
+    trainer = std::move(created);
+    watchers.recorder.Begin(name);
+    Observer* const observer = communicator.rank() == 0 ? watchers.observer : nullptr;
+    BRIGADE_ASSIGN_OR_RETURN(interrupted, trainer->Train(observer, watchers.stop));
+    RankSummary summary = trainer->Summary();
+    summary.time = watchers.recorder.End(name);
+    BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(summary));
+    Outcome outcome = {std::move(summaries), interrupted};
+    if (communicator.rank() == 0 && watchers.report != nullptr) watchers.report(outcome);
+    // All is done and said: a rank that fails from here on is no error.
+    communicator.Barrier(*compute).IgnoreError();
+    compute->Synchronize().IgnoreError();
+    return outcome;
+  };
+  absl::StatusOr<Outcome> outcome = train();
+  if (!outcome.ok()) {
+    first_error.Note(outcome.status());
+    // While the trainer is there: it waits for its streams at its end, and they may wait for other ranks.
+    communicator.Abort(outcome.status());
+  }
   return outcome;
 }
 
@@ -51,36 +79,23 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
 
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = ranks}));
-  std::mutex mutex;
-  absl::Status first_error;  // guarded by mutex, as is outcome
+  FirstError first_error;
   Outcome outcome;
   const auto run = [&](int rank) -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, rank, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(engine, group->Join(rank, *context));
     BRIGADE_ASSIGN_OR_RETURN(communicator,
                              collectives::Communicator::Create(std::move(engine), *context));
-    absl::StatusOr<Outcome> mine = TrainRank(job, *communicator, *context, watchers);
-    if (!mine.ok()) {
-      {
-        std::lock_guard lock(mutex);
-        first_error.Update(mine.status());
-      }
-      communicator->Abort(mine.status());
-      return mine.status();
-    }
-    if (rank == 0) outcome = *std::move(mine);
+    BRIGADE_ASSIGN_OR_RETURN(mine, TrainRank(job, *communicator, *context, watchers, first_error));
+    if (rank == 0) outcome = std::move(mine);
     return absl::OkStatus();
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const absl::Status status = run(rank);
-      std::lock_guard lock(mutex);
-      first_error.Update(status);
-    });
+    threads.emplace_back([&, rank] { first_error.Note(run(rank)); });
   }
   for (std::thread& thread : threads) thread.join();
-  if (!first_error.ok()) return first_error;
+  BRIGADE_RETURN_IF_ERROR(first_error.status());
   return outcome;
 }
 
@@ -88,9 +103,8 @@ absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Placem
                                        const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, placement.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(communicator, collectives::JoinGlooWorld(placement, {}, *context));
-  absl::StatusOr<Outcome> outcome = TrainRank(job, *communicator, *context, watchers);
-  if (!outcome.ok()) communicator->Abort(outcome.status());
-  return outcome;
+  FirstError first_error;
+  return TrainRank(job, *communicator, *context, watchers, first_error);
 }
 
 }  // namespace brigade::gpt

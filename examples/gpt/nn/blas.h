@@ -35,7 +35,7 @@ struct GemmArguments {
 //
 // Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no product of
 //              16-bit matrices: on the CPU they are converted. float64 is for tests, on the CPU.
-// Memory       `workspace_bytes` of scratch, at Create; on CUDA at least 32 MiB.
+// Memory       ScratchBytes, at Create.
 // Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
 // Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or size;
 //              ResourceExhausted for a product that needs more workspace.
@@ -44,6 +44,9 @@ class Blas {
   static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,
                                                       int64_t workspace_bytes);
   virtual ~Blas() = default;
+
+  // What Create allocates: `workspace_bytes`; on CUDA at least the 32 MiB that cuBLAS recommends.
+  static int64_t ScratchBytes(device::Device device, int64_t workspace_bytes);
 
   // Of a product of these sizes, in any order, on the CPU; 0 for float32 and float64.
   static int64_t WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k);

@@ -3,7 +3,6 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -15,9 +14,6 @@ namespace brigade::nn {
 namespace {
 
 using precision::DType;
-
-// What cuBLAS recommends for Hopper. Source: cuBLAS manual, cublasSetWorkspace.
-constexpr int64_t kCublasWorkspaceBytes = int64_t{32} << 20;
 
 // The functions of cuBLAS, from the library that the machine has: binaries start without it.
 struct Cublas {
@@ -136,7 +132,7 @@ absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
                                                   int64_t workspace_bytes) {
   BRIGADE_ASSIGN_OR_RETURN(cublas, Cublas::Get());
   BRIGADE_ASSIGN_OR_RETURN(workspace,
-                           context.Allocate(std::max(workspace_bytes, kCublasWorkspaceBytes),
+                           context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),
                                             device::Purpose::kScratch, "workspace of cuBLAS"));
   cublasHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublas->create(&handle); status != CUBLAS_STATUS_SUCCESS) {

@@ -96,6 +96,30 @@ TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
 }
 
+TEST(ModelTest, WeightsBeginWithTheDeviationsOfGpt2) {
+  const ModelOptions model = {.layers = 8, .heads = 2, .width = 64, .context = 64};
+  const auto deviation = [&](int parameter, int64_t size) {
+    std::vector<float> values(static_cast<size_t>(size));
+    InitializeParameter(model, parameter, 1, absl::MakeSpan(values));
+    double sum = 0, squares = 0;
+    for (const float value : values) {
+      sum += static_cast<double>(value);
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+    const auto count = static_cast<double>(size);
+    EXPECT_NEAR(sum / count, 0, 5 * 0.02 / std::sqrt(count));
+    return std::sqrt(squares / count);
+  };
+  // Known to 1 / sqrt(2 n) of 4096 elements and more: 1.1 %.
+  EXPECT_NEAR(deviation(kTokens, 256 * 64), 0.02, 0.001);
+  EXPECT_NEAR(deviation(kPositions, 64 * 64), 0.02, 0.001);
+  EXPECT_NEAR(deviation(BlockParameter(3, kQkvWeight), 3 * 64 * 64), 0.02, 0.001);
+  EXPECT_NEAR(deviation(BlockParameter(3, kExpandWeight), 4 * 64 * 64), 0.02, 0.001);
+  // Two for each of the 8 layers add up in the residual stream.
+  EXPECT_NEAR(deviation(BlockParameter(3, kProjectionWeight), 64 * 64), 0.005, 0.00025);
+  EXPECT_NEAR(deviation(BlockParameter(3, kContractWeight), 4 * 64 * 64), 0.005, 0.00025);
+}
+
 TEST(ModelTest, BadSizesAreNamed) {
   EXPECT_EQ(Validate({.layers = 0}),
             absl::InvalidArgumentError("the model's number of layers is 0; it must be 1 to 1000"));
