@@ -88,6 +88,7 @@ absl::Status ReadRanks(const EnvironmentGetter& get, const Launcher& launcher,
     return absl::InvalidArgumentError(
         absl::StrCat(launcher.rank, "=", **rank, " is not less than ", launcher.size, "=", **size));
   }
+  placement.launched = true;
   placement.rank = **rank;
   placement.size = **size;
   placement.local_rank = local_rank->value_or(0);

@@ -10,6 +10,7 @@ namespace brigade::collectives {
 
 // Which process of a group this is, and where the group meets.
 struct Placement {
+  bool launched = false;  // by a launcher, and be it as the only process
   int rank = 0;
   int size = 1;
   int local_rank = 0;                     // among the processes of this host; 0 if nothing says so

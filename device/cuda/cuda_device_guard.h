@@ -3,9 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "absl/status/status.h"
-#include "brigade/device/cuda/cuda_status.h"
-
 namespace brigade::device::internal {
 
 // Makes a device this thread's current one for a call, and then the former one again: which device

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -19,6 +21,16 @@ std::string Quoted(absl::string_view text) {
 
 // The format counts in microseconds.
 std::string Microseconds(int64_t ns) { return absl::StrFormat("%d.%03d", ns / 1000, ns % 1000); }
+
+int ProcessOf(absl::string_view context, size_t contexts_before) {
+  size_t digits = 0;
+  while (digits < context.size() && absl::ascii_isdigit(context[context.size() - 1 - digits])) {
+    ++digits;
+  }
+  int number = 0;
+  const bool has_number = absl::SimpleAtoi(context.substr(context.size() - digits), &number);
+  return has_number ? number : 1'000'000 + static_cast<int>(contexts_before);
+}
 
 }  // namespace
 
@@ -45,9 +57,9 @@ void ChromeTrace::WriteEvent(const std::string& json) {
   empty_ = false;
 }
 
-void ChromeTrace::WriteName(const Track& track, const char* what, absl::string_view name) {
+void ChromeTrace::WriteMetadata(const Track& track, const char* what, const std::string& argument) {
   WriteEvent(absl::StrCat("{\"name\":\"", what, "\",\"ph\":\"M\",\"pid\":", track.process,
-                          ",\"tid\":", track.thread, ",\"args\":{\"name\":", Quoted(name), "}}"));
+                          ",\"tid\":", track.thread, ",\"args\":{", argument, "}}"));
 }
 
 ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
@@ -56,11 +68,15 @@ ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
   Track& track = place->second;
   if (!is_new) return track;
   const auto [process, is_first] =
-      processes_.try_emplace(context, static_cast<int>(processes_.size()));
+      processes_.try_emplace(context, ProcessOf(context, processes_.size()));
   track.process = process->second;
   track.thread = static_cast<int>(tracks_.size());
-  if (is_first) WriteName(track, "process_name", stream.context);
-  WriteName(track, "thread_name", stream.stream);
+  const auto name = [](absl::string_view of) { return absl::StrCat("\"name\":", Quoted(of)); };
+  if (is_first) {
+    WriteMetadata(track, "process_name", name(stream.context));
+    WriteMetadata(track, "process_sort_index", absl::StrCat("\"sort_index\":", track.process));
+  }
+  WriteMetadata(track, "thread_name", name(stream.stream));
   return track;
 }
 

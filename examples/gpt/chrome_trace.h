@@ -16,7 +16,8 @@
 namespace brigade::gpt {
 
 // Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev) opens: one process
-// for each context, "rank 0", and in it one track for each stream. Waits are named "wait for <event>", of category
+// for each context, "rank 0", and in it one track for each stream. A context's process has the number that its name
+// ends in, so that the files of several ranks fit together; without one it has a number from a million on. Waits are named "wait for <event>", of category
 // "wait"; a track that lost operations says how many, at the place.
 //
 // Memory       None that grows with the file. One that was not finished opens as well: the format allows it to break
@@ -49,7 +50,7 @@ class ChromeTrace {
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
 
   Track& TrackOf(const device::TracedStream& stream);
-  void WriteName(const Track& track, const char* what, absl::string_view name);
+  void WriteMetadata(const Track& track, const char* what, const std::string& argument);
   void WriteEvent(const std::string& json);
   absl::Status Note(bool written);  // if not, the error that errno says
 
@@ -57,7 +58,7 @@ class ChromeTrace {
   std::FILE* file_;  // null: finished
   absl::Status status_;
   bool empty_ = true;
-  std::map<std::string, int> processes_;
+  std::map<std::string, int> processes_;  // by context
   std::map<std::pair<std::string, std::string>, Track> tracks_;
 };
 

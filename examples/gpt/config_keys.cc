@@ -254,7 +254,7 @@ Keys ConfigKeys(Settings& s) {
           {"zero_optimization", nullptr, ZeroKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that nobody needs here: ZeRO works with every optimizer that there is.
-          {"zero_allow_untested_optimizer", Flag(&s.allow_untested_optimizer)},
+          {"zero_allow_untested_optimizer", Flag(nullptr)},
           {"disable_allgather", Only(false, "parameters are always all-gathered")},
           {"dump_state", Only(false, "no state is printed")},
           {"fp32_allreduce", Only(false, "gradients are reduced in their own type")},

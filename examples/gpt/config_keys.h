@@ -35,7 +35,6 @@ struct Settings {
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
-  bool allow_untested_optimizer = false;
 };
 
 // All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into `settings`, which

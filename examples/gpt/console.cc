@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(5);
+constexpr size_t kColumns = 79;  // a longer line could not be written over
 
 }  // namespace
 
@@ -20,7 +21,8 @@ Console::Console(std::FILE* out, bool terminal, int64_t steps, double tokens_of_
 void Console::Print(const std::string& line, bool stays) {
   // "\033[K" clears what the line before has left.
   const std::string end = terminal_ ? (stays ? "\033[K\n" : "\033[K") : "\n";
-  absl::FPrintF(out_, "%s%s%s", terminal_ ? "\r" : "", line, end);
+  absl::FPrintF(out_, "%s%s%s", terminal_ ? "\r" : "", terminal_ ? line.substr(0, kColumns) : line,
+                end);
   std::fflush(out_);
 }
 

@@ -1,8 +1,8 @@
 #include "brigade/examples/gpt/interrupt.h"
 
-#include <signal.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <utility>
 
 namespace brigade::gpt {
@@ -10,39 +10,37 @@ namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(20);
 
-constexpr int kExitCode = 128 + SIGINT;
+constexpr int kSignals[] = {SIGINT, SIGTERM};
 
 std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
 
 void OnSignal(int) { interrupted.store(true, std::memory_order_relaxed); }
 
-void SetHandler(void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
 }  // namespace
 
 Interrupt::Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up)
     : patience_(patience), give_up_(std::move(give_up)) {
   interrupted = false;
-  SetHandler(OnSignal);
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
   watcher_ = std::thread([this] { Watch(); });
 }
 
 Interrupt::~Interrupt() {
-  SetHandler(SIG_DFL);
-  {
-    std::lock_guard lock(mutex_);
-    over_ = true;
-    over_changed_.notify_one();
-  }
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  Disarm();
   watcher_.join();
 }
 
 const std::atomic<bool>& Interrupt::stop() const { return interrupted; }
+
+void Interrupt::Disarm() {
+  std::lock_guard lock(mutex_);
+  over_ = true;
+  over_changed_.notify_one();
+}
 
 void Interrupt::Watch() {
   std::unique_lock lock(mutex_);

@@ -1,6 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_INTERRUPT_H_
 #define BRIGADE_EXAMPLES_GPT_INTERRUPT_H_
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,17 +12,23 @@
 
 namespace brigade::gpt {
 
-// What Ctrl-C does: asks the training to stop, and ends the process if it has not stopped within `patience`. One at a
-// time; SIGINT and SIGTERM end the process again when it is gone.
+// What Ctrl-C does: asks the training to stop, and ends the process if it is not at its report within `patience`. One
+// at a time; SIGINT and SIGTERM do again what they did before when it is gone.
 class Interrupt {
  public:
-  // `give_up` runs before the process ends with exit code 130, on a thread of this object.
+  static constexpr int kExitCode = 130;  // 128 + SIGINT, as of shells
+
+  // `give_up` runs before the process ends with kExitCode, on a thread of this object.
   Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
   const std::atomic<bool>& stop() const;
+
+  // From here on nothing gives up any more: the training has come to its end. Waits for a `give_up` that runs, and so
+  // for the end of the process.
+  void Disarm();
 
  private:
   void Watch();
@@ -30,6 +38,7 @@ class Interrupt {
   std::mutex mutex_;
   std::condition_variable over_changed_;
   bool over_ = false;
+  struct sigaction before_[2];
   std::thread watcher_;
 };
 

@@ -30,13 +30,13 @@ struct Job {
 // One step, as all ranks know it.
 struct StepMetrics {
   int64_t step = 0;    // from 1 on
-  double seconds = 0;  // spent on training since the first step began
+  double seconds = 0;  // since the first step began, without evaluations
   double loss = 0;     // mean over the batch, before the update; nats per byte
   double tokens_per_second = 0;
-  double loss_scale = 1;  // in effect from the next step on
-  double grad_norm = 0;   // before clipping; infinite after an overflow
-  double learning_rate = 0;
-  bool skipped = false;  // for overflow
+  double loss_scale = 1;     // in effect from the next step on
+  double grad_norm = 0;      // before clipping; infinite after an overflow
+  double learning_rate = 0;  // of the update; if skipped, of the last one before
+  bool skipped = false;      // for overflow
 };
 
 struct Evaluation {
@@ -52,7 +52,7 @@ struct RankSummary {
   zero::Traffic traffic_of_step = {};            // by formula
   int64_t padded_bytes = 0;                      // of all weights
   int64_t steps = 0;
-  Seconds time = {};  // of the training loop
+  Seconds time = {};  // of the steps, without evaluations
 };
 
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.

@@ -93,10 +93,11 @@ inline Read Pair(double* first, double* second, Range range) {
   };
 }
 
+// `target` may be null, where either value is as good.
 inline Read Flag(bool* target) {
   return [=](const Json& value) -> std::string {
     if (!value.is_boolean()) return "true or false";
-    *target = value.get<bool>();
+    if (target != nullptr) *target = value.get<bool>();
     return "";
   };
 }

@@ -103,8 +103,9 @@ void InitializeParameter(const ModelOptions& options, int parameter, uint64_t se
         return std::fill(values.begin(), values.end(), 0.0f);
     }
   }
+  constexpr uint64_t kPurpose = uint64_t{1} << 63;  // samples of the text are below
   // Box and Muller 1958: a pair of numbers in (0, 1) makes one with a normal distribution.
-  Random random(seed, static_cast<uint64_t>(parameter));
+  Random random(seed, kPurpose | static_cast<uint64_t>(parameter));
   for (float& value : values) {
     const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
     const double angle = 2 * std::numbers::pi * random.Uniform();

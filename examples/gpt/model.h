@@ -62,7 +62,7 @@ int64_t ParameterCount(const ModelOptions& options);
 double FlopsPerToken(const ModelOptions& options);
 
 // A parameter's first values: normal with deviation 0.02, matrices that end in the residual stream with
-// 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed on every machine.
+// 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed wherever the C library's log and cos are.
 void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,
                          absl::Span<float> values);
 

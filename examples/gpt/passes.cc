@@ -92,6 +92,9 @@ absl::StatusOr<std::unique_ptr<Passes>> Passes::Create(const ModelOptions& model
                                                        precision::DType dtype,
                                                        device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(model));
+  if (batch < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
+  }
   std::unique_ptr<Passes> passes(new Passes(model, batch, dtype));
   BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(ActivationBytes(model, batch, dtype),
                                                     device::Purpose::kActivations, "activations"));

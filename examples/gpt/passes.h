@@ -41,6 +41,7 @@ class ParameterStore {
 // Memory       Activations and gradients of them: ActivationBytes, of purpose activations; the workspace of matrix
 //              products (Blas::WorkspaceBytes of the largest one), scratch. All at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
+// Errors       Create: InvalidArgument naming the option; those of Blas.
 class Passes {
  public:
   static absl::StatusOr<std::unique_ptr<Passes>> Create(const ModelOptions& model, int64_t batch,
@@ -54,7 +55,8 @@ class Passes {
   absl::Status Forward(const nn::Texts& texts, void* losses, ParameterStore& parameters,
                        device::Stream& stream);
 
-  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory.
+  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once for each Forward,
+  // and of the same texts: it uses up what that has left.
   absl::Status Backward(const nn::Texts& texts, const float* seed, ParameterStore& parameters,
                         device::Stream& stream);
 

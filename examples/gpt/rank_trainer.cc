@@ -1,13 +1,13 @@
 #include "brigade/examples/gpt/rank_trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/optim/schedule.h"
@@ -19,26 +19,24 @@ namespace {
 using device::Purpose;
 using precision::DType;
 
-int64_t NowNs() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
-
 }  // namespace
 
 RankTrainer::RankTrainer(const Job& job, collectives::Communicator& communicator,
-                         device::Context& context, device::Stream& compute)
+                         device::Context& context, device::Stream& compute, Recorder& recorder)
     : job_(job),
       batch_(job.config.batch.train_micro_batch_size_per_gpu),
       communicator_(communicator),
       context_(context),
-      compute_(compute) {}
+      compute_(compute),
+      recorder_(recorder) {}
 
 absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
     const Job& job, collectives::Communicator& communicator, device::Context& context,
-    device::Stream& compute) {
+    device::Stream& compute, Recorder& recorder) {
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
-  std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, communicator, context, compute));
+  std::unique_ptr<RankTrainer> trainer(
+      new RankTrainer(job, communicator, context, compute, recorder));
   BRIGADE_ASSIGN_OR_RETURN(zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero,
                                                              communicator, context, compute));
   trainer->zero_ = std::move(zero);
@@ -136,12 +134,12 @@ absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
   std::memcpy(&sums, slot.host_out.data(), sizeof(sums));
   stopped_ = stopped_ || sums.stop > 0;
 
-  const int64_t now = NowNs();
+  const int64_t now = SteadyNs();
   const double tokens = static_cast<double>(losses() * communicator_.size());
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
   const StepMetrics metrics = {
       .step = slot.step + 1,
-      .seconds = 1e-9 * static_cast<double>(now - started_ns_),
+      .seconds = 1e-9 * static_cast<double>(trained_ns_ + now - started_ns_),
       .loss = static_cast<double>(sums.loss) / communicator_.size(),
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
       .loss_scale = static_cast<double>(state->loss_scale),
@@ -176,9 +174,8 @@ absl::Status RankTrainer::CollectAll(Observer* observer) {
 }
 
 absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
-  started_ns_ = NowNs();
-  counted_ = zero_->traffic();
   BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
+  StartCounting();
   int64_t step = 0;
   for (; step < job_.steps; ++step) {
     BRIGADE_RETURN_IF_ERROR(Collect(slots_[static_cast<size_t>(step % kInFlight)], observer));
@@ -186,35 +183,40 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
     if (step > 0 && job_.evaluate_every > 0 && step % job_.evaluate_every == 0) {
       BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
       if (stopped_) break;
+      BRIGADE_RETURN_IF_ERROR(StopCounting());
       BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
+      StartCounting();
     }
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
-  CountTraffic();
+  BRIGADE_RETURN_IF_ERROR(StopCounting());
   if (step < job_.steps) return true;
   if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
   return stopped_;
 }
 
-void RankTrainer::CountTraffic() {
+void RankTrainer::StartCounting() {
+  traffic_before_ = zero_->traffic();
+  recorder_.Begin(context_.name());
+  started_ns_ = collected_ns_ = SteadyNs();
+}
+
+absl::Status RankTrainer::StopCounting() {
+  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+  BRIGADE_RETURN_IF_ERROR(zero_->step_stream().Synchronize());
+  trained_ns_ += SteadyNs() - started_ns_;
+  recorder_.End(context_.name(), summary_.time);
   const zero::Traffic now = zero_->traffic();
-  summary_.traffic.gradients += now.gradients - counted_.gradients;
-  summary_.traffic.parameters += now.parameters - counted_.parameters;
-  summary_.traffic.scalars += now.scalars - counted_.scalars;
-  counted_ = now;
+  summary_.traffic.gradients += now.gradients - traffic_before_.gradients;
+  summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
+  summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
+  return absl::OkStatus();
 }
 
 absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
-  const int64_t begin = NowNs();
-  CountTraffic();
   BRIGADE_ASSIGN_OR_RETURN(loss, Evaluate());
-  counted_ = zero_->traffic();  // what evaluation sends is no part of a step
-  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnEvaluation({step, loss}));
-  const int64_t end = NowNs();
-  started_ns_ += end - begin;
-  collected_ns_ = end;
-  return absl::OkStatus();
+  return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
 // Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as many passes;

@@ -16,6 +16,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/zero_parameters.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -33,18 +34,18 @@ class RankTrainer {
   // A call of all ranks; waits. All must outlive the trainer.
   static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(
       const Job& job, collectives::Communicator& communicator, device::Context& context,
-      device::Stream& compute);
+      device::Stream& compute, Recorder& recorder);
 
   // Trains to the end or until `stop`. `observer` may be null. True if interrupted.
   absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
 
-  // Of this rank, but for its time.
+  // Of this rank, so far.
   RankSummary Summary() const;
   // Of all ranks. A call of all ranks; waits.
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 
  private:
-  static constexpr int kInFlight = 3;
+  static constexpr int kInFlight = 2;
 
   // What all ranks add up in a step.
   struct Sums {
@@ -59,7 +60,7 @@ class RankTrainer {
   };
 
   RankTrainer(const Job& job, collectives::Communicator& communicator, device::Context& context,
-              device::Stream& compute);
+              device::Stream& compute, Recorder& recorder);
 
   absl::Status Allocate();
 
@@ -77,7 +78,9 @@ class RankTrainer {
   // Waits for the slot's step, if it has one, and tells the observer.
   absl::Status Collect(Slot& slot, Observer* observer);
   absl::Status CollectAll(Observer* observer);
-  void CountTraffic();  // of the steps since counted_
+  // Time and traffic between the two are the steps'.
+  void StartCounting();
+  absl::Status StopCounting();  // waits
   absl::StatusOr<double> Evaluate();
   absl::Status EvaluateAndTell(int64_t step, Observer* observer);
 
@@ -86,6 +89,7 @@ class RankTrainer {
   collectives::Communicator& communicator_;
   device::Context& context_;
   device::Stream& compute_;
+  Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   std::unique_ptr<ZeroParameters> parameters_;
   std::unique_ptr<Passes> passes_;
@@ -93,10 +97,11 @@ class RankTrainer {
   std::array<Slot, kInFlight> slots_;
   std::vector<float> learning_rates_;
   RankSummary summary_;
-  zero::Traffic counted_;
   bool stopped_ = false;
-  int64_t started_ns_ = 0;  // of training; later by what evaluations take
-  int64_t collected_ns_ = 0;
+  zero::Traffic traffic_before_;  // when counting started
+  int64_t started_ns_ = 0;        // counting
+  int64_t trained_ns_ = 0;        // before that
+  int64_t collected_ns_ = 0;      // the last step
 };
 
 }  // namespace brigade::gpt

@@ -2,15 +2,13 @@
 
 #include <chrono>
 
+#include "brigade/examples/gpt/clock.h"
+
 namespace brigade::gpt {
 namespace {
 
 // The tracer has room for 64 Ki operations of a stream: more than a stream runs in that time.
 constexpr auto kInterval = std::chrono::milliseconds(100);
-
-int64_t NowNs() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 }  // namespace
 
@@ -36,25 +34,33 @@ void Recorder::Empty() {
     Rank& rank = ranks_[std::string(stream.context)];
     const auto [entry, is_new] =
         rank.streams.emplace(std::string(stream.stream), static_cast<int>(rank.streams.size()));
-    if (rank.split != nullptr) rank.split->Add(entry->second, stream.operations);
+    if (rank.split == nullptr) continue;
+    rank.split->Add(entry->second, stream.operations);
+    rank.dropped += stream.dropped;
   }
   if (trace_ != nullptr) status_.Update(trace_->Append(streams));
 }
 
-void Recorder::Begin(const std::string& context) {
+void Recorder::Begin(absl::string_view context) {
   std::lock_guard lock(mutex_);
   Empty();
-  Rank& rank = ranks_[context];
-  rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), NowNs());
+  Rank& rank = ranks_[std::string(context)];
+  rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), SteadyNs());
 }
 
-Seconds Recorder::End(const std::string& context) {
+void Recorder::End(absl::string_view context, Seconds& sum) {
   std::lock_guard lock(mutex_);
   Empty();
-  Rank& rank = ranks_[context];
-  const Seconds seconds = rank.split->Finish(NowNs());
+  Rank& rank = ranks_[std::string(context)];
+  sum += rank.split->Finish(SteadyNs());
+  sum.dropped += rank.dropped;
   rank.split.reset();
-  return seconds;
+  rank.dropped = 0;
+}
+
+absl::Status Recorder::status() const {
+  std::lock_guard lock(mutex_);
+  return status_;
 }
 
 absl::Status Recorder::Finish() {

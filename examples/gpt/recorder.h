@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "brigade/device/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/time_split.h"
@@ -29,11 +30,13 @@ class Recorder {
 
   device::Tracer& tracer() { return tracer_; }
 
-  // The time of the context of this name counts from here on. Its streams exist.
-  void Begin(const std::string& context);
-  // To here. Its streams are idle.
-  Seconds End(const std::string& context);
+  // The time of the context of this name counts from here on. Its streams exist and are idle.
+  void Begin(absl::string_view context);
+  // To here: adds to `sum`. Its streams are idle, and somebody has waited for them (docs/device.md, rule 32).
+  void End(absl::string_view context, Seconds& sum);
 
+  // What went wrong with the trace file so far, if anything.
+  absl::Status status() const;
   // Ends the trace file; what went wrong with it, if anything.
   absl::Status Finish();
 
@@ -41,13 +44,14 @@ class Recorder {
   struct Rank {
     std::map<std::string, int> streams;
     std::unique_ptr<TimeSplit> split;
+    int64_t dropped = 0;
   };
 
   void Loop();
   void Empty();  // mutex_ held
 
   device::Tracer tracer_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable closing_changed_;
   bool closing_ = false;
   ChromeTrace* trace_;

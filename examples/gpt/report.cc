@@ -29,7 +29,9 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {
   std::string text = absl::StrFormat(
-      "\nTime of the training loop, in seconds; communication includes waiting for other ranks\n"
+      "\nTime of the steps, in seconds. gemm has the conversions of 16-bit types, communication "
+      "the\n"
+      "waiting for other ranks; hidden communication ran beside what the other columns count.\n"
       "%8s %10s %10s %10s %10s %10s %10s | %10s\n",
       "rank", "gemm", "other", "optimizer", "exposed", "idle", "all", "hidden");
   const auto line = [&](const std::string& name, const Seconds& time, double unit,
@@ -50,18 +52,16 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     const Seconds& time = ranks[r].time;
     line(absl::StrCat(r), time, 1, "");
-    sum.gemm += time.gemm;
-    sum.other_compute += time.other_compute;
-    sum.optimizer += time.optimizer;
-    sum.exposed_communication += time.exposed_communication;
-    sum.idle += time.idle;
-    sum.hidden_communication += time.hidden_communication;
+    sum += time;
   }
   line("share", sum, sum.wall() / 100, " %");
   const double communication = sum.exposed_communication + sum.hidden_communication;
   if (communication > 0) {
     absl::StrAppend(&text, absl::StrFormat("Hidden behind compute: %.0f %% of all communication\n",
                                            100 * sum.hidden_communication / communication));
+  }
+  if (sum.dropped > 0) {
+    absl::StrAppend(&text, sum.dropped, " operations were not recorded, and count as idle.\n");
   }
   return text;
 }
@@ -119,7 +119,8 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   const int times = job.config.zero.stage < 3 ? 2 : 3;
   absl::StrAppend(
       &text,
-      absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it\n",
+      absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it.\n"
+                      "Not counted: 8 bytes a step, for the mean loss and the wish to stop.\n",
                       times, times * (count - 1) / count));
   return text;
 }

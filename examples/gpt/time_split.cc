@@ -44,6 +44,17 @@ Activity ActivityOf(const device::TracedOperation& operation) {
   return absl::StrContains(operation.name, "gemm") ? Activity::kGemm : Activity::kOtherCompute;
 }
 
+Seconds& Seconds::operator+=(const Seconds& other) {
+  gemm += other.gemm;
+  other_compute += other.other_compute;
+  optimizer += other.optimizer;
+  exposed_communication += other.exposed_communication;
+  idle += other.idle;
+  hidden_communication += other.hidden_communication;
+  dropped += other.dropped;
+  return *this;
+}
+
 TimeSplit::TimeSplit(int streams, int64_t begin_ns)
     : streams_(static_cast<size_t>(streams), Stream{{}, begin_ns}), split_ns_(begin_ns) {}
 

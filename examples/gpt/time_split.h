@@ -42,6 +42,9 @@ struct Seconds {
 
   double hidden_communication = 0.0;
 
+  int64_t dropped = 0;  // operations that the tracer had no room for, and that count as idle
+
+  Seconds& operator+=(const Seconds& other);
   double wall() const { return gemm + other_compute + optimizer + exposed_communication + idle; }
 };
 

@@ -59,7 +59,6 @@ namespace {
 
 constexpr int kDefaultRanks = 4;
 constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
-constexpr int kInterruptedExitCode = 130;
 
 // From Ctrl-C until a process gives up: less than the second that a user, and mpirun, wait. Those that have nothing
 // to report go last, because mpirun kills all when the first is gone.
@@ -150,6 +149,17 @@ class Observers final : public Observer {
   std::vector<Observer*> all_;
 };
 
+// Ends the training when its trace cannot be written.
+class TraceObserver final : public Observer {
+ public:
+  explicit TraceObserver(const Recorder& recorder) : recorder_(recorder) {}
+  absl::Status OnStep(const StepMetrics&) override { return recorder_.status(); }
+  absl::Status OnEvaluation(const Evaluation&) override { return recorder_.status(); }
+
+ private:
+  const Recorder& recorder_;
+};
+
 // The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the first.
 std::string TracePath(const std::string& path, int rank) {
   if (rank == 0) return path;
@@ -165,7 +175,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
   }
   BRIGADE_ASSIGN_OR_RETURN(placement, collectives::PlacementFromEnvironment());
-  const bool processes = placement.size > 1;
+  const bool processes = placement.launched;
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != placement.size) {
     return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks,
@@ -218,12 +228,16 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     std::fflush(stdout);
   };
   Recorder recorder(trace.get());
+  TraceObserver trace_observer(recorder);
+  observers.Add(trace_observer);
   Interrupt interrupt(speaks ? kPatience : kPatienceOfOthers, [&] {
+    recorder.Finish().IgnoreError();
     if (!speaks) return;
     std::fputs("\nInterrupted; a step did not end in time\n", stderr);
     report_progress();
   });
   const auto report = [&](const Outcome& outcome) {
+    interrupt.Disarm();
     report_progress();
     absl::PrintF("%s", ResourceReport(job, outcome.ranks));
     std::fflush(stdout);
@@ -232,12 +246,14 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
   const absl::StatusOr<Outcome> outcome =
       processes ? TrainAsProcess(job, placement, watchers) : TrainOnThreads(job, ranks, watchers);
+  interrupt.Disarm();
+  const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.
   if (speaks && !outcome.ok() && !history.steps().empty()) report_progress();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
-  BRIGADE_RETURN_IF_ERROR(recorder.Finish());
+  BRIGADE_RETURN_IF_ERROR(traced);
   if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");
-  return outcome->interrupted ? kInterruptedExitCode : 0;
+  return outcome->interrupted ? Interrupt::kExitCode : 0;
 }
 
 }  // namespace

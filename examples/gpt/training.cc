@@ -47,31 +47,29 @@ class FirstError {
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
                                   device::Context& context, const Watchers& watchers,
                                   FirstError& first_error) {
-  const std::string name = NameOf(communicator.rank());
+  const bool first = communicator.rank() == 0;
   BRIGADE_ASSIGN_OR_RETURN(compute, context.NewStream("compute"));
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
-    BRIGADE_ASSIGN_OR_RETURN(created, RankTrainer::Create(job, communicator, context, *compute));
+    BRIGADE_ASSIGN_OR_RETURN(
+        created, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
     trainer = std::move(created);
-    watchers.recorder.Begin(name);
-    Observer* const observer = communicator.rank() == 0 ? watchers.observer : nullptr;
-    BRIGADE_ASSIGN_OR_RETURN(interrupted, trainer->Train(observer, watchers.stop));
-    RankSummary summary = trainer->Summary();
-    summary.time = watchers.recorder.End(name);
-    BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(summary));
-    Outcome outcome = {std::move(summaries), interrupted};
-    if (communicator.rank() == 0 && watchers.report != nullptr) watchers.report(outcome);
-    // All is done and said: a rank that fails from here on is no error.
-    communicator.Barrier(*compute).IgnoreError();
-    compute->Synchronize().IgnoreError();
-    return outcome;
+    BRIGADE_ASSIGN_OR_RETURN(interrupted,
+                             trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
+    BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(trainer->Summary()));
+    return Outcome{std::move(summaries), interrupted};
   };
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
     first_error.Note(outcome.status());
     // While the trainer is there: it waits for its streams at its end, and they may wait for other ranks.
     communicator.Abort(outcome.status());
+    return outcome;
   }
+  if (first && watchers.report != nullptr) watchers.report(*outcome);
+  // All is done and said: a rank that fails from here on is no error.
+  communicator.Barrier(*compute).IgnoreError();
+  compute->Synchronize().IgnoreError();
   return outcome;
 }
 
@@ -79,20 +77,29 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
 
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = ranks}));
-  FirstError first_error;
-  Outcome outcome;
-  const auto run = [&](int rank) -> absl::Status {
+  // What may be refused comes before the first rank begins to wait for the others.
+  struct Rank {
+    std::unique_ptr<device::Context> context;
+    std::unique_ptr<collectives::Communicator> communicator;
+  };
+  std::vector<Rank> all;
+  for (int rank = 0; rank < ranks; ++rank) {
     BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, rank, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(engine, group->Join(rank, *context));
     BRIGADE_ASSIGN_OR_RETURN(communicator,
                              collectives::Communicator::Create(std::move(engine), *context));
-    BRIGADE_ASSIGN_OR_RETURN(mine, TrainRank(job, *communicator, *context, watchers, first_error));
-    if (rank == 0) outcome = std::move(mine);
-    return absl::OkStatus();
-  };
+    all.push_back({std::move(context), std::move(communicator)});
+  }
+  FirstError first_error;
+  Outcome outcome;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] { first_error.Note(run(rank)); });
+    threads.emplace_back([&, rank] {
+      const Rank& self = all[static_cast<size_t>(rank)];
+      absl::StatusOr<Outcome> mine =
+          TrainRank(job, *self.communicator, *self.context, watchers, first_error);
+      if (rank == 0 && mine.ok()) outcome = *std::move(mine);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   BRIGADE_RETURN_IF_ERROR(first_error.status());

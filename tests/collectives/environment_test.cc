@@ -34,6 +34,11 @@ void ExpectError(const std::map<std::string, std::string>& variables, const std:
 
 TEST(EnvironmentTest, IsRankZeroOfOneWhereNothingIsSet) {
   ExpectPlacement(Read({}), 0, 1, 0, "127.0.0.1", 29500);
+  EXPECT_FALSE(Read({})->launched);
+}
+
+TEST(EnvironmentTest, KnowsALauncherThatStartsOneProcess) {
+  EXPECT_TRUE(Read({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})->launched);
 }
 
 TEST(EnvironmentTest, ReadsTheUsualVariables) {

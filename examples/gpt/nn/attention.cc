@@ -10,9 +10,8 @@
 namespace brigade::nn {
 namespace {
 
-template <typename T>
-Wide<T> Scale(const AttentionShape& shape) {
-  return Wide<T>(1.0 / std::sqrt(static_cast<double>(shape.head_width())));
+double Scale(const AttentionShape& shape) {
+  return 1.0 / std::sqrt(static_cast<double>(shape.head_width()));
 }
 
 // Where a head's matrices are: `part` of queries, keys and values; or the one part of the output.
@@ -49,9 +48,10 @@ absl::Status Attention(const AttentionShape& shape, const void* qkv, void* proba
                                        .b = Head(shape, in, kKeys, 3, true),
                                        .c = Scores(shape, scores),
                                        .batch = shape.heads,
-                                       .outer_batch = shape.batch},
+                                       .outer_batch = shape.batch,
+                                       .scale = Scale(shape)},
                                       stream));
-    const CausalSoftmaxRows<T> softmax = {scores, Scale<T>(shape), t};
+    const CausalSoftmaxRows<T> softmax = {scores, t};
     BRIGADE_RETURN_IF_ERROR(EnqueueRows({"softmax", {Write(scores, shape.scores())}},
                                         shape.batch * shape.heads * t, softmax, stream));
     return blas.Gemm({.dtype = shape.dtype,
@@ -78,7 +78,8 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
     const T* const up = Typed<T>(dout);
     T* const ds = Typed<T>(dscores);
     T* const d = Typed<T>(dqkv);
-    const auto gemm = [&](int64_t m, int64_t n, int64_t k, Operand a, Operand b, Operand c) {
+    const auto gemm = [&](int64_t m, int64_t n, int64_t k, Operand a, Operand b, Operand c,
+                          double scale = 1) {
       return blas.Gemm({.dtype = shape.dtype,
                         .m = m,
                         .n = n,
@@ -87,21 +88,22 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
                         .b = b,
                         .c = c,
                         .batch = shape.heads,
-                        .outer_batch = shape.batch},
+                        .outer_batch = shape.batch,
+                        .scale = scale},
                        stream);
     };
     BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, p, true), Head(shape, up, 0, 1),
                                  Head(shape, d, kValues, 3)));
     BRIGADE_RETURN_IF_ERROR(gemm(t, t, width, Head(shape, up, 0, 1),
                                  Head(shape, in, kValues, 3, true), Scores(shape, ds)));
-    const CausalSoftmaxBackwardRows<T> softmax = {p, ds, Scale<T>(shape), t};
+    const CausalSoftmaxBackwardRows<T> softmax = {p, ds, t};
     BRIGADE_RETURN_IF_ERROR(
         EnqueueRows({"softmax_backward", {Read(p, shape.scores()), Write(ds, shape.scores())}},
                     shape.batch * shape.heads * t, softmax, stream));
     BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, ds), Head(shape, in, kKeys, 3),
-                                 Head(shape, d, kQueries, 3)));
+                                 Head(shape, d, kQueries, 3), Scale(shape)));
     return gemm(t, width, t, Scores(shape, ds, true), Head(shape, in, kQueries, 3),
-                Head(shape, d, kKeys, 3));
+                Head(shape, d, kKeys, 3), Scale(shape));
   });
 }
 

@@ -10,12 +10,11 @@
 
 namespace brigade::nn {
 
-// In place on scores [.., context, context]: softmax(scale * scores) over the columns up to the row's own position,
+// In place on scores [.., context, context]: softmax(scores) over the columns up to the row's own position,
 // 0 behind it.
 template <typename T>
 struct CausalSoftmaxRows {
   T* scores;
-  Wide<T> scale;
   int64_t context;
 
   template <typename Row>
@@ -26,22 +25,20 @@ struct CausalSoftmaxRows {
     const W max =
         row.template Max<W>(visible, [&](int64_t c) BRIGADE_NN_BODY { return Widen(s[c]); });
     const W sum = row.template Sum<W>(
-        visible, [&](int64_t c) BRIGADE_NN_BODY { return Exp(scale * (Widen(s[c]) - max)); });
+        visible, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(s[c]) - max); });
     const W inverse = W(1) / sum;
-    row.ForEach(visible, [&](int64_t c) BRIGADE_NN_BODY {
-      s[c] = T(Exp(scale * (Widen(s[c]) - max)) * inverse);
-    });
+    row.ForEach(visible,
+                [&](int64_t c) BRIGADE_NN_BODY { s[c] = T(Exp(Widen(s[c]) - max) * inverse); });
     row.ForEach(context - visible, [&](int64_t c) BRIGADE_NN_BODY { s[visible + c] = T(W(0)); });
   }
 };
 
 // In place on the gradient of the probabilities, which becomes that of the scores:
-// d = scale * p * (d - sum(d * p)).
+// d = p * (d - sum(d * p)).
 template <typename T>
 struct CausalSoftmaxBackwardRows {
   const T* probabilities;
   T* gradient;
-  Wide<T> scale;
   int64_t context;
 
   template <typename Row>
@@ -52,9 +49,8 @@ struct CausalSoftmaxBackwardRows {
     const int64_t visible = r % context + 1;
     const W dot = row.template Sum<W>(
         visible, [&](int64_t c) BRIGADE_NN_BODY { return Widen(p[c]) * Widen(d[c]); });
-    row.ForEach(visible, [&](int64_t c) BRIGADE_NN_BODY {
-      d[c] = T(scale * Widen(p[c]) * (Widen(d[c]) - dot));
-    });
+    row.ForEach(visible,
+                [&](int64_t c) BRIGADE_NN_BODY { d[c] = T(Widen(p[c]) * (Widen(d[c]) - dot)); });
     row.ForEach(context - visible, [&](int64_t c) BRIGADE_NN_BODY { d[visible + c] = T(W(0)); });
   }
 };

@@ -1,6 +1,9 @@
 #include "brigade/examples/gpt/nn/blas.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
 
 #include "brigade/examples/gpt/nn/blas_cpu.h"
 
@@ -30,6 +33,26 @@ int64_t Blas::ScratchBytes(device::Device device, int64_t workspace_bytes) {
 int64_t Blas::WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k) {
   if (precision::SizeOf(dtype) != 2) return 0;
   return (m * k + k * n + m * n) * static_cast<int64_t>(sizeof(float));
+}
+
+absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"m", g.m},
+      {"n", g.n},
+      {"k", g.k},
+      {"batch", g.batch},
+      {"outer_batch", g.outer_batch},
+      {"leading of a", g.a.leading},
+      {"leading of b", g.b.leading},
+      {"leading of c", g.c.leading},
+  };
+  for (const auto& [name, size] : sizes) {
+    if (size < 1 || size > std::numeric_limits<int>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gemm: ", name, " is ", size, "; it must be in 1 to 2147483647"));
+    }
+  }
+  return Enqueue(g, stream);
 }
 
 }  // namespace brigade::nn

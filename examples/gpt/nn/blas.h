@@ -22,12 +22,13 @@ struct Operand {
   int64_t outer_stride = 0;  // of the outer batch
 };
 
-// c = a b, or c += a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].
+// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].
 struct GemmArguments {
   precision::DType dtype = precision::DType::kFloat32;  // of all three
   int64_t m = 0, n = 0, k = 0;
   Operand a = {}, b = {}, c = {};
   int64_t batch = 1, outer_batch = 1;
+  double scale = 1;
   bool accumulate = false;
 };
 
@@ -37,7 +38,7 @@ struct GemmArguments {
 //              16-bit matrices: on the CPU they are converted. float64 is for tests, on the CPU.
 // Memory       ScratchBytes, at Create.
 // Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
-// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or size;
+// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or the size, which must fit int;
 //              ResourceExhausted for a product that needs more workspace.
 class Blas {
  public:
@@ -51,7 +52,10 @@ class Blas {
   // Of a product of these sizes, in any order, on the CPU; 0 for float32 and float64.
   static int64_t WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k);
 
-  virtual absl::Status Gemm(const GemmArguments& arguments, device::Stream& stream) = 0;
+  absl::Status Gemm(const GemmArguments& arguments, device::Stream& stream);
+
+ private:
+  virtual absl::Status Enqueue(const GemmArguments& arguments, device::Stream& stream) = 0;
 };
 
 }  // namespace brigade::nn

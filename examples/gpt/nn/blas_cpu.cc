@@ -5,6 +5,7 @@
 
 #include <cblas.h>
 
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -48,8 +49,9 @@ void Multiply(const GemmArguments& g, Matrix<const W> a, Matrix<const W> b, W be
       return cblas_sgemm;
   }();
   const auto size = [](int64_t n) { return static_cast<blasint>(n); };
-  gemm(CblasRowMajor, Transpose(g.a), Transpose(g.b), size(g.m), size(g.n), size(g.k), W(1), a.data,
-       size(a.leading), b.data, size(b.leading), beta, c.data, size(c.leading));
+  gemm(CblasRowMajor, Transpose(g.a), Transpose(g.b), size(g.m), size(g.n), size(g.k),
+       static_cast<W>(g.scale), a.data, size(a.leading), b.data, size(b.leading), beta, c.data,
+       size(c.leading));
 }
 
 // As stored, in float, without gaps.
@@ -99,7 +101,7 @@ class CpuBlas final : public Blas {
  public:
   explicit CpuBlas(device::Buffer workspace) : workspace_(std::move(workspace)) {}
 
-  absl::Status Gemm(const GemmArguments& g, device::Stream& stream) override {
+  absl::Status Enqueue(const GemmArguments& g, device::Stream& stream) override {
     const int64_t needed = WorkspaceBytes(g.dtype, g.m, g.n, g.k);
     if (needed > workspace_.bytes()) {
       return absl::ResourceExhaustedError(absl::StrCat("gemm of ", g.m, " x ", g.n, " x ", g.k,
@@ -129,11 +131,14 @@ class CpuBlas final : public Blas {
   const device::Buffer workspace_;
 };
 
+std::once_flag threads_set;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context,
                                                  int64_t workspace_bytes) {
-  openblas_set_num_threads(1);  // a rank's products run on its own stream's thread
+  // A rank's products run on its own stream's thread.
+  std::call_once(threads_set, [] { openblas_set_num_threads(1); });
   BRIGADE_ASSIGN_OR_RETURN(
       workspace, context.Allocate(workspace_bytes, device::Purpose::kScratch, "workspace of gemm"));
   return std::make_unique<CpuBlas>(std::move(workspace));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/cuda/cuda_device_guard.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/arrays.h"
 
@@ -78,16 +79,19 @@ cublasOperation_t Transpose(const Operand& operand) {
 
 class CudaBlas final : public Blas {
  public:
-  CudaBlas(const Cublas& cublas, cublasHandle_t handle, device::Buffer workspace)
-      : cublas_(cublas), handle_(handle), workspace_(std::move(workspace)) {}
-  ~CudaBlas() override { cublas_.destroy(handle_); }
+  CudaBlas(const Cublas& cublas, int ordinal, cublasHandle_t handle, device::Buffer workspace)
+      : cublas_(cublas), ordinal_(ordinal), handle_(handle), workspace_(std::move(workspace)) {}
+  ~CudaBlas() override {
+    const device::internal::CudaDeviceGuard guard(ordinal_);
+    cublas_.destroy(handle_);
+  }
 
   absl::Status Check(cublasStatus_t status) const {
     if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas_.status_string(status)));
   }
 
-  absl::Status Gemm(const GemmArguments& g, device::Stream& stream) override {
+  absl::Status Enqueue(const GemmArguments& g, device::Stream& stream) override {
     if (!precision::IsTrainingFormat(g.dtype)) {
       return absl::InvalidArgumentError(
           absl::StrCat("gemm: dtype is ", precision::Name(g.dtype),
@@ -96,6 +100,7 @@ class CudaBlas final : public Blas {
     return stream.Launch({"gemm"}, [&](void* cuda_stream) -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(
           Check(cublas_.set_stream(handle_, static_cast<cudaStream_t>(cuda_stream))));
+      // Each time: setting the stream brings cuBLAS's own workspace back, which it may share between streams.
       BRIGADE_RETURN_IF_ERROR(Check(cublas_.set_workspace(
           handle_, workspace_.data(), static_cast<size_t>(workspace_.bytes()))));
       for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
@@ -108,7 +113,7 @@ class CudaBlas final : public Blas {
  private:
   // cuBLAS counts columns first: what it sees is the transpose of each matrix, and c^T = b^T a^T.
   cublasStatus_t Products(const GemmArguments& g, int64_t outer) const {
-    const float one = 1.0f, beta = g.accumulate ? 1.0f : 0.0f;
+    const float alpha = static_cast<float>(g.scale), beta = g.accumulate ? 1.0f : 0.0f;
     const cudaDataType_t type = DataType(g.dtype);
     const auto address = [&](const Operand& operand) {
       return static_cast<char*>(operand.data) +
@@ -116,12 +121,14 @@ class CudaBlas final : public Blas {
     };
     const auto size = [](int64_t n) { return static_cast<int>(n); };
     return cublas_.gemm(handle_, Transpose(g.b), Transpose(g.a), size(g.n), size(g.m), size(g.k),
-                        &one, address(g.b), type, size(g.b.leading), g.b.stride, address(g.a), type,
-                        size(g.a.leading), g.a.stride, &beta, address(g.c), type, size(g.c.leading),
-                        g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                        &alpha, address(g.b), type, size(g.b.leading), g.b.stride, address(g.a),
+                        type, size(g.a.leading), g.a.stride, &beta, address(g.c), type,
+                        size(g.c.leading), g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F,
+                        CUBLAS_GEMM_DEFAULT);
   }
 
   const Cublas& cublas_;
+  const int ordinal_;
   const cublasHandle_t handle_;
   const device::Buffer workspace_;
 };
@@ -134,11 +141,14 @@ absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
   BRIGADE_ASSIGN_OR_RETURN(workspace,
                            context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),
                                             device::Purpose::kScratch, "workspace of cuBLAS"));
+  const int ordinal = context.device().ordinal;
+  const device::internal::CudaDeviceGuard guard(
+      ordinal);  // a handle is of the device that is current
   cublasHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublas->create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas->status_string(status)));
   }
-  return std::make_unique<CudaBlas>(*cublas, handle, std::move(workspace));
+  return std::make_unique<CudaBlas>(*cublas, ordinal, handle, std::move(workspace));
 }
 
 }  // namespace brigade::nn

@@ -42,8 +42,9 @@ bool VisitReal(precision::DType dtype, Visitor&& visit) {
   return true;
 }
 
-// e^x to about one unit in the last place; arguments are clamped to where the result is normal and finite.
-BRIGADE_INLINE float Exp(float x) {
+// e^x to about one unit in the last place; arguments are clamped to where the result is normal and finite, NaN stays.
+BRIGADE_INLINE float Exp(float argument) {
+  float x = argument;
   x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
   // x = n ln 2 + r. Adding 1.5 * 2^23 rounds to an integer, whose bits are then at the low end.
   const float shifted = x * 1.44269504f + 12582912.0f;
@@ -59,7 +60,8 @@ BRIGADE_INLINE float Exp(float x) {
   sum = sum * r + 1.0f;
   sum = sum * r + 1.0f;
   const uint32_t exponent = __builtin_bit_cast(uint32_t, shifted) << 23;
-  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, sum) + exponent);
+  const float power = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, sum) + exponent);
+  return argument == argument ? power : argument;
 }
 BRIGADE_INLINE double Exp(double x) { return ::exp(x); }
 

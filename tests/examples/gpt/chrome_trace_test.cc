@@ -35,12 +35,17 @@ TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
       {"rank 0", "compute", {{kWork, "gemm", 1'000'007, 1'002'500}}},
       {"rank 0", "communication", {{kWait, "written", 1'000'000, 1'000'000}}}}));
   ASSERT_OK(trace->Append(std::vector<TracedStream>{
-      {"rank 1", "compute", {}}, {"rank 0", "compute", {{kWork, "adam", 2'000'000, 3'000'000}}}}));
+      {"rank 12", "compute", {}}, {"rank 0", "compute", {{kWork, "adam", 2'000'000, 3'000'000}}}}));
   ASSERT_OK(trace->Finish());
 
-  const auto named = [](const char* what, int process, int thread, const char* name) {
-    return json{
-        {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+  const auto metadata = [](const char* what, int process, int thread, const json& argument) {
+    return json{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", argument}};
+  };
+  const auto named = [&](const char* what, int process, int thread, const char* name) {
+    return metadata(what, process, thread, {{"name", name}});
+  };
+  const auto sorted = [&](int process, int thread) {
+    return metadata("process_sort_index", process, thread, {{"sort_index", process}});
   };
   const auto happened = [](const char* name, const char* category, double begin, double duration,
                            int thread) {
@@ -48,12 +53,14 @@ TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
                 {"dur", duration}, {"pid", 0},        {"tid", thread}};
   };
   EXPECT_THAT(Read(path), ElementsAre(named("process_name", 0, 1, "rank 0"),         //
+                                      sorted(0, 1),                                  //
                                       named("thread_name", 0, 1, "compute"),         //
                                       happened("gemm", "work", 1000.007, 2.493, 1),  //
                                       named("thread_name", 0, 2, "communication"),   //
                                       happened("wait for written", "wait", 1000.0, 0.0, 2),
-                                      named("process_name", 1, 3, "rank 1"),  //
-                                      named("thread_name", 1, 3, "compute"),  //
+                                      named("process_name", 12, 3, "rank 12"),  //
+                                      sorted(12, 3),                            //
+                                      named("thread_name", 12, 3, "compute"),   //
                                       happened("adam", "work", 2000.0, 1000.0, 1)));
 }
 
@@ -65,8 +72,9 @@ TEST(ChromeTraceTest, KeepsAnyNameValid) {
   ASSERT_OK(trace->Finish());
   const json events = Read(path);
   EXPECT_EQ(events[0]["args"]["name"], "rank \"0\"\\");
-  EXPECT_EQ(events[1]["args"]["name"], "a\nb");
-  EXPECT_EQ(events[2]["name"], "\x01\"gemm\" \xC3\xA9 \xEF\xBF\xBD");
+  EXPECT_EQ(events[0]["pid"], 1'000'000);
+  EXPECT_EQ(events[2]["args"]["name"], "a\nb");
+  EXPECT_EQ(events[3]["name"], "\x01\"gemm\" \xC3\xA9 \xEF\xBF\xBD");
 }
 
 TEST(ChromeTraceTest, SaysHowManyOperationsAreMissing) {
@@ -75,7 +83,7 @@ TEST(ChromeTraceTest, SaysHowManyOperationsAreMissing) {
   ASSERT_OK(trace->Append(
       std::vector<TracedStream>{{"rank 0", "compute", {{kWork, "gemm", 1000, 5000}}, 17}}));
   ASSERT_OK(trace->Finish());
-  const json event = Read(path)[3];
+  const json event = Read(path)[4];
   EXPECT_EQ(event["name"], "17 operations dropped");
   EXPECT_EQ(event["ph"], "i");
   EXPECT_EQ(event["ts"], 5.0);

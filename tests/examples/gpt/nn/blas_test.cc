@@ -1,7 +1,6 @@
 #include "brigade/examples/gpt/nn/blas.h"
 
 #include <cstdint>
-#include <tuple>
 #include <vector>
 
 #include "brigade/tests/examples/gpt/nn/lab.h"
@@ -30,9 +29,10 @@ absl::Span<T> Integers(Lab& lab, int64_t size) {
 TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
   using T = TypeParam;
   constexpr int64_t kM = 5, kN = 4, kK = 7, kBatch = 2, kOuter = 3, kGap = 3;
-  for (const auto& [a_transposed, b_transposed, accumulate] :
-       std::vector<std::tuple<bool, bool, bool>>{
-           {false, false, false}, {true, false, false}, {false, true, true}, {true, true, true}}) {
+  constexpr float kScale = 0.5f;
+  for (int options = 0; options < 8; ++options) {
+    SCOPED_TRACE(options);
+    const bool a_transposed = options & 1, b_transposed = options & 2, accumulate = options & 4;
     Lab lab;
     const int64_t a_rows = a_transposed ? kK : kM, a_leading = (a_transposed ? kM : kK) + kGap;
     const int64_t b_rows = b_transposed ? kN : kK, b_leading = (b_transposed ? kK : kN) + kGap;
@@ -54,6 +54,7 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
                           .c = {c.data(), c_leading, false, c_stride, kBatch * c_stride},
                           .batch = kBatch,
                           .outer_batch = kOuter,
+                          .scale = kScale,
                           .accumulate = accumulate},
                          lab.stream()));
     ASSERT_OK(lab.stream().Synchronize());
@@ -66,6 +67,7 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
           float sum = j >= kN || accumulate ? static_cast<float>(before[at]) : 0.0f;
           for (int64_t l = 0; l < kK && j < kN; ++l) {
             sum +=
+                kScale *
                 static_cast<float>(a_transposed ? pa[l * a_leading + i] : pa[i * a_leading + l]) *
                 static_cast<float>(b_transposed ? pb[j * b_leading + l] : pb[l * b_leading + j]);
           }
@@ -76,12 +78,31 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
   }
 }
 
+GemmArguments Square(DType dtype, int64_t size) {
+  const Operand operand = {nullptr, size};
+  return {dtype, size, size, size, operand, operand, operand};
+}
+
 TEST(BlasErrorsTest, AProductThatNeedsMoreWorkspaceIsRefused) {
   Lab lab;
   auto blas = Blas::Create(lab.context(), 100).value();
   EXPECT_EQ(
-      blas->Gemm({.dtype = DType::kFloat16, .m = 4, .n = 4, .k = 4}, lab.stream()),
+      blas->Gemm(Square(DType::kFloat16, 4), lab.stream()),
       absl::ResourceExhaustedError("gemm of 4 x 4 x 4 needs a workspace of 192 bytes and has 100"));
+}
+
+TEST(BlasErrorsTest, ASizeThatIsNoIntIsRefusedByName) {
+  Lab lab;
+  auto blas = Blas::Create(lab.context(), 0).value();
+  GemmArguments gemm = Square(DType::kFloat32, 4);
+  gemm.n = 0;
+  EXPECT_EQ(blas->Gemm(gemm, lab.stream()),
+            absl::InvalidArgumentError("gemm: n is 0; it must be in 1 to 2147483647"));
+  gemm = Square(DType::kFloat32, 4);
+  gemm.b.leading = int64_t{1} << 31;
+  EXPECT_EQ(blas->Gemm(gemm, lab.stream()),
+            absl::InvalidArgumentError(
+                "gemm: leading of b is 2147483648; it must be in 1 to 2147483647"));
 }
 
 }  // namespace
