@@ -75,17 +75,17 @@ TEST(ConsoleTest, ALogGetsTheFirstAndTheLastStepAndFewBetween) {
             "0 s left\n");
 }
 
-TEST(ConsoleTest, ATerminalsLineIsWrittenOver) {
+TEST(ConsoleTest, ATerminalsLineIsWrittenOverAndShortEnoughForIt) {
   Printed printed(true);
   ASSERT_OK(printed.console().OnStep(Step(1)));
   ASSERT_OK(printed.console().OnEvaluation({50, 4}));
   ASSERT_OK(printed.console().OnStep(Step(100)));
   EXPECT_EQ(printed.text(),
-            "\rstep   1/100  loss 3.2199  2000 tokens/s  scale 32768  norm 1.234  lr 2.75e-03  "
-            "50 s left\033[K"
+            "\rstep   1/100  loss 3.2199  2000 tokens/s  scale 32768  norm 1.234  lr 2.75e-03 "
+            "\033[K"
             "\rheld out after 50 steps: 4.0000 nats per byte\033[K\n"
-            "\rstep 100/100  loss 3.2199  2000 tokens/s  scale 32768  norm 1.234  lr 2.75e-03  "
-            "0 s left\033[K\n");
+            "\rstep 100/100  loss 3.2199  2000 tokens/s  scale 32768  norm 1.234  lr 2.75e-03 "
+            "\033[K\n");
 }
 
 }  // namespace

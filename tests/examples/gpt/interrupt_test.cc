@@ -33,14 +33,16 @@ TEST(InterruptTest, TheSignalAsksToStopAndNothingElse) {
   }
 }
 
-TEST(InterruptTest, SignalsEndTheProcessAgainWhenItIsGone) {
+TEST(InterruptTest, SignalsDoWhatTheyDidBeforeWhenItIsGone) {
+  signal(SIGINT, SIG_IGN);
   {
     Interrupt interrupt(milliseconds(1), [] {});
-    EXPECT_NE(HandlerOf(SIGINT), SIG_DFL);
+    EXPECT_NE(HandlerOf(SIGINT), SIG_IGN);
     EXPECT_NE(HandlerOf(SIGTERM), SIG_DFL);
   }
-  EXPECT_EQ(HandlerOf(SIGINT), SIG_DFL);
+  EXPECT_EQ(HandlerOf(SIGINT), SIG_IGN);
   EXPECT_EQ(HandlerOf(SIGTERM), SIG_DFL);
+  signal(SIGINT, SIG_DFL);
 }
 
 TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
@@ -48,6 +50,17 @@ TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
   {
     Interrupt interrupt(milliseconds(0), [&] { gave_up = true; });
     std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_FALSE(gave_up);
+}
+
+TEST(InterruptTest, ATrainingAtItsReportIsNotGivenUp) {
+  bool gave_up = false;
+  {
+    Interrupt interrupt(milliseconds(100), [&] { gave_up = true; });
+    raise(SIGINT);
+    interrupt.Disarm();
+    std::this_thread::sleep_for(milliseconds(300));
   }
   EXPECT_FALSE(gave_up);
 }
@@ -60,7 +73,7 @@ TEST(InterruptDeathTest, ATrainingThatDoesNotStopIsGivenUp) {
         raise(SIGINT);
         std::this_thread::sleep_for(std::chrono::minutes(1));
       },
-      ::testing::ExitedWithCode(130), "^the report\n$");
+      ::testing::ExitedWithCode(Interrupt::kExitCode), "^the report\n$");
 }
 
 }  // namespace

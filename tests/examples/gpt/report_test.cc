@@ -121,7 +121,8 @@ std::vector<RankSummary> Summaries() {
 TEST(ReportTest, ResourcesStandBesideTheirFormulas) {
   EXPECT_EQ(ResourceReport(NewJob(kFp16, 2), Summaries()),
             R"(
-Time of the training loop, in seconds; communication includes waiting for other ranks
+Time of the steps, in seconds. gemm has the conversions of 16-bit types, communication the
+waiting for other ranks; hidden communication ran beside what the other columns count.
     rank       gemm      other  optimizer    exposed       idle        all |     hidden
        0        5.0        2.0        1.0        1.5        0.5       10.0 |        3.0
        1        3.0        2.0        1.0        1.5        2.5       10.0 |        3.0
@@ -140,7 +141,8 @@ Sent in each step, in MB; Y is 2.000 MB of weights with padding
        0     1.000000     2.000000     0.000032       1.500000
        1     1.000100     2.000000     0.000032       1.500050
  formula     1.000000     2.000000     0.000032       1.500000
-2 (N-1)/N Y is 1.000000 Y; tied weights and several micro-batches add to it
+2 (N-1)/N Y is 1.000000 Y; tied weights and several micro-batches add to it.
+Not counted: 8 bytes a step, for the mean loss and the wish to stop.
 )");
 }
 

@@ -51,6 +51,8 @@ refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=
 refuses '"surplus" is no flag; see --help' surplus
 RANK=0 WORLD_SIZE=2 refuses '--ranks is 4, but the launcher has started 2 processes, a rank each' \
   --ranks=4
+RANK=0 WORLD_SIZE=1 refuses '--ranks is 4, but the launcher has started 1 processes, a rank each' \
+  --ranks=4
 RANK=0 refuses 'RANK=0 is set, but WORLD_SIZE is not'
 
 "$train" "${tiny[@]}" --steps=1 >/dev/full 2>error && fail 'a report into a full disk is no error'

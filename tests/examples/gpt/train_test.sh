@@ -27,7 +27,7 @@ the_readmes_command_ends_with_a_report() {
   rows_agree "$report" 'Memory at its peak' model
   rows_agree "$report" 'Sent in each step' formula
   expect_line "$report" ' +formula( +[0-9.]+){3} +1.500000'
-  expect_line "$report" '2 \(N-1\)/N Y is 1.500000 Y; tied weights and several micro-batches add to it'
+  expect_line "$report" '2 \(N-1\)/N Y is 1.500000 Y; tied weights and several micro-batches add to it\.'
   ! grep -q $'\r' "$report" || fail 'control characters although this is no terminal'
 }
 
@@ -37,7 +37,7 @@ stage_3_sends_half_as_much_again() {
   expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 4 steps .*'
   rows_agree "$report" 'Memory at its peak' model
   rows_agree "$report" 'Sent in each step' formula
-  expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it'
+  expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it\.'
 }
 
 metrics_and_trace_are_json() {
