@@ -32,6 +32,7 @@ struct Trained {
   std::vector<double> losses;
   std::vector<double> grad_norms;
   double held_out = 0;
+  std::vector<int64_t> evaluated;  // after so many steps
   Outcome outcome;
 };
 
@@ -48,7 +49,10 @@ Trained Train(const Job& job, int ranks) {
     run.losses.push_back(step.loss);
     run.grad_norms.push_back(step.grad_norm);
   }
-  run.held_out = history.evaluations().back().held_out_loss;
+  for (const Evaluation& evaluation : history.evaluations()) {
+    run.held_out = evaluation.held_out_loss;
+    run.evaluated.push_back(evaluation.step);
+  }
   return run;
 }
 
@@ -56,14 +60,14 @@ constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr"
        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
 
 std::string Config(int64_t batch, int stage, const std::string& precision,
-                   const std::string& optimizer = kAdamW) {
+                   const std::string& optimizer = kAdamW, double clipping = 1.0) {
   // A scale that does not overflow at first, so that no step is skipped that fp32 does.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12}, )"
                               : precision == "bf16" ? R"("bf16": {"enabled": true}, )"
                                                     : "";
-  return absl::StrCat("{\"train_batch_size\": ", batch, ", \"gradient_clipping\": 1.0, ", section,
-                      optimizer, ", \"zero_optimization\": {\"stage\": ", stage, "}}");
+  return absl::StrCat("{\"train_batch_size\": ", batch, ", \"gradient_clipping\": ", clipping, ", ",
+                      section, optimizer, ", \"zero_optimization\": {\"stage\": ", stage, "}}");
 }
 
 class PrecisionTest : public ::testing::TestWithParam<std::string> {};
@@ -116,8 +120,9 @@ TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
 TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
   constexpr const char* kSgd =
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
-  const Trained one = Train(NewJob(Config(8, 2, GetParam(), kSgd), 1), 1);
-  const Trained four = Train(NewJob(Config(8, 2, GetParam(), kSgd), 4), 4);
+  // Without clipping, which would hide a gradient of the wrong size.
+  const Trained one = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
+  const Trained four = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
   // Gradients are rounded to their type on each rank: relative errors of half a unit in the last place, of random
   // sign, that the weights collect over the steps, times the learning rate's 10 of momentum; the loss moves by
   // gradient times error of the weights.
@@ -126,24 +131,51 @@ TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
   for (size_t step = 0; step < one.losses.size(); ++step) {
     moved += one.grad_norms[step] * one.grad_norms[step] * 0.1 * 10;
     EXPECT_NEAR(four.losses[step], one.losses[step], rounding * (moved + one.losses[step])) << step;
+    EXPECT_NEAR(four.grad_norms[step], one.grad_norms[step],
+                rounding * (moved + 4) * one.grad_norms[step])
+        << step;
   }
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
 }
 
 TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
-  // 62 texts: 3 ranks with 5 at once have places left over.
   const std::string config = absl::StrCat(R"({"train_micro_batch_size_per_gpu": 5, )", kAdamW, "}");
-  double wanted = 0;
-  for (const int ranks : {1, 3}) {
-    Job job = NewJob(config, ranks);
-    job.steps = 1;
-    History history;
-    Recorder recorder(nullptr);
-    const std::atomic<bool> stop = false;
-    ASSERT_OK(TrainOnThreads(job, ranks, {&history, recorder, stop}));
-    const double loss = history.evaluations().front().held_out_loss;  // before the first step
-    if (ranks == 1) wanted = loss;
-    EXPECT_NEAR(loss, wanted, 1e-5);
+  // 62 texts: 3 ranks with 5 at once have places left over. 1, 5 and 6 texts: ranks have none, or one has one.
+  for (const size_t texts : {62, 1, 5, 6}) {
+    SCOPED_TRACE(texts);
+    double wanted = 0;
+    for (const int ranks : {1, 3}) {
+      Job job = NewJob(config, ranks);
+      job.corpus.held_out.resize(texts * 32 + 1);
+      job.steps = 1;
+      History history;
+      Recorder recorder(nullptr);
+      const std::atomic<bool> stop = false;
+      ASSERT_OK(TrainOnThreads(job, ranks, {&history, recorder, stop}));
+      const double loss = history.evaluations().front().held_out_loss;  // before the first step
+      if (ranks == 1) wanted = loss;
+      EXPECT_NEAR(loss, wanted, 1e-5);
+      EXPECT_NEAR(loss, std::log(256.0),
+                  0.5);  // and not several times that, of texts counted again
+    }
+  }
+}
+
+TEST(TrainingTest, EvaluationsInBetweenChangeNothing) {
+  Job job = NewJob(Config(8, 3, "fp16"), 4);
+  const Trained without = Train(job, 4);
+  EXPECT_EQ(without.evaluated, (std::vector<int64_t>{0, kSteps}));
+  job.evaluate_every = 7;
+  const Trained with = Train(job, 4);
+  EXPECT_EQ(with.evaluated, (std::vector<int64_t>{0, 7, 14, 21, 28, kSteps}));
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.held_out, without.held_out);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const RankSummary &a = with.outcome.ranks[rank], &b = without.outcome.ranks[rank];
+    EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
+    EXPECT_EQ(a.traffic.gradients, b.traffic.gradients);
+    EXPECT_EQ(a.traffic.scalars, b.traffic.scalars);
+    EXPECT_EQ(a.steps, b.steps);
   }
 }
 
