@@ -57,3 +57,19 @@ RANK=0 refuses 'RANK=0 is set, but WORLD_SIZE is not'
 
 "$train" "${tiny[@]}" --steps=1 >/dev/full 2>error && fail 'a report into a full disk is no error'
 expect_line error 'train: cannot write the report'
+
+# A disk that becomes full while training, played by a limit of 8 KiB a file.
+fills_up() {
+  (
+    trap '' XFSZ
+    ulimit -f 8
+    timeout 60 "$train" "${tiny[@]}" --steps=1000000 "$2" 2>error | cat >out
+    exit "${PIPESTATUS[0]}"
+  )
+  local status=$?
+  [ $status -eq 1 ] || fail "exit code $status of $2"
+  [ "$(cat error)" = "train: $1: File too large" ] || fail "$2 says \"$(cat error)\""
+}
+fills_up 'cannot write grows' --metrics=grows
+expect_line out 'Report: [0-9]+ of 1000000 steps .*'
+fills_up 'cannot write trace grows' --trace=grows
