@@ -27,13 +27,16 @@ int main() {
   cudaDeviceProp gpu;
   if (cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) return NoGpu(error);
   if (devices == 0) return NoGpu(cudaErrorNoDevice);
-  if (cudaError_t error = cudaGetDeviceProperties(&gpu, 0); error != cudaSuccess) return NoGpu(error);
+  if (cudaError_t error = cudaGetDeviceProperties(&gpu, 0); error != cudaSuccess)
+    return NoGpu(error);
   if (cudaError_t error = cudaDriverGetVersion(&driver); error != cudaSuccess) return NoGpu(error);
-  if (cudaError_t error = cudaRuntimeGetVersion(&runtime); error != cudaSuccess) return NoGpu(error);
+  if (cudaError_t error = cudaRuntimeGetVersion(&runtime); error != cudaSuccess)
+    return NoGpu(error);
   std::string module = "unknown";
   std::ifstream("/sys/module/nvidia/version") >> module;
   std::printf(
-      "{\"device\": \"%s\", \"compute_capability\": \"%d.%d\", \"memory_bytes\": %zu, \"processors\": %d, "
+      "{\"device\": \"%s\", \"compute_capability\": \"%d.%d\", \"memory_bytes\": %zu, "
+      "\"processors\": %d, "
       "\"driver\": \"%s\", \"driver_cuda\": \"%s\", \"cuda_runtime\": \"%s\"}\n",
       gpu.name, gpu.major, gpu.minor, gpu.totalGlobalMem, gpu.multiProcessorCount, module.c_str(),
       Version(driver).c_str(), Version(runtime).c_str());
