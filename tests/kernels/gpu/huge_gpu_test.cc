@@ -137,29 +137,33 @@ void ExpectTheCpusBits(const std::vector<DType>& dtypes,
 }
 
 TEST(HugeGpuTest, AdamGivesTheCpusBits) {
-  ExpectTheCpusBits({DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kBFloat16,
-                     DType::kBFloat16},
-                    [](Bench& bench) {
-                      const auto& a = bench.arrays;
-                      const AdamSegment all = {static_cast<float*>(a[0]), static_cast<float*>(a[1]),
-                                               static_cast<float*>(a[2]), a[3], a[4], bench.size(),
-                                               0};
-                      const AdamGroup group = {0.9, 0.999, 1e-8, 0.01};
-                      AdamOptions options;
-                      options.grad_dtype = DType::kBFloat16;
-                      options.copy_dtype = DType::kBFloat16;
-                      options.groups = {&group, 1};
-                      options.state = bench.step().state;
-                      options.group_steps = bench.step().group_steps;
-                      return Adam({&all, 1}, options, bench.stream());
-                    });
+  ExpectTheCpusBits(
+      {DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kBFloat16, DType::kBFloat16},
+      [](Bench& bench) {
+        const auto& a = bench.arrays;
+        const AdamSegment all = {static_cast<float*>(a[0]),
+                                 static_cast<float*>(a[1]),
+                                 static_cast<float*>(a[2]),
+                                 a[3],
+                                 a[4],
+                                 bench.size(),
+                                 0};
+        const AdamGroup group = {0.9, 0.999, 1e-8, 0.01};
+        AdamOptions options;
+        options.grad_dtype = DType::kBFloat16;
+        options.copy_dtype = DType::kBFloat16;
+        options.groups = {&group, 1};
+        options.state = bench.step().state;
+        options.group_steps = bench.step().group_steps;
+        return Adam({&all, 1}, options, bench.stream());
+      });
 }
 
 TEST(HugeGpuTest, SgdGivesTheCpusBits) {
   ExpectTheCpusBits({DType::kFloat32, DType::kFloat32, DType::kFloat16}, [](Bench& bench) {
     const auto& a = bench.arrays;
-    const SgdSegment all = {static_cast<float*>(a[0]), static_cast<float*>(a[1]), a[2], nullptr,
-                            bench.size(), 0};
+    const SgdSegment all = {
+        static_cast<float*>(a[0]), static_cast<float*>(a[1]), a[2], nullptr, bench.size(), 0};
     const SgdGroup group = {.momentum = 0.9, .dampening = 0.1};
     SgdOptions options;
     options.grad_dtype = DType::kFloat16;

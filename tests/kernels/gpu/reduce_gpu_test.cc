@@ -114,9 +114,8 @@ TEST_P(ReduceGpuTest, GivesTheCpusBitsInPlaceAndWithAsManyArraysAsThereMayBe) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ReduceGpuTest, ::testing::ValuesIn(kTypes), [](const auto& info) {
-  return std::string(precision::Name(info.param));
-});
+INSTANTIATE_TEST_SUITE_P(Types, ReduceGpuTest, ::testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(precision::Name(info.param)); });
 
 }  // namespace
 }  // namespace brigade::kernels
