@@ -24,11 +24,11 @@ TEST_P(GoldenGpuTest, EveryStageGivesTheSpecificationsBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, GoldenGpuTest,
-    ::testing::Values(
-        GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW},
-        GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW, 3},
-        GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3, Accumulation::kAtBoundary},
-        GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd}),
+    ::testing::Values(GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW},
+                      GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW, 3},
+                      GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3,
+                                 Accumulation::kAtBoundary},
+                      GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd}),
     [](const auto& info) { return ToString(info.param); });
 
 using Trajectories = std::array<Trajectory, kRanks>;
@@ -36,8 +36,8 @@ using Trajectories = std::array<Trajectory, kRanks>;
 Trajectories TrainedOn(device::Device device, const GoldenCase& c, int stage) {
   Trajectories trained;
   collectives::OnThreads({.size = kRanks, .device = device}, [&](collectives::Rank& self) {
-    EXPECT_OK(Train(self, OptionsOf(c, stage), InjectionsOf(c),
-                    trained[static_cast<size_t>(self.rank)]));
+    EXPECT_OK(
+        Train(self, OptionsOf(c, stage), InjectionsOf(c), trained[static_cast<size_t>(self.rank)]));
   });
   return trained;
 }
