@@ -89,9 +89,21 @@ unset BRIGADE_ITEM_SECONDS
 program benchmarks/kernels/adam 'for flag; do case $flag in --benchmark_out=*) echo "{\"GB/s\": 1}" >"${flag#*=}" ;; esac; done'
 expect 2 "" benchmarks
 shows "benchmarks needs --out DIR"
-expect 0 "adam --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.adam.figures --benchmark_out_format=json" \
+export PATH=$TEST_TMPDIR/without_pytorch:$PATH
+mkdir -p "$TEST_TMPDIR/without_pytorch" && ln -s /bin/false "$TEST_TMPDIR/without_pytorch/python3"
+expect 0 "adam --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.adam.figures --benchmark_out_format=json" \
   benchmarks kernels --out "$tree/figures"
 writes figures/benchmarks.json '."benchmarks/kernels/adam"."GB/s"' 1
+shows "PyTorch with CUDA is not there"
+program benchmarks/kernels/sgd 'for flag; do case $flag in --benchmark_out=*) echo "{\"error_occurred\": true}" >"${flag#*=}" ;; esac; done'
+expect 1 "sgd --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.sgd.figures --benchmark_out_format=json" \
+  benchmarks kernels/sgd --out "$tree/figures"
+
+# PyTorch's rows, an item a workload.
+program bin/python3 'for flag; do case $flag in -c) exit 0 ;; --json=*) echo "[2]" >"${flag#*=}" ;; esac; done'
+PATH=$tree/bin:$PATH "$tree/run" benchmarks pytorch_step --out "$tree/figures" >"$TEST_TMPDIR/output" 2>&1
+shows "4 passed, 0 failed, 0 not run"
+writes figures/benchmarks.json '."benchmarks/peers/pytorch_step/reuse"' '[2]'
 
 program examples/gpt/train 'exit 5'
 expect 1 "train --device=cuda --data=$tree/data/text --metrics=$tree/results/train/train.jsonl --steps=3" train -- --steps=3
