@@ -1,4 +1,5 @@
-// Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the CPU.
+// Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the CPU, in the memory
+// that the model says.
 
 #include <atomic>
 #include <cstdint>
@@ -29,12 +30,13 @@ std::string RandomWords(int64_t bytes, uint64_t seed) {
   return text;
 }
 
-struct Losses {
-  std::vector<double> training;
+struct Trained {
+  std::vector<double> losses;
   double held_out = 0;
+  std::vector<RankSummary> ranks;
 };
 
-Losses Train(device::Device device, int stage, const std::string& precision) {
+Trained Train(device::Device device, int stage, const std::string& precision) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -55,13 +57,14 @@ Losses Train(device::Device device, int stage, const std::string& precision) {
   History history;
   Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  Losses losses;
-  EXPECT_OK(TrainOnThreads(job, kRanks, {&history, recorder, stop}));
-  for (const StepMetrics& step : history.steps()) losses.training.push_back(step.loss);
-  if (!history.evaluations().empty()) {
-    losses.held_out = history.evaluations().back().held_out_loss;
-  }
-  return losses;
+  Trained run;
+  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
+  EXPECT_OK(outcome);
+  if (!outcome.ok()) return run;
+  run.ranks = outcome->ranks;
+  for (const StepMetrics& step : history.steps()) run.losses.push_back(step.loss);
+  run.held_out = history.evaluations().back().held_out_loss;
+  return run;
 }
 
 class TrainingGpuTest : public ::testing::TestWithParam<std::string> {};
@@ -69,21 +72,26 @@ INSTANTIATE_TEST_SUITE_P(All, TrainingGpuTest, ::testing::Values("fp32", "fp16",
                          [](const auto& info) { return info.param; });
 
 TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
-  const Losses cpu = Train(device::Cpu(), 0, GetParam());
-  ASSERT_EQ(cpu.training.size(), size_t{kSteps});
-  ASSERT_LT(cpu.held_out, cpu.training.front() - 1.0);
-  Losses first;
+  const Trained cpu = Train(device::Cpu(), 0, GetParam());
+  ASSERT_EQ(cpu.losses.size(), size_t{kSteps});
+  ASSERT_LT(cpu.held_out, cpu.losses.front() - 1.0);
+  Trained first;
   for (int stage = 0; stage < zero::kStages; ++stage) {
     SCOPED_TRACE(stage);
-    const Losses gpu = Train(device::Cuda(), stage, GetParam());
-    ASSERT_EQ(gpu.training.size(), size_t{kSteps});
+    const Trained gpu = Train(device::Cuda(), stage, GetParam());
+    ASSERT_EQ(gpu.losses.size(), size_t{kSteps});
     if (stage == 0) first = gpu;
-    EXPECT_EQ(gpu.training, first.training);
+    EXPECT_EQ(gpu.losses, first.losses);
     EXPECT_EQ(gpu.held_out, first.held_out);
     for (size_t step = 0; step < size_t{kSteps}; ++step) {
-      EXPECT_NEAR(gpu.training[step], cpu.training[step], 0.02 * cpu.training[step]) << step;
+      EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 0.02 * cpu.losses[step]) << step;
     }
     EXPECT_NEAR(gpu.held_out, cpu.held_out, 0.02 * cpu.held_out);
+    for (const RankSummary& rank : gpu.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      }
+    }
   }
 }
 
