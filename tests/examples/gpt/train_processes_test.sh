@@ -17,6 +17,7 @@ mpirun_gives_the_losses_of_threads() {
     local trace=$files/trace.rank$rank.json
     [ $rank = 0 ] && trace=$files/trace.json
     expect_json "$trace" "[.[0][] | select(.name == \"process_name\") | .args.name] == [\"rank $rank\"]"
+    expect_json "$trace" "all(.[0][]; .pid == $rank)"
   done
 }
 
