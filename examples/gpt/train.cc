@@ -1,5 +1,6 @@
 // Trains a GPT on text: bazel run //examples/gpt:train -- --ranks=4 --config=FILE --data=FILE
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -132,6 +133,14 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   return job;
 }
 
+// Of the terminal that stdout is; 0 if it is none.
+size_t TerminalColumns() {
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size = {};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
 // Rank 0's observers, one after the other.
 class Observers final : public Observer {
  public:
@@ -211,7 +220,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.
-  Console console(stdout, !processes && isatty(STDOUT_FILENO) != 0, job.steps,
+  Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
                   static_cast<double>(job.config.batch.train_batch_size * job.model.context));
   observers.Add(console);
 
