@@ -36,14 +36,14 @@ StepMetrics Step(int64_t step, double loss, bool skipped = false) {
 
 TEST(ReportTest, TheJobIsDescribed) {
   EXPECT_EQ(DescribeJob(NewJob(kFp16, 2), "2 threads on cpu"),
-            "GPT of 1 layers, width 4, 2 heads, context 8: 1308 parameters\n"
+            "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
             "2 threads on cpu, ZeRO stage 1, float16 with dynamic loss scale, AdamW; 4 steps of 8 "
             "texts (2 micro-batches of 2 on each rank)\n"
             "Text: a text\n");
   EXPECT_EQ(DescribeJob(NewJob(kFp32, 2), "2 processes on cpu"),
-            "GPT of 1 layers, width 4, 2 heads, context 8: 1308 parameters\n"
+            "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
             "2 processes on cpu, ZeRO stage 3, float32, SGD; 4 steps of 2 "
-            "texts (1 micro-batches of 1 on each rank)\n"
+            "texts (1 micro-batch of 1 on each rank)\n"
             "Text: a text\n");
 }
 

@@ -51,7 +51,7 @@ refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=
 refuses '"surplus" is no flag; see --help' surplus
 RANK=0 WORLD_SIZE=2 refuses '--ranks is 4, but the launcher has started 2 processes, a rank each' \
   --ranks=4
-RANK=0 WORLD_SIZE=1 refuses '--ranks is 4, but the launcher has started 1 processes, a rank each' \
+RANK=0 WORLD_SIZE=1 refuses '--ranks is 4, but the launcher has started 1 process, a rank each' \
   --ranks=4
 RANK=0 refuses 'RANK=0 is set, but WORLD_SIZE is not'
 
