@@ -1,21 +1,29 @@
 #include "brigade/benchmarks/common/bench.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "brigade/device/device.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/precision/float16.h"
+
+#if BRIGADE_CUDA
+#include <cuda_runtime_api.h>
+
+#include "brigade/device/cuda/cuda_status.h"
+#endif
 
 namespace brigade::benchmarks {
 namespace {
 
 constexpr int64_t kGrain = 1 << 18;  // untuned: long enough that handing out a range costs nothing
 
-absl::StatusOr<std::unique_ptr<device::Context>> NewContext(int threads) {
+absl::StatusOr<std::unique_ptr<device::Context>> NewContext(device::Device device, int threads) {
   device::ContextOptions options;
-  options.device = device::Cpu();
+  options.device = device;
   options.compute_threads = threads;
   return device::Context::Create(std::move(options));
 }
@@ -28,11 +36,34 @@ float Noise(int64_t index) {
   return static_cast<float>(static_cast<int32_t>(x)) * 0x1p-31f;
 }
 
+template <typename T>
+std::vector<T> BlockOfNoise(int64_t size, float limit) {
+  constexpr int64_t kLargest = 1 << 20;  // untuned: long enough that copies of it cost nothing
+  std::vector<T> block;
+  for (int64_t i = 0; i < std::min(size, kLargest); ++i) block.push_back(T(Noise(i) * limit));
+  return block;
+}
+
+// Fills values by copies of the block, each twice as long as the one before.
+template <typename T>
+absl::Status Repeat(const std::vector<T>& block, T* values, int64_t size, device::Stream& stream) {
+  int64_t filled = static_cast<int64_t>(block.size());
+  BRIGADE_RETURN_IF_ERROR(
+      stream.Copy(values, block.data(), filled * static_cast<int64_t>(sizeof(T))));
+  while (filled < size) {
+    const int64_t next = std::min(filled, size - filled);
+    BRIGADE_RETURN_IF_ERROR(
+        stream.Copy(values + filled, values, next * static_cast<int64_t>(sizeof(T))));
+    filled += next;
+  }
+  return stream.Synchronize();
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(int threads) {
+absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(device::Device device, int threads) {
   std::unique_ptr<Bench> bench(new Bench());
-  auto context = NewContext(threads);
+  auto context = NewContext(device, threads);
   if (!context.ok()) return context.status();
   bench->context_ = *std::move(context);
   auto stream = bench->context_->NewStream("bench");
@@ -62,6 +93,10 @@ absl::StatusOr<T*> Bench::NewArray(int64_t size, float limit) {
   absl::StatusOr<void*> data = NewBytes(bytes);
   if (!data.ok()) return data.status();
   T* const values = static_cast<T*>(*data);
+  if (context_->device().kind == device::DeviceKind::kCuda) {
+    BRIGADE_RETURN_IF_ERROR(Repeat(BlockOfNoise<T>(size, limit), values, size, *stream_));
+    return values;
+  }
   absl::Status status = stream_->Enqueue(
       {"noise", {device::Writes(values, bytes)}}, [values, size, limit](device::ThreadPool& pool) {
         pool.ParallelRanges(size, kGrain, [&](int64_t begin, int64_t end) {
@@ -77,7 +112,16 @@ template absl::StatusOr<float*> Bench::NewArray<float>(int64_t, float);
 template absl::StatusOr<precision::Half*> Bench::NewArray<precision::Half>(int64_t, float);
 template absl::StatusOr<precision::BFloat16*> Bench::NewArray<precision::BFloat16>(int64_t, float);
 
-int64_t AvailableBytes() {
+absl::StatusOr<int64_t> AvailableBytes(device::Device device) {
+#if BRIGADE_CUDA
+  if (device.kind == device::DeviceKind::kCuda) {
+    size_t available = 0, all = 0;
+    BRIGADE_RETURN_IF_ERROR(device::CudaStatus(cudaMemGetInfo(&available, &all), "cudaMemGetInfo"));
+    return static_cast<int64_t>(available);
+  }
+#else
+  static_cast<void>(device);  // contexts on GPUs are refused
+#endif
   std::ifstream meminfo("/proc/meminfo");
   std::string key, unit;
   int64_t kibibytes;
@@ -88,7 +132,7 @@ int64_t AvailableBytes() {
 }
 
 absl::StatusOr<int> AllThreads() {
-  auto context = NewContext(0);
+  auto context = NewContext(device::Cpu(), 0);
   if (!context.ok()) return context.status();
   return (*context)->compute_threads();
 }

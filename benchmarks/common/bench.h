@@ -14,11 +14,11 @@
 
 namespace brigade::benchmarks {
 
-// What one benchmark runs on: a CPU context, one stream, and arrays that live until the end.
+// What one benchmark runs on: a context, one stream, and arrays that live until the end.
 class Bench {
  public:
-  // `threads`: of the context; 0: all cores.
-  static absl::StatusOr<std::unique_ptr<Bench>> Create(int threads);
+  // `threads`: of a CPU's context; 0: all cores.
+  static absl::StatusOr<std::unique_ptr<Bench>> Create(device::Device device, int threads);
 
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }
@@ -56,8 +56,8 @@ class Bench {
   std::unique_ptr<device::Stream> stream_;  // destroyed first: ends all work
 };
 
-// Bytes that the system can give out without swapping; the largest number if it does not say.
-int64_t AvailableBytes();
+// Bytes that a GPU has free, or that the system can give out without swapping; the largest number if it does not say.
+absl::StatusOr<int64_t> AvailableBytes(device::Device device);
 
 // The number of cores that a context takes when asked for all.
 absl::StatusOr<int> AllThreads();

@@ -14,6 +14,8 @@
 
 ABSL_FLAG(int64_t, rounds, 11, "how often each contestant is timed; medians are reported");
 
+ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: the first GPU");
+
 namespace brigade::benchmarks {
 namespace {
 
@@ -30,12 +32,17 @@ int Main(int argc, char** argv) {
   benchmark::Initialize(&argc, arguments.data(), [] {
     std::puts(
         "  [--rounds=<how often each contestant is timed>]\n"
+        "  [--device=<cpu or cuda>]\n"
         "and the flags of Google Benchmark:");
     benchmark::PrintDefaultHelp();
   });
   absl::ParseCommandLine(argc, arguments.data());
   if (absl::GetFlag(FLAGS_rounds) < 1) {
     absl::FPrintF(stderr, "--rounds is %d, must be at least 1\n", absl::GetFlag(FLAGS_rounds));
+    return 1;
+  }
+  if (const std::string device = absl::GetFlag(FLAGS_device); device != "cpu" && device != "cuda") {
+    absl::FPrintF(stderr, "--device is \"%s\", must be cpu or cuda\n", device);
     return 1;
   }
   benchmark::AddCustomContext("rounds", std::to_string(absl::GetFlag(FLAGS_rounds)));
@@ -52,6 +59,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int64_t Rounds() { return absl::GetFlag(FLAGS_rounds); }
+
+device::Device BenchDevice() {
+  return absl::GetFlag(FLAGS_device) == "cuda" ? device::Cuda() : device::Cpu();
+}
 
 }  // namespace brigade::benchmarks
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "brigade/device/device.h"
 
 namespace brigade::benchmarks {
 
@@ -12,6 +13,9 @@ absl::Status RegisterBenchmarks();
 
 // --rounds: how often each contestant is timed.
 int64_t Rounds();
+
+// --device: what to measure on.
+device::Device BenchDevice();
 
 }  // namespace brigade::benchmarks
 

@@ -3,40 +3,64 @@
 #include <algorithm>
 
 #include "brigade/benchmarks/common/main.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::benchmarks {
 namespace {
 
 // About a millisecond at the speed of memory; no more than 1000, so that a queue of operations stays small.
 constexpr int64_t kTurnBytes = int64_t{64} << 20;
+constexpr int64_t kGpuTurnBytes = int64_t{4} << 30;
 constexpr int64_t kMaxOperations = 1000;
+
+// A copy that reads and writes `bytes` bytes in all.
+absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
+  constexpr int64_t kLargest = int64_t{1} << 30;  // beyond the caches by far
+  const int64_t half = bytes / 2, piece = std::min(half, kLargest);
+  BRIGADE_ASSIGN_OR_RETURN(from, bench.NewZeros<char>(piece));
+  BRIGADE_ASSIGN_OR_RETURN(to, bench.NewZeros<char>(piece));
+  return [=, from = from, to = to](device::Stream& stream) -> absl::Status {
+    for (int64_t at = 0; at < half; at += piece) {
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(to, from, std::min(piece, half - at)));
+    }
+    return absl::OkStatus();
+  };
+}
 
 }  // namespace
 
-int64_t OperationsPerTurn(int64_t bytes) {
-  return std::clamp<int64_t>(kTurnBytes / bytes, 1, kMaxOperations);
+int64_t OperationsPerTurn(int64_t bytes, device::DeviceKind device) {
+  const int64_t turn = device == device::DeviceKind::kCuda ? kGpuTurnBytes : kTurnBytes;
+  return std::clamp<int64_t>(turn / bytes, 1, kMaxOperations);
 }
 
 absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state) {
+  const device::DeviceKind device = bench.context().device().kind;
+  const bool gpu = device == device::DeviceKind::kCuda;
+  std::vector<Work> ceilings = contest.ceilings;
+  if (gpu) {
+    BRIGADE_ASSIGN_OR_RETURN(copy, CopyCeiling(contest.bytes, bench));
+    ceilings = {copy};
+  }
   std::vector<Work> contestants = {contest.kernel};
-  contestants.insert(contestants.end(), contest.ceilings.begin(), contest.ceilings.end());
+  contestants.insert(contestants.end(), ceilings.begin(), ceilings.end());
   if (contest.flat != nullptr) contestants.push_back(contest.flat);
 
   for (auto _ : state) {
     auto times =
-        Interleave(contestants, OperationsPerTurn(contest.bytes), Rounds(), bench.stream());
+        Interleave(contestants, OperationsPerTurn(contest.bytes, device), Rounds(), bench.stream());
     if (!times.ok()) return times.status();
     const Seconds& kernel = times->front();
     const Seconds* ceiling = nullptr;
-    for (size_t i = 1; i <= contest.ceilings.size(); ++i) {
+    for (size_t i = 1; i <= ceilings.size(); ++i) {
       const Seconds& candidate = (*times)[i];
       if (ceiling == nullptr || Median(candidate) < Median(*ceiling)) ceiling = &candidate;
     }
     const double gigabytes = static_cast<double>(contest.bytes) * 1e-9;
     state.SetIterationTime(Median(kernel));
     state.counters["GB/s"] = gigabytes / Median(kernel);
-    state.counters["ceiling"] = gigabytes / Median(*ceiling);
-    state.counters["of_ceiling"] = MedianRatio(*ceiling, kernel);
+    state.counters[gpu ? "copy" : "ceiling"] = gigabytes / Median(*ceiling);
+    state.counters[gpu ? "of_copy" : "of_ceiling"] = MedianRatio(*ceiling, kernel);
     if (contest.flat != nullptr) state.counters["of_flat"] = MedianRatio(times->back(), kernel);
   }
   return absl::OkStatus();

@@ -17,11 +17,12 @@ double Uniform(std::mt19937& random) { return random() * 0x1p-32; }
 
 }  // namespace
 
-TensorList::TensorList(std::vector<int64_t> sizes, int64_t max_gap)
+TensorList::TensorList(std::vector<int64_t> sizes, int64_t max_gap, int64_t alignment)
     : sizes_(std::move(sizes)),
+      alignment_(alignment),
       max_gap_(max_gap),
       extent_(std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0}) +
-              max_gap * static_cast<int64_t>(sizes_.size())) {}
+              (max_gap + alignment - 1) * static_cast<int64_t>(sizes_.size())) {}
 
 TensorList TensorList::Flat(int64_t elements) { return TensorList({elements}, 0); }
 
@@ -44,6 +45,26 @@ TensorList TensorList::Mixed(int64_t tensors, int64_t elements) {
   return TensorList(std::move(sizes), kMaxGap);
 }
 
+TensorList TensorList::Gpt(int64_t elements) {
+  constexpr int64_t kLayers = 83, kContext = 1024, kAlignment = 128;
+  const auto rest = [&](int64_t width) {
+    return elements - kLayers * (12 * width * width + 13 * width) - (kContext + 2) * width;
+  };
+  int64_t width = 8;
+  while (rest(width + 8) > elements / 20) width += 8;
+  const int64_t w = width;
+  std::vector<int64_t> sizes = {rest(w), kContext * w};
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    // Norm, queries with keys and values, projection; norm, MLP: a weight and a bias each.
+    for (const int64_t size :
+         {w, w, 3 * w * w, 3 * w, w * w, w, w, w, 4 * w * w, 4 * w, 4 * w * w, w}) {
+      sizes.push_back(size);
+    }
+  }
+  sizes.insert(sizes.end(), {w, w});
+  return TensorList(std::move(sizes), 0, kAlignment);
+}
+
 std::vector<int64_t> TensorList::Offsets(int role) const {
   std::mt19937 random(kSeed + 1 + role);
   std::vector<int64_t> offsets;
@@ -51,6 +72,7 @@ std::vector<int64_t> TensorList::Offsets(int role) const {
   int64_t next = 0;
   for (const int64_t size : sizes_) {
     next += static_cast<int64_t>(random() % (max_gap_ + 1));
+    next = (next + alignment_ - 1) / alignment_ * alignment_;
     offsets.push_back(next);
     next += size;
   }

@@ -16,6 +16,10 @@ class TensorList {
   // matrices are; then all scaled to fit the total, and in random order. The same on every run.
   static TensorList Mixed(int64_t tensors, int64_t elements);
 
+  // The 1,000 tensors of a GPT with 83 layers, as wide (a multiple of 8) as `elements` (at least a million) allow; its
+  // token embedding takes the rest, a twentieth at least.
+  static TensorList Gpt(int64_t elements);
+
   const std::vector<int64_t>& sizes() const { return sizes_; }
 
   // How many elements an array must have to hold all tensors, gaps included.
@@ -23,13 +27,15 @@ class TensorList {
 
   // Where the tensors lie in the array number `role` (0 for parameters, 1 for their gradients, ...), in
   // elements, ascending. The tensors of a mixed list have gaps of 0 to 7 elements before them, others in
-  // each role, so that their addresses are aligned to the element only and not to each other.
+  // each role, so that their addresses are aligned to the element only and not to each other. Those of a GPT are
+  // aligned as allocations are, to 512 bytes of fp32.
   std::vector<int64_t> Offsets(int role) const;
 
  private:
-  TensorList(std::vector<int64_t> sizes, int64_t max_gap);
+  TensorList(std::vector<int64_t> sizes, int64_t max_gap, int64_t alignment = 1);
 
   std::vector<int64_t> sizes_;
+  int64_t alignment_;
   int64_t max_gap_;
   int64_t extent_;
 };

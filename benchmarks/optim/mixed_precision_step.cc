@@ -47,12 +47,24 @@ absl::Status CheckState(const kernels::StepState& state) {
                                           state.grad_norm, ", multiplier ", state.grad_multiplier));
 }
 
+std::vector<optim::Parameter> Parameters(const TensorList& list, BFloat16* weights,
+                                         const BFloat16* grad) {
+  const auto weights_at = list.Offsets(0), grad_at = list.Offsets(1);
+  std::vector<optim::Parameter> parameters;
+  for (size_t i = 0; i < list.sizes().size(); ++i) {
+    parameters.push_back({.name = absl::StrCat("tensor ", i),
+                          .weights = weights + weights_at[i],
+                          .grad = grad + grad_at[i],
+                          .size = list.sizes()[i]});
+  }
+  return parameters;
+}
+
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const int64_t size = what.elements;
-  BRIGADE_ASSIGN_OR_RETURN(weights, bench.NewArray<BFloat16>(size, 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<BFloat16>(size, 64.0f));
-  const optim::Parameter parameter = {
-      .name = "all", .weights = weights, .grad = grad, .size = size};
+  const TensorList list = what.list();
+  BRIGADE_ASSIGN_OR_RETURN(weights, bench.NewArray<BFloat16>(list.extent(), 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<BFloat16>(list.extent(), 64.0f));
   optim::MixedPrecisionOptions options;
   options.optimizer.groups[0].weight_decay = 0.01;
   // A window of one: the loss scale doubles in every step, until it has reached 2^16.
@@ -62,8 +74,8 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
                          .max_loss_scale = 65536.0f};
   options.max_grad_norm = kMaxGradNorm;
   BRIGADE_ASSIGN_OR_RETURN(
-      optimizer, optim::MixedPrecisionOptimizer::Create({&parameter, 1}, options, bench.context(),
-                                                        bench.stream()));
+      optimizer, optim::MixedPrecisionOptimizer::Create(Parameters(list, weights, grad), options,
+                                                        bench.context(), bench.stream()));
   const Work step = [&](device::Stream& stream) { return optimizer->Step(stream); };
 
   // The optimizer's state is its own.
@@ -92,8 +104,7 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
 }  // namespace
 
 absl::Status RegisterBenchmarks() {
-  return RegisterCases("mixed_precision_step", {.bytes_per_element = kBytesHeld, .lists = false},
-                       Measure);
+  return RegisterCases("mixed_precision_step", {.bytes_per_element = kBytesHeld}, Measure);
 }
 
 }  // namespace brigade::benchmarks

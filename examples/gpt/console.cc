@@ -11,18 +11,19 @@ namespace {
 
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(5);
-constexpr size_t kColumns = 79;  // a longer line could not be written over
 
 }  // namespace
 
-Console::Console(std::FILE* out, bool terminal, int64_t steps, double tokens_of_step)
-    : out_(out), terminal_(terminal), steps_(steps), tokens_of_step_(tokens_of_step) {}
+Console::Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step)
+    : out_(out), columns_(columns), steps_(steps), tokens_of_step_(tokens_of_step) {}
 
 void Console::Print(const std::string& line, bool stays) {
-  // "\033[K" clears what the line before has left.
-  const std::string end = terminal_ ? (stays ? "\033[K\n" : "\033[K") : "\n";
-  absl::FPrintF(out_, "%s%s%s", terminal_ ? "\r" : "", terminal_ ? line.substr(0, kColumns) : line,
-                end);
+  if (columns_ == 0) {
+    absl::FPrintF(out_, "%s\n", line);
+  } else {
+    // A line as wide as the terminal could not be written over. "\033[K" clears what the one before has left.
+    absl::FPrintF(out_, "\r%s\033[K%s", line.substr(0, columns_ - 1), stays ? "\n" : "");
+  }
   std::fflush(out_);
 }
 
@@ -30,16 +31,16 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   seconds_ = metrics.seconds;
   const Clock::time_point now = Clock::now();
   const bool last = metrics.step == steps_;
-  const auto interval = terminal_ ? Clock::duration(kTerminalInterval) : kLogInterval;
+  const auto interval = columns_ > 0 ? Clock::duration(kTerminalInterval) : kLogInterval;
   if (metrics.step > 1 && !last && now - printed_ < interval) return absl::OkStatus();
   printed_ = now;
   const auto step = static_cast<double>(metrics.step);
   const double left = seconds_ / step * (static_cast<double>(steps_) - step);
   Print(absl::StrFormat(
-            "step %*d/%d  loss %.4f  %.0f tokens/s  scale %g  norm %.3f  lr %.2e  %.0f s left%s",
+            "step %*d/%d loss %.4f %.0f tokens/s scale %g norm %.2f lr %.1e %.0fs left%s",
             static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
             tokens_of_step_ * step / seconds_, metrics.loss_scale, metrics.grad_norm,
-            metrics.learning_rate, left, metrics.skipped ? "  skipped: overflow" : ""),
+            metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
         last);
   return absl::OkStatus();
 }

@@ -13,7 +13,8 @@ namespace brigade::gpt {
 // Shows how the training goes: in a terminal one line that is written over, elsewhere a line now and then.
 class Console final : public Observer {
  public:
-  Console(std::FILE* out, bool terminal, int64_t steps, double tokens_of_step);
+  // `columns` of a terminal; 0 where there is none.
+  Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step);
 
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
@@ -24,7 +25,7 @@ class Console final : public Observer {
   void Print(const std::string& line, bool stays);
 
   std::FILE* const out_;
-  const bool terminal_;
+  const size_t columns_;
   const int64_t steps_;
   const double tokens_of_step_;
   double seconds_ = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
 #include "brigade/zero/memory_model.h"
 
@@ -132,12 +133,14 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const std::string name(precision::Name(options.dtype));
   const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
   return absl::StrFormat(
-      "GPT of %d layers, width %d, %d heads, context %d: %d parameters\n"
-      "%s, ZeRO stage %d, %s%s, %s; %d steps of %d texts (%d micro-batches of %d on each rank)\n"
+      "GPT of %s, width %d, %s, context %d: %d parameters\n"
+      "%s, ZeRO stage %d, %s%s, %s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
-      job.model.layers, job.model.width, job.model.heads, job.model.context,
-      ParameterCount(job.model), ranks, options.stage, name, scale, OptimizerName(options),
-      job.steps, job.config.batch.train_batch_size, job.config.batch.gradient_accumulation_steps,
+      Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
+      job.model.context, ParameterCount(job.model), ranks, options.stage, name, scale,
+      OptimizerName(options), Counted(job.steps, "step"),
+      Counted(job.config.batch.train_batch_size, "text"),
+      Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);
 }
 

@@ -1,7 +1,9 @@
 // Trains a GPT on text: bazel run //examples/gpt:train -- --ranks=4 --config=FILE --data=FILE
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +24,7 @@
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/console.h"
+#include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/interrupt.h"
 #include "brigade/examples/gpt/metrics_file.h"
@@ -83,17 +86,18 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
   const std::string section =
       precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
   const int64_t batch = (kDefaultBatch + ranks - 1) / ranks * ranks;
-  return ParseConfig(
-      absl::StrFormat(
-          R"({"train_batch_size": %d, "gradient_clipping": 1.0, %s
+  // In fewer than 40 steps this learning rate throws the weights far off.
+  const int64_t warm_up = std::max({steps / 20, std::min<int64_t>(steps / 2, 40), int64_t{2}});
+  return ParseConfig(absl::StrFormat(
+                         R"({"train_batch_size": %d, "gradient_clipping": 1.0, %s
               "optimizer": {"type": "AdamW",
                             "params": {"lr": 0.003, "betas": [0.9, 0.99], "weight_decay": 0.1}},
               "scheduler": {"type": "WarmupCosineLR",
                             "params": {"total_num_steps": %d, "warmup_num_steps": %d,
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
-          batch, section, std::max<int64_t>(steps, 3), std::max<int64_t>(steps / 20, 2), stage),
-      ranks);
+                         batch, section, std::max<int64_t>(steps, 3), warm_up, stage),
+                     ranks);
 }
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
@@ -130,6 +134,14 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.corpus = std::move(corpus);
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;
+}
+
+// Of the terminal that stdout is; 0 if it is none.
+size_t TerminalColumns() {
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  winsize size = {};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
 }
 
 // Rank 0's observers, one after the other.
@@ -178,9 +190,9 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const bool processes = placement.launched;
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != placement.size) {
-    return absl::InvalidArgumentError(absl::StrCat("--ranks is ", ranks,
-                                                   ", but the launcher has started ",
-                                                   placement.size, " processes, a rank each"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", ranks, ", but the launcher has started ",
+                     Counted(placement.size, "process"), ", a rank each"));
   }
   if (processes) ranks = placement.size;
   if (ranks == 0) ranks = kDefaultRanks;
@@ -211,12 +223,12 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.
-  Console console(stdout, !processes && isatty(STDOUT_FILENO) != 0, job.steps,
+  Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
                   static_cast<double>(job.config.batch.train_batch_size * job.model.context));
   observers.Add(console);
 
   if (speaks) {
-    const std::string name = absl::StrCat(ranks, processes ? " processes" : " threads", " on ",
+    const std::string name = absl::StrCat(Counted(ranks, processes ? "process" : "thread"), " on ",
                                           device::ToString(job.device.kind));
     absl::PrintF("%s\n", DescribeJob(job, name));
     std::fflush(stdout);

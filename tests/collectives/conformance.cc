@@ -43,65 +43,88 @@ T Reduced(ReduceOp op, int size, int64_t i) {
   return As<T>(result);
 }
 
-// An array with guards, at an odd place.
+// Where a rank's arrays are, on its device: one call after the other uses the same.
+struct Memory {
+  device::Buffer input;
+  device::Buffer output;
+};
+
+// An array of the device with guards, and its image on the host.
 template <typename T>
 class Array {
  public:
-  explicit Array(int64_t size)
-      : bytes_(static_cast<size_t>(size) * sizeof(T) + 2 * kGuard, 0x5a), size_(size) {}
-  T* data() { return reinterpret_cast<T*>(bytes_.data() + kGuard); }
-  T& operator[](int64_t i) { return data()[i]; }
+  Array(int64_t size, const device::Buffer& memory)
+      : bytes_(static_cast<size_t>(size) * sizeof(T) + 2 * kGuard, 0x5a), memory_(memory) {
+    EXPECT_LE(static_cast<int64_t>(bytes_.size()), memory.bytes());
+  }
+  T* data() const { return reinterpret_cast<T*>(static_cast<char*>(memory_.data()) + kGuard); }
+  T* image() { return reinterpret_cast<T*>(bytes_.data() + kGuard); }
+
+  absl::Status Upload(device::Stream& stream) const {
+    return stream.Copy(memory_.data(), bytes_.data(), static_cast<int64_t>(bytes_.size()));
+  }
+  absl::Status Download(device::Stream& stream) {
+    return stream.Copy(bytes_.data(), memory_.data(), static_cast<int64_t>(bytes_.size()));
+  }
+
   bool GuardsAreIntact() const {
     const auto is_guard = [](unsigned char byte) { return byte == 0x5a; };
     return std::all_of(bytes_.begin(), bytes_.begin() + kGuard, is_guard) &&
            std::all_of(bytes_.end() - kGuard, bytes_.end(), is_guard);
   }
-  int64_t size() const { return size_; }
 
  private:
   std::vector<unsigned char> bytes_;
-  int64_t size_;
+  const device::Buffer& memory_;
 };
 
 // One operation on one rank: its arrays, the call, and what must come out.
 template <typename T>
 class Check {
  public:
-  Check(Rank& self, std::string what) : self_(self), what_(std::move(what)) {}
+  Check(Rank& self, const Memory& memory, std::string what)
+      : self_(self), memory_(memory), what_(std::move(what)) {}
 
   // call(input, output); wanted(i) for each of `outputs` elements. In place the output array holds the input too,
   // `offset` elements from the begin of the larger one.
   template <typename Call, typename Wanted>
   void Run(int64_t inputs, int64_t outputs, bool in_place, int64_t offset, const Call& call,
            const Wanted& wanted) {
-    Array<T> input(in_place ? std::max(inputs, outputs) : inputs);
-    Array<T> separate(outputs);
-    T* const in = input.data() + (in_place && inputs < outputs ? offset : 0);
-    T* out = separate.data();
-    if (in_place) out = input.data() + (inputs > outputs ? offset : 0);
-    for (int64_t i = 0; i < inputs; ++i) in[i] = As<T>(InputValue(self_.rank, i));
-    ASSERT_OK(call(in, out)) << what_;
-    ASSERT_OK(self_.stream->Synchronize()) << what_;
+    device::Stream& stream = *self_.stream;
+    Array<T> input(in_place ? std::max(inputs, outputs) : inputs, memory_.input);
+    Array<T> separate(outputs, memory_.output);
+    Array<T>& result = in_place ? input : separate;
+    const int64_t in = in_place && inputs < outputs ? offset : 0;
+    const int64_t out = in_place && inputs > outputs ? offset : 0;
+    for (int64_t i = 0; i < inputs; ++i) input.image()[in + i] = As<T>(InputValue(self_.rank, i));
+    ASSERT_OK(input.Upload(stream));
+    ASSERT_OK(separate.Upload(stream));
+    ASSERT_OK(call(input.data() + in, result.data() + out)) << what_;
+    ASSERT_OK(input.Download(stream));
+    ASSERT_OK(separate.Download(stream));
+    ASSERT_OK(stream.Synchronize()) << what_;
     for (int64_t i = 0; i < outputs; ++i) {
       const T expected = wanted(i);
-      ASSERT_EQ(std::memcmp(&out[i], &expected, sizeof(T)), 0)
+      ASSERT_EQ(std::memcmp(&result.image()[out + i], &expected, sizeof(T)), 0)
           << what_ << (in_place ? ", in place" : "") << ", element " << i << " of " << outputs;
     }
     EXPECT_TRUE(input.GuardsAreIntact() && separate.GuardsAreIntact()) << what_;
     if (in_place) return;
     for (int64_t i = 0; i < inputs; ++i) {
       const T before = As<T>(InputValue(self_.rank, i));
-      ASSERT_EQ(std::memcmp(&in[i], &before, sizeof(T)), 0) << what_ << " changed its input";
+      ASSERT_EQ(std::memcmp(&input.image()[i], &before, sizeof(T)), 0)
+          << what_ << " changed its input";
     }
   }
 
  private:
   Rank& self_;
+  const Memory& memory_;
   const std::string what_;
 };
 
 template <typename T>
-void ConformType(Rank& self, int64_t count) {
+void ConformType(Rank& self, const Memory& memory, int64_t count) {
   Communicator& group = *self.communicator;
   device::Stream& stream = *self.stream;
   const DType dtype = precision::kDType<T>;
@@ -115,14 +138,14 @@ void ConformType(Rank& self, int64_t count) {
     for (const bool in_place : {false, true}) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
         const ReduceOptions options = {dtype, op, algorithm};
-        Check<T>(self, name("all_reduce", algorithm, static_cast<int>(op)))
+        Check<T>(self, memory, name("all_reduce", algorithm, static_cast<int>(op)))
             .Run(
                 count, count, in_place, 0,
                 [&](const T* in, T* out) {
                   return group.AllReduce(in, out, count, options, stream);
                 },
                 [&](int64_t i) { return Reduced<T>(op, size, i); });
-        Check<T>(self, name("reduce_scatter", algorithm, static_cast<int>(op)))
+        Check<T>(self, memory, name("reduce_scatter", algorithm, static_cast<int>(op)))
             .Run(
                 size * count, count, in_place, rank * count,
                 [&](const T* in, T* out) {
@@ -130,13 +153,13 @@ void ConformType(Rank& self, int64_t count) {
                 },
                 [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
       }
-      Check<T>(self, name("all_gather", algorithm, 0))
+      Check<T>(self, memory, name("all_gather", algorithm, 0))
           .Run(
               count, size * count, in_place, rank * count,
               [&](const T* in, T* out) { return group.AllGather(in, out, count, move, stream); },
               [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
       const int root = (size - 1) / 2;
-      Check<T>(self, name("broadcast", algorithm, 0))
+      Check<T>(self, memory, name("broadcast", algorithm, 0))
           .Run(
               count, count, in_place, 0,
               [&](const T* in, T* out) {
@@ -144,7 +167,7 @@ void ConformType(Rank& self, int64_t count) {
               },
               [&](int64_t i) { return As<T>(InputValue(root, i)); });
     }
-    Check<T>(self, name("all_to_all", algorithm, 0))
+    Check<T>(self, memory, name("all_to_all", algorithm, 0))
         .Run(
             size * count, size * count, false, 0,
             [&](const T* in, T* out) { return group.AllToAll(in, out, count, move, stream); },
@@ -155,7 +178,7 @@ void ConformType(Rank& self, int64_t count) {
   if (size == 1) return;
   // Everyone sends to the next rank: even ranks send first, so that each send finds its receive.
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
-  Check<T>(self, name("send", Algorithm::kDirect, 0))
+  Check<T>(self, memory, name("send", Algorithm::kDirect, 0))
       .Run(
           count, count, false, 0,
           [&](const T* in, T* out) {
@@ -177,15 +200,23 @@ std::vector<int64_t> InterestingCounts(int size) {
 
 void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
              const std::vector<int64_t>& counts) {
+  const int64_t most = *std::max_element(counts.begin(), counts.end());
+  const int64_t bytes = options.size * most * static_cast<int64_t>(sizeof(int64_t)) + 2 * kGuard;
   OnRanks(options, new_engine, [&](Rank& self) {
+    Memory memory;
+    for (device::Buffer* buffer : {&memory.input, &memory.output}) {
+      auto allocated = self.context->Allocate(bytes, device::Purpose::kScratch, "arrays");
+      ASSERT_OK(allocated);
+      *buffer = *std::move(allocated);
+    }
     for (const int64_t count : counts) {
-      ConformType<float>(self, count);
-      ConformType<precision::Half>(self, count);
-      ConformType<precision::BFloat16>(self, count);
-      ConformType<double>(self, count);
-      ConformType<int32_t>(self, count);
-      ConformType<int64_t>(self, count);
-      ConformType<uint8_t>(self, count);
+      ConformType<float>(self, memory, count);
+      ConformType<precision::Half>(self, memory, count);
+      ConformType<precision::BFloat16>(self, memory, count);
+      ConformType<double>(self, memory, count);
+      ConformType<int32_t>(self, memory, count);
+      ConformType<int64_t>(self, memory, count);
+      ConformType<uint8_t>(self, memory, count);
       if (::testing::Test::HasFatalFailure()) return;
     }
     EXPECT_OK(self.communicator->Barrier(*self.stream));

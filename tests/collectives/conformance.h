@@ -9,7 +9,7 @@
 namespace brigade::collectives {
 
 // What every engine must do, for one group: each operation with every type, reduction, algorithm, in place and not,
-// for the given counts, on one communicator per rank. Inputs are small integers, whose sums every type holds
+// for the given counts, on one communicator per rank, in memory of the options' device. Inputs are small integers, whose sums every type holds
 // exactly, so results are compared bit by bit. Fails the test that calls it.
 void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
              const std::vector<int64_t>& counts);

@@ -33,10 +33,12 @@ struct RanksOptions {
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;
+  device::Device device = device::Cpu();
 };
 
 inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
   device::ContextOptions context;
+  context.device = options.device;
   context.compute_threads = 1 + rank % 2;
   context.name = absl::StrCat("rank ", rank);
   context.random_delay = options.random_delay;

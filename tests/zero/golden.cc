@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/race_checker.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/spec/stages.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
 
 namespace brigade::zero {
 namespace {
@@ -149,10 +152,11 @@ Trajectory Specified(const GoldenCase& c) {
 }
 
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
-                   const std::vector<Injection>& injections, Trajectory& trained) {
+                   const std::vector<Injection>& injections, Trajectory& trained, bool on_copies) {
   BRIGADE_ASSIGN_OR_RETURN(zero, NewZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
+  trainer.on_copies = trainer.on_copies || on_copies;
   trainer.report_late = self.rank % 2 == 1 && options.stage < 3;
   for (int step = 0; step < kGoldenSteps; ++step) {
     BRIGADE_RETURN_IF_ERROR(trainer.Step());
@@ -202,6 +206,31 @@ absl::Status Compare(const Trajectory& trained, const Trajectory& wanted) {
     }
   }
   return absl::OkStatus();
+}
+
+void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, bool on_copies) {
+  const Trajectory wanted = Specified(c);
+  int skipped = 0;
+  for (const kernels::StepState& state : wanted.states) skipped += state.skip;
+  EXPECT_GE(skipped, 2);
+  EXPECT_LT(skipped, kGoldenSteps / 2);
+  const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
+  for (int stage = 0; stage < stages; ++stage) {
+    for (const bool overlap : {true, false}) {
+      if (!overlap && c.ranks != 2) continue;
+      device::RaceChecker checker;
+      ZeroOptions options = OptionsOf(c, stage);
+      options.overlap_comm = overlap;
+      collectives::OnThreads({.size = c.ranks, .race_checker = &checker, .device = device},
+                             [&](collectives::Rank& self) {
+                               Trajectory trained;
+                               EXPECT_OK(Train(self, options, InjectionsOf(c), trained, on_copies));
+                               EXPECT_OK(Compare(trained, wanted))
+                                   << "stage " << stage << ", rank " << self.rank;
+                             });
+      EXPECT_TRUE(checker.reports().empty());
+    }
+  }
 }
 
 }  // namespace brigade::zero

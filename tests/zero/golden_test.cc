@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "brigade/tests/collectives/ranks.h"
-#include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/golden.h"
 #include "gtest/gtest.h"
 
@@ -16,28 +14,12 @@ using precision::DType;
 class GoldenTest : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(GoldenTest, EveryStageGivesTheSpecificationsBits) {
-  const GoldenCase& c = GetParam();
-  const Trajectory wanted = Specified(c);
-  int skipped = 0;
-  for (const kernels::StepState& state : wanted.states) skipped += state.skip;
-  EXPECT_GE(skipped, 2);
-  EXPECT_LT(skipped, kGoldenSteps / 2);
-  const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
-  for (int stage = 0; stage < stages; ++stage) {
-    for (const bool overlap : {true, false}) {
-      if (!overlap && c.ranks != 2) continue;
-      device::RaceChecker checker;
-      ZeroOptions options = OptionsOf(c, stage);
-      options.overlap_comm = overlap;
-      collectives::OnThreads(
-          {.size = c.ranks, .race_checker = &checker}, [&](collectives::Rank& self) {
-            Trajectory trained;
-            EXPECT_OK(Train(self, options, InjectionsOf(c), trained));
-            EXPECT_OK(Compare(trained, wanted)) << "stage " << stage << ", rank " << self.rank;
-          });
-      EXPECT_TRUE(checker.reports().empty());
-    }
-  }
+  ExpectTheSpecificationsBits(GetParam(), device::Cpu());
+}
+
+// What ranks on a GPU do: tests/zero/golden_gpu_test.cc.
+TEST(GoldenOnCopiesTest, EveryStageGivesTheSpecificationsBits) {
+  ExpectTheSpecificationsBits({.ranks = 4, .micro_batches = 3}, device::Cpu(), /*on_copies=*/true);
 }
 
 std::vector<GoldenCase> Cases() {

@@ -79,7 +79,8 @@ void Store(void* data, precision::DType dtype, int64_t i, float value) {
 
 ToyTrainer::ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self,
                        std::vector<Injection> injections)
-    : zero_(zero),
+    : on_copies(self.context->device().kind != device::DeviceKind::kCpu),
+      zero_(zero),
       self_(self),
       injections_(std::move(injections)),
       scratch_(self.context
@@ -89,7 +90,42 @@ ToyTrainer::ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self,
       loss_(scratch_.as<float>().data()),
       scaled_(loss_ + 1),
       activations_(loss_ + 2) {
-  *loss_ = 1.0f;
+  const float one = 1.0f;
+  EXPECT_OK(self_.stream->Copy(loss_, &one, sizeof(one)));
+  EXPECT_OK(self_.stream->Synchronize());
+}
+
+absl::Status ToyTrainer::Enqueue(const char* name, const std::vector<Array>& arrays, Work work) {
+  if (on_copies) return ComputeOnCopies(arrays, work);
+  std::vector<device::Access> accesses;
+  std::vector<void*> addresses;
+  for (const Array& array : arrays) {
+    accesses.push_back(array.writes ? device::Writes(array.data, array.bytes)
+                                    : device::Reads(array.data, array.bytes));
+    addresses.push_back(array.data);
+  }
+  return self_.stream->Enqueue({name, accesses}, [addresses, work](device::ThreadPool&) {
+    work(addresses);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ToyTrainer::ComputeOnCopies(const std::vector<Array>& arrays, const Work& work) {
+  std::vector<std::vector<char>> copies;
+  std::vector<void*> addresses;
+  for (const Array& array : arrays) {
+    copies.emplace_back(static_cast<size_t>(array.bytes));
+    addresses.push_back(copies.back().data());
+    if (!array.reads) continue;
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Copy(addresses.back(), array.data, array.bytes));
+  }
+  BRIGADE_RETURN_IF_ERROR(self_.stream->Synchronize());
+  work(addresses);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (!arrays[i].writes) continue;
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Copy(arrays[i].data, addresses[i], arrays[i].bytes));
+  }
+  return self_.stream->Synchronize();
 }
 
 absl::StatusOr<std::vector<ToyTrainer::View>> ToyTrainer::Views(int unit) const {
@@ -123,20 +159,20 @@ absl::Status ToyTrainer::Forward() {
   for (int unit = 0; unit < units; ++unit) {
     BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kForward));
     BRIGADE_ASSIGN_OR_RETURN(views, Views(unit));
-    float* const activation = activations_ + unit;
-    std::vector<device::Access> accesses = {device::Writes(activation, sizeof(float))};
+    std::vector<Array> arrays = {{activations_ + unit, sizeof(float), false, true}};
     for (const View& view : views) {
-      accesses.push_back(device::Reads(view.weights, view.size * precision::SizeOf(view.dtype)));
+      arrays.push_back({const_cast<void*>(view.weights), view.size * precision::SizeOf(view.dtype),
+                        true, false});
     }
-    BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue(
-        {"toy forward", accesses}, [this, unit, views, activation](device::ThreadPool&) {
-          *activation = Activation(zero_.plan(), unit, [&](int parameter, int64_t i) {
-            for (const View& view : views) {
-              if (view.parameter == parameter) return Load(view.weights, view.dtype, i);
-            }
-            return 0.0f;
-          });
-          return absl::OkStatus();
+    BRIGADE_RETURN_IF_ERROR(
+        Enqueue("toy forward", arrays, [this, unit, views](const std::vector<void*>& at) {
+          *static_cast<float*>(at[0]) =
+              Activation(zero_.plan(), unit, [&](int parameter, int64_t i) {
+                for (size_t v = 0; v < views.size(); ++v) {
+                  if (views[v].parameter == parameter) return Load(at[1 + v], views[v].dtype, i);
+                }
+                return 0.0f;
+              });
         }));
     BRIGADE_RETURN_IF_ERROR(zero_.Release(unit));
   }
@@ -149,34 +185,37 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
   for (int unit = units; unit-- > 0;) {
     BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kBackward));
     BRIGADE_ASSIGN_OR_RETURN(views, Views(unit));
-    const float* const activation = activations_ + unit;
-    std::vector<device::Access> accesses = {device::Reads(activation, sizeof(float)),
-                                            device::Reads(scaled_, sizeof(float))};
+    std::vector<Array> arrays = {{activations_ + unit, sizeof(float), true, false},
+                                 {scaled_, sizeof(float), true, false}};
     bool writes = false;
     for (View& view : views) {
       const int64_t bytes = view.size * precision::SizeOf(view.dtype);
-      accesses.push_back(device::Reads(view.weights, bytes));
+      arrays.push_back({const_cast<void*>(view.weights), bytes, true, false});
       view.has_gradient = HasGradient(zero_.plan(), unit, view.parameter);
       if (!view.has_gradient) continue;
       BRIGADE_ASSIGN_OR_RETURN(target, zero_.Gradient(unit, view.parameter));
       view.target = target;
-      accesses.push_back(device::Writes(target.data, bytes));
+      arrays.push_back({target.data, bytes, target.accumulate, true});
       writes = true;
     }
-    BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue(
-        {"toy backward", accesses},
-        [this, unit, micro_batch, views, activation, at_step = step](device::ThreadPool&) {
+    BRIGADE_RETURN_IF_ERROR(Enqueue(
+        "toy backward", arrays,
+        [this, unit, micro_batch, views, at_step = step](const std::vector<void*>& at) {
+          const float activation = *static_cast<float*>(at[0]);
+          const float loss_scale = *static_cast<float*>(at[1]);
+          size_t next = 2;
           for (const View& view : views) {
-            for (int64_t i = 0; view.has_gradient && i < view.size; ++i) {
+            const void* const weights = at[next++];
+            if (!view.has_gradient) continue;
+            void* const gradient = at[next++];
+            for (int64_t i = 0; i < view.size; ++i) {
               const float part = GradientElement(
                   {self_.rank, micro_batch, at_step, unit, view.parameter, i},
-                  Load(view.weights, view.dtype, i), *activation, *scaled_, injections_);
-              const float before =
-                  view.target.accumulate ? Load(view.target.data, view.dtype, i) : 0.0f;
-              Store(view.target.data, view.dtype, i, before + part);
+                  Load(weights, view.dtype, i), activation, loss_scale, injections_);
+              const float before = view.target.accumulate ? Load(gradient, view.dtype, i) : 0.0f;
+              Store(gradient, view.dtype, i, before + part);
             }
           }
-          return absl::OkStatus();
         }));
     BRIGADE_RETURN_IF_ERROR(zero_.Release(unit));
     if (!writes && zero_.options().stage < 2) continue;

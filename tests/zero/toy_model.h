@@ -56,7 +56,8 @@ float GradientElement(const GradientInput& at, float weight, float activation, f
 float Load(const void* data, precision::DType dtype, int64_t i);
 void Store(void* data, precision::DType dtype, int64_t i, float value);
 
-// Runs the toy's steps on a ZeroOptimizer.
+// Runs the toy's steps on a ZeroOptimizer. Its passes compute on the host: on the CPU in the stream's order, on a GPU
+// on copies, for which the host waits.
 class ToyTrainer {
  public:
   ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self, std::vector<Injection> injections = {});
@@ -69,6 +70,7 @@ class ToyTrainer {
 
   int step = 0;              // that Step does next
   bool report_late = false;  // units in pairs, the one whose backward came second first
+  bool on_copies;            // as on a GPU
 
  private:
   struct View {  // of a parameter
@@ -79,8 +81,18 @@ class ToyTrainer {
     GradientTarget target;
     bool has_gradient;
   };
+  struct Array {  // of the device
+    void* data;
+    int64_t bytes;
+    bool reads;
+    bool writes;
+  };
+  // Work on the arrays' addresses on the host, in their order.
+  using Work = std::function<void(const std::vector<void*>& arrays)>;
 
   absl::StatusOr<std::vector<View>> Views(int unit) const;
+  absl::Status Enqueue(const char* name, const std::vector<Array>& arrays, Work work);
+  absl::Status ComputeOnCopies(const std::vector<Array>& arrays, const Work& work);
 
   ZeroOptimizer& zero_;
   collectives::Rank& self_;

@@ -2,6 +2,7 @@
 #define BRIGADE_TESTS_EXAMPLES_GPT_NN_LAB_H_
 
 // A stream, arrays, and the comparison of a gradient with finite differences.
+// The same tests run on the CPU and, by BRIGADE_LAB_DEVICE of their target, on a GPU.
 
 #include <cmath>
 #include <cstdint>
@@ -15,22 +16,27 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
+#ifndef BRIGADE_LAB_DEVICE
+#define BRIGADE_LAB_DEVICE device::Cpu()
+#endif
+
 namespace brigade::nn {
+
+inline const bool kOnGpu = (BRIGADE_LAB_DEVICE).kind == device::DeviceKind::kCuda;
 
 class Lab {
  public:
-  Lab()
-      : context_(device::Context::Create({.compute_threads = 2}).value()),
+  explicit Lab(device::Device device = BRIGADE_LAB_DEVICE)
+      : context_(device::Context::Create({.device = device, .compute_threads = 2}).value()),
         stream_(context_->NewStream("compute").value()) {}
 
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }
 
-  // Memory with its 0xFF of birth, so that what a layer does not write shows.
+  // Memory with its 0xFF of birth, so that what a layer does not write shows. Of the host, which GPUs reach too.
   template <typename T>
   absl::Span<T> Raw(int64_t size) {
-    arrays_.push_back(
-        context_->Allocate(size * sizeof(T), device::Purpose::kActivations, "array").value());
+    arrays_.push_back(context_->AllocateHost(size * sizeof(T), "array").value());
     return arrays_.back().as<T>();
   }
 

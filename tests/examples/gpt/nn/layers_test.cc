@@ -127,6 +127,7 @@ TEST(LayersTest, BiasWithoutResidual) {
 }
 
 TEST(LayersTest, Attention) {
+  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
   for (const AttentionShape& shape :
        {AttentionShape{kDouble, 1, 1, 1, 1}, AttentionShape{kDouble, 2, 5, 1, 3},
         AttentionShape{kDouble, 2, 7, 3, 6}, AttentionShape{kDouble, 1, 18, 2, 4}}) {
@@ -152,6 +153,7 @@ TEST(LayersTest, Attention) {
 }
 
 TEST(LayersTest, AttentionDoesNotSeeWhatComesLater) {
+  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
   Lab lab;
   const AttentionShape shape = {kDouble, 1, 6, 2, 4};
   auto blas = Blas::Create(lab.context(), 0).value();

@@ -1,4 +1,4 @@
-// The types that train against double: what a layer gives differs by its rounding and no more.
+// The types that train against double on the CPU: what a layer gives differs by its rounding and no more.
 
 #include <algorithm>
 #include <cmath>
@@ -38,11 +38,11 @@ class TypesTest : public ::testing::Test {
     absl::Span<double> wide;
   };
   Both Noise(int64_t size) {
-    const Both both = {lab_.Noise<T>(size), lab_.Raw<double>(size)};
+    const Both both = {lab_.Noise<T>(size), reference_.Raw<double>(size)};
     for (size_t i = 0; i < both.wide.size(); ++i) both.wide[i] = Widen(both.narrow[i]);
     return both;
   }
-  Both Raw(int64_t size) { return {lab_.Raw<T>(size), lab_.Raw<double>(size)}; }
+  Both Raw(int64_t size) { return {lab_.Raw<T>(size), reference_.Raw<double>(size)}; }
 
   // Whether each element is as far from double's as `roundings` of the largest.
   void ExpectNear(const Both& both, double roundings) {
@@ -56,6 +56,7 @@ class TypesTest : public ::testing::Test {
   }
 
   Lab lab_;
+  Lab reference_{device::Cpu()};
 };
 
 using Types = ::testing::Types<float, Half, BFloat16>;
@@ -65,6 +66,7 @@ TYPED_TEST(TypesTest, LayerNorm) {
   using T = TypeParam;
   constexpr int64_t kRows = 4, kWidth = 96;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const auto x = this->Noise(kRows * kWidth), dy = this->Noise(kRows * kWidth);
   const auto weight = this->Noise(kWidth), bias = this->Noise(kWidth);
   const auto y = this->Raw(kRows * kWidth), dx = this->Raw(kRows * kWidth);
@@ -79,17 +81,18 @@ TYPED_TEST(TypesTest, LayerNorm) {
   const LayerNormInput wide = {DType::kFloat64,
                                x.wide.data(),
                                weight.wide.data(),
-                               lab.template Raw<double>(kRows).data(),
-                               lab.template Raw<double>(kRows).data(),
+                               reference.template Raw<double>(kRows).data(),
+                               reference.template Raw<double>(kRows).data(),
                                kRows,
                                kWidth};
   ASSERT_OK(LayerNorm(narrow, bias.narrow.data(), y.narrow.data(), lab.stream()));
-  ASSERT_OK(LayerNorm(wide, bias.wide.data(), y.wide.data(), lab.stream()));
+  ASSERT_OK(LayerNorm(wide, bias.wide.data(), y.wide.data(), reference.stream()));
   ASSERT_OK(LayerNormBackward(narrow, dy.narrow.data(), {dx.narrow.data()}, {dweight.narrow.data()},
                               {dbias.narrow.data()}, lab.stream()));
   ASSERT_OK(LayerNormBackward(wide, dy.wide.data(), {dx.wide.data()}, {dweight.wide.data()},
-                              {dbias.wide.data()}, lab.stream()));
+                              {dbias.wide.data()}, reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   // One rounding; float's own sums are of up to 96 terms.
   const double roundings = std::is_same_v<T, float> ? 16 : 1.01;
   this->ExpectNear(y, roundings);
@@ -102,6 +105,7 @@ TYPED_TEST(TypesTest, GeluAndItsGradient) {
   using T = TypeParam;
   constexpr int64_t kRows = 3, kWidth = 80;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const auto x = this->Noise(kRows * kWidth), bias = this->Noise(kWidth),
              dy = this->Noise(kRows * kWidth);
   const auto y = this->Raw(kRows * kWidth);
@@ -109,10 +113,11 @@ TYPED_TEST(TypesTest, GeluAndItsGradient) {
   const MatrixShape wide = {DType::kFloat64, kRows, kWidth};
   ASSERT_OK(
       AddBiasGelu(narrow, x.narrow.data(), bias.narrow.data(), y.narrow.data(), lab.stream()));
-  ASSERT_OK(AddBiasGelu(wide, x.wide.data(), bias.wide.data(), y.wide.data(), lab.stream()));
+  ASSERT_OK(AddBiasGelu(wide, x.wide.data(), bias.wide.data(), y.wide.data(), reference.stream()));
   ASSERT_OK(GeluBackward(narrow, x.narrow.data(), dy.narrow.data(), lab.stream()));
-  ASSERT_OK(GeluBackward(wide, x.wide.data(), dy.wide.data(), lab.stream()));
+  ASSERT_OK(GeluBackward(wide, x.wide.data(), dy.wide.data(), reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   // x is rounded, then y; the slopes are at most 1.13.
   this->ExpectNear(y, std::is_same_v<T, float> ? 8 : 2.2);
   this->ExpectNear(dy, std::is_same_v<T, float> ? 8 : 2.2);
@@ -121,21 +126,26 @@ TYPED_TEST(TypesTest, GeluAndItsGradient) {
 TYPED_TEST(TypesTest, AttentionByGemm) {
   using T = TypeParam;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const AttentionShape narrow = {precision::kDType<T>, 2, 20, 2, 16};
   AttentionShape wide = narrow;
   wide.dtype = DType::kFloat64;
   auto blas = Blas::Create(lab.context(), Blas::WorkspaceBytes(narrow.dtype, 20, 20, 8)).value();
+  auto reference_blas = Blas::Create(reference.context(), 0).value();
   const auto qkv = this->Noise(narrow.rows() * 48), dout = this->Noise(narrow.rows() * 16);
   const auto p = this->Raw(narrow.scores()), ds = this->Raw(narrow.scores());
   const auto out = this->Raw(narrow.rows() * 16), dqkv = this->Raw(narrow.rows() * 48);
   ASSERT_OK(Attention(narrow, qkv.narrow.data(), p.narrow.data(), out.narrow.data(), *blas,
                       lab.stream()));
-  ASSERT_OK(Attention(wide, qkv.wide.data(), p.wide.data(), out.wide.data(), *blas, lab.stream()));
+  ASSERT_OK(Attention(wide, qkv.wide.data(), p.wide.data(), out.wide.data(), *reference_blas,
+                      reference.stream()));
   ASSERT_OK(AttentionBackward(narrow, qkv.narrow.data(), p.narrow.data(), dout.narrow.data(),
                               ds.narrow.data(), dqkv.narrow.data(), *blas, lab.stream()));
   ASSERT_OK(AttentionBackward(wide, qkv.wide.data(), p.wide.data(), dout.wide.data(),
-                              ds.wide.data(), dqkv.wide.data(), *blas, lab.stream()));
+                              ds.wide.data(), dqkv.wide.data(), *reference_blas,
+                              reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an exponential.
   this->ExpectNear(p, 6);
   this->ExpectNear(out, 8);
@@ -146,6 +156,7 @@ TYPED_TEST(TypesTest, BiasesAndTheirGradients) {
   using T = TypeParam;
   constexpr int64_t kRows = 40, kWidth = 70;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const MatrixShape narrow = {precision::kDType<T>, kRows, kWidth};
   const MatrixShape wide = {DType::kFloat64, kRows, kWidth};
   const auto x = this->Noise(kRows * kWidth), residual = this->Noise(kRows * kWidth);
@@ -153,12 +164,14 @@ TYPED_TEST(TypesTest, BiasesAndTheirGradients) {
   const auto dy = this->Noise(kRows * kWidth);
   ASSERT_OK(
       AddBias(narrow, x.narrow.data(), bias.narrow.data(), residual.narrow.data(), lab.stream()));
-  ASSERT_OK(AddBias(wide, x.wide.data(), bias.wide.data(), residual.wide.data(), lab.stream()));
+  ASSERT_OK(
+      AddBias(wide, x.wide.data(), bias.wide.data(), residual.wide.data(), reference.stream()));
   ASSERT_OK(BiasBackward(narrow, dy.narrow.data(), {fresh.narrow.data()}, lab.stream()));
-  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {fresh.wide.data()}, lab.stream()));
+  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {fresh.wide.data()}, reference.stream()));
   ASSERT_OK(BiasBackward(narrow, dy.narrow.data(), {dbias.narrow.data(), true}, lab.stream()));
-  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {dbias.wide.data(), true}, lab.stream()));
+  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {dbias.wide.data(), true}, reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   this->ExpectNear(x, std::is_same_v<T, float> ? 2 : 1.01);
   this->ExpectNear(fresh, std::is_same_v<T, float> ? 16 : 1.01);
   this->ExpectNear(dbias, std::is_same_v<T, float> ? 16 : 1.01);
@@ -168,19 +181,20 @@ TYPED_TEST(TypesTest, EmbeddingAndItsGradients) {
   using T = TypeParam;
   constexpr int64_t kWidth = 70;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const Texts texts = {lab.Bytes(4 * 13, 3).data(), 4, 12};
   const auto tokens = this->Noise(kVocabulary * kWidth), positions = this->Noise(12 * kWidth);
   const auto dtokens = this->Noise(kVocabulary * kWidth), dpositions = this->Raw(12 * kWidth);
   const auto x = this->Raw(texts.rows() * kWidth), dx = this->Noise(texts.rows() * kWidth);
-  const auto run = [&](DType dtype, auto part) {
-    EXPECT_OK(
-        Embedding(texts, dtype, kWidth, part(tokens), part(positions), part(x), lab.stream()));
+  const auto run = [&](DType dtype, device::Stream& stream, auto part) {
+    EXPECT_OK(Embedding(texts, dtype, kWidth, part(tokens), part(positions), part(x), stream));
     EXPECT_OK(EmbeddingBackward(texts, dtype, kWidth, part(dx), {part(dtokens), true},
-                                {part(dpositions)}, lab.stream()));
+                                {part(dpositions)}, stream));
   };
-  run(precision::kDType<T>, [](const auto& both) { return both.narrow.data(); });
-  run(DType::kFloat64, [](const auto& both) { return both.wide.data(); });
+  run(precision::kDType<T>, lab.stream(), [](const auto& both) { return both.narrow.data(); });
+  run(DType::kFloat64, reference.stream(), [](const auto& both) { return both.wide.data(); });
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   this->ExpectNear(x, 1.01);
   this->ExpectNear(dtokens, std::is_same_v<T, float> ? 16 : 1.01);
   this->ExpectNear(dpositions, std::is_same_v<T, float> ? 4 : 1.01);
@@ -190,6 +204,7 @@ TYPED_TEST(TypesTest, EmbeddingAndItsGradients) {
 TYPED_TEST(TypesTest, CrossEntropyAndItsGradient) {
   using T = TypeParam;
   auto& lab = this->lab_;
+  auto& reference = this->reference_;
   const Texts texts = {lab.Bytes(2 * 6).data(), 2, 5};
   const int64_t rows = texts.rows();
   const auto logits = this->Noise(rows * kVocabulary);
@@ -198,16 +213,18 @@ TYPED_TEST(TypesTest, CrossEntropyAndItsGradient) {
     logits.wide[i] = Widen(logits.narrow[i]);
   }
   const auto narrow = lab.template Raw<float>(rows), seed = lab.template Raw<float>(1);
-  const auto wide = lab.template Raw<double>(rows);
+  const auto wide = reference.template Raw<double>(rows);
   seed[0] = 1024;
   ASSERT_OK(
       CrossEntropy(texts, precision::kDType<T>, logits.narrow.data(), narrow.data(), lab.stream()));
-  ASSERT_OK(CrossEntropy(texts, DType::kFloat64, logits.wide.data(), wide.data(), lab.stream()));
+  ASSERT_OK(
+      CrossEntropy(texts, DType::kFloat64, logits.wide.data(), wide.data(), reference.stream()));
   ASSERT_OK(CrossEntropyBackward(texts, precision::kDType<T>, logits.narrow.data(), seed.data(),
                                  lab.stream()));
-  ASSERT_OK(
-      CrossEntropyBackward(texts, DType::kFloat64, logits.wide.data(), seed.data(), lab.stream()));
+  ASSERT_OK(CrossEntropyBackward(texts, DType::kFloat64, logits.wide.data(), seed.data(),
+                                 reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
+  ASSERT_OK(reference.stream().Synchronize());
   for (int64_t r = 0; r < rows; ++r) EXPECT_NEAR(narrow[r], wide[r], 1e-5);
   this->ExpectNear(logits, std::is_same_v<T, float> ? 16 : 1.01);
 }

@@ -1,0 +1,80 @@
+#include "brigade/examples/gpt/interrupt.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+using std::chrono::milliseconds;
+
+void (*HandlerOf(int signal))(int) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler;
+}
+
+TEST(InterruptTest, TheSignalAsksToStopAndNothingElse) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    bool gave_up = false;
+    {
+      Interrupt interrupt(std::chrono::minutes(1), [&] { gave_up = true; });
+      EXPECT_FALSE(interrupt.stop());  // also after the one before was interrupted
+      raise(signal);
+      EXPECT_TRUE(interrupt.stop());
+      raise(signal);
+    }
+    EXPECT_FALSE(gave_up);
+  }
+}
+
+TEST(InterruptTest, SignalsDoWhatTheyDidBeforeWhenItIsGone) {
+  signal(SIGINT, SIG_IGN);
+  {
+    Interrupt interrupt(milliseconds(1), [] {});
+    EXPECT_NE(HandlerOf(SIGINT), SIG_IGN);
+    EXPECT_NE(HandlerOf(SIGTERM), SIG_DFL);
+  }
+  EXPECT_EQ(HandlerOf(SIGINT), SIG_IGN);
+  EXPECT_EQ(HandlerOf(SIGTERM), SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+}
+
+TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
+  bool gave_up = false;
+  {
+    Interrupt interrupt(milliseconds(0), [&] { gave_up = true; });
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_FALSE(gave_up);
+}
+
+TEST(InterruptTest, ATrainingAtItsReportIsNotGivenUp) {
+  bool gave_up = false;
+  {
+    Interrupt interrupt(milliseconds(100), [&] { gave_up = true; });
+    raise(SIGINT);
+    interrupt.Disarm();
+    std::this_thread::sleep_for(milliseconds(300));
+  }
+  EXPECT_FALSE(gave_up);
+}
+
+TEST(InterruptDeathTest, ATrainingThatDoesNotStopIsGivenUp) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Interrupt interrupt(milliseconds(50), [] { std::fputs("the report\n", stderr); });
+        raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::minutes(1));
+      },
+      ::testing::ExitedWithCode(Interrupt::kExitCode), "^the report\n$");
+}
+
+}  // namespace
+}  // namespace brigade::gpt

@@ -1,0 +1,58 @@
+#include "brigade/examples/gpt/metrics_file.h"
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+std::string Path() { return absl::StrCat(::testing::TempDir(), "/metrics.jsonl"); }
+
+std::string Content() {
+  std::ifstream file(Path());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+constexpr StepMetrics kStep = {.step = 3,
+                               .seconds = 1.5,
+                               .loss = 4.25,
+                               .tokens_per_second = 2048,
+                               .loss_scale = 65536,
+                               .grad_norm = std::numeric_limits<double>::infinity(),
+                               .learning_rate = 0.125,
+                               .skipped = true};
+
+TEST(MetricsFileTest, EachLineIsThereAtOnceAndWhatIsNotFiniteIsNull) {
+  ASSERT_OK_AND_ASSIGN(const auto file, MetricsFile::Create(Path()));
+  ASSERT_OK(file->OnEvaluation({0, 5.5}));
+  EXPECT_EQ(Content(), "{\"step\":0,\"held_out_loss\":5.5}\n");
+  ASSERT_OK(file->OnStep(kStep));
+  EXPECT_EQ(Content(),
+            "{\"step\":0,\"held_out_loss\":5.5}\n"
+            "{\"step\":3,\"seconds\":1.5,\"loss\":4.25,\"tokens_per_second\":2048.0,"
+            "\"loss_scale\":65536.0,\"grad_norm\":null,\"learning_rate\":0.125,"
+            "\"skipped\":true}\n");
+}
+
+TEST(MetricsFileTest, ReplacesTheFile) {
+  ASSERT_OK(MetricsFile::Create(Path()).value()->OnEvaluation({0, 5.5}));
+  ASSERT_OK(MetricsFile::Create(Path()).value()->OnEvaluation({7, 2.5}));
+  EXPECT_EQ(Content(), "{\"step\":7,\"held_out_loss\":2.5}\n");
+}
+
+TEST(MetricsFileTest, ErrorsNameTheFile) {
+  EXPECT_EQ(MetricsFile::Create("/nowhere/m.jsonl").status(),
+            absl::NotFoundError("cannot write /nowhere/m.jsonl: No such file or directory"));
+  ASSERT_OK_AND_ASSIGN(const auto full, MetricsFile::Create("/dev/full"));
+  EXPECT_EQ(full->OnStep(kStep),
+            absl::ResourceExhaustedError("cannot write /dev/full: No space left on device"));
+}
+
+}  // namespace
+}  // namespace brigade::gpt

@@ -1,0 +1,75 @@
+#!/bin/bash
+# train_errors_test.sh TRAIN: what is wrong is said in one line, the exit code is 1, and nothing hangs.
+. tests/examples/gpt/train_testing.sh
+cd "$files" || exit 1
+
+# refuses TEXT ARGUMENT...
+refuses() {
+  local wanted="train: $1" status
+  shift
+  timeout 60 "$train" "${tiny[@]}" --steps=4 "$@" >/dev/null 2>error
+  status=$?
+  [ $status -eq 1 ] || fail "exit code $status of $*"
+  [ "$(cat error)" = "$wanted" ] || fail "$* says \"$(cat error)\" instead of \"$wanted\""
+}
+
+mkdir folder
+: >empty
+printf 'too short' >short
+head -c 169 /dev/zero >short_held_out
+refuses 'cannot open missing.txt: No such file or directory' --data=missing.txt
+refuses 'empty is empty' --data=empty
+refuses 'folder is a folder' --data=folder
+refuses 'cannot read /proc/self/mem: Input/output error' --data=/proc/self/mem
+refuses 'the text is too short: training part has 9 bytes; a context of 16 needs 17' --data=short
+refuses 'the text is too short: held-out part has 16 bytes; a context of 16 needs 17' \
+  --data=short_held_out
+
+echo '{"train_batch_size": 4, "optimizr": {"type": "Adam"}}' >unknown_key.json
+echo '{"train_batch_size": 6, "optimizer": {"type": "Adam"}}' >impossible_batch.json
+echo '{"train_batch_size": 4,' >no_json.json
+refuses 'unknown_key.json: optimizr is {"type":"Adam"}, an object; there is no such key, the nearest is optimizer' \
+  --config=unknown_key.json
+refuses 'impossible_batch.json: train_batch_size 6, train_micro_batch_size_per_gpu 0, gradient_accumulation_steps 0 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks (0: not given); train_batch_size 4 would do' \
+  --config=impossible_batch.json
+refuses 'missing.json: No such file or directory' --config=missing.json
+refuses '--stage and --precision are in the file that --config names, not beside it' \
+  --config=no_json.json --stage=1
+
+refuses 'cannot write /dev/full: No space left on device' --metrics=/dev/full
+refuses 'cannot write missing/m.jsonl: No such file or directory' --metrics=missing/m.jsonl
+refuses 'cannot write trace /dev/full: No space left on device' --trace=/dev/full
+refuses 'cannot open trace missing/t.json: No such file or directory' --trace=missing/t.json
+
+refuses 'zero_optimization.stage is 7; it must be a whole number, 0 to 3' --stage=7
+refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
+refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
+refuses '--steps is 0; it must be at least 1' --steps=0
+refuses '--ranks is -1; it must be at least 1' --ranks=-1
+refuses 'a group of threads has 1 to 64 ranks, not 65' --ranks=65
+refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=17
+refuses '"surplus" is no flag; see --help' surplus
+RANK=0 WORLD_SIZE=2 refuses '--ranks is 4, but the launcher has started 2 processes, a rank each' \
+  --ranks=4
+RANK=0 WORLD_SIZE=1 refuses '--ranks is 4, but the launcher has started 1 process, a rank each' \
+  --ranks=4
+RANK=0 refuses 'RANK=0 is set, but WORLD_SIZE is not'
+
+"$train" "${tiny[@]}" --steps=1 >/dev/full 2>error && fail 'a report into a full disk is no error'
+expect_line error 'train: cannot write the report'
+
+# A disk that becomes full while training, played by a limit of 8 KiB a file.
+fills_up() {
+  (
+    trap '' XFSZ
+    ulimit -f 8
+    timeout 60 "$train" "${tiny[@]}" --steps=1000000 "$2" 2>error | cat >out
+    exit "${PIPESTATUS[0]}"
+  )
+  local status=$?
+  [ $status -eq 1 ] || fail "exit code $status of $2"
+  [ "$(cat error)" = "train: $1: File too large" ] || fail "$2 says \"$(cat error)\""
+}
+fills_up 'cannot write grows' --metrics=grows
+expect_line out 'Report: [0-9]+ of 1000000 steps .*'
+fills_up 'cannot write trace grows' --trace=grows

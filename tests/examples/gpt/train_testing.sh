@@ -1,0 +1,48 @@
+# Sourced by the tests of the trainer, with its path as $1: small jobs, and checks that say what they miss.
+set -u -o pipefail
+export LC_ALL=C
+train=$PWD/$1
+files=$TEST_TMPDIR
+small=(--layers=2 --width=32 --heads=2 --context=32)
+tiny=(--layers=1 --width=16 --heads=2 --context=16)  # a step takes a few milliseconds
+
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+# expect_line FILE REGEX: a whole line of the file matches.
+expect_line() {
+  grep -qE "^$2\$" "$1" || fail "no line \"$2\" in $(printf '\n' && cat "$1")"
+}
+
+# expect_json FILE FILTER: true for the array of the file's values.
+expect_json() {
+  jq -es "$2" "$1" >/dev/null || fail "$1 is not so: $2"
+}
+
+# The losses and norms of a metrics file, with all digits.
+losses() { jq -c '[.step, .loss, .held_out_loss, .grad_norm, .loss_scale]' "$1"; }
+
+# wait_for_line FILE REGEX
+wait_for_line() {
+  local tries=600
+  until grep -qE "$2" "$1" 2>/dev/null; do
+    ((--tries)) || fail "\"$2\" did not come in a minute; $(cat "$1")"
+    sleep 0.1
+  done
+}
+
+now_ms() { date +%s%3N; }
+
+# Most likely: it is looked for some time before it is used.
+free_port() {
+  local port
+  while port=$((20000 + RANDOM % 10000)); (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+  echo $port
+}
+
+# with_mpirun RANKS COMMAND...
+with_mpirun() {
+  MASTER_PORT=$(free_port) mpirun --allow-run-as-root --oversubscribe -n "$@"
+}

@@ -1,0 +1,99 @@
+// Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the CPU, in the memory
+// that the model says.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/history.h"
+#include "brigade/examples/gpt/random.h"
+#include "brigade/examples/gpt/training.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int64_t kSteps = 30;
+
+// A host with a GPU need not have Debian's licences.
+std::string RandomWords(int64_t bytes, uint64_t seed) {
+  constexpr const char* kWords[] = {"bucket ",  "brigade ", "gradient ", "rank ",
+                                    "stream\n", "shard ",   "gather ",   "scale "};
+  Random random(seed, 0);
+  std::string text;
+  while (static_cast<int64_t>(text.size()) < bytes) text += kWords[random.Next() % 8];
+  return text;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  double held_out = 0;
+  std::vector<RankSummary> ranks;
+};
+
+Trained Train(device::Device device, int stage, const std::string& precision) {
+  // A scale of fp16 that does not overflow at first, so that every step counts.
+  const std::string section = precision == "fp16"
+                                  ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
+                              : precision == "bf16" ? R"("bf16": {"enabled": true},)"
+                                                    : "";
+  Job job;
+  job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
+  job.config =
+      ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "gradient_clipping": 1.0,)", section,
+                               R"("optimizer": {"type": "AdamW", "params": {"lr": 0.002}},
+                          "zero_optimization": {"stage": )",
+                               stage, "}}"),
+                  kRanks)
+          .value();
+  job.corpus = {RandomWords(20000, 1), RandomWords(2000, 2), "random words"};
+  job.steps = kSteps;
+  job.device = device;
+  History history;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  Trained run;
+  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
+  EXPECT_OK(outcome);
+  if (!outcome.ok()) return run;
+  run.ranks = outcome->ranks;
+  for (const StepMetrics& step : history.steps()) run.losses.push_back(step.loss);
+  run.held_out = history.evaluations().back().held_out_loss;
+  return run;
+}
+
+class TrainingGpuTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, TrainingGpuTest, ::testing::Values("fp32", "fp16", "bf16"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
+  const Trained cpu = Train(device::Cpu(), 0, GetParam());
+  ASSERT_EQ(cpu.losses.size(), size_t{kSteps});
+  ASSERT_LT(cpu.held_out, cpu.losses.front() - 1.0);
+  Trained first;
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    SCOPED_TRACE(stage);
+    const Trained gpu = Train(device::Cuda(), stage, GetParam());
+    ASSERT_EQ(gpu.losses.size(), size_t{kSteps});
+    if (stage == 0) first = gpu;
+    EXPECT_EQ(gpu.losses, first.losses);
+    EXPECT_EQ(gpu.held_out, first.held_out);
+    for (size_t step = 0; step < size_t{kSteps}; ++step) {
+      EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 0.02 * cpu.losses[step]) << step;
+    }
+    EXPECT_NEAR(gpu.held_out, cpu.held_out, 0.02 * cpu.held_out);
+    for (const RankSummary& rank : gpu.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::gpt

@@ -1,0 +1,58 @@
+// Four ranks that share one GPU: every stage gives the specification's bits over 50 steps, and those of the CPU.
+
+#include <array>
+#include <vector>
+
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/golden.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using optim::OptimizerKind;
+using precision::DType;
+
+constexpr int kRanks = 4;
+
+class GoldenGpuTest : public ::testing::TestWithParam<GoldenCase> {};
+
+TEST_P(GoldenGpuTest, EveryStageGivesTheSpecificationsBits) {
+  ExpectTheSpecificationsBits(GetParam(), device::Cuda());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, GoldenGpuTest,
+    ::testing::Values(GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW},
+                      GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW, 3},
+                      GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3,
+                                 Accumulation::kAtBoundary},
+                      GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd}),
+    [](const auto& info) { return ToString(info.param); });
+
+using Trajectories = std::array<Trajectory, kRanks>;
+
+Trajectories TrainedOn(device::Device device, const GoldenCase& c, int stage) {
+  Trajectories trained;
+  collectives::OnThreads({.size = kRanks, .device = device}, [&](collectives::Rank& self) {
+    EXPECT_OK(
+        Train(self, OptionsOf(c, stage), InjectionsOf(c), trained[static_cast<size_t>(self.rank)]));
+  });
+  return trained;
+}
+
+TEST(GoldenGpuTest, EveryStageGivesTheCpusBits) {
+  const GoldenCase c = {.ranks = kRanks};
+  const Trajectories cpu = TrainedOn(device::Cpu(), c, 0);
+  for (int stage = 0; stage < kStages; ++stage) {
+    const Trajectories gpu = TrainedOn(device::Cuda(), c, stage);
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(gpu[rank].states.size(), size_t{kGoldenSteps});
+      EXPECT_OK(Compare(gpu[rank], cpu[rank])) << "stage " << stage << ", rank " << rank;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::zero
