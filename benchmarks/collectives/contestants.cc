@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/compressed_all_reduce.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
 #include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
@@ -91,12 +92,20 @@ class Brigade final : public ThreadContestant {
       BRIGADE_ASSIGN_OR_RETURN(communicator,
                                collectives::Communicator::Create(std::move(made), *rank.context));
       rank.communicator = std::move(communicator);
+      if (options_.fp16_wire) {
+        BRIGADE_ASSIGN_OR_RETURN(
+            compressed, collectives::CompressedAllReduce::Create(*rank.communicator, *rank.context,
+                                                                 options_.elements));
+        rank.compressed = std::move(compressed);
+      }
       return absl::OkStatus();
     });
   }
 
   const std::string& name() const override { return name_; }
-  bool can(CallKind) const override { return true; }
+  bool can(CallKind kind) const override {
+    return !options_.fp16_wire || kind == CallKind::kAllReduce;
+  }
 
  private:
   absl::Status RunRank(int index, const Round& round) override {
@@ -106,7 +115,10 @@ class Brigade final : public ThreadContestant {
     const collectives::MoveOptions move = {.algorithm = options_.algorithm};
     for (int i = 0; i < round.times; ++i) {
       absl::Status status;
-      if (round.kind == CallKind::kAllReduce) {
+      if (options_.fp16_wire) {
+        status = rank.compressed->AllReduce(round.input, round.output, round.count,
+                                            {.algorithm = options_.algorithm}, *rank.stream);
+      } else if (round.kind == CallKind::kAllReduce) {
         status = group.AllReduce(round.input, round.output, round.count, sum, *rank.stream);
       } else if (round.kind == CallKind::kReduceScatter) {
         status = group.ReduceScatter(round.input, round.output, round.count, sum, *rank.stream);
@@ -122,6 +134,7 @@ class Brigade final : public ThreadContestant {
     std::unique_ptr<device::Context> context;
     std::unique_ptr<device::Stream> stream;
     std::unique_ptr<collectives::Communicator> communicator;
+    std::unique_ptr<collectives::CompressedAllReduce> compressed;
   };
 
   const std::string name_;
@@ -181,7 +194,9 @@ class GlooRing final : public ThreadContestant {
 absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
                                                        const ContestantOptions& options) {
   auto brigade = std::make_unique<Brigade>(
-      absl::StrCat(engine, "/", collectives::Name(options.algorithm)), options);
+      absl::StrCat(engine, "/",
+                   options.fp16_wire ? "fp16_wire" : collectives::Name(options.algorithm)),
+      options);
   BRIGADE_RETURN_IF_ERROR(brigade->Start(engine));
   return brigade;
 }

@@ -31,6 +31,8 @@ class Contestant {
 struct ContestantOptions {
   int ranks = 2;
   collectives::Algorithm algorithm = collectives::Algorithm::kDirect;
+  bool fp16_wire = false;  // all-reduces by CompressedAllReduce, with a dynamic scale
+  int64_t elements = 0;    // of the largest turn
 };
 
 // Ours, over engine "threads" or "gloo" (on the loopback). Its ranks are made on threads of their own.

@@ -24,11 +24,12 @@
 #include "brigade/kernels/common/stream_out.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
-ABSL_FLAG(
-    std::vector<std::string>, contestants,
-    (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring", "gloo::allreduce",
-                              "MPI_Allreduce"}),
-    "who takes part: <threads|gloo>/<direct|ring>, Gloo's own gloo::allreduce, MPI_Allreduce");
+ABSL_FLAG(std::vector<std::string>, contestants,
+          (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire",
+                                    "gloo/ring", "gloo/fp16_wire", "gloo::allreduce",
+                                    "MPI_Allreduce"}),
+          "who takes part: <threads|gloo>/<direct|ring|fp16_wire>, Gloo's own gloo::allreduce, "
+          "MPI_Allreduce");
 ABSL_FLAG(int64_t, min_bytes, 8, "smallest size");
 ABSL_FLAG(int64_t, max_bytes, int64_t{256} << 20, "largest size");
 ABSL_FLAG(int64_t, factor, 4, "from one size to the next");
@@ -123,11 +124,12 @@ absl::StatusOr<std::unique_ptr<Contestant>> NewContestant(const std::string& nam
   if (name == "MPI_Allreduce") return NewMpi(ranks);
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   const bool known = parts.size() == 2 && (parts[0] == "threads" || parts[0] == "gloo") &&
-                     (parts[1] == "direct" || parts[1] == "ring");
+                     (parts[1] == "direct" || parts[1] == "ring" || parts[1] == "fp16_wire");
   if (!known) return absl::InvalidArgumentError(absl::StrCat("unknown contestant ", name));
   const auto algorithm =
       parts[1] == "ring" ? collectives::Algorithm::kRing : collectives::Algorithm::kDirect;
-  return NewBrigade(parts[0], {ranks, algorithm});
+  const int64_t elements = std::max<int64_t>(absl::GetFlag(FLAGS_max_bytes) / 4, ranks);
+  return NewBrigade(parts[0], {ranks, algorithm, parts[1] == "fp16_wire", elements});
 }
 
 void WriteJson(absl::Span<const Row> rows, const std::string& path) {
@@ -163,8 +165,8 @@ absl::Status Main() {
   std::cout << absl::StrFormat("# %s of float32 between %d ranks; times are medians of %d rounds\n",
                                collectives::Name(kKind), ranks, absl::GetFlag(FLAGS_rounds));
   std::cout
-      << "#                               out of place                             in place\n";
-  std::cout << absl::StrFormat("%12s  %-16s %10s %7s %7s %7s %6s  %10s %7s %7s %7s %6s\n", "bytes",
+      << "#                                out of place                             in place\n";
+  std::cout << absl::StrFormat("%12s  %-17s %10s %7s %7s %7s %6s  %10s %7s %7s %7s %6s\n", "bytes",
                                "contestant", "us", "algbw", "busbw", "of_copy", "#wrong", "us",
                                "algbw", "busbw", "of_copy", "#wrong");
   std::vector<Row> rows;
@@ -177,7 +179,7 @@ absl::Status Main() {
         MeasureSize(std::max(step, bytes / step * step), contestants, arrays, rows));
     for (size_t i = before; i < rows.size(); ++i) {
       const Row& row = rows[i];
-      std::cout << absl::StrFormat("%12d  %-16s", row.bytes, row.name);
+      std::cout << absl::StrFormat("%12d  %-17s", row.bytes, row.name);
       for (const int place : {0, 1}) {
         std::cout << absl::StrFormat(" %10.1f %7.2f %7.2f %7.2f %6d ", row.seconds[place] * 1e6,
                                      row.algbw(place), row.busbw(place, ranks),
