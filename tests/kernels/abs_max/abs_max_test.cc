@@ -150,6 +150,15 @@ TEST(AbsMaxTest, JudgesWhatIsFiniteAfterScaling) {
   EXPECT_EQ(result.non_finite, 1);
 }
 
+// More parts than the block that finishes has threads, and more tiles than blocks.
+TEST(AbsMaxTest, FindsAValueInTheLastTileOfManyBlocks) {
+  GuardedArray<float> array(300 * kGpuTile, 0);
+  array[array.size() - 1] = -3.0f;
+  for (const int64_t blocks : {7, 299, 300}) {
+    EXPECT_EQ(RunGpuBodies(array.data(), array.size(), nullptr, blocks).value, 3.0f) << blocks;
+  }
+}
+
 // The last tile of a huge array; the memory before it is never touched.
 TEST(AbsMaxTest, LooksPast2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
