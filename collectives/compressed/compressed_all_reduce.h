@@ -43,10 +43,9 @@ struct WireOptions {
 // Arrays       input, output: [count], fp32 memory of the stream's device; output may be input.
 // Precision    An element differs from the sum of the p ranks' x_r, while nothing overflows, by at most
 //                1.1 (n u + p 2^-22) sum |x_r|  +  1.1 p t / scale  +  2^-149,
-//              where u is 2^-11 for float16 and 2^-8 for bfloat16, t, half of the smallest subnormal, 2^-25 and 2^-134,
-//              and n the roundings on an element's way: 2 for kDirect (its own and the sum's), p for the others,
-//              n u <= 0.1. With kDynamic nothing overflows but sums that, rounded to 16
-//              bits, are beyond fp32.
+//              where u is 2^-11 for float16 and 2^-8 for bfloat16; t, half of the smallest subnormal, 2^-25 and 2^-134;
+//              n the roundings on a value's way, 2 for kDirect (its own and the sum's), p for the others; n u <= 0.1.
+//              With kDynamic nothing overflows but sums that, rounded to 16 bits, are beyond fp32.
 //              All ranks get the same bits; with kDirect the same on every engine.
 // Not finite   An infinity or NaN on one rank makes the element infinite or NaN on all, and non_finite() 1 on all:
 //              it is judged on the sums, which are the same. The other elements are as above, with scale 1 if kDynamic.
