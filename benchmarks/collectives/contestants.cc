@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/compressed_all_reduce.h"
 #include "brigade/collectives/gloo/gloo_engine.h"
 #include "brigade/collectives/gloo/internal/socket.h"
 #include "brigade/collectives/gloo/tcp_store.h"
@@ -55,12 +56,18 @@ class Brigade final : public ThreadContestant {
     std::unique_ptr<device::Stream> stream;
     std::unique_ptr<collectives::Communicator> communicator;
     std::unique_ptr<collectives::Hierarchical> two_levels;
+    std::unique_ptr<collectives::CompressedAllReduce> compressed;
   };
 
  public:
-  // `algorithm`: null for two levels.
-  Brigade(std::string name, const collectives::Algorithm* algorithm, int ranks)
-      : name_(std::move(name)), algorithm_(algorithm), ranks_(static_cast<size_t>(ranks)) {}
+  enum class Way { kAlgorithm, kHierarchical, kFp16Wire };
+
+  Brigade(std::string name, Way way, collectives::Algorithm algorithm, int ranks, int64_t elements)
+      : name_(std::move(name)),
+        way_(way),
+        algorithm_(algorithm),
+        elements_(elements),
+        ranks_(static_cast<size_t>(ranks)) {}
 
   // Ends in the order that peers expect: all communicators before any context.
   ~Brigade() override {
@@ -101,10 +108,16 @@ class Brigade final : public ThreadContestant {
       BRIGADE_ASSIGN_OR_RETURN(communicator,
                                collectives::Communicator::Create(std::move(made), *rank.context));
       rank.communicator = std::move(communicator);
-      if (algorithm_ != nullptr) return absl::OkStatus();
-      BRIGADE_ASSIGN_OR_RETURN(two_levels, collectives::Hierarchical::Create(
-                                               *rank.communicator, index / 2, {}, *rank.context));
-      rank.two_levels = std::move(two_levels);
+      if (way_ == Way::kHierarchical) {
+        BRIGADE_ASSIGN_OR_RETURN(two_levels, collectives::Hierarchical::Create(
+                                                 *rank.communicator, index / 2, {}, *rank.context));
+        rank.two_levels = std::move(two_levels);
+      }
+      if (way_ == Way::kFp16Wire) {
+        BRIGADE_ASSIGN_OR_RETURN(compressed, collectives::CompressedAllReduce::Create(
+                                                 *rank.communicator, *rank.context, elements_));
+        rank.compressed = std::move(compressed);
+      }
       return absl::OkStatus();
     });
   }
@@ -112,7 +125,7 @@ class Brigade final : public ThreadContestant {
   const std::string& name() const override { return name_; }
   // Parts of two levels are in an order of their own.
   bool can(CallKind kind) const override {
-    return algorithm_ != nullptr || kind == CallKind::kAllReduce;
+    return way_ == Way::kAlgorithm || kind == CallKind::kAllReduce;
   }
 
  private:
@@ -120,31 +133,34 @@ class Brigade final : public ThreadContestant {
 
   absl::Status RunRank(int index, const Round& round) override {
     Rank& rank = ranks_[static_cast<size_t>(index)];
-    if (algorithm_ == nullptr) return RunRank(rank, *rank.two_levels, {}, round);
-    return RunRank(rank, *rank.communicator, *algorithm_, round);
-  }
-
-  template <typename Group>
-  absl::Status RunRank(Rank& rank, Group& group, collectives::Algorithm algorithm,
-                       const Round& round) {
-    const collectives::ReduceOptions sum = {.algorithm = algorithm};
-    const collectives::MoveOptions move = {.algorithm = algorithm};
-    for (int i = 0; i < round.times; ++i) {
-      absl::Status status;
-      if (round.kind == CallKind::kAllReduce) {
-        status = group.AllReduce(round.input, round.output, round.count, sum, *rank.stream);
-      } else if (round.kind == CallKind::kReduceScatter) {
-        status = group.ReduceScatter(round.input, round.output, round.count, sum, *rank.stream);
-      } else {
-        status = group.AllGather(round.input, round.output, round.count, move, *rank.stream);
-      }
-      BRIGADE_RETURN_IF_ERROR(status);
-    }
+    for (int i = 0; i < round.times; ++i) BRIGADE_RETURN_IF_ERROR(RunOnce(rank, round));
     return rank.stream->Synchronize();
   }
 
+  absl::Status RunOnce(Rank& rank, const Round& round) {
+    device::Stream& stream = *rank.stream;
+    if (way_ == Way::kHierarchical) {
+      return rank.two_levels->AllReduce(round.input, round.output, round.count, {}, stream);
+    }
+    if (way_ == Way::kFp16Wire) {
+      return rank.compressed->AllReduce(round.input, round.output, round.count, {}, stream);
+    }
+    collectives::Communicator& group = *rank.communicator;
+    const collectives::ReduceOptions sum = {.algorithm = algorithm_};
+    if (round.kind == CallKind::kAllReduce) {
+      return group.AllReduce(round.input, round.output, round.count, sum, stream);
+    }
+    if (round.kind == CallKind::kReduceScatter) {
+      return group.ReduceScatter(round.input, round.output, round.count, sum, stream);
+    }
+    return group.AllGather(round.input, round.output, round.count, {.algorithm = algorithm_},
+                           stream);
+  }
+
   const std::string name_;
-  const collectives::Algorithm* const algorithm_;
+  const Way way_;
+  const collectives::Algorithm algorithm_;
+  const int64_t elements_;
   std::vector<Rank> ranks_;
 };
 
@@ -198,19 +214,25 @@ class GlooRing final : public ThreadContestant {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
-                                                       const std::string& algorithm, int ranks) {
+                                                       const std::string& algorithm, int ranks,
+                                                       int64_t elements) {
   const std::string name = absl::StrCat(engine, "/", algorithm);
   const auto* const known = std::find_if(
       std::begin(collectives::kAlgorithms), std::end(collectives::kAlgorithms),
       [&](collectives::Algorithm each) { return collectives::Name(each) == algorithm; });
   const bool is_known = known != std::end(collectives::kAlgorithms);
-  if ((engine != "threads" && engine != "gloo") || (!is_known && algorithm != "hierarchical")) {
+  const bool two_levels = algorithm == "hierarchical";
+  if ((engine != "threads" && engine != "gloo") ||
+      (!is_known && !two_levels && algorithm != "fp16_wire")) {
     return absl::InvalidArgumentError(absl::StrCat("unknown contestant ", name));
   }
-  if (!is_known && ranks % 2 != 0) {
+  if (two_levels && ranks % 2 != 0) {
     return absl::NotFoundError(absl::StrCat("nodes of two ranks of ", ranks));
   }
-  auto brigade = std::make_unique<Brigade>(name, is_known ? known : nullptr, ranks);
+  using Way = Brigade::Way;
+  const Way way = is_known ? Way::kAlgorithm : two_levels ? Way::kHierarchical : Way::kFp16Wire;
+  auto brigade = std::make_unique<Brigade>(
+      name, way, is_known ? *known : collectives::Algorithm::kDirect, ranks, elements);
   BRIGADE_RETURN_IF_ERROR(brigade->Start(engine));
   return brigade;
 }

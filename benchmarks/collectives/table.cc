@@ -25,10 +25,12 @@
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(std::vector<std::string>, contestants,
-          (std::vector<std::string>{"threads/direct", "threads/ring", "gloo/ring",
-                                    "gloo::allreduce", "MPI_Allreduce"}),
+          (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire",
+                                    "gloo/ring", "gloo/fp16_wire", "gloo::allreduce",
+                                    "MPI_Allreduce"}),
           "who takes part: "
-          "<threads|gloo>/<direct|ring|bidirectional_ring|halving_doubling|hierarchical>, "
+          "<threads|gloo>/"
+          "<direct|ring|bidirectional_ring|halving_doubling|hierarchical|fp16_wire>, "
           "Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int64_t, min_bytes, 8, "smallest size");
 ABSL_FLAG(int64_t, max_bytes, int64_t{256} << 20, "largest size");
@@ -123,7 +125,8 @@ absl::StatusOr<std::unique_ptr<Contestant>> NewContestant(const std::string& nam
   if (name == "gloo::allreduce") return NewGlooRing(ranks);
   if (name == "MPI_Allreduce") return NewMpi(ranks);
   const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('/', 1));
-  return NewBrigade(parts.first, parts.second, ranks);
+  const int64_t elements = std::max<int64_t>(absl::GetFlag(FLAGS_max_bytes) / 4, ranks);
+  return NewBrigade(parts.first, parts.second, ranks, elements);
 }
 
 void WriteJson(absl::Span<const Row> rows, const std::string& path) {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "brigade/collectives/compressed/compressed_all_reduce.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "gtest/gtest.h"
@@ -29,6 +30,7 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
     Communicator& group = *communicator;
     constexpr int64_t kCount = 1000;
     std::vector<float> small(kCount), large(size * kCount), other(size * kCount);
+    auto compressed = CompressedAllReduce::Create(group, *context, kCount).value();
     bool ok = true;
     const auto step = [&] {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -39,6 +41,10 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
         ok &= group.AllGather(small.data(), large.data(), kCount, move, *stream).ok();
         ok &= group.AllToAll(large.data(), other.data(), kCount, move, *stream).ok();
         ok &= group.Broadcast(small.data(), small.data(), kCount, 0, move, *stream).ok();
+      }
+      for (const WireScaling scaling : {WireScaling::kStatic, WireScaling::kDynamic}) {
+        const WireOptions wire = {.scaling = scaling};
+        ok &= compressed->AllReduce(small.data(), small.data(), kCount, wire, *stream).ok();
       }
       if (rank == 0) ok &= group.Send(small.data(), kCount, 1, {}, *stream).ok();
       if (rank == 1) ok &= group.Receive(small.data(), kCount, 0, {}, *stream).ok();

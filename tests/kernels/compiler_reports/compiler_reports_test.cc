@@ -112,8 +112,17 @@ TEST(CompilerReportsTest, CastMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, AbsMaxLoads16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("abs_max", 4);
+  for (const auto& [name, ptx] : PtxOf("abs_max", 4)) {
+    if (name.find("FinishKernel") != std::string::npos) continue;
+    EXPECT_GE(Loads16(ptx), 1) << name;
+  }
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
-  for (const char* kernel : {"adam", "sgd", "grad_check", "step_control", "cast", "fill"}) {
+  for (const char* kernel :
+       {"abs_max", "adam", "sgd", "grad_check", "step_control", "cast", "fill", "wire_scale"}) {
     const std::string ptx = Read(kernel, ".ptx");
     EXPECT_GT(Count(ptx, ".entry"), 0) << kernel;
     for (const char* forbidden : {"atom.", "red.global", "red.shared", "ld.local", "st.local"}) {

@@ -1,0 +1,139 @@
+// What a compressed all-reduce does beside the sums: errors, order, waits, memory.
+
+#include "brigade/collectives/compressed/compressed_all_reduce.h"
+
+#include <vector>
+
+#include "brigade/device/race_checker.h"
+#include "brigade/tests/collectives/compressed/wire.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+auto Invalid(const char* text) {
+  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+}
+
+TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    auto made = CompressedAllReduce::Create(*self.communicator, *self.context, 64);
+    ASSERT_OK(made);
+    CompressedAllReduce& compressed = **made;
+    std::vector<float> a(65, 1.0f), b(65);
+    float* const in = a.data();
+    float* const out = b.data();
+    const auto run = [&](const float* input, float* output, int64_t count,
+                         const WireOptions& options) {
+      return compressed.AllReduce(input, output, count, options, *self.stream);
+    };
+    EXPECT_THAT(run(in, out, 8, {.wire = DType::kFloat32}),
+                Invalid("compressed_all_reduce: wire is float32, must be float16 or bfloat16"));
+    EXPECT_THAT(run(in, out, 8, {.scaling = static_cast<WireScaling>(3)}), Invalid("scaling 3"));
+    EXPECT_THAT(run(in, out, 8, {.algorithm = static_cast<Algorithm>(9)}), Invalid("algorithm 9"));
+    for (const float scale : {0.0f, -1.0f, 0x1p-127f, 0x1p127f, std::nanf("")}) {
+      EXPECT_THAT(run(in, out, 8, {.scaling = WireScaling::kStatic, .scale = scale}),
+                  Invalid("must be in [2^-126, 2^126]"));
+    }
+    EXPECT_THAT(run(in, out, 65, {}), Invalid("count is 65, must be 0 to the capacity, 64"));
+    EXPECT_THAT(run(in, out, -1, {}), Invalid("count is -1"));
+    EXPECT_THAT(run(nullptr, out, 8, {}), Invalid("input is null with 8 elements"));
+    EXPECT_THAT(run(in, nullptr, 8, {}), Invalid("output is null with 8 elements"));
+    EXPECT_THAT(run(in, in + 4, 8, {}), Invalid("input and output overlap in 16 bytes"));
+    EXPECT_THAT(CompressedAllReduce::Create(*self.communicator, *self.context, -1),
+                Invalid("capacity is -1"));
+    EXPECT_THAT(CompressedAllReduce::Create(*self.communicator, *self.context, int64_t{1} << 60),
+                Invalid("capacity is 1152921504606846976"));
+    // None of them was a call: the ranks are still in step.
+    ASSERT_OK(run(in, out, 64, {}));
+    ASSERT_OK(run(nullptr, nullptr, 0, {}));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(out[63], 2.0f);
+    EXPECT_EQ(out[64], 0.0f);
+  });
+}
+
+TEST(CompressedAllReduceTest, RanksWhoseOptionsDifferAreTold) {
+  const auto expect = [](const WireOptions& first, const WireOptions& second, const char* one,
+                         const char* other) {
+    OnThreads({.size = 2}, [&](Rank& self) {
+      auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 64).value();
+      std::vector<float> x(64);
+      absl::Status status = compressed->AllReduce(x.data(), x.data(), 64,
+                                                  self.rank == 0 ? first : second, *self.stream);
+      status.Update(self.stream->Synchronize());
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                   AllOf(HasSubstr(one), HasSubstr(other))));
+      self.communicator.reset();
+    });
+  };
+  expect({}, {.scaling = WireScaling::kNone}, "all_reduce(max of 1 float32, direct)",
+         "all_reduce(sum of 64 float16, direct)");
+  expect({}, {.wire = DType::kBFloat16}, "sum of 64 float16", "sum of 64 bfloat16");
+}
+
+TEST(CompressedAllReduceTest, HasWhatItSaysInItsBooksAndNeverWaits) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    const auto used = [&] {
+      return self.context->books().current_bytes(device::Purpose::kCommunication);
+    };
+    const int64_t before = used();
+    auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 1 << 20);
+    ASSERT_OK(compressed);
+    EXPECT_GE(used() - before, 2 << 20);
+    EXPECT_LE(used() - before, (2 << 20) + 5000);
+    std::vector<float> x(1000, 1.0f);
+    const int64_t waits = self.context->host_waits();
+    for (const WireScaling scaling : kScalings) {
+      ASSERT_OK(
+          (*compressed)->AllReduce(x.data(), x.data(), 1000, {.scaling = scaling}, *self.stream));
+    }
+    EXPECT_EQ(self.context->host_waits(), waits);
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(x[999], 8.0f);
+  });
+}
+
+// Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the wire.
+TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
+  device::RaceChecker checker;
+  const auto trajectory = [&](uint64_t seed) {
+    const RanksOptions options = {
+        .size = 3,
+        .random_delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 150},
+        .race_checker = &checker};
+    std::vector<std::vector<float>> outputs(3);
+    OnThreads(options, [&](Rank& self) {
+      auto other = self.context->NewStream("other").value();
+      auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 500).value();
+      const Inputs inputs = MakeInputs(3, 500, 1.0f);
+      const std::vector<float>& input = inputs[static_cast<size_t>(self.rank)];
+      std::vector<float>& output = outputs[static_cast<size_t>(self.rank)];
+      output.resize(6 * 500);
+      for (int i = 0; i < 6; ++i) {
+        const WireOptions wire = {kWires[i / 3], kScalings[i % 3], 8.0f,
+                                  i % 2 == 0 ? Algorithm::kRing : Algorithm::kDirect};
+        ASSERT_OK(compressed->AllReduce(input.data(), output.data() + i * 500, 500 - i, wire,
+                                        i % 2 == 0 ? *self.stream : *other));
+      }
+      ASSERT_OK(self.stream->Synchronize());
+      ASSERT_OK(other->Synchronize());
+    });
+    EXPECT_TRUE(SameBits(outputs[0], outputs[1]) && SameBits(outputs[0], outputs[2]));
+    return outputs[0];
+  };
+  const std::vector<float> wanted = trajectory(0);
+  for (uint64_t seed = 1; seed <= 32; ++seed) {
+    ASSERT_TRUE(SameBits(trajectory(seed), wanted)) << "seed " << seed;
+  }
+  EXPECT_THAT(checker.reports(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace brigade::collectives
