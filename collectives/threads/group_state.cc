@@ -1,5 +1,6 @@
 #include "brigade/collectives/threads/group_state.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -210,8 +211,8 @@ absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals
   return from.Wait(done);
 }
 
-absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(int rank,
-                                                          absl::Span<const int64_t> values) {
+absl::Status GroupState::Exchange(int rank, absl::Span<const int64_t> values,
+                                  absl::Span<int64_t> all) {
   Meeting::Arrival arrival;
   arrival.values = values;
   BRIGADE_RETURN_IF_ERROR(Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) -> absl::Status {
@@ -221,7 +222,8 @@ absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(int rank,
     }
     return absl::OkStatus();
   }));
-  return exchanged_;
+  std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
+  return absl::OkStatus();
 }
 
 std::shared_ptr<GroupState> GroupState::Child(absl::Span<const int> members, uint64_t generation) {
