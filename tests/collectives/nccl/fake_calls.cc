@@ -20,14 +20,14 @@ NcclResult EnqueueNow(ncclComm& comm, const FakeWork& work) {
     const bool scatters = it.kind == FakeCollective::Kind::kReduceScatter;
     const bool gathers = it.kind == FakeCollective::Kind::kAllGather;
     const uint64_t number = comm.collectives++;
-    enqueued = work.stream->Enqueue({"nccl collective",
-                                     {device::Reads(it.input, scatters ? size * bytes : bytes),
-                                      device::Writes(it.output, gathers ? size * bytes : bytes)}},
-                                    [state, it, number](device::ThreadPool& pool) {
-                                      state->group->Run(state->rank, number, it, state->aborted,
-                                                        pool);
-                                      return absl::OkStatus();
-                                    });
+    enqueued =
+        work.stream->Enqueue({"nccl collective",
+                              {device::Reads(it.input, scatters ? size * bytes : bytes),
+                               device::Writes(it.output, gathers ? size * bytes : bytes)}},
+                             [state, it, number](device::ThreadPool& pool) {
+                               state->group->Run(state->rank, number, it, state->aborted, pool);
+                               return absl::OkStatus();
+                             });
   } else {
     thread_local std::vector<device::Access> accesses;
     accesses.clear();
@@ -88,8 +88,8 @@ NcclResult Transfer(const char* function, FakeTransfer transfer, NcclComm comm, 
 
 NcclResult Send(const void* input, size_t count, NcclType type, int peer, NcclComm comm,
                 NcclStream stream) {
-  return Transfer("ncclSend",
-                  {true, const_cast<void*>(input), count * FakeBytesOf(type), peer}, comm, stream);
+  return Transfer("ncclSend", {true, const_cast<void*>(input), count * FakeBytesOf(type), peer},
+                  comm, stream);
 }
 
 NcclResult Receive(void* output, size_t count, NcclType type, int peer, NcclComm comm,
@@ -131,8 +131,8 @@ NcclResult AllGather(const void* input, void* output, size_t count, NcclType typ
 NcclResult Broadcast(const void* input, void* output, size_t count, NcclType type, int root,
                      NcclComm comm, NcclStream stream) {
   using Kind = FakeCollective::Kind;
-  return Collective("ncclBroadcast", {Kind::kBroadcast, input, output, count, type, {}, root},
-                    comm, stream);
+  return Collective("ncclBroadcast", {Kind::kBroadcast, input, output, count, type, {}, root}, comm,
+                    stream);
 }
 
 NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
