@@ -88,10 +88,12 @@ absl::Status CallComparer::Round() {
     std::copy_n(calls_.begin(), block.count, block.calls.begin());
   }
   std::memcpy(mine_.data(), static_cast<const void*>(&block), sizeof(block));
-  if (const absl::Status heard = side_.Exchange(mine_, absl::MakeSpan(all_)); !heard.ok()) {
-    return absl::Status(
-        heard.code(), absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
+  const absl::Status heard = side_.Exchange(mine_, absl::MakeSpan(all_));
+  if (absl::IsDeadlineExceeded(heard)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
   }
+  BRIGADE_RETURN_IF_ERROR(heard);
   int64_t calls = kMostCalls;
   for (int rank = 0; rank < side_.size(); ++rank) {
     calls = std::min(calls, BlockOf(all_, rank).count);

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/nccl/nccl_status.h"
 #include "brigade/device/status_macros.h"
@@ -93,7 +94,9 @@ absl::Status GuardedComm::Fail(const absl::Status& error) {
   absl::Status first = error;
   if (side_ != nullptr) {
     side_->Abort(error);
-    first = side_->status();
+    // Unless it is the same one, of which this rank knows more.
+    const absl::Status heard = side_->status();
+    if (!absl::StartsWith(error.message(), heard.message())) first = heard;
   }
   {
     std::lock_guard lock(status_mutex_);

@@ -82,9 +82,11 @@ absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arriv
       absl::StrAppend(out, "rank ", ranks.empty() ? i : ranks[static_cast<size_t>(i)]);
     };
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
+    const int waiting = ranks.empty() ? member : ranks[static_cast<size_t>(member)];
+    const bool on_host = arrival.stream == nullptr;
     return absl::DeadlineExceededError(absl::StrCat(
-        absl::StrJoin(absent, ", ", name), " did not join within ", seconds, " s: ",
-        Describe(ranks.empty() ? member : ranks[static_cast<size_t>(member)], arrival.call)));
+        absl::StrJoin(absent, ", ", name), " did not join within ", seconds,
+        " s: ", on_host ? "an exchange on the host" : Describe(waiting, arrival.call)));
   };
   absl::Status met = meeting.Meet(member, arrival, options_.timeout, act, late);
   if (!met.ok()) {

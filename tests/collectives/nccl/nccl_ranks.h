@@ -3,6 +3,7 @@
 
 // Ranks that are threads, over FakeNccl; their side channel is a ThreadGroup.
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,19 +16,20 @@
 
 namespace brigade::collectives {
 
-inline NcclOptions FakeOptions(const RanksOptions& options, bool compare_calls = true) {
+inline NcclOptions FakeOptions(const RanksOptions& options) {
   NcclOptions nccl;
   nccl.api = FakeNccl::Api();
   nccl.timeout = options.timeout;
-  nccl.compare_calls = compare_calls;
   return nccl;
 }
 
-// For OnRanks.
-inline NewEngineFn NcclEngines(const RanksOptions& options, bool compare_calls = true) {
+// For OnRanks. `adapt`, if there is one, changes a rank's options.
+using AdaptFn = std::function<void(int rank, NcclOptions& options)>;
+inline NewEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt = {}) {
   auto group = ThreadGroup::Create({options.size, options.timeout}).value();
-  return [group, nccl = FakeOptions(options, compare_calls)](
-             int rank, device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
+  return [=](int rank, device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
+    NcclOptions nccl = FakeOptions(options);
+    if (adapt) adapt(rank, nccl);
     auto side = group->Join(rank, context);
     if (!side.ok()) return side.status();
     return NewNcclEngine(nccl, *std::move(side), context);
