@@ -97,6 +97,7 @@ class Impl final : public NcclEngine {
   CallEnqueuer enqueuer_;
   std::vector<std::atomic<int64_t>> sent_;
   std::vector<void*> registered_;
+  NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
   uint64_t exchanges_ = 0;
 
   std::unique_ptr<CallComparer> comparer_;  // null: nothing is compared
@@ -245,18 +246,18 @@ absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> member
   const auto self = std::find(members.begin(), members.end(), rank_);
   const int color = members.empty() ? -1 : members.front();  // of no other group
   const int key = static_cast<int>(self - members.begin());
-  NcclComm child = nullptr;
+  child_ = nullptr;
   const OnDevice on_device(context_.device());
   const absl::Status split = comm_.Do([&](NcclComm comm) -> NcclOutcome {
     NcclConfig config;
-    return {options_.api.comm_split(comm, color, key, &child, &config), "ncclCommSplit"};
+    return {options_.api.comm_split(comm, color, key, &child_, &config), "ncclCommSplit"};
   });
-  if (!split.ok() && child != nullptr) options_.api.comm_abort(child);
+  if (!split.ok() && child_ != nullptr) options_.api.comm_abort(child_);
   BRIGADE_RETURN_IF_ERROR(split);
   if (members.empty()) return std::unique_ptr<Engine>();
   auto engine = std::make_unique<Impl>(options_, std::move(side), key,
                                        static_cast<int>(members.size()), context_);
-  BRIGADE_RETURN_IF_ERROR(engine->Adopt(child, /*lent=*/false));
+  BRIGADE_RETURN_IF_ERROR(engine->Adopt(child_, /*lent=*/false));
   return engine;
 }
 
