@@ -60,6 +60,11 @@ std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence) {
   return absl::StrCat("rank ", rank, " calls ", call, " as its call ", sequence);
 }
 
+std::string Describe(int rank, const Fingerprint& fingerprint) {
+  const std::string call = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
+  return DescribeCall(rank, call, fingerprint.sequence);
+}
+
 int64_t InputElements(const CallShape& shape, int rank, int size) {
   switch (shape.kind) {
     case CallKind::kReduceScatter:

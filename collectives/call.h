@@ -61,6 +61,18 @@ std::string ToString(const CallShape& shape);
 // rank 1 calls <call> as its call 7
 std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence);
 
+// What ranks tell each other about a call, to compare.
+struct Fingerprint {
+  CallShape shape;
+  uint64_t sequence = 0;
+  bool on_host = false;  // an exchange of shape.count values
+
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+// rank 1 calls all_reduce(...) as its call 7
+std::string Describe(int rank, const Fingerprint& fingerprint);
+
 // One rank's side of a call.
 struct Call {
   CallShape shape;

@@ -105,22 +105,18 @@ absl::Status Communicator::Barrier(device::Stream& stream) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
-  BRIGADE_ASSIGN_OR_RETURN(all, engine_->Exchange({color, key}));
-  if (color < 0) return std::unique_ptr<Communicator>();
+  std::vector<int64_t> all(static_cast<size_t>(2 * size()));
+  BRIGADE_RETURN_IF_ERROR(engine_->Exchange({color, key}, absl::MakeSpan(all)));
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
-    if (all[i] == color) members.emplace_back(all[i + 1], rank);
+    if (color >= 0 && all[i] == color) members.emplace_back(all[i + 1], rank);
   }
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
-  return NewCommunicator(ranks, {}, generation);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::NewCommunicator(
-    absl::Span<const int> ranks, absl::Span<const int> lost, uint64_t generation) {
-  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(ranks, lost, generation));
+  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->Split(ranks, generation));
+  if (engine == nullptr) return std::unique_ptr<Communicator>();
   return Create(std::move(engine), context_);
 }
 
@@ -135,7 +131,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   for (int rank = 0; rank < size(); ++rank) {
     if (std::find(lost.begin(), lost.end(), rank) == lost.end()) ranks.push_back(rank);
   }
-  return NewCommunicator(ranks, lost, generations_++);
+  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(ranks, lost, generations_++));
+  return Create(std::move(engine), context_);
 }
 
 }  // namespace brigade::collectives

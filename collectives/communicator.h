@@ -107,9 +107,6 @@ class Communicator {
                std::unique_ptr<device::Event> last);
 
   absl::Status Run(Call call, device::Stream& stream);
-  absl::StatusOr<std::unique_ptr<Communicator>> NewCommunicator(absl::Span<const int> ranks,
-                                                                absl::Span<const int> lost,
-                                                                uint64_t generation);
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;

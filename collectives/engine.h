@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,7 +18,7 @@ namespace brigade::collectives {
 //
 // Errors       The first error, with the rank that caused it, is everybody's: from then on every call on
 //              every rank returns it.
-// Threads      Abort and status from any thread; the others from one at a time.
+// Threads      Abort and status from any thread, NewEngine beside another call; the others from one at a time.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -30,8 +29,8 @@ class Engine {
   // Enqueues the call on `stream`, on every rank.
   virtual absl::Status Run(const Call& call, device::Stream& stream) = 0;
 
-  // Gives every rank the values of all, [rank][i], on the host. All ranks give as many.
-  virtual absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) = 0;
+  // Gives every rank the values of all on the host: all[rank][i], for which there is room. All ranks give as many.
+  virtual absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) = 0;
 
   // A new engine for those of this group's ranks that are in `members`, this one among them; they
   // are numbered in the order given. Each member calls it with the same list and the same `generation`, which no
@@ -40,6 +39,14 @@ class Engine {
   virtual absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
                                                             absl::Span<const int> lost,
                                                             uint64_t generation) = 0;
+
+  // The same for a split of a group that has not failed, which all its ranks call: `members` is empty for one that is
+  // in no new group and gets null.
+  virtual absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
+                                                        uint64_t generation) {
+    if (members.empty()) return std::unique_ptr<Engine>();
+    return NewEngine(members, {}, generation);
+  }
 
   // Ends every wait on all ranks with this error. Twice is safe.
   virtual void Abort(const absl::Status& reason) = 0;

@@ -39,8 +39,8 @@ class ThrottledEngine final : public Engine {
     });
   }
 
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
-    return engine_->Exchange(values);
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return engine_->Exchange(values, all);
   }
   absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
                                                     absl::Span<const int> lost,

@@ -31,9 +31,9 @@ absl::StatusOr<std::shared_ptr<Store>> NewStore(const Placement& placement,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const Placement& placement,
-                                                            const GlooWorldOptions& options,
-                                                            device::Context& context) {
+absl::StatusOr<std::unique_ptr<Engine>> NewGlooWorldEngine(const Placement& placement,
+                                                           const GlooWorldOptions& options,
+                                                           device::Context& context) {
   GlooOptions gloo;
   gloo.rank = placement.rank;
   gloo.size = placement.size;
@@ -44,7 +44,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const Placement& pla
     BRIGADE_ASSIGN_OR_RETURN(store, NewStore(placement, options));
     gloo.store = std::move(store);
   }
-  BRIGADE_ASSIGN_OR_RETURN(engine, NewGlooEngine(gloo, context));
+  return NewGlooEngine(gloo, context);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const Placement& placement,
+                                                            const GlooWorldOptions& options,
+                                                            device::Context& context) {
+  BRIGADE_ASSIGN_OR_RETURN(engine, NewGlooWorldEngine(placement, options, context));
   return Communicator::Create(std::move(engine), context);
 }
 

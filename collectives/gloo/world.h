@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engine.h"
 #include "brigade/collectives/environment.h"
 #include "brigade/device/context.h"
 
@@ -31,6 +32,11 @@ struct GlooWorldOptions {
 absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const Placement& placement,
                                                             const GlooWorldOptions& options,
                                                             device::Context& context);
+
+// The same, but its engine: for what is built on one.
+absl::StatusOr<std::unique_ptr<Engine>> NewGlooWorldEngine(const Placement& placement,
+                                                           const GlooWorldOptions& options,
+                                                           device::Context& context);
 
 }  // namespace brigade::collectives
 

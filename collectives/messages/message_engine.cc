@@ -14,20 +14,6 @@
 namespace brigade::collectives {
 namespace {
 
-// What ranks tell each other before a call.
-struct Fingerprint {
-  CallShape shape;
-  uint64_t sequence = 0;
-  bool on_host = false;  // Exchange: shape.count values
-
-  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
-};
-
-std::string Describe(int rank, const Fingerprint& fingerprint) {
-  const std::string call = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
-  return DescribeCall(rank, call, fingerprint.sequence);
-}
-
 std::vector<int> Others(const Transport& transport) {
   std::vector<int> others;
   for (int rank = 0; rank < transport.size(); ++rank) {
@@ -55,7 +41,7 @@ class Core {
   const Regroup regroup;
 
   absl::Status Run(const Call& call, device::ThreadPool& pool);
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values);
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all);
   int64_t sent_bytes(int rank) const { return runner_.sent_bytes(rank); }
 
   void Enter() {
@@ -77,6 +63,7 @@ class Core {
   ProgramRunner runner_;
   std::vector<Fingerprint> fingerprints_;  // [rank]
   uint64_t exchanges_ = 0;
+  std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
 
   std::mutex queue_mutex_;
   std::condition_variable empty_;
@@ -135,7 +122,7 @@ absl::Status Core::Move(const Call& call) {
   return transport->Await(call.peer);
 }
 
-absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> values) {
+absl::Status Core::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
   std::unique_lock queue(queue_mutex_);
   empty_.wait(queue, [this] { return queued_ == 0; });
@@ -147,17 +134,19 @@ absl::StatusOr<std::vector<int64_t>> Core::Exchange(absl::Span<const int64_t> va
   BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
-  std::vector<int64_t> all(each * static_cast<size_t>(transport->size()));
-  std::copy(values.begin(), values.end(),
-            all.begin() + static_cast<int64_t>(each) * transport->rank());
+  exchanged_.resize(each * static_cast<size_t>(transport->size()));
+  const auto values_of = [&](int rank) {
+    return exchanged_.data() + each * static_cast<size_t>(rank);
+  };
+  std::copy(values.begin(), values.end(), values_of(transport->rank()));
   for (const int other : others_) {
-    int64_t* const theirs = all.data() + each * static_cast<size_t>(other);
-    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, theirs, bytes));
-    BRIGADE_RETURN_IF_ERROR(transport->Send(other, values.data(), bytes));
+    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, values_of(other), bytes));
+    BRIGADE_RETURN_IF_ERROR(transport->Send(other, values_of(transport->rank()), bytes));
   }
   for (const int other : others_) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
   BRIGADE_RETURN_IF_ERROR(transport->Flush());
-  return all;
+  std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
+  return absl::OkStatus();
 }
 
 // A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the others.
@@ -204,8 +193,8 @@ class MessageEngine final : public Engine {
                           Ticket(core_, call));
   }
 
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
-    return core_->Exchange(values);
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return core_->Exchange(values, all);
   }
 
   absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,

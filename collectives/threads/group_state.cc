@@ -1,5 +1,6 @@
 #include "brigade/collectives/threads/group_state.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -81,9 +82,11 @@ absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arriv
       absl::StrAppend(out, "rank ", ranks.empty() ? i : ranks[static_cast<size_t>(i)]);
     };
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
+    const int waiting = ranks.empty() ? member : ranks[static_cast<size_t>(member)];
+    const bool on_host = arrival.stream == nullptr;
     return absl::DeadlineExceededError(absl::StrCat(
-        absl::StrJoin(absent, ", ", name), " did not join within ", seconds, " s: ",
-        Describe(ranks.empty() ? member : ranks[static_cast<size_t>(member)], arrival.call)));
+        absl::StrJoin(absent, ", ", name), " did not join within ", seconds,
+        " s: ", on_host ? "an exchange on the host" : Describe(waiting, arrival.call)));
   };
   absl::Status met = meeting.Meet(member, arrival, options_.timeout, act, late);
   if (!met.ok()) {
@@ -210,8 +213,8 @@ absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals
   return from.Wait(done);
 }
 
-absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(int rank,
-                                                          absl::Span<const int64_t> values) {
+absl::Status GroupState::Exchange(int rank, absl::Span<const int64_t> values,
+                                  absl::Span<int64_t> all) {
   Meeting::Arrival arrival;
   arrival.values = values;
   BRIGADE_RETURN_IF_ERROR(Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) -> absl::Status {
@@ -221,7 +224,8 @@ absl::StatusOr<std::vector<int64_t>> GroupState::Exchange(int rank,
     }
     return absl::OkStatus();
   }));
-  return exchanged_;
+  std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
+  return absl::OkStatus();
 }
 
 std::shared_ptr<GroupState> GroupState::Child(absl::Span<const int> members, uint64_t generation) {

@@ -34,7 +34,7 @@ class GroupState {
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
   absl::Status Run(int rank, const Call& call, device::Stream& stream);
-  absl::StatusOr<std::vector<int64_t>> Exchange(int rank, absl::Span<const int64_t> values);
+  absl::Status Exchange(int rank, absl::Span<const int64_t> values, absl::Span<int64_t> all);
   std::shared_ptr<GroupState> Child(absl::Span<const int> members, uint64_t generation);
   void Fail(const absl::Status& error);
   absl::Status status() const;

@@ -22,8 +22,8 @@ class ThreadEngine final : public Engine {
   absl::Status Run(const Call& call, device::Stream& stream) override {
     return state_->Run(rank_, call, stream);
   }
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) override {
-    return state_->Exchange(rank_, values);
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return state_->Exchange(rank_, values, all);
   }
   absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
                                                     absl::Span<const int> /*lost*/,
@@ -34,7 +34,7 @@ class ThreadEngine final : public Engine {
     BRIGADE_RETURN_IF_ERROR(child->Join(rank, state_->context(rank_)));
     auto engine = std::make_unique<ThreadEngine>(std::move(child), rank);
     // Nobody goes on before all are there.
-    BRIGADE_RETURN_IF_ERROR(engine->Exchange({}).status());
+    BRIGADE_RETURN_IF_ERROR(engine->Exchange({}, {}));
     return engine;
   }
   void Abort(const absl::Status& reason) override { state_->Fail(reason); }
