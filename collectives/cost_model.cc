@@ -124,6 +124,9 @@ class Model {
     scatter.reduced_bytes = (g_ - 1) * n_ / g_;
     across.between = {steps, static_cast<double>(share * steps) * block_, (share - 1) * steps};
     across.reduced_bytes = reduces_ ? (m_ - 1) * block_ : 0;
+    // Three calls of as many communicators; one of a single rank does nothing.
+    if (g_ > 1) scatter.call_s = gather.call_s = topology_.inside.call_s;
+    if (m_ > 1) across.call_s = topology_.between.call_s;
     std::vector<Phase> phases = {across};
     if (reduces_) phases.insert(phases.begin(), scatter);
     if (gathers_) phases.push_back(gather);
@@ -207,19 +210,7 @@ class Model {
   const bool reduces_, gathers_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
-                                            CallKind operation, int64_t bytes) {
-  BRIGADE_RETURN_IF_ERROR(Validate(topology));
-  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
-  if (operation != CallKind::kAllReduce && operation != CallKind::kReduceScatter &&
-      operation != CallKind::kAllGather) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
-  }
-  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
-  if (topology.ranks() == 1) return std::vector<Phase>();
-  const Model model(topology, operation, bytes);
+std::vector<Phase> PhasesOf(const Model& model, const Topology& topology, Route route) {
   switch (route) {
     case Route::kDirect:
       return model.Direct();
@@ -242,7 +233,27 @@ absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route rout
     case Route::kHierarchical:
       return model.Hierarchical();
   }
-  return absl::InvalidArgumentError("there is no such route");
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
+                                            CallKind operation, int64_t bytes) {
+  BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
+  if (operation != CallKind::kAllReduce && operation != CallKind::kReduceScatter &&
+      operation != CallKind::kAllGather) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
+  if (topology.ranks() == 1) return std::vector<Phase>();
+  const Model model(topology, operation, bytes);
+  std::vector<Phase> phases = PhasesOf(model, topology, route);
+  if (phases.empty()) return absl::InvalidArgumentError("there is no such route");
+  // The others are one call of all ranks.
+  if (route != Route::kHierarchical) phases.front().call_s = topology.call_s;
+  return phases;
 }
 
 double SecondsOf(const Topology& topology, const std::vector<Phase>& phases) {
@@ -251,7 +262,7 @@ double SecondsOf(const Topology& topology, const std::vector<Phase>& phases) {
   };
   double seconds = 0;
   for (const Phase& phase : phases) {
-    seconds += static_cast<double>(phase.inside.steps) * topology.inside.latency_s +
+    seconds += phase.call_s + static_cast<double>(phase.inside.steps) * topology.inside.latency_s +
                static_cast<double>(phase.between.steps) * topology.between.latency_s +
                std::max(transfer(topology.inside, phase.inside),
                         transfer(topology.between, phase.between)) +

@@ -23,6 +23,7 @@ struct Phase {
   Load inside;
   Load between;
   double reduced_bytes = 0;  // added up by a rank
+  double call_s = 0;         // of the call that it begins, if it does: Topology's or Level's
 };
 
 // The phases of all_reduce, reduce_scatter or all_gather of `bytes`, of the whole array in each case. Blocks are
@@ -35,7 +36,7 @@ struct Phase {
 absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
                                             CallKind operation, int64_t bytes);
 
-// Sum over phases of: steps times latency of both levels, plus the longer of both levels' bytes over bandwidth plus
+// Sum over phases of: the call, plus steps times latency of both levels, plus the longer of both levels' bytes over bandwidth plus
 // queued messages, plus the time to reduce.
 double SecondsOf(const Topology& topology, const std::vector<Phase>& phases);
 

@@ -67,7 +67,8 @@ absl::Status ReadLevel(const Json& machine, const char* name, Level& level) {
                     {{"latency_us", Number(&level.latency_s, 1e-6)},
                      {"gigabytes_per_s", Number(&level.bytes_per_s, 1e9)},
                      {"ports", ports},
-                     {"message_us", Number(&level.message_s, 1e-6)}});
+                     {"message_us", Number(&level.message_s, 1e-6)},
+                     {"call_us", Number(&level.call_s, 1e-6)}});
 }
 
 absl::Status ValidateLevel(absl::string_view name, const Level& level) {
@@ -83,6 +84,9 @@ absl::Status ValidateLevel(absl::string_view name, const Level& level) {
   if (level.ports < 1) return wrong("number of ports", level.ports, "1 or more");
   if (!(level.message_s >= 0 && level.message_s <= 1)) {
     return wrong("time of a message", level.message_s, "0 to 1 s");
+  }
+  if (!(level.call_s >= 0 && level.call_s <= 1)) {
+    return wrong("time of a call", level.call_s, "0 to 1 s");
   }
   return absl::OkStatus();
 }
@@ -138,6 +142,7 @@ absl::StatusOr<Topology> TopologyFromJson(absl::string_view text) {
                   {"inside", later},
                   {"between", later},
                   {"reduced_gigabytes_per_s", Number(&topology.reduced_bytes_per_s, 1e9)},
+                  {"call_us", Number(&topology.call_s, 1e-6)},
                   {"ranks_of_node", nodes}}));
   BRIGADE_RETURN_IF_ERROR(ReadLevel(machine, "inside", topology.inside));
   BRIGADE_RETURN_IF_ERROR(ReadLevel(machine, "between", topology.between));
@@ -157,6 +162,9 @@ absl::Status Validate(const Topology& topology) {
   if (!(topology.reduced_bytes_per_s > 0)) {
     return Invalid("a rank reduces ", topology.reduced_bytes_per_s,
                    " bytes/s; it must be more than 0");
+  }
+  if (!(topology.call_s >= 0 && topology.call_s <= 1)) {
+    return Invalid("the time of a call is ", topology.call_s, "; it must be 0 to 1 s");
   }
   BRIGADE_RETURN_IF_ERROR(ValidateLevel("inside nodes", topology.inside));
   return ValidateLevel("between nodes", topology.between);
