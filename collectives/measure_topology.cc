@@ -63,8 +63,8 @@ class Measurement {
   absl::StatusOr<std::vector<double>> Seconds(int times, const std::vector<Call>& calls);
   absl::StatusOr<Rates> BytesPerSecond(Communicator& group, int members, bool sends_alone);
   absl::StatusOr<double> ReducedBytesPerSecond();
-  absl::StatusOr<Level> MeasureInside(Communicator& group, int members);
-  absl::Status MeasureBetween(Communicator& group, bool is_first, int ranks, Topology& topology);
+  absl::StatusOr<Level> MeasureLevel(Communicator& group, int members, bool is_first, int ranks);
+  absl::Status MeasureCalls(Topology& topology);
 
   Communicator& world_;
   device::Stream& stream_;
@@ -134,44 +134,32 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
   return static_cast<double>(kCount * kElementBytes) / std::max(seconds[0], kLeastSeconds);
 }
 
-// A step is what a ring has beyond a barrier, and a message what a direct exchange has beyond its one step.
-absl::StatusOr<Level> Measurement::MeasureInside(Communicator& group, int members) {
-  BRIGADE_ASSIGN_OR_RETURN(seconds,
-                           Seconds(kSmallCalls, {Barrier(group), Gather(group, Algorithm::kRing, 1),
-                                                 Gather(group, Algorithm::kDirect, 1)}));
-  BRIGADE_ASSIGN_OR_RETURN(rates, BytesPerSecond(group, members, true));
+// A step is what a ring has beyond a barrier. A port is as fast as a rank alone: if all together are faster, there are
+// several. `ranks` is how many a node has at most.
+absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members, bool is_first,
+                                                int ranks) {
+  BRIGADE_ASSIGN_OR_RETURN(
+      seconds, Seconds(kSmallCalls, {Barrier(group), Gather(group, Algorithm::kRing, 1)}));
+  BRIGADE_ASSIGN_OR_RETURN(rates, BytesPerSecond(group, members, is_first));
   Level level;
   level.call_s = seconds[0];
   level.latency_s = std::max(0.0, seconds[1] - seconds[0]) / (members - 1);
-  level.bytes_per_s = rates.together;
-  if (members > 2) {
-    level.message_s = std::max(0.0, seconds[2] - seconds[0] - level.latency_s) / (members - 2);
-  }
+  level.ports = static_cast<int>(
+      std::clamp<int64_t>(std::llround(ranks * rates.together / rates.alone), 1, ranks));
+  level.bytes_per_s = rates.together * ((ranks + level.ports - 1) / level.ports);
   return level;
 }
 
-// The same, with rings over nodes; the direct exchange is that of all ranks. `ranks` is the largest node's.
-absl::Status Measurement::MeasureBetween(Communicator& group, bool is_first, int ranks,
-                                         Topology& topology) {
-  const int nodes = topology.nodes();
+// What a direct exchange of all takes beyond its one step is by messages that wait for another.
+absl::Status Measurement::MeasureCalls(Topology& topology) {
   BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(kSmallCalls, {Barrier(group), Gather(group, Algorithm::kRing, 1),
-                                     Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
-  BRIGADE_ASSIGN_OR_RETURN(rates, BytesPerSecond(group, nodes, is_first));
-  Level& level = topology.between;
-  level.call_s = seconds[0];
-  level.latency_s = std::max(0.0, seconds[1] - seconds[0]) / (nodes - 1);
-  level.ports = static_cast<int>(
-      std::clamp<int64_t>(std::llround(ranks * rates.together / rates.alone), 1, ranks));
-  const int ranks_of_port = (ranks + level.ports - 1) / level.ports;
-  level.bytes_per_s = rates.together * ranks_of_port;
-  topology.call_s = seconds[2];
+      seconds, Seconds(kSmallCalls, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
+  topology.call_s = seconds[0];
   BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, Route::kDirect, CallKind::kAllGather,
                                             topology.ranks() * kElementBytes));
-  if (const int64_t queued = phases.front().between.queued; queued > 0) {
-    const double beyond = seconds[3] - SecondsOf(topology, phases);
-    level.message_s = std::max(0.0, beyond) / static_cast<double>(queued);
-  }
+  if (phases.empty() || phases.front().queued == 0) return absl::OkStatus();
+  topology.message_s = std::max(0.0, seconds[1] - SecondsOf(topology, phases)) /
+                       static_cast<double>(phases.front().queued);
   return absl::OkStatus();
 }
 
@@ -184,19 +172,20 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
   BRIGADE_RETURN_IF_ERROR(stream_.FillBytes(array_.data(), 0, array_.bytes()));
   BRIGADE_ASSIGN_OR_RETURN(reduced_bytes_per_s, ReducedBytesPerSecond());
   topology.reduced_bytes_per_s = reduced_bytes_per_s;
-  topology.inside.bytes_per_s = reduced_bytes_per_s;  // one rank: no link is used
+  topology.inside.bytes_per_s = reduced_bytes_per_s;  // of a rank alone: there is no link
   if (most > 1) {
     BRIGADE_ASSIGN_OR_RETURN(group, world_.Split(nodes.node, nodes.place));
-    BRIGADE_ASSIGN_OR_RETURN(level, MeasureInside(*group, most));
+    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*group, most, true, 1));
     topology.inside = level;
   }
   topology.between = topology.inside;
-  topology.call_s = topology.inside.call_s;
   if (topology.nodes() > 1) {
     BRIGADE_ASSIGN_OR_RETURN(group, world_.Split(nodes.place, nodes.node));
-    BRIGADE_RETURN_IF_ERROR(MeasureBetween(*group, nodes.place == 0, most, topology));
-    if (most == 1) topology.inside = topology.between;
+    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*group, topology.nodes(), nodes.place == 0, most));
+    topology.between = level;
+    if (most == 1) topology.inside = level;
   }
+  BRIGADE_RETURN_IF_ERROR(MeasureCalls(topology));
   return topology;
 }
 

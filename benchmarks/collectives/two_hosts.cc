@@ -138,10 +138,9 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
 }
 
 std::string Describe(const char* name, const collectives::Level& level) {
-  return absl::StrFormat(
-      "# %s: step %.1f us, message %.1f us, call %.1f us, %d ports of %.1f MB/s\n", name,
-      level.latency_s * 1e6, level.message_s * 1e6, level.call_s * 1e6, level.ports,
-      level.bytes_per_s * 1e-6);
+  return absl::StrFormat("# %s: a step %.1f us, a call %.1f us, ports %d of %.1f MB/s\n", name,
+                         level.latency_s * 1e6, level.call_s * 1e6, level.ports,
+                         level.bytes_per_s * 1e-6);
 }
 
 void Print(const Row& row) {
@@ -182,9 +181,11 @@ absl::Status Benchmark::Run(int host) {
     std::cout << "# all_reduce of float32, 2 hosts of 2 ranks, a link of "
               << absl::GetFlag(FLAGS_megabits) << " Mbit/s\n"
               << Describe("inside ", topology.inside) << Describe("between", topology.between)
-              << absl::StrFormat("# a call of all %.1f us, sums %.2f GB/s; measured in %.3f s\n",
-                                 topology.call_s * 1e6, topology.reduced_bytes_per_s * 1e-9,
-                                 measured.count())
+              << absl::StrFormat(
+                     "# a call of all %.1f us, a queued message %.1f us, sums %.2f GB/s; "
+                     "measured in %.3f s\n",
+                     topology.call_s * 1e6, topology.message_s * 1e6,
+                     topology.reduced_bytes_per_s * 1e-9, measured.count())
               << "#   bytes  route                      us  predicted  of model  "
                  "of interleaved  of best  * chosen\n";
   }
