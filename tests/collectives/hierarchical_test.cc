@@ -127,7 +127,7 @@ TEST(HierarchicalTest, SendsWhatTheFormulasSay) {
 TEST(HierarchicalTest, SendsWhatTheModelSaysByRingsAndDirectly) {
   Topology topology;
   topology.inside = topology.between = {1e-6, 1e9};
-  for (const auto [inside, nodes] : {std::pair(2, 2), std::pair(3, 2), std::pair(2, 3)}) {
+  for (const auto& [inside, nodes] : {std::pair(2, 2), std::pair(3, 2), std::pair(2, 3)}) {
     topology.ranks_of_node = RanksOfNodes(inside * nodes, inside);
     for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
       OnThreads({.size = inside * nodes}, [&](Rank& self) {

@@ -14,14 +14,15 @@
 namespace brigade::collectives {
 
 // Measures with this rank's node of `nodes`, and expects figures that machines have, the same bits as on all other ranks,
-// and all memory back. A call of all ranks.
+// and the array back. A call of all ranks.
 inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes,
                                    const std::vector<int>& ranks_of_node) {
   const int64_t before = self.context->books().current_bytes(device::Purpose::kCommunication);
   const auto measured =
       MeasureTopology(*self.communicator, nodes[self.rank], *self.context, *self.stream);
   ASSERT_OK(measured);
-  EXPECT_EQ(self.context->books().current_bytes(device::Purpose::kCommunication), before);
+  EXPECT_LT(self.context->books().current_bytes(device::Purpose::kCommunication),
+            before + kMostMeasuredBytes);
   const Topology& topology = *measured;
   EXPECT_OK(Validate(topology));
   EXPECT_EQ(topology.ranks_of_node, ranks_of_node);
