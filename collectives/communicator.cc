@@ -103,10 +103,15 @@ absl::Status Communicator::Barrier(device::Stream& stream) {
   return Run({.shape = {CallKind::kBarrier}}, stream);
 }
 
+absl::StatusOr<std::vector<int64_t>> Communicator::Exchange(absl::Span<const int64_t> values) {
+  std::vector<int64_t> all(values.size() * static_cast<size_t>(size()));
+  BRIGADE_RETURN_IF_ERROR(engine_->Exchange(values, absl::MakeSpan(all)));
+  return all;
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
-  std::vector<int64_t> all(static_cast<size_t>(2 * size()));
-  BRIGADE_RETURN_IF_ERROR(engine_->Exchange({color, key}, absl::MakeSpan(all)));
+  BRIGADE_ASSIGN_OR_RETURN(all, Exchange({color, key}));
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);

@@ -81,9 +81,7 @@ class Communicator {
   absl::Status Barrier(device::Stream& stream);
 
   // Gives every rank the values of all, [rank][i], on the host. A call of all ranks; all give as many.
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values) {
-    return engine_->Exchange(values);
-  }
+  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values);
 
   // New communicators, one for each color, of the ranks that give it; ordered by key, then by rank. A negative
   // color gets none (null). A call of all ranks, on the host.

@@ -36,15 +36,16 @@ class Model {
     return {phase};
   }
 
-  // A rank sends all but one block in each round to its neighbour, and every ring has its share.
+  // A rank sends all but one block in each round to its neighbour, and every ring has its share, and workers of its own:
+  // no message waits.
   std::vector<Phase> Ring(int rings) const {
     const int steps = rounds_ * (p_ - 1);
     const double sent = steps * block_ / rings;
     // The ranks of the largest node are exits least often.
     const int inside = m_ == 1 ? rings : rings - rings / g_;
     Phase phase = RingPhase(steps);
-    if (inside > 0) Carry(phase.inside, inside * sent, int64_t{inside - 1} * steps);
-    if (m_ > 1) Carry(phase.between, sent, 0);
+    phase.inside.bytes = inside * sent;
+    if (m_ > 1) phase.between.bytes = sent;
     return {phase};
   }
 
@@ -53,8 +54,7 @@ class Model {
     const int64_t steps = rounds_ * (p_ - 1);
     Phase phase;
     phase.reduced_bytes = Reduced();
-    phase.between = {steps, static_cast<double>(RanksOfPort(g_) * steps) * block_,
-                     (RanksOfPort(g_) - 1) * steps};
+    phase.between = {steps, static_cast<double>(RanksOfPort(g_) * steps) * block_};
     return {phase};
   }
 
@@ -72,17 +72,19 @@ class Model {
     return ThereAndBack({phase});
   }
 
-  // Near first, so that what leaves the node is small.
+  // Near first, so that what leaves the node is small. The blocks that two ranks exchange are not neighbours: each is
+  // a message.
   std::vector<Phase> HalvingDoubling() const {
     std::vector<Phase> phases;
     double sent = n_ / 2;
     for (int distance = 1; distance < p_; distance *= 2, sent /= 2) {
       Phase phase;
       phase.reduced_bytes = sent;
+      phase.queued = p_ / (2 * distance) - 1;
       if (distance < g_) {
-        phase.inside = {1, sent, 0};
+        phase.inside = {1, sent};
       } else {
-        phase.between = {1, RanksOfPort(g_) * sent, RanksOfPort(g_) - 1};
+        phase.between = {1, RanksOfPort(g_) * sent};
       }
       phases.push_back(phase);
     }
@@ -94,7 +96,7 @@ class Model {
   // Every port of a node has a pair of trees and a chain of its own, whose head is another rank.
   std::vector<Phase> DoubleTree() const {
     const auto tree = [&](int members) {
-      return Load{2 * CeilLog2(members), std::min(members, 4) * n_ / 2, 0};
+      return Load{2 * CeilLog2(members), std::min(members, 4) * n_ / 2};
     };
     Phase phase;
     phase.reduced_bytes = n_;
@@ -120,10 +122,13 @@ class Model {
     const int share = RanksOfPort(g_);
     const int64_t steps = rounds_ * (m_ - 1);
     Phase scatter, across, gather;
-    gather.inside = scatter.inside = {g_ - 1, (g_ - 1) * n_ / g_, 0};
+    gather.inside = scatter.inside = {g_ - 1, (g_ - 1) * n_ / g_};
     scatter.reduced_bytes = (g_ - 1) * n_ / g_;
-    across.between = {steps, static_cast<double>(share * steps) * block_, (share - 1) * steps};
+    across.between = {steps, static_cast<double>(share * steps) * block_};
     across.reduced_bytes = reduces_ ? (m_ - 1) * block_ : 0;
+    // Three calls of as many communicators; one of a single rank does nothing.
+    if (g_ > 1) scatter.call_s = gather.call_s = topology_.inside.call_s;
+    if (m_ > 1) across.call_s = topology_.between.call_s;
     std::vector<Phase> phases = {across};
     if (reduces_) phases.insert(phases.begin(), scatter);
     if (gathers_) phases.push_back(gather);
@@ -143,15 +148,10 @@ class Model {
     for (const int size : sizes_) {
       between = std::max(between, int64_t{RanksOfPort(size)} * (p_ - size));
     }
-    const auto load = [&](bool last, int64_t messages) {
-      return Load{last ? 1 : 0, messages * message, std::max<int64_t>(0, messages - 1)};
-    };
-    return {load(m_ == 1, inside), load(m_ > 1, between), Reduced()};
-  }
-
-  static void Carry(Load& load, double bytes, int64_t queued) {
-    load.bytes = bytes;
-    load.queued = queued;
+    return {{m_ == 1 ? 1 : 0, inside * message},
+            {m_ > 1 ? 1 : 0, static_cast<double>(between) * message},
+            Reduced(),
+            p_ - 2};
   }
 
   // Steps of a path of so many hops round the ring, and what its ranks add.
@@ -176,12 +176,12 @@ class Model {
     return most;
   }
 
-  // A rank sends `more` bytes one way and `less` the other; over one port `queued` messages wait.
+  // A rank sends `more` bytes one way and `less` the other, and `queued` messages wait.
   void BothWays(double more, double less, int queued, Phase& phase) const {
     const auto load = [&](Load& level, int ports, bool both) {
-      const bool shared = both && ports == 1;
-      Carry(level, shared ? more + less : more, shared ? queued : 0);
+      level.bytes = both && ports == 1 ? more + less : more;
     };
+    phase.queued = queued;
     // At a node's border a rank's other neighbour is outside.
     if (m_ == 1 || g_ > 1) load(phase.inside, topology_.inside.ports, m_ == 1 || g_ > 2);
     if (m_ > 1) load(phase.between, topology_.between.ports, true);
@@ -193,7 +193,7 @@ class Model {
     if (reduces_) phases = there;
     if (gathers_) {
       for (auto phase = there.rbegin(); phase != there.rend(); ++phase) {
-        phases.push_back({phase->inside, phase->between, 0});
+        phases.push_back({phase->inside, phase->between, 0, phase->queued});
       }
     }
     return phases;
@@ -207,19 +207,7 @@ class Model {
   const bool reduces_, gathers_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
-                                            CallKind operation, int64_t bytes) {
-  BRIGADE_RETURN_IF_ERROR(Validate(topology));
-  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
-  if (operation != CallKind::kAllReduce && operation != CallKind::kReduceScatter &&
-      operation != CallKind::kAllGather) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
-  }
-  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
-  if (topology.ranks() == 1) return std::vector<Phase>();
-  const Model model(topology, operation, bytes);
+std::vector<Phase> PhasesOf(const Model& model, const Topology& topology, Route route) {
   switch (route) {
     case Route::kDirect:
       return model.Direct();
@@ -242,19 +230,37 @@ absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route rout
     case Route::kHierarchical:
       return model.Hierarchical();
   }
-  return absl::InvalidArgumentError("there is no such route");
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
+                                            CallKind operation, int64_t bytes) {
+  BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
+  if (operation != CallKind::kAllReduce && operation != CallKind::kReduceScatter &&
+      operation != CallKind::kAllGather) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
+  if (topology.ranks() == 1) return std::vector<Phase>();
+  const Model model(topology, operation, bytes);
+  std::vector<Phase> phases = PhasesOf(model, topology, route);
+  if (phases.empty()) return absl::InvalidArgumentError("there is no such route");
+  // The others are one call of all ranks.
+  if (route != Route::kHierarchical) phases.front().call_s = topology.call_s;
+  return phases;
 }
 
 double SecondsOf(const Topology& topology, const std::vector<Phase>& phases) {
-  const auto transfer = [](const Level& level, const Load& load) {
-    return load.bytes / level.bytes_per_s + static_cast<double>(load.queued) * level.message_s;
-  };
   double seconds = 0;
   for (const Phase& phase : phases) {
-    seconds += static_cast<double>(phase.inside.steps) * topology.inside.latency_s +
+    seconds += phase.call_s + static_cast<double>(phase.inside.steps) * topology.inside.latency_s +
                static_cast<double>(phase.between.steps) * topology.between.latency_s +
-               std::max(transfer(topology.inside, phase.inside),
-                        transfer(topology.between, phase.between)) +
+               std::max(phase.inside.bytes / topology.inside.bytes_per_s,
+                        phase.between.bytes / topology.between.bytes_per_s) +
+               static_cast<double>(phase.queued) * topology.message_s +
                phase.reduced_bytes / topology.reduced_bytes_per_s;
   }
   return seconds;

@@ -145,7 +145,7 @@ absl::Status Main() {
   PrintTable("Predicted bus bandwidth, GB/s", predictions, [&](int64_t bytes, double seconds) {
     return absl::StrFormat("%.4g", gigabytes_per_s(bytes, seconds));
   });
-  std::printf("Choice among the routes that have an algorithm today\n");
+  std::printf("Choice among the routes that can be run today\n");
   for (const Prediction& each : predictions) {
     BRIGADE_ASSIGN_OR_RETURN(choice, Select(topology, operation, each.bytes));
     std::printf("%s\n", choice.reason.c_str());

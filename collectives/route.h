@@ -11,7 +11,7 @@
 
 namespace brigade::collectives {
 
-// The ways that a collective's data can go; more than there are algorithms to run today, to compare. Of several ports
+// The ways that a collective's data can go; more than can be run today, to compare. Of several ports
 // of a rank inside its node only kDirect and rings both ways use more than one.
 //
 // kDirect             Everybody with everybody: one step, two of an all-reduce.
@@ -25,7 +25,8 @@ namespace brigade::collectives {
 // kHalvingDoubling    Pairs, at distances 1, 2, 4, ... with half, a quarter, ... of the data, and back. Powers of two.
 // kDoubleTree         Two trees over nodes, each with half the data; a chain inside nodes. All-reduce only. Data follow
 //                     each other so closely that steps and bytes count once.
-// kHierarchical       A ring inside the node, one over nodes for each slice, a ring inside. Nodes of one size.
+// kHierarchical       A ring inside the node, one over nodes for each slice, a ring inside: class Hierarchical with kRing in
+//                     both levels, a call each. Nodes of one size.
 enum class Route : uint8_t {
   kDirect,
   kDirectOneShot,
@@ -54,7 +55,7 @@ inline constexpr Route kRoutes[] = {
 // "direct", "ring_per_port", ...
 absl::string_view Name(Route route);
 
-// The algorithm that goes this way, if a communicator has one.
+// The algorithm that goes this way, if one call of a communicator does.
 std::optional<Algorithm> AlgorithmOf(Route route);
 
 // FailedPrecondition with the reason if this route does not exist for the operation and these nodes.

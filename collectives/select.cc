@@ -26,7 +26,9 @@ absl::Span<const Route> AvailableRoutes() {
   static const auto* const available = [] {
     auto* routes = new std::vector<Route>;
     std::copy_if(std::begin(kRoutes), std::end(kRoutes), std::back_inserter(*routes),
-                 [](Route route) { return AlgorithmOf(route).has_value(); });
+                 [](Route route) {
+                   return AlgorithmOf(route).has_value() || route == Route::kHierarchical;
+                 });
     return routes;
   }();
   return *available;

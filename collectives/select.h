@@ -16,7 +16,8 @@ struct Choice {
   std::string reason;  // one sentence, with the best two times
 };
 
-// The routes that have an algorithm.
+// The routes that can be run: those of an algorithm (AlgorithmOf) on any communicator, and kHierarchical by class
+// Hierarchical. Give Select others where there is none.
 absl::Span<const Route> AvailableRoutes();
 
 // The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf. All ranks must choose

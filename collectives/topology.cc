@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -67,7 +68,7 @@ absl::Status ReadLevel(const Json& machine, const char* name, Level& level) {
                     {{"latency_us", Number(&level.latency_s, 1e-6)},
                      {"gigabytes_per_s", Number(&level.bytes_per_s, 1e9)},
                      {"ports", ports},
-                     {"message_us", Number(&level.message_s, 1e-6)}});
+                     {"call_us", Number(&level.call_s, 1e-6)}});
 }
 
 absl::Status ValidateLevel(absl::string_view name, const Level& level) {
@@ -81,8 +82,8 @@ absl::Status ValidateLevel(absl::string_view name, const Level& level) {
     return wrong("bandwidth", level.bytes_per_s, "more than 0 bytes/s, and finite");
   }
   if (level.ports < 1) return wrong("number of ports", level.ports, "1 or more");
-  if (!(level.message_s >= 0 && level.message_s <= 1)) {
-    return wrong("time of a message", level.message_s, "0 to 1 s");
+  if (!(level.call_s >= 0 && level.call_s <= 1)) {
+    return wrong("time of a call", level.call_s, "0 to 1 s");
   }
   return absl::OkStatus();
 }
@@ -138,6 +139,8 @@ absl::StatusOr<Topology> TopologyFromJson(absl::string_view text) {
                   {"inside", later},
                   {"between", later},
                   {"reduced_gigabytes_per_s", Number(&topology.reduced_bytes_per_s, 1e9)},
+                  {"message_us", Number(&topology.message_s, 1e-6)},
+                  {"call_us", Number(&topology.call_s, 1e-6)},
                   {"ranks_of_node", nodes}}));
   BRIGADE_RETURN_IF_ERROR(ReadLevel(machine, "inside", topology.inside));
   BRIGADE_RETURN_IF_ERROR(ReadLevel(machine, "between", topology.between));
@@ -157,6 +160,11 @@ absl::Status Validate(const Topology& topology) {
   if (!(topology.reduced_bytes_per_s > 0)) {
     return Invalid("a rank reduces ", topology.reduced_bytes_per_s,
                    " bytes/s; it must be more than 0");
+  }
+  for (const auto& [what, seconds] :
+       {std::pair("message", topology.message_s), std::pair("call", topology.call_s)}) {
+    if (seconds >= 0 && seconds <= 1) continue;
+    return Invalid("the time of a ", what, " is ", seconds, "; it must be 0 to 1 s");
   }
   BRIGADE_RETURN_IF_ERROR(ValidateLevel("inside nodes", topology.inside));
   return ValidateLevel("between nodes", topology.between);

@@ -19,7 +19,7 @@ struct Level {
       0;  // from the call of the sender to the use by the receiver, of the smallest message
   double bytes_per_s = 0;  // of one port, in one direction
   int ports = 1;  // of a rank, for the level inside nodes; of a node, for the level between them
-  double message_s = 0;  // of a port, for each message but the first that it sends in one step
+  double call_s = 0;  // of a call of a node's ranks, or of one rank of each node: until data can go
 };
 
 // Who the ranks are and what lies between them: nodes of ranks, numbered node by node. A node with fewer ports than
@@ -29,6 +29,8 @@ struct Topology {
   Level inside;
   Level between;
   double reduced_bytes_per_s = std::numeric_limits<double>::infinity();  // by a rank
+  double message_s = 0;  // of a rank, for each message but the first that it sends in one step
+  double call_s = 0;     // of a call of all ranks: until data can go
 
   int nodes() const { return static_cast<int>(ranks_of_node.size()); }
   int ranks() const;
@@ -48,12 +50,14 @@ absl::StatusOr<std::vector<int>> RanksOfNodes(absl::Span<const int> local_ranks)
 //
 //   {"source": "where these figures are from",
 //    "inside": {"latency_us": 3.4, "gigabytes_per_s": 370},
-//    "between": {"latency_us": 14, "gigabytes_per_s": 48, "ports": 8, "message_us": 1},
+//    "between": {"latency_us": 14, "gigabytes_per_s": 48, "ports": 8, "call_us": 5},
 //    "reduced_gigabytes_per_s": 1500,
+//    "message_us": 1,
+//    "call_us": 8,
 //    "ranks_of_node": [8, 8]}
 //
-// GB is 1e9 bytes. Optional are source, ports (1), message_us (0), reduced_gigabytes_per_s (without it a sum costs
-// nothing), and ranks_of_node (none: for the caller to set).
+// GB is 1e9 bytes. Optional are source, ports (1), message_us, the three call_us (0), reduced_gigabytes_per_s (without it
+// a sum costs nothing), and ranks_of_node (none: for the caller to set).
 //
 // Errors       InvalidArgument naming the key and what it must be, or the key that does not exist.
 absl::StatusOr<Topology> TopologyFromJson(absl::string_view text);

@@ -1,10 +1,10 @@
 #include "brigade/collectives/hierarchical/hierarchical.h"
 
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/check_call.h"
+#include "brigade/collectives/nodes.h"
 #include "brigade/collectives/scratch.h"
 #include "brigade/device/status_macros.h"
 
@@ -13,18 +13,6 @@ namespace {
 
 // Vectors stay whole, and shares of 16-bit types begin at whole cache lines.
 constexpr int64_t kUnit = 64;
-
-// The ranks of each node, nodes in the order of their first ranks.
-std::vector<std::vector<int>> RanksOfNodes(absl::Span<const int64_t> node_of_rank) {
-  std::map<int64_t, size_t> numbers;
-  std::vector<std::vector<int>> nodes;
-  for (size_t rank = 0; rank < node_of_rank.size(); ++rank) {
-    const size_t node = numbers.emplace(node_of_rank[rank], nodes.size()).first->second;
-    if (node == nodes.size()) nodes.emplace_back();
-    nodes[node].push_back(static_cast<int>(rank));
-  }
-  return nodes;
-}
 
 char* Advance(const void* array, int64_t elements, precision::DType dtype) {
   return const_cast<char*>(static_cast<const char*>(array)) + elements * precision::SizeOf(dtype);
@@ -35,26 +23,22 @@ char* Advance(const void* array, int64_t elements, precision::DType dtype) {
 absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
     Communicator& world, int64_t node, const HierarchicalOptions& options,
     device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(node_of_rank, world.Exchange({node}));
-  const std::vector<std::vector<int>> nodes = RanksOfNodes(node_of_rank);
+  BRIGADE_ASSIGN_OR_RETURN(nodes, FindNodes(world, node));
+  const size_t first_size = nodes.ranks[0].size();
   std::vector<int> slices(static_cast<size_t>(world.size()));
-  int my_node = 0, my_place = 0;
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    if (nodes[n].size() != nodes[0].size()) {
+  for (size_t n = 0; n < nodes.ranks.size(); ++n) {
+    const std::vector<int>& ranks = nodes.ranks[n];
+    if (ranks.size() != first_size) {
       return absl::InvalidArgumentError(
-          absl::StrCat("nodes of one size are needed: that of rank 0 has ", nodes[0].size(),
-                       " ranks, that of rank ", nodes[n][0], " has ", nodes[n].size()));
+          absl::StrCat("nodes of one size are needed: that of rank 0 has ", first_size,
+                       " ranks, that of rank ", ranks[0], " has ", ranks.size()));
     }
-    for (size_t place = 0; place < nodes[n].size(); ++place) {
-      const int rank = nodes[n][place];
-      slices[static_cast<size_t>(rank)] = static_cast<int>(place * nodes.size() + n);
-      if (rank != world.rank()) continue;
-      my_node = static_cast<int>(n);
-      my_place = static_cast<int>(place);
+    for (size_t place = 0; place < ranks.size(); ++place) {
+      slices[static_cast<size_t>(ranks[place])] = static_cast<int>(place * nodes.ranks.size() + n);
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(my_node, my_place));
-  BRIGADE_ASSIGN_OR_RETURN(between, world.Split(my_place, my_node));
+  BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(nodes.node, nodes.place));
+  BRIGADE_ASSIGN_OR_RETURN(between, world.Split(nodes.place, nodes.node));
   BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("hierarchical"));
   return std::unique_ptr<Hierarchical>(new Hierarchical(
       options, std::move(slices), std::move(inside), std::move(between), std::move(last), context));

@@ -39,6 +39,7 @@ struct HierarchicalOptions {
 // Memory       A reduce-scatter has m * count elements of scratch, of purpose communication; it only grows.
 // Errors       Those of Communicator; an error of one level ends both, on all ranks of this rank's node and its
 //              counterparts, and by them on all others.
+// Model        Route::kHierarchical (route.h) is this with kRing in both levels; kDirect sends the same bytes in fewer steps.
 // Source       Cho et al., BlueConnect, 2019; two levels of it.
 class Hierarchical {
  public:

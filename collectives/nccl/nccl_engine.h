@@ -27,7 +27,7 @@ struct NcclOptions {
 // group.
 //
 // Algorithms   Sums with kRing, and all that moves without adding, are NCCL's own collectives or grouped sends; kRing
-//              then stands for the algorithm that NCCL chooses. the others carry our programs out by sends and kernels
+//              then stands for the algorithm that NCCL chooses. The others carry our programs out by sends and kernels
 //              for sums, minima and maxima, of up to 64 ranks; so do minima and maxima of floats with kRing, because
 //              NCCL's may lose a NaN.
 // Stream       Calls are enqueued on the caller's stream. The host waits only until NCCL has taken them: microseconds,
@@ -38,7 +38,8 @@ struct NcclOptions {
 //              noticed beside the call, which is aborted: the stream goes on with what then lies in its arrays, so
 //              ask Communicator::status after a wait. Sends are not compared, but have a deadline.
 // Counting     sent_bytes counts what programs of the algorithms would send.
-// Memory       What kDirect adds, size - 1 times a rank's part; booked as communication.
+// Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the programs' scratch;
+//              booked as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued.
 class NcclEngine : public Engine {

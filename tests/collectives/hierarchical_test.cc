@@ -1,8 +1,10 @@
 #include "brigade/collectives/hierarchical/hierarchical.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "brigade/collectives/cost_model.h"
 #include "brigade/device/race_checker.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/ranks.h"
@@ -87,6 +89,12 @@ TEST(HierarchicalTest, EveryCallIsThatOfTheWorldWithSlices) {
   }
 }
 
+int64_t SentBytes(Communicator& group) {
+  int64_t bytes = 0;
+  for (int to = 0; to < group.size(); ++to) bytes += group.sent_bytes(to);
+  return bytes;
+}
+
 TEST(HierarchicalTest, SendsWhatTheFormulasSay) {
   constexpr int kInside = 2, kNodes = 3, kSize = kInside * kNodes;
   OnThreads({.size = kSize}, [&](Rank& self) {
@@ -95,11 +103,7 @@ TEST(HierarchicalTest, SendsWhatTheFormulasSay) {
     Hierarchical& two_levels = **created;
     constexpr int64_t kCount = 64 * kInside * kNodes;
     std::vector<float> small(kCount), large(kCount * kSize);
-    const auto sent = [](Communicator& group) {
-      int64_t bytes = 0;
-      for (int to = 0; to < group.size(); ++to) bytes += group.sent_bytes(to);
-      return bytes / 4;
-    };
+    const auto sent = [](Communicator& group) { return SentBytes(group) / 4; };
     int64_t inside = sent(two_levels.inside()), between = sent(two_levels.between());
     const auto expect = [&](int64_t by_inside, int64_t by_between) {
       // Counted by who comes last.
@@ -118,6 +122,50 @@ TEST(HierarchicalTest, SendsWhatTheFormulasSay) {
     expect((kInside - 1) * kNodes * kCount, (kNodes - 1) * kCount);
     ASSERT_OK(self.stream->Synchronize());
   });
+}
+
+TEST(HierarchicalTest, SendsWhatTheModelSaysByRingsAndDirectly) {
+  Topology topology;
+  topology.inside = topology.between = {1e-6, 1e9};
+  for (const auto& [inside, nodes] : {std::pair(2, 2), std::pair(3, 2), std::pair(2, 3)}) {
+    topology.ranks_of_node = RanksOfNodes(inside * nodes, inside);
+    for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
+      OnThreads({.size = inside * nodes}, [&](Rank& self) {
+        auto two_levels = Hierarchical::Create(*self.communicator, self.rank / inside,
+                                               {algorithm, algorithm}, *self.context);
+        ASSERT_OK(two_levels);
+        const int64_t part = 64 * inside * nodes, all = part * self.size;
+        std::vector<float> small(part), large(all);
+        int64_t inside_before = 0, between_before = 0;
+        const auto expect = [&](CallKind operation, const absl::Status& status) {
+          ASSERT_OK(status);
+          // Counted by who comes last.
+          ASSERT_OK(self.communicator->Barrier(*self.stream));
+          const auto phases = PhasesOf(topology, Route::kHierarchical, operation, 4 * all);
+          ASSERT_OK(phases);
+          double by_rank = 0, by_node = 0;
+          for (const Phase& phase : *phases) {
+            by_rank += phase.inside.bytes;
+            by_node += phase.between.bytes;
+          }
+          const int64_t inside_now = SentBytes((*two_levels)->inside());
+          const int64_t between_now = SentBytes((*two_levels)->between());
+          EXPECT_DOUBLE_EQ(by_rank, inside_now - inside_before);
+          EXPECT_DOUBLE_EQ(by_node, inside * (between_now - between_before));
+          inside_before = inside_now;
+          between_before = between_now;
+          ASSERT_OK(self.communicator->Barrier(*self.stream));
+        };
+        expect(CallKind::kAllReduce,
+               (*two_levels)->AllReduce(large.data(), large.data(), all, {}, *self.stream));
+        expect(CallKind::kReduceScatter,
+               (*two_levels)->ReduceScatter(large.data(), small.data(), part, {}, *self.stream));
+        expect(CallKind::kAllGather,
+               (*two_levels)->AllGather(small.data(), large.data(), part, {}, *self.stream));
+        ASSERT_OK(self.stream->Synchronize());
+      });
+    }
+  }
 }
 
 TEST(HierarchicalTest, SlicesAreThoseOfPlacesInTheNode) {

@@ -11,7 +11,7 @@ out=$TEST_TMPDIR/out
 
 "$predict" --ranks=16384 >"$out" || wrong "16384 ranks fail"
 for text in '^ *1 KiB .* us\*' '^ *4 GiB ' ' double_tree +hierarchical' 'Predicted bus bandwidth, GB/s' \
-  '^halving_doubling for all_reduce of 4 GiB on 2048 nodes of 8 ranks: [0-9.]+ m?s, before bidirectional_ring with [0-9.]+ m?s$'; do
+  '^halving_doubling for all_reduce of 4 GiB on 2048 nodes of 8 ranks: [0-9.]+ m?s, before hierarchical with [0-9.]+ m?s$'; do
   grep -Eq "$text" "$out" || wrong "no line '$text' in: $(cat "$out")"
 done
 [ "$(grep -c ' for all_reduce of ' "$out")" = 12 ] || wrong "there are not 12 choices"

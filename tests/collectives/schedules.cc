@@ -132,7 +132,12 @@ class Planner {
     double bytes = n_ / 2;
     for (int distance = 1; distance < p_; distance *= 2, bytes /= 2) {
       Messages phase;
-      for (const int rank : order_) phase.push_back({0, rank, rank ^ distance, bytes});
+      const int blocks = p_ / (2 * distance);
+      for (const int rank : order_) {
+        for (int block = 0; block < blocks; ++block) {
+          phase.push_back({0, rank, rank ^ distance, bytes / blocks});
+        }
+      }
       there.push_back(phase);
     }
     return ThereAndBack(there);

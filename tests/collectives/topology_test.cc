@@ -18,19 +18,23 @@ using testing::StatusIs;
 TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
   ASSERT_OK_AND_ASSIGN(const Topology topology, TopologyFromJson(R"({
       "source": "a test",
-      "inside": {"latency_us": 2, "gigabytes_per_s": 300, "ports": 4, "message_us": 0.5},
-      "between": {"latency_us": 15, "gigabytes_per_s": 12.5, "ports": 2, "message_us": 1},
+      "inside": {"latency_us": 2, "gigabytes_per_s": 300, "ports": 4, "call_us": 0.5},
+      "between": {"latency_us": 15, "gigabytes_per_s": 12.5, "ports": 2, "call_us": 1},
       "reduced_gigabytes_per_s": 500,
+      "message_us": 0.25,
+      "call_us": 3,
       "ranks_of_node": [4, 4, 3]})"));
   EXPECT_OK(Validate(topology));
   EXPECT_DOUBLE_EQ(topology.inside.latency_s, 2e-6);
   EXPECT_DOUBLE_EQ(topology.inside.bytes_per_s, 300e9);
   EXPECT_EQ(topology.inside.ports, 4);
-  EXPECT_DOUBLE_EQ(topology.inside.message_s, 0.5e-6);
+  EXPECT_DOUBLE_EQ(topology.inside.call_s, 0.5e-6);
   EXPECT_DOUBLE_EQ(topology.between.latency_s, 15e-6);
   EXPECT_DOUBLE_EQ(topology.between.bytes_per_s, 12.5e9);
   EXPECT_EQ(topology.between.ports, 2);
-  EXPECT_DOUBLE_EQ(topology.between.message_s, 1e-6);
+  EXPECT_DOUBLE_EQ(topology.between.call_s, 1e-6);
+  EXPECT_DOUBLE_EQ(topology.message_s, 0.25e-6);
+  EXPECT_DOUBLE_EQ(topology.call_s, 3e-6);
   EXPECT_DOUBLE_EQ(topology.reduced_bytes_per_s, 500e9);
   EXPECT_THAT(topology.ranks_of_node, ElementsAre(4, 4, 3));
   EXPECT_EQ(topology.ranks(), 11);
@@ -43,7 +47,8 @@ TEST(TopologyTest, NeedsOnlyLatencyAndBandwidthOfBothLevels) {
       "inside": {"latency_us": 2, "gigabytes_per_s": 300},
       "between": {"latency_us": 15, "gigabytes_per_s": 12.5}})"));
   EXPECT_EQ(topology.inside.ports, 1);
-  EXPECT_EQ(topology.between.message_s, 0);
+  EXPECT_EQ(topology.message_s, 0);
+  EXPECT_EQ(topology.call_s, 0);
   EXPECT_TRUE(std::isinf(topology.reduced_bytes_per_s));
   EXPECT_THAT(Validate(topology),
               StatusIs(absl::StatusCode::kInvalidArgument, "the topology has no nodes"));
@@ -128,8 +133,11 @@ TEST(TopologyTest, RefusesFiguresThatNoLinkHas) {
          "the bandwidth between nodes is inf; it must be more than 0 bytes/s, and finite");
   expect([](Topology& t) { t.inside.ports = 0; },
          "the number of ports inside nodes is 0; it must be 1 or more");
-  expect([](Topology& t) { t.between.message_s = 2; },
-         "the time of a message between nodes is 2; it must be 0 to 1 s");
+  expect([](Topology& t) { t.between.call_s = 2; },
+         "the time of a call between nodes is 2; it must be 0 to 1 s");
+  expect([](Topology& t) { t.message_s = NAN; },
+         "the time of a message is nan; it must be 0 to 1 s");
+  expect([](Topology& t) { t.call_s = -1; }, "the time of a call is -1; it must be 0 to 1 s");
   expect([](Topology& t) { t.reduced_bytes_per_s = 0; },
          "a rank reduces 0 bytes/s; it must be more than 0");
 }

@@ -93,19 +93,26 @@ inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const R
   });
 }
 
-// Adds up `count` ones of each rank, from wherever the error comes: the call or the stream.
-inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arrays, int64_t count,
-                            Algorithm algorithm = Algorithm::kDirect) {
+// Adds up `count` ones of each of `size` ranks, by a Communicator or by Hierarchical. The error is the call's or
+// the stream's.
+template <typename Group>
+absl::Status AddOnes(Group& group, int size, Rank& self, Arrays& arrays, int64_t count,
+                     Algorithm algorithm = Algorithm::kDirect) {
   arrays.input.assign(static_cast<size_t>(count), 1.0f);
   arrays.output.assign(static_cast<size_t>(count), 0.0f);
-  BRIGADE_RETURN_IF_ERROR(communicator.AllReduce(arrays.input.data(), arrays.output.data(), count,
-                                                 {.algorithm = algorithm}, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(group.AllReduce(arrays.input.data(), arrays.output.data(), count,
+                                          {.algorithm = algorithm}, *self.stream));
   BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
   for (const float sum : arrays.output) {
-    if (sum == static_cast<float>(communicator.size())) continue;
-    return absl::InternalError(absl::StrCat("a sum of ", communicator.size(), " ones is ", sum));
+    if (sum == static_cast<float>(size)) continue;
+    return absl::InternalError(absl::StrCat("a sum of ", size, " ones is ", sum));
   }
   return absl::OkStatus();
+}
+
+inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arrays, int64_t count,
+                            Algorithm algorithm = Algorithm::kDirect) {
+  return AddOnes(communicator, communicator.size(), self, arrays, count, algorithm);
 }
 
 inline constexpr absl::Duration kNever = absl::Seconds(40);  // a timeout that no test waits for

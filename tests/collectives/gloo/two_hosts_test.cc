@@ -1,26 +1,22 @@
 // Two hosts: network namespaces of this machine with a slow link between them, and two ranks on each. Needs root.
 
-#include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "brigade/collectives/cost_model.h"
+#include "brigade/collectives/hierarchical/hierarchical.h"
+#include "brigade/collectives/measure_topology.h"
+#include "brigade/collectives/select.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/gloo/two_hosts.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -32,95 +28,19 @@ using ::brigade::testing::StatusIs;
 using ::testing::AnyOf;
 using ::testing::StartsWith;
 
-constexpr double kLinkBytesPerSecond = 200e6 / 8;
-
-// The command's exit status.
-int Shell(const std::string& command) {
-  // Where ip and tc are, also for those who have a user's path.
-  const int status = std::system(absl::StrCat("PATH=$PATH:/usr/sbin:/sbin; ", command).c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// Two namespaces without names: the kernel takes them down, and the link with them, when no process
-// is left that holds them, however this one ends.
-class TwoHosts {
- public:
-  static constexpr const char* kDevice[2] = {"brigade0", "brigade1"};
-  static constexpr const char* kAddress[2] = {"10.77.0.1", "10.77.0.2"};
-
-  ~TwoHosts() {
-    if (home_ >= 0) setns(home_, CLONE_NEWNET);
-    for (const int fd : {home_, hosts_[0], hosts_[1]}) {
-      if (fd >= 0) close(fd);
-    }
-  }
-
-  // Why there are none, or "".
-  std::string Create() {
-    if (Shell("command -v ip >/dev/null") != 0) return "there is no `ip`; install iproute2";
-    home_ = open("/proc/self/ns/net", O_RDONLY);
-    for (int& host : hosts_) {
-      if (home_ < 0 || unshare(CLONE_NEWNET) != 0) {
-        return absl::StrCat("no network namespaces: ", std::strerror(errno));
-      }
-      host = open("/proc/self/ns/net", O_RDONLY);
-    }
-    Enter(0);
-    if (Shell(absl::StrCat("ip link add ", kDevice[0], " type veth peer name ", kDevice[1])) != 0 ||
-        Shell(absl::StrCat("ip link set ", kDevice[1], " netns /proc/", getpid(), "/fd/",
-                           hosts_[1])) != 0) {
-      return "no veth pair between network namespaces";
-    }
-    for (int host = 0; host < 2; ++host) {
-      Enter(host);
-      if (Shell("ip link set lo up") != 0 ||
-          Shell(absl::StrCat("ip address add ", kAddress[host], "/24 dev ", kDevice[host])) != 0 ||
-          Shell(absl::StrCat("ip link set ", kDevice[host], " up")) != 0) {
-        return "a network namespace cannot be configured";
-      }
-      slow_ = Shell(absl::StrCat("tc qdisc add dev ", kDevice[host],
-                                 " root tbf rate 200mbit burst 64kb latency 400ms")) == 0;
-    }
-    setns(home_, CLONE_NEWNET);
-    return "";
-  }
-
-  // Moves this thread, and what it starts.
-  void Enter(int host) const { setns(hosts_[host], CLONE_NEWNET); }
-
-  // Whether there is tc to slow the link.
-  bool slow() const { return slow_; }
-
-  // What host 0 has sent on the link, headers and all.
-  int64_t SentBytes() const {
-    Enter(0);
-    int64_t bytes = -1;
-    std::ifstream devices("/proc/thread-self/net/dev");
-    for (std::string line; std::getline(devices, line);) {
-      const std::vector<std::string> words =
-          absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
-      if (words.size() > 9 && words[0] == kDevice[0]) bytes = std::stoll(words[9]);
-    }
-    setns(home_, CLONE_NEWNET);
-    return bytes;
-  }
-
- private:
-  int home_ = -1;
-  std::array<int, 2> hosts_ = {-1, -1};
-  bool slow_ = false;
-};
+constexpr int kLinkMegabits = 200;  // per second
+constexpr double kLinkBytesPerSecond = kLinkMegabits * 1e6 / 8;
 
 // Seen by all processes of a RunRanks.
 struct Board {
-  std::atomic<int64_t> payload_bytes = 0;  // from host 0 to host 1
+  std::array<std::atomic<int64_t>, 2> payload_bytes = {};  // from each host to the other
   std::atomic<bool> cut = false;
 };
 
 class TwoHostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string obstacle = hosts_.Create();
+    const std::string obstacle = hosts_.Create(kLinkMegabits);
     if (!obstacle.empty()) GTEST_SKIP() << "no two hosts: " << obstacle;
     void* const shared =
         mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -146,47 +66,95 @@ class TwoHostsTest : public ::testing::Test {
   Board* board_ = nullptr;
 };
 
-TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatIsCounted) {
-  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-    constexpr int64_t kCount = 64 * 4 * 2000;
-    constexpr int64_t kBytes = kCount * int64_t{sizeof(float)};
-    board_->payload_bytes = 0;
-    const int64_t before = hosts_.SentBytes();
+// Adds up ones by a route, and counts the payload bytes from this rank to the other host.
+absl::StatusOr<int64_t> AddOnesByRoute(Rank& self, Arrays& arrays, int64_t count, Route route) {
+  const int host = self.rank / 2, place = self.rank % 2;
+  // Counts what a communicator sends to those of its ranks that are on the other host.
+  const auto crossing = [&](Communicator& group, const auto& host_of) {
+    int64_t bytes = 0;
+    for (int to = 0; to < group.size(); ++to) {
+      if (host_of(to) != host) bytes += group.sent_bytes(to);
+    }
+    return bytes;
+  };
+  if (route == Route::kHierarchical) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        two_levels, Hierarchical::Create(*self.communicator, host,
+                                         {Algorithm::kRing, Algorithm::kRing}, *self.context));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*two_levels, 4, self, arrays, count));
+    return crossing(two_levels->between(), [](int to) { return to; });
+  }
+  if (route == Route::kInterleavedRing) {
+    BRIGADE_ASSIGN_OR_RETURN(dealt, self.communicator->Split(0, 2 * place + host));
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*dealt, self, arrays, count, Algorithm::kRing));
+    return crossing(*dealt, [](int to) { return to % 2; });
+  }
+  BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, *AlgorithmOf(route)));
+  return crossing(*self.communicator, [](int to) { return to / 2; });
+}
+
+TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
+  constexpr int64_t kCount = 64 * 4 * 2000;
+  constexpr int64_t kBytes = kCount * int64_t{sizeof(float)};
+  Topology topology;
+  topology.ranks_of_node = {2, 2};
+  topology.inside = topology.between = {0, kLinkBytesPerSecond};
+  std::vector<Route> routes(AvailableRoutes().begin(), AvailableRoutes().end());
+  routes.push_back(Route::kInterleavedRing);
+  for (const Route route : routes) {
+    SCOPED_TRACE(std::string(Name(route)));
+    for (auto& bytes : board_->payload_bytes) bytes = 0;
+    const std::array<int64_t, 2> before = {hosts_.SentBytes(0), hosts_.SentBytes(1)};
     const auto reports =
         OnTwoHosts(absl::Seconds(20), [&](Rank& self, Arrays& arrays, Fault& fault) {
           fault.Begin();
-          BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, kCount, algorithm));
-          int64_t sent = 0;
-          for (int to = 0; to < 4; ++to) {
-            sent += self.communicator->sent_bytes(to);
-            if (self.rank < 2 && to >= 2) {
-              board_->payload_bytes += self.communicator->sent_bytes(to);
-            }
-          }
-          if (sent != kBytes * 2 * 3 / 4) return Wrong(absl::StrCat(sent, " bytes"));
+          BRIGADE_ASSIGN_OR_RETURN(sent, AddOnesByRoute(self, arrays, kCount, route));
+          board_->payload_bytes[self.rank / 2] += sent;
           BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
           return self.stream->Synchronize();
         });
-    const int64_t carried = hosts_.SentBytes() - before;
     double seconds = 0;
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_OK(reports[rank].status) << "rank " << rank;
       seconds = std::max(seconds, reports[rank].seconds);
     }
-    // Two ranks that send 2/4 to two others, or one rank of a ring that sends 6/4.
-    const int64_t payload = board_->payload_bytes;
-    EXPECT_EQ(payload, algorithm == Algorithm::kDirect ? 2 * kBytes : kBytes * 6 / 4);
-    // Headers, acknowledgements of what comes back, control messages and the store's.
-    EXPECT_GT(carried, payload);
-    EXPECT_LT(carried, payload + payload / 6 + (64 << 10));
-    if (hosts_.slow()) {
-      EXPECT_GT(seconds, 0.9 * static_cast<double>(payload) / kLinkBytesPerSecond)
-          << "the link was not slow";
+    ASSERT_OK_AND_ASSIGN(const auto phases,
+                         PhasesOf(topology, route, CallKind::kAllReduce, kBytes));
+    double model = 0;
+    for (const Phase& phase : phases) model += phase.between.bytes;
+    const int64_t payload = std::max(board_->payload_bytes[0], board_->payload_bytes[1]).load();
+    EXPECT_DOUBLE_EQ(payload, model);
+    for (int host = 0; host < 2; ++host) {
+      // Headers, acknowledgements of what comes back, control messages and the store's.
+      const int64_t carried = hosts_.SentBytes(host) - before[host];
+      const int64_t counted = board_->payload_bytes[host];
+      EXPECT_GT(carried, counted);
+      EXPECT_LT(carried, counted + counted / 6 + (64 << 10));
     }
-    std::printf("%s: %.1f MB of payload, %.1f MB on the link, %.3f s%s\n",
-                std::string(Name(algorithm)).c_str(), payload * 1e-6, carried * 1e-6, seconds,
+    if (hosts_.slow()) {
+      EXPECT_GT(seconds, 0.9 * model / kLinkBytesPerSecond) << "the link was not slow";
+    }
+    std::printf("%s: %.1f MB of payload, %.3f s%s\n", std::string(Name(route)).c_str(),
+                static_cast<double>(payload) * 1e-6, seconds,
                 hosts_.slow() ? "" : " (no tc: as fast as it goes)");
   }
+}
+
+TEST_F(TwoHostsTest, TheSlowLinkIsMeasured) {
+  if (!hosts_.slow()) GTEST_SKIP() << "no tc";
+  const auto reports = OnTwoHosts(absl::Seconds(20), [&](Rank& self, Arrays&, Fault&) {
+    const auto topology =
+        MeasureTopology(*self.communicator, self.rank / 2, *self.context, *self.stream);
+    BRIGADE_RETURN_IF_ERROR(topology.status());
+    const double of_link =
+        topology->between.ports * topology->between.bytes_per_s / kLinkBytesPerSecond;
+    const double of_inside = topology->inside.bytes_per_s / kLinkBytesPerSecond;
+    // Headers take 5 %; a busy machine takes more.
+    if (of_link < 0.5 || of_link > 1.1) return Wrong(absl::StrCat(of_link, " of the link"));
+    if (of_inside < 2) return Wrong(absl::StrCat(of_inside, " of the link inside"));
+    return absl::OkStatus();
+  });
+  ExpectAllOk(reports);
 }
 
 TEST_F(TwoHostsTest, ACutLinkIsAnErrorOnAllRanksWithinTheDeadline) {

@@ -1,0 +1,255 @@
+// All-reduces of every route between two hosts of two ranks, with a slow link between the hosts, beside what the cost
+// model predicts from what MeasureTopology finds. The hosts are network namespaces of this machine; needs root.
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/interleave.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/collectives/cost_model.h"
+#include "brigade/collectives/gloo/world.h"
+#include "brigade/collectives/hierarchical/hierarchical.h"
+#include "brigade/collectives/measure_topology.h"
+#include "brigade/collectives/select.h"
+#include "brigade/device/context.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/gloo/processes.h"
+#include "brigade/tests/collectives/gloo/two_hosts.h"
+
+ABSL_FLAG(int, megabits, 200, "per second of the link");
+ABSL_FLAG(int64_t, min_bytes, 1 << 10, "smallest size");
+ABSL_FLAG(int64_t, max_bytes, 4 << 20, "largest size");
+ABSL_FLAG(int64_t, factor, 2, "from one size to the next");
+ABSL_FLAG(int, rounds, 7, "each route's turns for a size; medians count");
+ABSL_FLAG(std::string, json, "", "also write all rows to this file");
+
+namespace brigade::benchmarks {
+namespace {
+
+using collectives::CallKind;
+using collectives::Communicator;
+using collectives::Hierarchical;
+using collectives::ReduceOptions;
+using collectives::Route;
+using collectives::Topology;
+using collectives::testing::TwoHosts;
+
+constexpr int kRanks = 4, kHosts = 2;
+constexpr double kTurnSeconds = 30e-3;
+
+struct Contestant {
+  Route route;
+  std::function<absl::Status(const float* input, float* output, int64_t count)> run;
+};
+
+struct Row {
+  int64_t bytes;
+  Route route;
+  double seconds, predicted;
+  double of_interleaved;  // the interleaved ring's time over this one's; the median of rounds
+  double of_best;         // this one's over that of the route with the least median
+  bool chosen;            // by Select
+};
+
+// One rank's part.
+class Benchmark {
+ public:
+  Benchmark(Communicator& world, device::Context& context, device::Stream& stream)
+      : world_(world), context_(context), stream_(stream) {}
+
+  absl::Status Run(int host);
+
+ private:
+  absl::StatusOr<double> Turn(const Contestant& contestant, int64_t count, int calls);
+  absl::Status MeasureSize(const std::vector<Contestant>& contestants, const Topology& topology,
+                           int64_t bytes);
+
+  Communicator& world_;
+  device::Context& context_;
+  device::Stream& stream_;
+  std::vector<float> input_, output_;
+  std::vector<Row> rows_;
+};
+
+// Seconds of a call, of the slowest rank.
+absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t count, int calls) {
+  std::fill_n(output_.begin(), count, 0.0f);
+  BRIGADE_RETURN_IF_ERROR(world_.Exchange({0}).status());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) {
+    BRIGADE_RETURN_IF_ERROR(contestant.run(input_.data(), output_.data(), count));
+  }
+  BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const bool right = std::all_of(output_.begin(), output_.begin() + count,
+                                 [](float sum) { return sum == kRanks; });
+  if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", Name(contestant.route)));
+  BRIGADE_ASSIGN_OR_RETURN(all, world_.Exchange({std::bit_cast<int64_t>(elapsed.count())}));
+  double slowest = 0;
+  for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
+  return slowest / calls;
+}
+
+absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
+                                    const Topology& topology, int64_t bytes) {
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+  std::vector<int> calls;
+  for (const Contestant& contestant : contestants) {
+    double seconds = 0;
+    for (int i = 0; i < 2; ++i) {
+      BRIGADE_ASSIGN_OR_RETURN(turn, Turn(contestant, count, 1));
+      seconds = turn;
+    }
+    calls.push_back(std::clamp(static_cast<int>(kTurnSeconds / seconds), 1, 200));
+  }
+  std::vector<Seconds> seconds(contestants.size());
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    for (size_t turn = 0; turn < contestants.size(); ++turn) {
+      const size_t i = round % 2 == 0 ? turn : contestants.size() - 1 - turn;
+      BRIGADE_ASSIGN_OR_RETURN(each, Turn(contestants[i], count, calls[i]));
+      seconds[i].push_back(each);
+    }
+  }
+  BRIGADE_ASSIGN_OR_RETURN(choice, collectives::Select(topology, CallKind::kAllReduce, bytes));
+  const auto slower = [](const Seconds& a, const Seconds& b) { return Median(a) < Median(b); };
+  const Seconds& best = *std::min_element(seconds.begin(), seconds.end(), slower);
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    const Route route = contestants[i].route;
+    BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, route, CallKind::kAllReduce, bytes));
+    rows_.push_back({bytes, route, Median(seconds[i]), SecondsOf(topology, phases),
+                     MedianRatio(seconds.back(), seconds[i]), MedianRatio(seconds[i], best),
+                     route == choice.route});
+  }
+  return absl::OkStatus();
+}
+
+std::string Describe(const char* name, const collectives::Level& level) {
+  return absl::StrFormat("# %s: a step %.1f us, a call %.1f us, ports %d of %.1f MB/s\n", name,
+                         level.latency_s * 1e6, level.call_s * 1e6, level.ports,
+                         level.bytes_per_s * 1e-6);
+}
+
+void Print(const Row& row) {
+  std::cout << absl::StrFormat("%9d  %-18s %10.1f %10.1f %9.2f %14.2f %8.2f%s\n", row.bytes,
+                               Name(row.route), row.seconds * 1e6, row.predicted * 1e6,
+                               row.seconds / row.predicted, row.of_interleaved, row.of_best,
+                               row.chosen ? "  *" : "");
+}
+
+absl::Status Benchmark::Run(int host) {
+  const auto begin = std::chrono::steady_clock::now();
+  BRIGADE_ASSIGN_OR_RETURN(topology, MeasureTopology(world_, host, context_, stream_));
+  const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
+  const auto two_levels_or = Hierarchical::Create(
+      world_, host, {collectives::Algorithm::kRing, collectives::Algorithm::kRing}, context_);
+  BRIGADE_RETURN_IF_ERROR(two_levels_or.status());
+  Hierarchical& two_levels = **two_levels_or;
+  BRIGADE_ASSIGN_OR_RETURN(dealt, world_.Split(0, two_levels.inside().rank() * kHosts + host));
+
+  std::vector<Contestant> contestants;
+  const auto add = [&](Route route, auto& group, const ReduceOptions& options) {
+    contestants.push_back(
+        {route, [&group, options, this](const float* input, float* output, int64_t count) {
+           return group.AllReduce(input, output, count, options, stream_);
+         }});
+  };
+  for (const Route route : collectives::AvailableRoutes()) {
+    if (route == Route::kHierarchical) {
+      add(route, two_levels, {});
+    } else {
+      add(route, world_, {.algorithm = *AlgorithmOf(route)});
+    }
+  }
+  add(Route::kInterleavedRing, *dealt, {.algorithm = collectives::Algorithm::kRing});
+
+  const bool prints = world_.rank() == 0;
+  if (prints) {
+    std::cout << "# all_reduce of float32, 2 hosts of 2 ranks, a link of "
+              << absl::GetFlag(FLAGS_megabits) << " Mbit/s\n"
+              << Describe("inside ", topology.inside) << Describe("between", topology.between)
+              << absl::StrFormat(
+                     "# a call of all %.1f us, a queued message %.1f us, sums %.2f GB/s; "
+                     "measured in %.3f s\n",
+                     topology.call_s * 1e6, topology.message_s * 1e6,
+                     topology.reduced_bytes_per_s * 1e-9, measured.count())
+              << "#   bytes  route                      us  predicted  of model  "
+                 "of interleaved  of best  * chosen\n";
+  }
+  const int64_t most = absl::GetFlag(FLAGS_max_bytes);
+  input_.assign(static_cast<size_t>(most) / sizeof(float), 1.0f);
+  output_ = input_;
+  for (int64_t bytes = absl::GetFlag(FLAGS_min_bytes); bytes <= most;
+       bytes *= absl::GetFlag(FLAGS_factor)) {
+    const size_t before = rows_.size();
+    BRIGADE_RETURN_IF_ERROR(MeasureSize(contestants, topology, bytes));
+    if (prints) std::for_each(rows_.begin() + static_cast<int64_t>(before), rows_.end(), Print);
+    std::cout << std::flush;
+  }
+  if (!prints || absl::GetFlag(FLAGS_json).empty()) return absl::OkStatus();
+  std::vector<std::string> lines;
+  for (const Row& row : rows_) {
+    lines.push_back(
+        absl::StrFormat(R"(  {"bytes": %d, "route": "%s", "seconds": %.9g, "predicted": %.9g, )"
+                        R"("of_interleaved": %.6g, "of_best": %.6g, "chosen": %s})",
+                        row.bytes, Name(row.route), row.seconds, row.predicted, row.of_interleaved,
+                        row.of_best, row.chosen ? "true" : "false"));
+  }
+  std::ofstream(absl::GetFlag(FLAGS_json)) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";
+  return absl::OkStatus();
+}
+
+absl::Status RunRank(const TwoHosts& hosts, int rank) {
+  const int host = rank / (kRanks / kHosts);
+  hosts.Enter(host);
+  device::ContextOptions options;
+  options.compute_threads = 1;
+  options.checks = false;
+  BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
+  BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("collectives"));
+  collectives::Placement placement;
+  placement.rank = rank;
+  placement.size = kRanks;
+  placement.master_addr = TwoHosts::kAddress[0];
+  collectives::GlooWorldOptions world_options;
+  world_options.interface = TwoHosts::kDevice[host];
+  BRIGADE_ASSIGN_OR_RETURN(world, collectives::JoinGlooWorld(placement, world_options, *context));
+  return Benchmark(*world, *context, *stream).Run(host);
+}
+
+absl::Status Main() {
+  TwoHosts hosts;
+  const std::string obstacle = hosts.Create(absl::GetFlag(FLAGS_megabits));
+  if (!obstacle.empty()) return absl::UnavailableError(absl::StrCat("no two hosts: ", obstacle));
+  if (!hosts.slow()) return absl::UnavailableError("there is no `tc` that slows a link");
+  const auto reports = collectives::testing::RunRanks(
+      kRanks, absl::Minutes(10),
+      [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank); });
+  for (const auto& report : reports) BRIGADE_RETURN_IF_ERROR(report.status);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace brigade::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Times all-reduces between two hosts; benchmarks/README.md says how to read the table.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = brigade::benchmarks::Main();
+  if (!status.ok()) std::cerr << status << "\n";
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,33 @@
+#ifndef BRIGADE_COLLECTIVES_MEASURE_TOPOLOGY_H_
+#define BRIGADE_COLLECTIVES_MEASURE_TOPOLOGY_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/collectives/topology.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::collectives {
+
+// The machine that a running job is on, for Select: who shares a node, and what calls, messages, bytes and sums cost there,
+// on this engine. A call of all ranks; waits. `node`: any number that this rank's node has and no other.
+//
+// Method       Rings inside all nodes at once, then over nodes, of all ranks at once: what ranks share in a collective
+//              (cores, memory, a node's links) they share here. Times of the slowest rank, medians of rounds. Ports of a node
+//              are the ranks that can send as fast as one alone, taken together.
+// Result       The same bits on all ranks, so that all choose alike. A rank's ports inside a node are taken as 1. A level
+//              that no two ranks share has the figures of the other.
+// Time         Some hundred small calls, and a few large ones of 10 to 40 ms or kMostMeasuredBytes: below a second where a step
+//              takes less than a millisecond.
+// Memory       kMostMeasuredBytes, of purpose communication, and two communicators, until it returns.
+// Errors       Those of Communicator, and InvalidArgument on all ranks if they are not numbered node by node.
+absl::StatusOr<Topology> MeasureTopology(Communicator& world, int64_t node,
+                                         device::Context& context, device::Stream& stream);
+
+inline constexpr int64_t kMostMeasuredBytes = int64_t{8} << 20;
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_MEASURE_TOPOLOGY_H_
