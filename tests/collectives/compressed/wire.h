@@ -4,9 +4,9 @@
 // What tests of compressed all-reduces share: inputs, what must come of them, and one rank's call.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -94,6 +94,12 @@ inline ::testing::AssertionResult IsWithinBound(float actual, const WireOptions&
          << ": " << ToString(options) << ", " << p << " ranks";
 }
 
+inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  });
+}
+
 struct Result {
   std::vector<float> output;
   int32_t non_finite = -1;
@@ -110,12 +116,8 @@ inline Result AllReduceOnWire(CompressedAllReduce& compressed, const std::vector
       compressed.AllReduce(in_place ? output : separate.data(), output, count, options, stream));
   EXPECT_OK(stream.Copy(&result.non_finite, compressed.non_finite(), sizeof(int32_t)));
   EXPECT_OK(stream.Synchronize());
-  EXPECT_EQ(std::memcmp(separate.data(), input.data(), input.size() * sizeof(float)), 0);
+  EXPECT_TRUE(SameBits(separate, input));
   return result;
-}
-
-inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace brigade::collectives
