@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
 
+constexpr size_t kReserved = 1024;  // calls: how far a host usually runs ahead, 40 KB
+
 // The thread looks for calls and is not woken for each, which would cost the caller more than the call itself.
 constexpr auto kInterval = std::chrono::milliseconds(2);
 
@@ -39,8 +41,10 @@ CallComparer::CallComparer(Engine& side, std::function<void(const absl::Status&)
     : side_(side),
       fail_(std::move(fail)),
       mine_(kWords),
-      all_(kWords * static_cast<size_t>(side.size())),
-      thread_([this] { Loop(); }) {}
+      all_(kWords * static_cast<size_t>(side.size())) {
+  calls_.reserve(kReserved);
+  thread_ = std::thread([this] { Loop(); });
+}
 
 CallComparer::~CallComparer() {
   {

@@ -15,6 +15,9 @@ absl::Status PendingCalls::Begin(device::Stream& stream) {
     if (free_.empty()) {
       BRIGADE_ASSIGN_OR_RETURN(begin, context_.NewEvent("collective begins"));
       BRIGADE_ASSIGN_OR_RETURN(end, context_.NewEvent("collective ends"));
+      // Each list has room for all, so that moving between them allocates nothing.
+      if (++entries_ > free_.capacity()) free_.reserve(2 * entries_);
+      pending_.reserve(free_.capacity());
       free_.push_back({std::move(begin), std::move(end), {}, {}});
     }
     next_ = std::move(free_.back());

@@ -2,6 +2,7 @@
 #define BRIGADE_COLLECTIVES_NCCL_PENDING_CALLS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -53,6 +54,7 @@ class PendingCalls {
   std::mutex mutex_;
   Entry next_;  // between Begin and End
   std::vector<Entry> pending_, free_;
+  size_t entries_ = 0;  // that were ever made
 };
 
 }  // namespace brigade::collectives

@@ -29,7 +29,7 @@ NcclResult EnqueueNow(ncclComm& comm, const FakeWork& work) {
                                return absl::OkStatus();
                              });
   } else {
-    thread_local std::vector<device::Access> accesses;
+    std::vector<device::Access>& accesses = comm.accesses;
     accesses.clear();
     for (const FakeTransfer& it : work.transfers) {
       accesses.push_back({it.data, static_cast<int64_t>(it.bytes), !it.sends});

@@ -59,6 +59,7 @@ struct ncclComm {
   int launches = 0;
   int polls_left = 0;  // until `deferred` is enqueued
   brigade::collectives::FakeWork deferred, grouped;
+  std::vector<brigade::device::Access> accesses;
 };
 
 namespace brigade::collectives {
