@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kRounds = 7;
 constexpr int kSmallCalls = 16;          // in a row, so that the host's wait counts little
-constexpr double kLargeSeconds = 10e-3;  // beside which waking up counts little
+constexpr double kLargeSeconds = 20e-3;  // beside which waking up counts little
 constexpr double kLeastSeconds = 1e-9;   // of what is too fast to be told
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostElements = kMostMeasuredBytes / kElementBytes;
