@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -22,7 +21,8 @@ namespace {
 
 constexpr int kRounds = 7;
 constexpr int kSmallCalls = 16;          // in a row, so that the host's wait counts little
-constexpr double kLargeSeconds = 10e-3;  // beside which waking up counts little
+constexpr double kLargeSeconds = 20e-3;  // beside which waking up counts little
+constexpr double kNearlyWhole = 0.1;     // one connection alone need not fill a port
 constexpr double kLeastSeconds = 1e-9;   // of what is too fast to be told
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostElements = kMostMeasuredBytes / kElementBytes;
@@ -144,8 +144,8 @@ absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members
   Level level;
   level.call_s = seconds[0];
   level.latency_s = std::max(0.0, seconds[1] - seconds[0]) / (members - 1);
-  level.ports = static_cast<int>(
-      std::clamp<int64_t>(std::llround(ranks * rates.together / rates.alone), 1, ranks));
+  const double as_fast = std::min<double>(ranks, ranks * rates.together / rates.alone);
+  level.ports = std::max(1, static_cast<int>(as_fast + kNearlyWhole));
   level.bytes_per_s = rates.together * ((ranks + level.ports - 1) / level.ports);
   return level;
 }

@@ -19,7 +19,7 @@ namespace brigade::collectives {
 //              are the ranks that can send as fast as one alone, taken together.
 // Result       The same bits on all ranks, so that all choose alike. A rank's ports inside a node are taken as 1. A level
 //              that no two ranks share has the figures of the other.
-// Time         Some hundred small calls, and a few large ones of 10 to 40 ms or kMostMeasuredBytes: below a second where a step
+// Time         Some hundred small calls, and a few large ones of 20 to 80 ms or kMostMeasuredBytes: below a second where a step
 //              takes less than a millisecond.
 // Memory       kMostMeasuredBytes, of purpose communication, and two communicators, until it returns.
 // Errors       Those of Communicator, and InvalidArgument on all ranks if they are not numbered node by node.
