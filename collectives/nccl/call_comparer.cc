@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
 
-constexpr size_t kReserved = 1024;  // calls: how far a host usually runs ahead, 40 KB
+constexpr size_t kAhead = 1024;  // calls that a host may be ahead of the comparison, 40 KB
 
 // The thread looks for calls and is not woken for each, which would cost the caller more than the call itself.
 constexpr auto kInterval = std::chrono::milliseconds(2);
@@ -42,7 +42,7 @@ CallComparer::CallComparer(Engine& side, std::function<void(const absl::Status&)
       fail_(std::move(fail)),
       mine_(kWords),
       all_(kWords * static_cast<size_t>(side.size())) {
-  calls_.reserve(kReserved);
+  calls_.reserve(kAhead);
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -56,13 +56,14 @@ CallComparer::~CallComparer() {
 }
 
 void CallComparer::Add(const Fingerprint& call) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  compared_.wait(lock, [this] { return calls_.size() < kAhead || failed_; });
   if (!failed_) calls_.push_back(call);
 }
 
 void CallComparer::AwaitAll() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return calls_.empty() || failed_; });
+  compared_.wait(lock, [this] { return calls_.empty() || failed_; });
 }
 
 void CallComparer::Loop() {
@@ -78,7 +79,7 @@ void CallComparer::Loop() {
     if (!compared.ok()) fail_(compared);
     lock.lock();
     failed_ = !compared.ok();
-    if (failed_ || calls_.empty()) idle_.notify_all();
+    compared_.notify_all();
     if (failed_) return;
   }
 }

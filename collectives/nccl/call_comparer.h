@@ -18,7 +18,7 @@ namespace brigade::collectives {
 //
 // Errors       Given once to `fail`, the same on all ranks: InvalidArgument for calls that differ, naming two; what
 //              the side channel says if a rank does not come or is gone.
-// Allocation   Add makes none in steady state.
+// Allocation   Add makes none.
 // Threads      Add, AwaitAll from one at a time.
 // Destruction  Compares first what was added.
 class CallComparer {
@@ -27,6 +27,7 @@ class CallComparer {
   CallComparer(Engine& side, std::function<void(const absl::Status&)> fail);
   ~CallComparer();
 
+  // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);
 
   // Until all that was added has been compared, or something has failed.
@@ -42,7 +43,7 @@ class CallComparer {
   std::vector<int64_t> mine_, all_;  // blocks: this rank's, [rank]
 
   std::mutex mutex_;
-  std::condition_variable wake_, idle_;
+  std::condition_variable wake_, compared_;
   std::vector<Fingerprint> calls_;  // not yet compared
   bool stopping_ = false;
   bool failed_ = false;
