@@ -21,16 +21,14 @@ Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& cont
                            std::unique_ptr<device::Event> last)
     : engine_(std::move(engine)),
       context_(context),
-      last_(std::move(last)),
+      order_(std::move(last)),
       sends_(static_cast<size_t>(engine_->size())),
       receives_(static_cast<size_t>(engine_->size())) {}
 
 absl::Status Communicator::Run(Call call, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckCall(call, rank(), size(), context_.device(), stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
-  if (last_stream_ != nullptr && last_stream_ != &stream) {
-    BRIGADE_RETURN_IF_ERROR(stream.Wait(*last_));
-  }
+  BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   if (call.shape.kind == CallKind::kSend) {
     std::vector<uint64_t>& calls = rank() == call.shape.root ? sends_ : receives_;
     call.sequence = calls[static_cast<size_t>(call.peer)]++;
@@ -38,8 +36,7 @@ absl::Status Communicator::Run(Call call, device::Stream& stream) {
     call.sequence = calls_++;
   }
   BRIGADE_RETURN_IF_ERROR(engine_->Run(call, stream));
-  last_stream_ = &stream;
-  return stream.Record(*last_);
+  return order_.End(stream);
 }
 
 absl::Status Communicator::AllReduce(const void* input, void* output, int64_t count,

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/call.h"
+#include "brigade/collectives/call_order.h"
 #include "brigade/collectives/engine.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
@@ -108,8 +109,7 @@ class Communicator {
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;
-  std::unique_ptr<device::Event> last_;          // recorded after each call
-  const device::Stream* last_stream_ = nullptr;  // of it
+  CallOrder order_;
   uint64_t calls_ = 0;
   uint64_t generations_ = 0;                // of communicators made from this one
   std::vector<uint64_t> sends_, receives_;  // [rank]

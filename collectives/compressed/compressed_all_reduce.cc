@@ -58,7 +58,7 @@ CompressedAllReduce::CompressedAllReduce(Communicator& communicator, device::Con
       context_(context),
       wire_(std::move(wire)),
       state_(std::move(state)),
-      last_(std::move(last)) {}
+      order_(std::move(last)) {}
 
 // All that this rank can know to be wrong: once the first step has run, the others rely on the rest.
 absl::Status CompressedAllReduce::Check(const float* input, float* output, int64_t count,
@@ -110,9 +110,7 @@ absl::Status CompressedAllReduce::ChooseScale(const float* input, int64_t count,
 absl::Status CompressedAllReduce::AllReduce(const float* input, float* output, int64_t count,
                                             const WireOptions& options, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(input, output, count, options, stream));
-  if (last_stream_ != nullptr && last_stream_ != &stream) {
-    BRIGADE_RETURN_IF_ERROR(stream.Wait(*last_));
-  }
+  BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   BRIGADE_RETURN_IF_ERROR(ChooseScale(input, count, options, stream));
   const bool scaled = options.scaling != WireScaling::kNone;
   const float* const scale = scaled ? &state().scale.scale : nullptr;
@@ -127,8 +125,7 @@ absl::Status CompressedAllReduce::AllReduce(const float* input, float* output, i
   // The wire has half of the output's bytes, and times `unscale` its values.
   BRIGADE_RETURN_IF_ERROR(kernels::AbsMax(wire, count, {options.wire, unscale}, &state().workspace,
                                           &state().result, stream));
-  last_stream_ = &stream;
-  return stream.Record(*last_);
+  return order_.End(stream);
 }
 
 }  // namespace brigade::collectives

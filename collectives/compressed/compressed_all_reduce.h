@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/call.h"
+#include "brigade/collectives/call_order.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
@@ -94,8 +95,7 @@ class CompressedAllReduce {
   Communicator& communicator_;
   device::Context& context_;
   const device::Buffer wire_, state_;
-  const std::unique_ptr<device::Event> last_;    // recorded after each call
-  const device::Stream* last_stream_ = nullptr;  // of it
+  CallOrder order_;
 };
 
 }  // namespace brigade::collectives

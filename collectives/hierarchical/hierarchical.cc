@@ -14,6 +14,11 @@ namespace {
 // Vectors stay whole, and shares of 16-bit types begin at whole cache lines.
 constexpr int64_t kUnit = 64;
 
+ReduceOptions By(Algorithm algorithm, ReduceOptions options) {
+  options.algorithm = algorithm;
+  return options;
+}
+
 char* Advance(const void* array, int64_t elements, precision::DType dtype) {
   return const_cast<char*>(static_cast<const char*>(array)) + elements * precision::SizeOf(dtype);
 }
@@ -53,7 +58,7 @@ Hierarchical::Hierarchical(const HierarchicalOptions& options, std::vector<int> 
       inside_(std::move(inside)),
       between_(std::move(between)),
       context_(context),
-      last_(std::move(last)) {}
+      order_(std::move(last)) {}
 
 int Hierarchical::slice() const { return inside_->rank() * between_->size() + between_->rank(); }
 
@@ -66,12 +71,9 @@ absl::Status Hierarchical::Check(CallKind kind, const void* input, void* output,
 }
 
 absl::Status Hierarchical::Run(device::Stream& stream, absl::FunctionRef<absl::Status()> call) {
-  if (last_stream_ != nullptr && last_stream_ != &stream) {
-    BRIGADE_RETURN_IF_ERROR(stream.Wait(*last_));
-  }
+  BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   absl::Status status = call();
-  last_stream_ = &stream;
-  if (status.ok()) status = stream.Record(*last_);
+  if (status.ok()) status = order_.End(stream);
   for (Communicator* const level : {inside_.get(), between_.get()}) {
     if (level->status().ok()) continue;
     inside_->Abort(level->status());
@@ -86,9 +88,8 @@ absl::Status Hierarchical::AllReduce(const void* input, void* output, int64_t co
   const precision::DType dtype = options.dtype;
   BRIGADE_RETURN_IF_ERROR(
       Check(CallKind::kAllReduce, input, output, count, dtype, options.op, stream));
-  ReduceOptions inside = options, between = options;
-  inside.algorithm = options_.inside;
-  between.algorithm = options_.between;
+  const ReduceOptions inside = By(options_.inside, options);
+  const ReduceOptions between = By(options_.between, options);
   return Run(stream, [&]() -> absl::Status {
     const int64_t part = count / (inside_->size() * kUnit) * kUnit;
     char* const share = Advance(output, inside_->rank() * part, dtype);
@@ -109,9 +110,8 @@ absl::Status Hierarchical::ReduceScatter(const void* input, void* output, int64_
                                          const ReduceOptions& options, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(
       Check(CallKind::kReduceScatter, input, output, count, options.dtype, options.op, stream));
-  ReduceOptions inside = options, between = options;
-  inside.algorithm = options_.inside;
-  between.algorithm = options_.between;
+  const ReduceOptions inside = By(options_.inside, options);
+  const ReduceOptions between = By(options_.between, options);
   return Run(stream, [&]() -> absl::Status {
     const int64_t part = between_->size() * count;
     BRIGADE_RETURN_IF_ERROR(Provide(part * precision::SizeOf(options.dtype), "hierarchical scratch",

@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/call_order.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
@@ -79,8 +80,7 @@ class Hierarchical {
   const std::vector<int> slices_;  // [rank]
   const std::unique_ptr<Communicator> inside_, between_;
   device::Context& context_;
-  const std::unique_ptr<device::Event> last_;  // recorded after each call
-  const device::Stream* last_stream_ = nullptr;
+  CallOrder order_;
   device::Buffer scratch_;
 };
 
