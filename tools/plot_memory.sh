@@ -2,19 +2,7 @@
 # plot_memory.sh MEMORY_MODEL OUT.svg: what a rank needs in each stage over the number of ranks, by
 # //zero:memory_model, and the figures that the ZeRO paper published for the same model.
 # The first argument comes from Bazel: bazel run //tools:plot_memory -- docs/images/zero_memory.svg
-set -u -o pipefail
-export LC_ALL=C.UTF-8
-
-fail() {
-  printf 'tools/plot_memory: %s\n' "$*" >&2
-  exit 1
-}
-
-[ $# = 2 ] || fail "usage: bazel run //tools:plot_memory -- OUT.svg"
-command -v gnuplot >/dev/null ||
-  fail "gnuplot is not installed; run tools/setup, or apt-get install gnuplot-nox"
-work=$(mktemp -d) || fail "cannot make a temporary folder"
-trap 'rm -rf "$work"' EXIT
+. tools/figure.sh
 
 "$1" --params=7.5e9 --ranks=1,2,4,8,16,32,64,128,256,512,1024 >"$work/output" ||
   fail "$1 failed"
@@ -55,7 +43,4 @@ plot for [stage = 0:3] "ours" using 1:stage + 2 with lines lw 2 lc rgb color(sta
      NaN with lines lw 2 lc "black" title "Brigade, by its memory model", \
      NaN with points pt 6 ps 1.2 lw 2 lc "black" title "the ZeRO paper's table"
 END
-(cd "$work" && gnuplot script) 2>"$work/error" || fail "gnuplot failed: $(cat "$work/error")"
-cd "${BUILD_WORKING_DIRECTORY:-.}" || exit 1
-cat "$work/svg" 2>/dev/null >"$2" || fail "$2: cannot be written"
-echo "$2"
+draw "$2"

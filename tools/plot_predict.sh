@@ -2,19 +2,7 @@
 # plot_predict.sh PREDICT OUT.svg: the bus bandwidth of an all-reduce on 128 nodes of 8 H100 by each route over the
 # size of the message, by //collectives:predict.
 # The first argument comes from Bazel: bazel run //tools:plot_predict -- docs/images/predicted_all_reduce.svg
-set -u -o pipefail
-export LC_ALL=C.UTF-8
-
-fail() {
-  printf 'tools/plot_predict: %s\n' "$*" >&2
-  exit 1
-}
-
-[ $# = 2 ] || fail "usage: bazel run //tools:plot_predict -- OUT.svg"
-command -v gnuplot >/dev/null ||
-  fail "gnuplot is not installed; run tools/setup, or apt-get install gnuplot-nox"
-work=$(mktemp -d) || fail "cannot make a temporary folder"
-trap 'rm -rf "$work"' EXIT
+. tools/figure.sh
 
 "$1" --ranks=1024 --operation=all_reduce --tsv >"$work/predicted" || fail "$1 failed"
 # A file for each route: MiB, GB/s.
@@ -41,7 +29,4 @@ colors = "#1b9e77 #7570b3 #e7298a #d95f02 #e6ab02 #a6761d #1f77b4 #000000 #88888
 plot for [i = 1:5] word(routes, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(routes, i), \
      for [i = 6:10] word(routes, i) using 1:2 with lines lw 2 dt 2 lc rgb word(colors, i) title word(routes, i)
 END
-(cd "$work" && gnuplot script) 2>"$work/error" || fail "gnuplot failed: $(cat "$work/error")"
-cd "${BUILD_WORKING_DIRECTORY:-.}" || exit 1
-cat "$work/svg" 2>/dev/null >"$2" || fail "$2: cannot be written"
-echo "$2"
+draw "$2"
