@@ -24,20 +24,21 @@ uint64_t TagOf(uint64_t number, int64_t bytes) {
 
 }  // namespace
 
-TransportImpl::TransportImpl(const GlooOptions& options,
-                             std::shared_ptr<::gloo::transport::Context> context)
+TransportImpl::TransportImpl(const GlooOptions& options, Mesh mesh)
     : options_(options),
       timeout_(absl::ToChronoNanoseconds(
           std::clamp(options.timeout, absl::ZeroDuration(), absl::Hours(24 * 365)))),
-      context_(std::move(context)),
+      mesh_(std::move(mesh)),
       peers_(options.size) {
-  if (context_ == nullptr) return;
+  if (mesh_.context == nullptr) return;
   for (int rank = 0; rank < options_.size; ++rank) {
     if (rank == options_.rank) continue;
-    peers_[rank].in = BufferOverAllMemory(*context_);
-    peers_[rank].out = BufferOverAllMemory(*context_);
+    peers_[rank].in = BufferOverAllMemory(*mesh_.context);
+    peers_[rank].out = BufferOverAllMemory(*mesh_.context);
   }
-  control_.emplace(*context_,
+  posts_.emplace(mesh_.device,
+                 [this](int peer, const absl::Status& reason) { Break(peer, reason); });
+  control_.emplace(*mesh_.context,
                    ControlChannel::Listener{
                        [this](int peer, const ControlMessage& message) { Hear(peer, message); },
                        [this](int peer, const absl::Status& reason) { Miss(peer, reason); }});
@@ -46,7 +47,7 @@ TransportImpl::TransportImpl(const GlooOptions& options,
 }
 
 TransportImpl::~TransportImpl() {
-  if (context_ == nullptr) return;
+  if (mesh_.context == nullptr) return;
   if (!failed_) control_->Leave();
   {
     std::lock_guard lock(mutex_);
@@ -58,23 +59,24 @@ TransportImpl::~TransportImpl() {
 }
 
 absl::Status TransportImpl::Send(int to, const void* data, int64_t bytes) {
-  absl::Status status = Check("Send", to, data, bytes);
+  const absl::Status status = Check("Send", to, data, bytes);
   if (!status.ok()) return status;
   Peer& peer = peers_[to];
-  status = Guarded([&] { peer.out->send(to, TagOf(peer.sent, bytes), OffsetOf(data), bytes); });
-  if (!status.ok()) return Lost(to, status);
+  posts_->Push({peer.out.get(), PostQueue::Post::kSend, to, TagOf(peer.sent, bytes), OffsetOf(data),
+                static_cast<size_t>(bytes)});
+  posts_->Wake();
   ++peer.sent;
   peer.sent_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
 absl::Status TransportImpl::Expect(int from, void* data, int64_t bytes) {
-  absl::Status status = Check("Expect", from, data, bytes);
+  const absl::Status status = Check("Expect", from, data, bytes);
   if (!status.ok()) return status;
   Peer& peer = peers_[from];
-  status =
-      Guarded([&] { peer.in->recv(from, TagOf(peer.expected, bytes), OffsetOf(data), bytes); });
-  if (!status.ok()) return Lost(from, status);
+  // No Wake: what this rank sends or awaits next goes in the same turn.
+  posts_->Push({peer.in.get(), PostQueue::Post::kReceive, from, TagOf(peer.expected, bytes),
+                OffsetOf(data), static_cast<size_t>(bytes)});
   ++peer.expected;
   return absl::OkStatus();
 }
@@ -92,7 +94,7 @@ absl::Status TransportImpl::Await(int from) {
 }
 
 absl::Status TransportImpl::Flush() {
-  if (failed_) return FinalError();
+  if (!Works()) return FinalError();
   for (int rank = 0; rank < options_.size; ++rank) {
     Peer& peer = peers_[rank];
     for (; peer.flushed < peer.sent; ++peer.flushed) {
@@ -121,7 +123,7 @@ int64_t TransportImpl::sent_bytes(int to) const {
 }
 
 absl::Status TransportImpl::Check(const char* call, int peer, const void* data, int64_t bytes) {
-  if (failed_) return FinalError();
+  if (!Works()) return FinalError();
   if (peer < 0 || peer >= options_.size || peer == options_.rank) {
     return absl::InvalidArgumentError(absl::StrCat(call, ": rank ", peer, " is no peer of rank ",
                                                    options_.rank, " of ", options_.size));
@@ -133,7 +135,14 @@ absl::Status TransportImpl::Check(const char* call, int peer, const void* data, 
   return absl::OkStatus();
 }
 
+// False once there is a final error.
+bool TransportImpl::Works() {
+  if (!failed_ && broken_ >= 0) Lose(broken_, why_broken_);
+  return !failed_;
+}
+
 absl::Status TransportImpl::Wait(int peer, const char* failing, absl::FunctionRef<bool()> wait) {
+  posts_->Wake();
   {
     std::lock_guard lock(mutex_);
     waiting_ = {peer, waiting_.number + 1, failing, Clock::now() + timeout_};
@@ -145,8 +154,9 @@ absl::Status TransportImpl::Wait(int peer, const char* failing, absl::FunctionRe
     std::lock_guard lock(mutex_);
     waiting_.peer = -1;
   }
-  if (!status.ok()) return Lost(peer, status);
-  if (completed && !failed_) return absl::OkStatus();
+  if (!status.ok()) Lose(peer, status);
+  if (status.ok() && completed && !failed_) return absl::OkStatus();
+  Works();
   return FinalError();
 }
 
@@ -157,7 +167,7 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
   }
-  std::shared_ptr<::gloo::transport::Context> context;
+  internal::Mesh mesh;
   if (options.size > 1) {
     if (options.store == nullptr) {
       return absl::InvalidArgumentError(
@@ -165,9 +175,9 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     }
     auto connected = internal::ConnectMesh(options);
     if (!connected.ok()) return connected.status();
-    context = *std::move(connected);
+    mesh = *std::move(connected);
   }
-  return std::unique_ptr<GlooTransport>(new internal::TransportImpl(options, std::move(context)));
+  return std::unique_ptr<GlooTransport>(new internal::TransportImpl(options, std::move(mesh)));
 }
 
 }  // namespace brigade::collectives

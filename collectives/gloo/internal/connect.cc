@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/gloo/internal/store_server.h"
-#include "gloo/transport/tcp/device.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -30,16 +29,18 @@ void IgnoreSigpipe() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-absl::Status MakeContext(const GlooOptions& options, std::shared_ptr<GlooContext>& context) {
+absl::Status MakeContext(const GlooOptions& options, Mesh& mesh) {
   ::gloo::transport::tcp::attr attr;
   attr.iface = options.interface;
   attr.hostname = options.host;
   if (attr.iface.empty() && attr.hostname.empty()) attr.hostname = options.store->local_host();
   const absl::Status made = Guarded([&] {
-    context = ::gloo::transport::tcp::CreateDevice(attr)->createContext(options.rank, options.size);
-    context->setTimeout(kGlooTimeout);
+    mesh.device = std::static_pointer_cast<::gloo::transport::tcp::Device>(
+        ::gloo::transport::tcp::CreateDevice(attr));
+    mesh.context = mesh.device->createContext(options.rank, options.size);
+    mesh.context->setTimeout(kGlooTimeout);
     for (int rank = 0; rank < options.size; ++rank) {
-      if (rank != options.rank) context->createPair(rank);
+      if (rank != options.rank) mesh.context->createPair(rank);
     }
   });
   if (made.ok()) return made;
@@ -125,15 +126,16 @@ absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<GlooContext>> ConnectMesh(const GlooOptions& options) {
+absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const absl::Time deadline = absl::Now() + options.connect_timeout;
   IgnoreSigpipe();
-  std::shared_ptr<GlooContext> context;
-  absl::Status status = MakeContext(options, context);
+  Mesh mesh;
+  absl::Status status = MakeContext(options, mesh);
   if (!status.ok()) return status;
 
   const std::string prefix = absl::StrCat(options.prefix, "/");
-  status = options.store->Set(absl::StrCat(prefix, options.rank), OwnAddresses(options, *context));
+  status =
+      options.store->Set(absl::StrCat(prefix, options.rank), OwnAddresses(options, *mesh.context));
   if (!status.ok()) return status;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
@@ -145,9 +147,9 @@ absl::StatusOr<std::shared_ptr<GlooContext>> ConnectMesh(const GlooOptions& opti
     if (!address.ok()) return address.status();
     addresses[rank] = *std::move(address);
   }
-  status = ConnectPairs(options, *context, addresses, deadline);
+  status = ConnectPairs(options, *mesh.context, addresses, deadline);
   if (!status.ok()) return status;
-  return context;
+  return mesh;
 }
 
 }  // namespace brigade::collectives::internal

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/gloo/gloo_transport.h"
 #include "gloo/transport/context.h"
+#include "gloo/transport/tcp/device.h"
 
 namespace brigade::collectives::internal {
 
@@ -24,9 +25,14 @@ absl::Status Guarded(F&& call) {
   }
 }
 
-// A context of Gloo in which this rank is connected with all others. Errors as in
-// CreateGlooTransport.
-absl::StatusOr<std::shared_ptr<::gloo::transport::Context>> ConnectMesh(const GlooOptions& options);
+// A context of Gloo in which this rank is connected with all others, and the device with its thread.
+struct Mesh {
+  std::shared_ptr<::gloo::transport::tcp::Device> device;
+  std::shared_ptr<::gloo::transport::Context> context;
+};
+
+// Errors as in CreateGlooTransport.
+absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options);
 
 }  // namespace brigade::collectives::internal
 

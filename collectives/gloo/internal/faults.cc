@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kGrace{250};
 
 // An exception of Gloo: the connection is closed. The thread that listens to the peer sees the
 // same, after what the peer had to say last.
-absl::Status TransportImpl::Lost(int peer, const absl::Status& reason) {
+void TransportImpl::Lose(int peer, const absl::Status& reason) {
   bool left = false;
   {
     std::unique_lock lock(mutex_);
@@ -35,11 +35,28 @@ absl::Status TransportImpl::Lost(int peer, const absl::Status& reason) {
                                                   options_.rank, " still needs it")
                                    : absl::StrCat("rank ", peer, " is gone: ", reason.message())),
        options_.rank);
-  return FinalError();
+}
+
+// Gloo's thread, which the threads of control_ need as well, must not wait for their explanation here: whoever waits
+// or calls next does.
+void TransportImpl::Break(int peer, const absl::Status& reason) {
+  std::lock_guard lock(mutex_);
+  if (broken_ >= 0) return;
+  why_broken_ = reason;
+  broken_ = peer;
+  EndWaits();
+}
+
+void TransportImpl::EndWaits() {
+  for (Peer& peer : peers_) {
+    if (peer.in) peer.in->abortWaitRecv();
+    if (peer.out) peer.out->abortWaitSend();
+  }
 }
 
 // Only from the thread that uses the transport, so nobody waits on what goes away here.
 absl::Status TransportImpl::FinalError() {
+  if (posts_) posts_->Stop();
   std::lock_guard lock(mutex_);
   // Gloo drops what comes for a buffer that is no more: nothing is written to the caller's memory from now on. The
   // others stay: a message to send whose buffer is gone blocks its connection, and the abort message behind it.
@@ -56,10 +73,7 @@ void TransportImpl::Fail(const absl::Status& reason, int reporter) {
                   : absl::Status(reason.code(), absl::StrCat(reason.message(),
                                                              " (reported by rank ", reporter, ")"));
     failed_ = true;
-    for (Peer& peer : peers_) {
-      if (peer.in) peer.in->abortWaitRecv();
-      if (peer.out) peer.out->abortWaitSend();
-    }
+    EndWaits();
     changed_.notify_all();
   }
   // Whoever hears of it passes it on, for the first one may die before it has told all.

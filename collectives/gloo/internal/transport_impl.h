@@ -15,8 +15,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "brigade/collectives/gloo/gloo_transport.h"
+#include "brigade/collectives/gloo/internal/connect.h"
 #include "brigade/collectives/gloo/internal/control.h"
-#include "gloo/transport/context.h"
+#include "brigade/collectives/gloo/internal/post_queue.h"
 #include "gloo/transport/unbound_buffer.h"
 
 namespace brigade::collectives::internal {
@@ -24,8 +25,8 @@ namespace brigade::collectives::internal {
 // The calls are in gloo_transport.cc, what ends a wait before its time is in faults.cc.
 class TransportImpl final : public GlooTransport {
  public:
-  // `context` is null in a group of one.
-  TransportImpl(const GlooOptions& options, std::shared_ptr<::gloo::transport::Context> context);
+  // `mesh` is empty in a group of one.
+  TransportImpl(const GlooOptions& options, Mesh mesh);
   ~TransportImpl() override;
 
   int rank() const override { return options_.rank; }
@@ -64,9 +65,14 @@ class TransportImpl final : public GlooTransport {
 
   absl::Status Check(const char* call, int peer, const void* data, int64_t bytes);
   absl::Status Wait(int peer, const char* failing, absl::FunctionRef<bool()> wait);
-  absl::Status Lost(int peer, const absl::Status& reason);
+  bool Works();
+  void EndWaits();
+  void Lose(int peer, const absl::Status& reason);
   absl::Status FinalError();
   void Fail(const absl::Status& reason, int reporter);
+
+  // From Gloo's thread.
+  void Break(int peer, const absl::Status& reason);
 
   // From the threads of control_.
   void Hear(int peer, const ControlMessage& message);
@@ -79,17 +85,20 @@ class TransportImpl final : public GlooTransport {
 
   const GlooOptions options_;
   const Clock::duration timeout_;
-  const std::shared_ptr<::gloo::transport::Context> context_;
+  const Mesh mesh_;
   std::vector<Peer> peers_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> failed_ = false;
+  std::atomic<int> broken_ = -1;  // the first peer to which nothing could be posted
+  absl::Status why_broken_;       // written before
   absl::Status status_;
   Waiting waiting_;
   bool closing_ = false;
 
   std::optional<ControlChannel> control_;
+  std::optional<PostQueue> posts_;
   std::thread watchdog_;
 };
 

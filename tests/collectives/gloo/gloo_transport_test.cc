@@ -175,7 +175,8 @@ TEST(GlooTransportTest, OneWhoLeavesEarlyDoesNotDisturbTheOthers) {
       BRIGADE_RETURN_IF_ERROR((*transport)->Await(peer));
       BRIGADE_RETURN_IF_ERROR((*transport)->Flush());
     }
-    return (*transport)->Expect(2, &received, 1);
+    BRIGADE_RETURN_IF_ERROR((*transport)->Expect(2, &received, 1));
+    return (*transport)->Await(2);
   });
   EXPECT_OK(reports[2].status);
   for (int rank = 0; rank < 2; ++rank) {
