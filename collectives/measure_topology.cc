@@ -1,7 +1,6 @@
 #include "brigade/collectives/measure_topology.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
 #include <functional>
@@ -19,11 +18,18 @@
 namespace brigade::collectives {
 namespace {
 
-constexpr int kRounds = 7;
-constexpr int kSmallCalls = 16;          // in a row, so that the host's wait counts little
+// Rounds in which calls take turns, and how many of each are in a row there.
+struct Sample {
+  int rounds, calls;
+};
+constexpr Sample kSmall = {15, 8};  // the host's wait counts little
+constexpr Sample kLarge = {7, 1};
+constexpr Sample kTrial = {3, 1};
 constexpr double kLargeSeconds = 20e-3;  // beside which waking up counts little
 constexpr double kNearlyWhole = 0.1;     // one connection alone need not fill a port
-constexpr double kLeastSeconds = 1e-9;   // of what is too fast to be told
+constexpr double kLeastShare =
+    0.5;  // of a large call: its bytes, whatever the noise of a small one
+constexpr double kLeastSeconds = 1e-9;  // of what is too fast to be told
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostElements = kMostMeasuredBytes / kElementBytes;
 
@@ -60,10 +66,11 @@ class Measurement {
   }
   Call Gather(Communicator& group, Algorithm algorithm, int64_t count);
 
-  absl::StatusOr<std::vector<double>> Seconds(int times, const std::vector<Call>& calls);
+  absl::StatusOr<std::vector<double>> Seconds(Sample sample, const std::vector<Call>& calls);
   absl::StatusOr<Rates> BytesPerSecond(Communicator& group, int members, bool sends_alone);
   absl::StatusOr<double> ReducedBytesPerSecond();
   absl::StatusOr<Level> MeasureLevel(Communicator& group, int members, bool is_first, int ranks);
+  absl::Status MeasureTurns(Communicator& inside, Communicator& between, Topology& topology);
   absl::Status MeasureCalls(Topology& topology);
 
   Communicator& world_;
@@ -80,28 +87,29 @@ Measurement::Call Measurement::Gather(Communicator& group, Algorithm algorithm, 
   };
 }
 
-// What each of the calls takes, enqueued `times` in a row by every rank. They take turns, so that what else the machine
+// What each of the calls takes, enqueued some in a row by every rank. They take turns, so that what else the machine
 // does meanwhile is in all of them: their differences count.
-absl::StatusOr<std::vector<double>> Measurement::Seconds(int times,
+absl::StatusOr<std::vector<double>> Measurement::Seconds(Sample sample,
                                                          const std::vector<Call>& calls) {
-  std::vector<std::array<double, kRounds>> seconds(calls.size());
-  for (int round = 0; round < kRounds; ++round) {
+  std::vector<std::vector<double>> seconds(calls.size());
+  for (int round = 0; round < sample.rounds; ++round) {
     for (size_t i = 0; i < calls.size(); ++i) {
       const auto begin = std::chrono::steady_clock::now();
-      for (int j = 0; j < times; ++j) BRIGADE_RETURN_IF_ERROR(calls[i]());
+      for (int j = 0; j < sample.calls; ++j) BRIGADE_RETURN_IF_ERROR(calls[i]());
       BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
       // Also lets all begin the next turn together.
       BRIGADE_ASSIGN_OR_RETURN(all, world_.Exchange({std::bit_cast<int64_t>(elapsed.count())}));
       double slowest = 0;
       for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
-      seconds[i][round] = slowest / times;
+      seconds[i].push_back(slowest / sample.calls);
     }
   }
   std::vector<double> medians;
   for (auto& rounds : seconds) {
-    std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
-    medians.push_back(rounds[kRounds / 2]);
+    const auto median = rounds.begin() + sample.rounds / 2;
+    std::nth_element(rounds.begin(), median, rounds.end());
+    medians.push_back(*median);
   }
   return medians;
 }
@@ -114,11 +122,12 @@ absl::StatusOr<Measurement::Rates> Measurement::BytesPerSecond(Communicator& gro
     const Call small = Gather(group, Algorithm::kRing, 1);
     const Call large = Gather(group, Algorithm::kRing, count);
     const Call alone = sends_alone ? large : [] { return absl::OkStatus(); };
-    BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(1, {small, large, alone}));
-    if (seconds[1] < kLargeSeconds && elements * 4 <= kMostElements) continue;
+    BRIGADE_ASSIGN_OR_RETURN(trial, Seconds(kTrial, {large}));
+    if (trial[0] < kLargeSeconds && elements * 4 <= kMostElements) continue;
+    BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(kLarge, {small, large, alone}));
     const auto bytes = static_cast<double>((members - 1) * (count - 1) * kElementBytes);
     const auto rate = [&](double time) {
-      return bytes / std::max(time - seconds[0], kLeastSeconds);
+      return bytes / std::max({time - seconds[0], time * kLeastShare, kLeastSeconds});
     };
     return Rates{rate(seconds[1]), rate(seconds[2])};
   }
@@ -128,7 +137,7 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
   constexpr int64_t kCount = kMostElements / 8;
   float* const sum = array_.as<float>().data();
   BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(1, {[&] {
+      seconds, Seconds(kLarge, {[&] {
                          return kernels::Reduce({sum, sum + kCount}, {sum}, kCount, {}, stream_);
                        }}));
   return static_cast<double>(kCount * kElementBytes) / std::max(seconds[0], kLeastSeconds);
@@ -138,8 +147,8 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
 // several. `ranks` is how many a node has at most.
 absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members, bool is_first,
                                                 int ranks) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(kSmallCalls, {Barrier(group), Gather(group, Algorithm::kRing, 1)}));
+  BRIGADE_ASSIGN_OR_RETURN(seconds,
+                           Seconds(kSmall, {Barrier(group), Gather(group, Algorithm::kRing, 1)}));
   BRIGADE_ASSIGN_OR_RETURN(rates, BytesPerSecond(group, members, is_first));
   Level level;
   level.call_s = seconds[0];
@@ -150,10 +159,25 @@ absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members
   return level;
 }
 
+// A call costs more where the one before was of other ranks, as in a hierarchy: what it costs by turns.
+absl::Status Measurement::MeasureTurns(Communicator& inside, Communicator& between,
+                                       Topology& topology) {
+  const Call turns = [&] {
+    BRIGADE_RETURN_IF_ERROR(inside.Barrier(stream_));
+    BRIGADE_RETURN_IF_ERROR(between.Barrier(stream_));
+    return inside.Barrier(stream_);
+  };
+  BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(kSmall, {Barrier(inside), Barrier(between), turns}));
+  const double more = seconds[2] / std::max(2 * seconds[0] + seconds[1], kLeastSeconds);
+  topology.inside.call_s = more * seconds[0];
+  topology.between.call_s = more * seconds[1];
+  return absl::OkStatus();
+}
+
 // What a direct exchange of all takes beyond its one step is by messages that wait for another.
 absl::Status Measurement::MeasureCalls(Topology& topology) {
   BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(kSmallCalls, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
+      seconds, Seconds(kSmall, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
   topology.call_s = seconds[0];
   BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, Route::kDirect, CallKind::kAllGather,
                                             topology.ranks() * kElementBytes));
@@ -173,17 +197,21 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
   BRIGADE_ASSIGN_OR_RETURN(reduced_bytes_per_s, ReducedBytesPerSecond());
   topology.reduced_bytes_per_s = reduced_bytes_per_s;
   topology.inside.bytes_per_s = reduced_bytes_per_s;  // of a rank alone: there is no link
+  BRIGADE_ASSIGN_OR_RETURN(inside, world_.Split(nodes.node, nodes.place));
+  BRIGADE_ASSIGN_OR_RETURN(between, world_.Split(nodes.place, nodes.node));
   if (most > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(group, world_.Split(nodes.node, nodes.place));
-    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*group, most, true, 1));
+    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*inside, most, true, 1));
     topology.inside = level;
   }
   topology.between = topology.inside;
   if (topology.nodes() > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(group, world_.Split(nodes.place, nodes.node));
-    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*group, topology.nodes(), nodes.place == 0, most));
+    BRIGADE_ASSIGN_OR_RETURN(level,
+                             MeasureLevel(*between, topology.nodes(), nodes.place == 0, most));
     topology.between = level;
     if (most == 1) topology.inside = level;
+  }
+  if (most > 1 && topology.nodes() > 1) {
+    BRIGADE_RETURN_IF_ERROR(MeasureTurns(*inside, *between, topology));
   }
   BRIGADE_RETURN_IF_ERROR(MeasureCalls(topology));
   return topology;

@@ -15,12 +15,14 @@ namespace brigade::collectives {
 // on this engine. A call of all ranks; waits. `node`: any number that this rank's node has and no other.
 //
 // Method       Rings inside all nodes at once, then over nodes, of all ranks at once: what ranks share in a collective
-//              (cores, memory, a node's links) they share here. Times of the slowest rank, medians of rounds. Ports of a node
-//              are the ranks that can send as fast as one alone, taken together.
+//              (cores, memory, a node's links) they share here. Times of the slowest rank, medians of rounds. Calls of
+//              nodes' ranks and of one rank of each node are timed by turns too, as a hierarchy makes them. Ports of a
+//              node are the ranks that can send as fast as one alone, taken together.
 // Result       The same bits on all ranks, so that all choose alike. A rank's ports inside a node are taken as 1. A level
-//              that no two ranks share has the figures of the other.
-// Time         Some hundred small calls, and a few large ones of 20 to 80 ms or kMostMeasuredBytes: below a second where a step
-//              takes less than a millisecond.
+//              that no two ranks share has the figures of the other. Noise that swallows the difference between a large
+//              call and a small one makes a bandwidth at most twice what the large one shows.
+// Time         Some thousand small calls, and some ten large ones of 20 to 80 ms or kMostMeasuredBytes: a second where a
+//              step takes a tenth of a millisecond.
 // Memory       kMostMeasuredBytes, of purpose communication, and two communicators, until it returns.
 // Errors       Those of Communicator, and InvalidArgument on all ranks if they are not numbered node by node.
 absl::StatusOr<Topology> MeasureTopology(Communicator& world, int64_t node,
