@@ -30,9 +30,11 @@
 #include "brigade/tests/collectives/gloo/processes.h"
 #include "brigade/tests/collectives/gloo/two_hosts.h"
 
-ABSL_FLAG(int, megabits, 200, "per second of the link");
+// So slow that the link decides, not the cores that all four ranks share.
+ABSL_FLAG(int, megabits, 20, "per second of the link");
+ABSL_FLAG(int, packet_bytes, 296, "of an IP packet at most; one is free after a pause");
 ABSL_FLAG(int64_t, min_bytes, 1 << 10, "smallest size");
-ABSL_FLAG(int64_t, max_bytes, 4 << 20, "largest size");
+ABSL_FLAG(int64_t, max_bytes, 512 << 10, "largest size");
 ABSL_FLAG(int64_t, factor, 2, "from one size to the next");
 ABSL_FLAG(int, rounds, 7, "each route's turns for a size; medians count");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
@@ -179,7 +181,8 @@ absl::Status Benchmark::Run(int host) {
   const bool prints = world_.rank() == 0;
   if (prints) {
     std::cout << "# all_reduce of float32, 2 hosts of 2 ranks, a link of "
-              << absl::GetFlag(FLAGS_megabits) << " Mbit/s\n"
+              << absl::GetFlag(FLAGS_megabits) << " Mbit/s in packets of "
+              << absl::GetFlag(FLAGS_packet_bytes) << " bytes\n"
               << Describe("inside ", topology.inside) << Describe("between", topology.between)
               << absl::StrFormat(
                      "# a call of all %.1f us, a queued message %.1f us, sums %.2f GB/s; "
@@ -232,7 +235,8 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
 
 absl::Status Main() {
   TwoHosts hosts;
-  const std::string obstacle = hosts.Create(absl::GetFlag(FLAGS_megabits));
+  const std::string obstacle =
+      hosts.Create(absl::GetFlag(FLAGS_megabits), absl::GetFlag(FLAGS_packet_bytes));
   if (!obstacle.empty()) return absl::UnavailableError(absl::StrCat("no two hosts: ", obstacle));
   if (!hosts.slow()) return absl::UnavailableError("there is no `tc` that slows a link");
   const auto reports = collectives::testing::RunRanks(

@@ -29,7 +29,7 @@ TwoHosts::~TwoHosts() {
   }
 }
 
-std::string TwoHosts::Create(int megabits_per_s) {
+std::string TwoHosts::Create(int megabits_per_s, int packet_bytes) {
   if (Shell("command -v ip >/dev/null") != 0) return "there is no `ip`; install iproute2";
   home_ = open("/proc/self/ns/net", O_RDONLY);
   for (int& host : hosts_) {
@@ -48,18 +48,19 @@ std::string TwoHosts::Create(int megabits_per_s) {
     Enter(host);
     if (Shell("ip link set lo up") != 0 ||
         Shell(absl::StrCat("ip address add ", kAddress[host], "/24 dev ", kDevice[host])) != 0 ||
-        Shell(absl::StrCat("ip link set ", kDevice[host], " up")) != 0) {
+        Shell(absl::StrCat("ip link set ", kDevice[host], " mtu ", packet_bytes, " up")) != 0) {
       return "a network namespace cannot be configured";
     }
     // Packets that leave on one core and then on another can overtake each other, and TCP takes them for lost: they are
     // received on one. Where the kernel or the system cannot do that, the link is only less steady.
     Shell(absl::StrCat("unshare -m sh -c 'mount -t sysfs none /sys && echo 1 >/sys/class/net/",
                        kDevice[host], "/queues/rx-0/rps_cpus' 2>/dev/null"));
-    // Linux's own choice. BBR takes acknowledgements that queue behind data the other way for a slower link, and sends
-    // at 0.6 to 0.7 of its rate.
-    Shell("echo cubic >/proc/sys/net/ipv4/tcp_congestion_control");
+    // Losses alone slow it, and here are none. BBR and cubic also heed delays, and take acknowledgements that queue
+    // behind data of the other direction for a slower link.
+    Shell("echo reno >/proc/sys/net/ipv4/tcp_congestion_control");
+    const int bucket = packet_bytes + 24;  // a frame
     slow_ = Shell(absl::StrCat("tc qdisc add dev ", kDevice[host], " root tbf rate ",
-                               megabits_per_s, "mbit burst 16kb latency 400ms")) == 0;
+                               megabits_per_s, "mbit burst ", bucket, " latency 400ms")) == 0;
   }
   setns(home_, CLONE_NEWNET);
   return "";

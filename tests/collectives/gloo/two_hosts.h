@@ -19,8 +19,9 @@ class TwoHosts {
 
   ~TwoHosts();
 
-  // A link of so many megabits per second. Why there is none, or "".
-  std::string Create(int megabits_per_s);
+  // A link of so many megabits per second, for IP packets of at most `packet_bytes`. After a pause one packet is free, so
+  // small ones let small messages cost their bytes. Why there is none, or "".
+  std::string Create(int megabits_per_s, int packet_bytes = 1500);
 
   // Moves this thread, and what it starts.
   void Enter(int host) const;
