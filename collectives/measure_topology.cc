@@ -122,8 +122,8 @@ absl::StatusOr<Measurement::Rates> Measurement::BytesPerSecond(Communicator& gro
     const Call small = Gather(group, Algorithm::kRing, 1);
     const Call large = Gather(group, Algorithm::kRing, count);
     const Call alone = sends_alone ? large : [] { return absl::OkStatus(); };
-    BRIGADE_ASSIGN_OR_RETURN(trial, Seconds(kTrial, {large}));
-    if (trial[0] < kLargeSeconds && elements * 4 <= kMostElements) continue;
+    BRIGADE_ASSIGN_OR_RETURN(trial, Seconds(kTrial, {small, large}));
+    if (trial[1] - trial[0] < kLargeSeconds && elements * 4 <= kMostElements) continue;
     BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(kLarge, {small, large, alone}));
     const auto bytes = static_cast<double>((members - 1) * (count - 1) * kElementBytes);
     const auto rate = [&](double time) {

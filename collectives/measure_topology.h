@@ -19,10 +19,10 @@ namespace brigade::collectives {
 //              nodes' ranks and of one rank of each node are timed by turns too, as a hierarchy makes them. Ports of a
 //              node are the ranks that can send as fast as one alone, taken together.
 // Result       The same bits on all ranks, so that all choose alike. A rank's ports inside a node are taken as 1. A level
-//              that no two ranks share has the figures of the other. Noise that swallows the difference between a large
-//              call and a small one makes a bandwidth at most twice what the large one shows.
-// Time         Some thousand small calls, and some ten large ones of 20 to 80 ms or kMostMeasuredBytes: a second where a
-//              step takes a tenth of a millisecond.
+//              that no two ranks share has the figures of the other. Where noise swallows what a large call takes beyond a
+//              small one, its bytes count as a tenth of it: bandwidth is at most 10 times what the large call shows.
+// Time         Some thousand small calls, and some 30 large ones, whose bytes take 20 to 80 ms or are kMostMeasuredBytes: 1
+//              to 3 s where a step takes a tenth of a millisecond.
 // Memory       kMostMeasuredBytes, of purpose communication, and two communicators, until it returns.
 // Errors       Those of Communicator, and InvalidArgument on all ranks if they are not numbered node by node.
 absl::StatusOr<Topology> MeasureTopology(Communicator& world, int64_t node,

@@ -48,6 +48,7 @@ TransportImpl::TransportImpl(const GlooOptions& options, Mesh mesh)
 
 TransportImpl::~TransportImpl() {
   if (mesh_.context == nullptr) return;
+  posts_->Stop();  // Leave may close connections, which waits for Gloo's thread
   if (!failed_) control_->Leave();
   {
     std::lock_guard lock(mutex_);
@@ -95,6 +96,7 @@ absl::Status TransportImpl::Await(int from) {
 
 absl::Status TransportImpl::Flush() {
   if (!Works()) return FinalError();
+  if (posts_) posts_->Wake();
   for (int rank = 0; rank < options_.size; ++rank) {
     Peer& peer = peers_[rank];
     for (; peer.flushed < peer.sent; ++peer.flushed) {
@@ -177,7 +179,11 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     if (!connected.ok()) return connected.status();
     mesh = *std::move(connected);
   }
-  return std::unique_ptr<GlooTransport>(new internal::TransportImpl(options, std::move(mesh)));
+  std::unique_ptr<GlooTransport> transport;
+  const absl::Status made = internal::Guarded(
+      [&] { transport = std::make_unique<internal::TransportImpl>(options, std::move(mesh)); });
+  if (!made.ok()) return made;
+  return transport;
 }
 
 }  // namespace brigade::collectives

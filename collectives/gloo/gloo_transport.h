@@ -33,8 +33,10 @@ struct GlooOptions {
 //              0.1 timeouts after the deadline.
 // Sizes        A message of another size than expected is never received: DeadlineExceeded, and no
 //              byte is written. (Gloo itself would end the process.)
-// Allocation   Send, Expect, Await and Flush make none. Gloo makes about 3 a message.
-// Lost peers   Send and Expect queue what Gloo's thread does: what fails there ends the next call, or the wait.
+// Allocation   Send, Expect, Await and Flush make none, but for the first time that many are queued. Gloo makes about
+//              3 a message.
+// Queue        Send and Expect queue what Gloo's thread posts: what it cannot post is the error of the next call or
+//              of the wait, and of status() from then on. Expect is announced with the next Send, Await or Flush.
 // Threads      Gloo's, one for deadlines, and one a peer that waits for its abort message.
 // Signals      Creation sets SIGPIPE to be ignored if the process has no handler for it: Gloo
 //              writes to sockets that may just have been closed.

@@ -32,12 +32,14 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   BRIGADE_RETURN_IF_ERROR(Begin(0));
   BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(0));
   for (int stage = 0; stage < program_.stages(); ++stage) {
-    if (stage + 1 < program_.stages()) BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(stage + 1));
-    for (Task& task : tasks_) BRIGADE_RETURN_IF_ERROR(Execute(task, pool));
+    for (const Task& task : tasks_) BRIGADE_RETURN_IF_ERROR(Execute(task, pool));
     BRIGADE_RETURN_IF_ERROR(ForEachOfOthers(stage, [&](int other, const Part& target, Chunk chunk) {
       return transport_.Expect(other, Address(target, chunk), chunk.count * element_bytes_);
     }));
-    if (stage + 1 < program_.stages()) BRIGADE_RETURN_IF_ERROR(Begin(stage + 1));
+    if (stage + 1 < program_.stages()) {
+      BRIGADE_RETURN_IF_ERROR(Begin(stage + 1));
+      BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(stage + 1));
+    }
     BRIGADE_RETURN_IF_ERROR(SendResults(stage));
     BRIGADE_RETURN_IF_ERROR(ForEachOfOthers(
         stage, [&](int other, const Part&, Chunk) { return transport_.Await(other); }));
@@ -45,32 +47,41 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   return transport_.Flush();
 }
 
-int64_t ProgramRunner::LandingBytes(const Instruction& instruction) const {
-  if (IsReceivedInPlace(instruction)) return 0;
-  return static_cast<int64_t>(instruction.sources.size()) * kAhead *
-         std::min(chunk_count_, instruction.count) * element_bytes_;
+ProgramRunner::Task ProgramRunner::TaskOf(const Instruction& instruction) const {
+  const auto is_elsewhere = [&](const Part& part) { return part.rank != rank_; };
+  const auto sources =
+      std::count_if(instruction.sources.begin(), instruction.sources.end(), is_elsewhere);
+  const bool in_place = instruction.sources.size() == 1 && sources == 1 &&
+                        instruction.targets.size() == 1 && !is_elsewhere(instruction.targets[0]);
+  return {instruction, Chunks(instruction.count), sources, in_place};
 }
 
-// As much as the stage with the most chunks on their way needs.
+// Room for a few chunks of every source of an instruction, or for all messages of a stage.
 absl::Status ProgramRunner::ProvideLanding() {
-  int64_t most = 0;
+  int64_t sources = 0, most_messages = 0;
+  landing_bytes_ = 0;
   for (int stage = 0; stage < program_.stages(); ++stage) {
-    int64_t bytes = 0;
-    program_.ForEach(rank_, stage,
-                     [&](const Instruction& instruction) { bytes += LandingBytes(instruction); });
-    most = std::max(most, bytes);
+    int64_t messages = 0;
+    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+      const Task task = TaskOf(instruction);
+      messages += task.sources * task.chunks;
+      sources = std::max(sources, task.sources);
+      if (task.in_place || task.sources == 0) return;
+      landing_bytes_ =
+          std::max(landing_bytes_, std::min(chunk_count_, instruction.count) * element_bytes_);
+    });
+    most_messages = std::max(most_messages, messages);
   }
-  return Provide(most, "collective chunks", context_, landing_);
+  window_ = std::min(kAhead * sources, most_messages);
+  return Provide(window_ * landing_bytes_, "collective chunks", context_, landing_);
 }
 
 char* ProgramRunner::Address(const Part& part, Chunk chunk) const {
   return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *call_, scratch_.data());
 }
 
-char* ProgramRunner::Landing(const Task& task, size_t source, int64_t number) const {
-  const int64_t slot = static_cast<int64_t>(source) * kAhead + number % kAhead;
-  const int64_t bytes = std::min(chunk_count_, task.instruction.count) * element_bytes_;
-  return landing_.as<char>().data() + task.landing + slot * bytes;
+char* ProgramRunner::Landing(int64_t message) const {
+  return landing_.as<char>().data() + message % window_ * landing_bytes_;
 }
 
 ProgramRunner::Chunk ProgramRunner::ChunkOf(int64_t count, int64_t number) const {
@@ -117,63 +128,53 @@ absl::Status ProgramRunner::SendWhatIsThere(int stage) {
   return status;
 }
 
-// A copy from elsewhere to here alone needs no landing.
-bool ProgramRunner::IsReceivedInPlace(const Instruction& instruction) const {
-  return instruction.sources.size() == 1 && instruction.sources[0].rank != rank_ &&
-         instruction.targets.size() == 1 && instruction.targets[0].rank == rank_;
-}
-
 absl::Status ProgramRunner::Begin(int stage) {
   tasks_.clear();
-  int64_t landing = 0;
-  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-    tasks_.push_back({instruction, landing});
-    landing += LandingBytes(instruction);
-  });
+  program_.ForEach(rank_, stage,
+                   [&](const Instruction& instruction) { tasks_.push_back(TaskOf(instruction)); });
+  expecting_task_ = 0;
+  expecting_chunk_ = expected_ = consumed_ = 0;
   return ExpectSources();
 }
 
-// As far ahead as there is room, in the order in which others send.
+// As far ahead as there is room.
 absl::Status ProgramRunner::ExpectSources() {
-  for (Task& task : tasks_) {
-    const Instruction& instruction = task.instruction;
-    const bool in_place = IsReceivedInPlace(instruction);
-    const int64_t chunks = Chunks(instruction.count);
-    for (; task.expected < std::min(chunks, task.arrived + kAhead); ++task.expected) {
-      const Chunk chunk = ChunkOf(instruction.count, task.expected);
-      for (size_t i = 0; i < instruction.sources.size(); ++i) {
-        const int from = instruction.sources[i].rank;
-        if (from == rank_) continue;
-        char* const to =
-            in_place ? Address(instruction.targets[0], chunk) : Landing(task, i, task.expected);
-        BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, to, chunk.count * element_bytes_));
+  for (; expecting_task_ < tasks_.size(); ++expecting_task_, expecting_chunk_ = 0) {
+    const auto& [instruction, chunks, sources, in_place] = tasks_[expecting_task_];
+    for (; expecting_chunk_ < chunks; ++expecting_chunk_) {
+      if (expected_ + sources > consumed_ + window_) return absl::OkStatus();
+      const Chunk chunk = ChunkOf(instruction.count, expecting_chunk_);
+      for (const Part& source : instruction.sources) {
+        if (source.rank == rank_) continue;
+        char* const to = in_place ? Address(instruction.targets[0], chunk) : Landing(expected_);
+        BRIGADE_RETURN_IF_ERROR(transport_.Expect(source.rank, to, chunk.count * element_bytes_));
+        ++expected_;
       }
     }
-    if (task.expected < chunks) break;
   }
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::Execute(Task& task, device::ThreadPool& pool) {
-  const Instruction& instruction = task.instruction;
-  for (int64_t number = 0; number < Chunks(instruction.count); ++number) {
-    for (const Part& source : instruction.sources) {
+absl::Status ProgramRunner::Execute(const Task& task, device::ThreadPool& pool) {
+  for (int64_t number = 0; number < task.chunks; ++number) {
+    for (const Part& source : task.instruction.sources) {
       if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
     }
-    if (!IsReceivedInPlace(instruction)) ReduceChunk(task, number, pool);
-    ++task.arrived;
+    if (!task.in_place) {
+      ReduceChunk(task.instruction, ChunkOf(task.instruction.count, number), pool);
+    }
+    consumed_ += task.sources;
     BRIGADE_RETURN_IF_ERROR(ExpectSources());
   }
   return absl::OkStatus();
 }
 
-void ProgramRunner::ReduceChunk(const Task& task, int64_t number, device::ThreadPool& pool) {
-  const Instruction& instruction = task.instruction;
-  const Chunk chunk = ChunkOf(instruction.count, number);
+void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
+                                device::ThreadPool& pool) {
+  int64_t message = consumed_;
   sources_.clear();
-  for (size_t i = 0; i < instruction.sources.size(); ++i) {
-    const Part& source = instruction.sources[i];
-    sources_.push_back(source.rank == rank_ ? Address(source, chunk) : Landing(task, i, number));
+  for (const Part& source : instruction.sources) {
+    sources_.push_back(source.rank == rank_ ? Address(source, chunk) : Landing(message++));
   }
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;

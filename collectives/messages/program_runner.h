@@ -15,13 +15,14 @@ namespace brigade::collectives {
 
 // Carries one rank's part of programs out over a transport.
 //
-// Messages     From one rank to another they go stage by stage, in the order of the instructions of the rank
-//              that owns them, in chunks: first what is read from the sender, then what it writes. What a stage
-//              reads of what the one before has written goes when that has ended, what is older before that:
-//              instructions of a stage that read older parts of a rank come first. A part is read as it was
-//              written. A program of several stages writes own arrays only, and every instruction writes an own one.
-// Readiness    What a rank expects of others it announces before it sends: where a connection carries both, data
-//              would hold the announcement up, and with it the other direction.
+// Messages     From one rank to another they go stage by stage, in chunks: first what is read from the sender, in the
+//              order of the reader's instructions, then what the sender's write. Of what a stage reads what is older than
+//              the stage before goes first: instructions that read older parts of a rank come first. A part is read as
+//              it was written, and of each other rank an instruction reads one. A program of several stages writes own
+//              arrays only, and every instruction writes an own one.
+// Readiness    What a rank expects of others in a stage it announces before it sends for that stage, as far as it has
+//              room: behind data on the same connection the announcement, and with it the other direction, would wait.
+// Memory       For messages to be reduced, of each rank that an instruction reads: 4 chunks, or less if they are shorter.
 // Threads      One at a time.
 class ProgramRunner {
  public:
@@ -47,9 +48,9 @@ class ProgramRunner {
   // An own instruction of the stage that runs.
   struct Task {
     Instruction instruction;
-    int64_t landing;       // where in landing_
-    int64_t expected = 0;  // chunks
-    int64_t arrived = 0;
+    int64_t chunks;
+    int64_t sources;  // on other ranks
+    bool in_place;    // a copy from elsewhere to here needs no landing
   };
 
   absl::Status ProvideLanding();
@@ -63,14 +64,13 @@ class ProgramRunner {
   absl::Status SendWhatIsThere(int stage);
   absl::Status Begin(int stage);
   absl::Status ExpectSources();
-  absl::Status Execute(Task& task, device::ThreadPool& pool);
-  void ReduceChunk(const Task& task, int64_t number, device::ThreadPool& pool);
+  absl::Status Execute(const Task& task, device::ThreadPool& pool);
+  void ReduceChunk(const Instruction& instruction, Chunk chunk, device::ThreadPool& pool);
   absl::Status SendResults(int stage);
   template <typename Visit>
   absl::Status ForEachOfOthers(int stage, const Visit& visit) const;
-  bool IsReceivedInPlace(const Instruction& instruction) const;
-  int64_t LandingBytes(const Instruction& instruction) const;
-  char* Landing(const Task& task, size_t source, int64_t number) const;
+  Task TaskOf(const Instruction& instruction) const;
+  char* Landing(int64_t message) const;
 
   Transport& transport_;
   device::Context& context_;
@@ -80,14 +80,21 @@ class ProgramRunner {
   std::vector<std::atomic<int64_t>> sent_;
   Program program_;
   device::Buffer scratch_;
-  device::Buffer landing_;  // chunks to be reduced, of each task: [source][number % kAhead]
+  device::Buffer landing_;  // messages to be reduced, in a ring
 
   // Of the call that runs.
   const Call* call_ = nullptr;
   int64_t element_bytes_ = 0;
-  int64_t chunk_count_ = 0;  // elements
-  std::vector<Task> tasks_;
+  int64_t chunk_count_ = 0;    // elements
+  int64_t landing_bytes_ = 0;  // of a message in landing_
+  int64_t window_ = 0;         // messages that may be expected at once
   std::vector<const void*> sources_;
+
+  // Of the stage that runs. Messages are expected and consumed in one order.
+  std::vector<Task> tasks_;
+  size_t expecting_task_ = 0;  // the next chunk to expect
+  int64_t expecting_chunk_ = 0;
+  int64_t expected_ = 0, consumed_ = 0;  // messages
 };
 
 }  // namespace brigade::collectives

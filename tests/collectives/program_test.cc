@@ -131,6 +131,12 @@ void ExpectResult(const CallShape& shape, int size, bool in_place) {
   }
 }
 
+std::set<int> RanksOf(absl::Span<const Part> parts) {
+  std::set<int> ranks;
+  for (const Part& part : parts) ranks.insert(part.rank);
+  return ranks;
+}
+
 // What the runner of messages relies on.
 void ExpectRulesOfMessages(const CallShape& shape, int size) {
   Program program;
@@ -143,6 +149,7 @@ void ExpectRulesOfMessages(const CallShape& shape, int size) {
       program.ForEach(rank, stage, [&](const Instruction& instruction) {
         ASSERT_EQ(instruction.targets.size(), 1u) << name;
         ASSERT_EQ(instruction.targets[0].rank, rank) << name;
+        ASSERT_EQ(RanksOf(instruction.sources).size(), instruction.sources.size()) << name;
         for (const Part& source : instruction.sources) {
           if (source.rank == rank) continue;
           size_t at = 0, found = 0;

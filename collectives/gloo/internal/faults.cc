@@ -27,6 +27,7 @@ void TransportImpl::Lose(int peer, const absl::Status& reason) {
   bool left = false;
   {
     std::unique_lock lock(mutex_);
+    lost_ = true;
     changed_.wait_for(lock, kExplanationTimeout,
                       [&] { return !status_.ok() || peers_[peer].left; });
     left = peers_[peer].left;
@@ -102,6 +103,8 @@ void TransportImpl::Hear(int peer, const ControlMessage& message) {
       answer.kind = ControlMessage::kAnswer;
       {
         std::lock_guard lock(mutex_);
+        if (!status_.ok())
+          return;  // it waits no more because of that; the abort message is on its way
         answer.rank = waiting_.peer;
       }
       control_->Send(peer, answer);

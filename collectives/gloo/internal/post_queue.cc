@@ -13,27 +13,24 @@
 namespace brigade::collectives::internal {
 namespace {
 
-constexpr size_t kReserved = 256;  // posts; more cost an allocation now and then
-
-int NewEvent() {
-  const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (event < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-  return event;
-}
+constexpr size_t kReserved = 256;  // posts; the first time that more are queued costs an allocation
 
 }  // namespace
 
-PostQueue::PostQueue(std::shared_ptr<::gloo::transport::tcp::Device> device, OnError on_error)
-    : device_(std::move(device)), on_error_(std::move(on_error)), event_(NewEvent()) {
-  pushed_.reserve(kReserved);
-  posting_.reserve(kReserved);
-  device_->registerDescriptor(event_, EPOLLIN, this);
+PostQueue::Event::Event() : fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
 
-PostQueue::~PostQueue() {
-  Stop();
-  close(event_);
+PostQueue::Event::~Event() { close(fd); }
+
+PostQueue::PostQueue(std::shared_ptr<::gloo::transport::tcp::Device> device, OnError on_error)
+    : device_(std::move(device)), on_error_(std::move(on_error)) {
+  pushed_.reserve(kReserved);
+  posting_.reserve(kReserved);
+  device_->registerDescriptor(event_.fd, EPOLLIN, this);
 }
+
+PostQueue::~PostQueue() { Stop(); }
 
 void PostQueue::Push(const Post& post) {
   std::lock_guard lock(mutex_);
@@ -46,18 +43,23 @@ void PostQueue::Wake() {
     if (awake_ || pushed_.empty()) return;
     awake_ = true;
   }
-  eventfd_write(event_, 1);
+  eventfd_write(event_.fd, 1);
 }
 
 void PostQueue::Stop() {
-  if (stopped_) return;
-  stopped_ = true;
-  device_->unregisterDescriptor(event_, this);  // returns when handleEvents is over
+  {
+    std::lock_guard turn(turn_);
+    if (stopped_) return;
+    stopped_ = true;
+  }
+  device_->unregisterDescriptor(event_.fd, this);  // waits until Gloo's thread has let go of it
 }
 
 void PostQueue::handleEvents(int) {
+  std::lock_guard turn(turn_);
+  if (stopped_) return;
   eventfd_t value;
-  eventfd_read(event_, &value);
+  eventfd_read(event_.fd, &value);
   {
     std::lock_guard lock(mutex_);
     awake_ = false;

@@ -96,6 +96,7 @@ class TransportImpl final : public GlooTransport {
   absl::Status status_;
   Waiting waiting_;
   bool closing_ = false;
+  bool lost_ = false;  // a peer, of which a final error is about to be made
 
   std::optional<ControlChannel> control_;
   std::optional<PostQueue> posts_;
