@@ -4,15 +4,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/tests/collectives/ranks.h"
 
 namespace brigade::collectives {
 
 // What every engine must do, for one group: each operation with every type, reduction, algorithm, in place and not,
-// for the given counts, on one communicator per rank, in memory of the options' device. Inputs are small integers, whose sums every type holds
-// exactly, so results are compared bit by bit. Fails the test that calls it.
+// for the given counts, on one communicator per rank, in memory of the options' device. Inputs are small integers, whose
+// sums every type holds exactly, so results are compared bit by bit. Fails the test that calls it.
 void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
              const std::vector<int64_t>& counts);
+
+// The same for a Hierarchical with these algorithms, and the operations that it has; and the bytes of an all-reduce.
+void ConformHierarchical(const RanksOptions& options, const NewEngineFn& new_engine,
+                         const std::vector<int64_t>& node_of_rank,
+                         const HierarchicalOptions& algorithms, const std::vector<int64_t>& counts);
 
 // Counts at which blocks change their ways, for a group of `size`.
 std::vector<int64_t> InterestingCounts(int size);

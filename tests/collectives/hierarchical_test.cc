@@ -6,7 +6,7 @@
 
 #include "brigade/collectives/cost_model.h"
 #include "brigade/device/race_checker.h"
-#include "brigade/precision/float16.h"
+#include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,68 +22,14 @@ using ::testing::IsEmpty;
 const std::vector<std::vector<int64_t>> kGroups = {
     {0, 0, 1, 1}, {0, 1, 0, 1, 0, 1}, {7, -7, -7, 9, 9, 7}, {3, 2, 1}, {5, 5, 5}};
 
-// Small integers, whose sums every type holds.
-float Value(int rank, int64_t i) { return static_cast<float>((i * 5 + rank * 3 + i / 7) % 8 - 3); }
-
-float Sum(int ranks, int64_t i) {
-  float sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += Value(rank, i);
-  return sum;
-}
-
-template <typename T>
-void ExpectAllCallsToWork(Rank& self, Hierarchical& two_levels, int64_t count, bool in_place) {
-  const ReduceOptions options = {precision::kDType<T>};
-  const int64_t all = self.size * count, slice = two_levels.slice_of_rank(self.rank);
-  std::vector<T> small(count), large(all), output(all, T(-99.0f));
-  for (int64_t i = 0; i < count; ++i) small[i] = T(Value(self.rank, i));
-  for (int64_t i = 0; i < all; ++i) large[i] = T(Value(self.rank, i));
-
-  T* out = in_place ? small.data() : output.data();
-  ASSERT_OK(two_levels.AllReduce(small.data(), out, count, options, *self.stream));
-  ASSERT_OK(self.stream->Synchronize());
-  for (int64_t i = 0; i < count; ++i) {
-    ASSERT_EQ(static_cast<float>(out[i]), Sum(self.size, i)) << "all_reduce " << i;
-  }
-
-  out = in_place ? large.data() + slice * count : output.data();
-  ASSERT_OK(two_levels.ReduceScatter(large.data(), out, count, options, *self.stream));
-  ASSERT_OK(self.stream->Synchronize());
-  for (int64_t i = 0; i < count; ++i) {
-    ASSERT_EQ(static_cast<float>(out[i]), Sum(self.size, slice * count + i)) << "reduce_scatter";
-  }
-
-  T* const in = in_place ? output.data() + slice * count : small.data();
-  for (int64_t i = 0; i < count; ++i) in[i] = T(Value(self.rank, i));
-  ASSERT_OK(two_levels.AllGather(in, output.data(), count, {precision::kDType<T>}, *self.stream));
-  ASSERT_OK(self.stream->Synchronize());
-  for (int rank = 0; rank < self.size; ++rank) {
-    for (int64_t i = 0; i < count; ++i) {
-      ASSERT_EQ(static_cast<float>(output[two_levels.slice_of_rank(rank) * count + i]),
-                Value(rank, i))
-          << "all_gather, rank " << rank;
-    }
-  }
-}
-
 TEST(HierarchicalTest, EveryCallIsThatOfTheWorldWithSlices) {
   for (const auto& node : kGroups) {
     for (const Algorithm between : {Algorithm::kDirect, Algorithm::kHalvingDoubling}) {
       device::RaceChecker checker;
-      const int size = static_cast<int>(node.size());
-      const RanksOptions options = {.size = size, .race_checker = &checker};
-      OnThreads(options, [&](Rank& self) {
-        auto two_levels = Hierarchical::Create(*self.communicator, node[self.rank],
-                                               {Algorithm::kRing, between}, *self.context);
-        ASSERT_OK(two_levels);
-        for (const int64_t count : {0, 1, 63, 64 * 6, 64 * 6 * 3 + 17}) {
-          for (const bool in_place : {false, true}) {
-            SCOPED_TRACE(absl::StrCat(count, " elements, rank ", self.rank, " of ", size));
-            ExpectAllCallsToWork<float>(self, **two_levels, count, in_place);
-            ExpectAllCallsToWork<precision::Half>(self, **two_levels, count, in_place);
-          }
-        }
-      });
+      const RanksOptions options = {.size = static_cast<int>(node.size()),
+                                    .race_checker = &checker};
+      ConformHierarchical(options, ThreadEngines(options), node, {Algorithm::kRing, between},
+                          {0, 1, 63, 64 * 6, 64 * 6 * 3 + 17});
       EXPECT_THAT(checker.reports(), IsEmpty());
     }
   }

@@ -31,6 +31,16 @@ TEST_P(GlooConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::Values(1, 2, 3, 4, 7, 8));
 
+TEST(GlooEngineTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
+  for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
+                                                {Algorithm::kRing, Algorithm::kBidirectionalRing},
+                                                {Algorithm::kHalvingDoubling, Algorithm::kRing}}) {
+    const RanksOptions options = {.size = 6};
+    ConformHierarchical(options, GlooEngines(options), {0, 1, 0, 1, 0, 1}, algorithms,
+                        {1, 64 * 6 + 1});
+  }
+}
+
 template <typename T>
 class GlooBits : public ::testing::Test {};
 using Types = ::testing::Types<float, BFloat16>;

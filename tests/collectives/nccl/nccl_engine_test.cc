@@ -26,6 +26,16 @@ TEST_P(NcclConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclConformance, ::testing::Values(1, 2, 3, 4, 8));
 
+TEST_F(NcclTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
+  for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
+                                                {Algorithm::kRing, Algorithm::kBidirectionalRing},
+                                                {Algorithm::kHalvingDoubling, Algorithm::kRing}}) {
+    const RanksOptions options = {.size = 6};
+    ConformHierarchical(options, NcclEngines(options), {0, 1, 0, 1, 0, 1}, algorithms,
+                        {1, 64 * 6 + 1});
+  }
+}
+
 // The stand-in's own sums have other bits than these.
 TEST_F(NcclTest, DirectSumsAreAddedInAscendingOrderAndRoundedOnce) {
   for (const int size : {2, 3, 5}) {
