@@ -4,6 +4,7 @@
 
 #include "brigade/device/address_book.h"
 #include "brigade/device/race_checker.h"
+#include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,35 +65,14 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
   });
 }
 
-TEST(CommunicatorTest, SplitsByColorInTheOrderOfKeys) {
-  OnThreads({.size = 5}, [](Rank& self) {
-    // Ranks 0, 2, 4 backwards; 1 alone; 3 in none.
-    const int color = self.rank == 3 ? -1 : self.rank % 2;
-    auto split = self.communicator->Split(color, -self.rank);
-    ASSERT_OK(split);
-    if (self.rank == 3) {
-      EXPECT_EQ(*split, nullptr);
-    } else {
-      Communicator& part = **split;
-      EXPECT_EQ(part.size(), self.rank == 1 ? 1 : 3);
-      EXPECT_EQ(part.rank(), self.rank == 1 ? 0 : 2 - self.rank / 2);
-      const float mine = static_cast<float>(self.rank);
-      std::vector<float> all(3, -1.0f);
-      ASSERT_OK(part.AllGather(&mine, all.data(), 1, {}, *self.stream));
-      ASSERT_OK(self.stream->Synchronize());
-      if (self.rank != 1) {
-        EXPECT_THAT(all, ::testing::ElementsAre(4.0f, 2.0f, 0.0f));
-      }
-      ASSERT_OK(part.Barrier(*self.stream));
-    }
-    // Again, all together: every rank has counted the first split.
-    auto again = self.communicator->Split(0, 0);
-    ASSERT_OK(again);
-    EXPECT_EQ((*again)->size(), 5);
-    ASSERT_OK((*again)->Barrier(*self.stream));
-    ASSERT_OK(self.communicator->Barrier(*self.stream));
+TEST(CommunicatorTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(ThreadEngines({.size = 5})); }
+
+TEST(CommunicatorTest, ShrinksOnlyToOthersThanItsOwnRank) {
+  OnThreads({.size = 2}, [](Rank& self) {
     EXPECT_THAT(self.communicator->Shrink({self.rank}), Invalid("cannot go on without rank"));
     EXPECT_THAT(self.communicator->Shrink({5}), Invalid("without rank 5"));
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
   });
 }
 

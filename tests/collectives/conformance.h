@@ -20,6 +20,9 @@ void ConformHierarchical(const RanksOptions& options, const NewEngineFn& new_eng
                          const std::vector<int64_t>& node_of_rank,
                          const HierarchicalOptions& algorithms, const std::vector<int64_t>& counts);
 
+// Splits of 5 ranks: by color in the order of keys, of what a split has made, and of ranks that get nothing.
+void ConformSplit(const NewEngineFn& new_engine);
+
 // Counts at which blocks change their ways, for a group of `size`.
 std::vector<int64_t> InterestingCounts(int size);
 

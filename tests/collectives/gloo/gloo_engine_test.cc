@@ -31,6 +31,8 @@ TEST_P(GlooConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::Values(1, 2, 3, 4, 7, 8));
 
+TEST(GlooEngineTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(GlooEngines({.size = 5})); }
+
 TEST(GlooEngineTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
   for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
                                                 {Algorithm::kRing, Algorithm::kBidirectionalRing},

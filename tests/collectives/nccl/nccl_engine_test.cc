@@ -136,33 +136,8 @@ TEST_F(NcclTest, TheHostWaitsForNoDeviceAndNoRaceIsSeen) {
 }
 
 TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
-  const RanksOptions options = {.size = 5};
-  OnRanks(options, NcclEngines(options), [](Rank& self) {
-    const int color = self.rank == 3 ? -1 : self.rank % 2;  // 0, 2, 4 backwards; 1 alone; 3 in none
-    auto split = self.communicator->Split(color, -self.rank);
-    ASSERT_OK(split);
-    if (self.rank == 3) {
-      EXPECT_EQ(*split, nullptr);
-    } else {
-      Communicator& part = **split;
-      EXPECT_EQ(part.size(), self.rank == 1 ? 1 : 3);
-      EXPECT_EQ(part.rank(), self.rank == 1 ? 0 : 2 - self.rank / 2);
-      const float mine = static_cast<float>(self.rank);
-      std::vector<float> all(3, -1.0f);
-      ASSERT_OK(part.AllGather(&mine, all.data(), 1, {}, *self.stream));
-      ASSERT_OK(self.stream->Synchronize());
-      if (self.rank != 1) {
-        EXPECT_THAT(all, ::testing::ElementsAre(4.0f, 2.0f, 0.0f));
-      }
-      auto again = part.Split(0, 0);
-      ASSERT_OK(again);
-      ASSERT_OK((*again)->Barrier(*self.stream));
-      ASSERT_OK(self.stream->Synchronize());
-    }
-    ASSERT_OK(self.communicator->Barrier(*self.stream));
-    ASSERT_OK(self.stream->Synchronize());
-  });
-  EXPECT_EQ(FakeNccl::Calls("ncclCommSplit"), 5 + 4);
+  ConformSplit(NcclEngines({.size = 5}));
+  EXPECT_EQ(FakeNccl::Calls("ncclCommSplit"), 5 + 4 + 5);
   EXPECT_EQ(FakeNccl::Calls("ncclCommInitRankConfig"), 5);
 }
 
