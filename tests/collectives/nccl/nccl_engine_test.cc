@@ -2,6 +2,7 @@
 
 #include "brigade/collectives/nccl/nccl_engine.h"
 
+#include <barrier>
 #include <vector>
 
 #include "brigade/collectives/nccl/sent_elements.h"
@@ -180,6 +181,7 @@ TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
 TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   const NcclApi api = FakeNccl::Api();
   auto group = ThreadGroup::Create({2}).value();
+  std::barrier both_have_split(2);
   NcclUniqueId id = {};
   ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
   const auto rank_main = [&](int rank) {
@@ -204,6 +206,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
       const auto split = communicator->Split(0, 0);
       if (with_side) {
         EXPECT_OK(split);
+        both_have_split.arrive_and_wait();  // an abort would reach the other in its split
         communicator->Abort(absl::CancelledError("enough"));
       } else {
         EXPECT_THAT(split, StatusIs(absl::StatusCode::kFailedPrecondition,
