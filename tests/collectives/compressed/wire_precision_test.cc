@@ -1,4 +1,4 @@
-// How exact sums are that crossed the wire in 16 bits, and how many bytes that took, over threads and over Gloo.
+// How exact sums are that crossed the wire in 16 bits, and how many bytes that took, over every engine.
 
 #include <functional>
 #include <mutex>
@@ -7,6 +7,7 @@
 
 #include "brigade/tests/collectives/compressed/wire.h"
 #include "brigade/tests/collectives/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/nccl/nccl_ranks.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
@@ -226,6 +227,14 @@ INSTANTIATE_TEST_SUITE_P(Threads, WirePrecisionTest,
 INSTANTIATE_TEST_SUITE_P(Gloo, WirePrecisionTest,
                          ::testing::Values(Group{"gloo", testing::GlooEngines, 2},
                                            Group{"gloo", testing::GlooEngines, 3}));
+
+NewEngineFn EnginesOfFakeNccl(const RanksOptions& options) {
+  FakeNccl::Reset();
+  return NcclEngines(options);
+}
+INSTANTIATE_TEST_SUITE_P(Nccl, WirePrecisionTest,
+                         ::testing::Values(Group{"nccl", EnginesOfFakeNccl, 2},
+                                           Group{"nccl", EnginesOfFakeNccl, 3}));
 
 }  // namespace
 }  // namespace brigade::collectives
