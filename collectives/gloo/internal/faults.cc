@@ -103,8 +103,8 @@ void TransportImpl::Hear(int peer, const ControlMessage& message) {
       answer.kind = ControlMessage::kAnswer;
       {
         std::lock_guard lock(mutex_);
-        if (!status_.ok())
-          return;  // it waits no more because of that; the abort message is on its way
+        // It waits no more because of that; the abort message is on its way, or will be.
+        if (lost_ || !status_.ok()) return;
         answer.rank = waiting_.peer;
       }
       control_->Send(peer, answer);
