@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/check_call.h"
+#include "brigade/collectives/check_collective.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {

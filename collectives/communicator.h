@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/collectives/call.h"
-#include "brigade/collectives/call_order.h"
-#include "brigade/collectives/engine.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/call_order.h"
+#include "brigade/collectives/engines/engine.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # plot_memory.sh MEMORY_MODEL OUT.svg: what a rank needs in each stage over the number of ranks, by
-# //zero:memory_model, and the figures that the ZeRO paper published for the same model.
+# //zero/plan:memory_model, and the figures that the ZeRO paper published for the same model.
 # The first argument comes from Bazel: bazel run //tools:plot_memory -- docs/images/zero_memory.svg
 . tools/figure.sh
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # plot_predict.sh PREDICT OUT.svg: the bus bandwidth of an all-reduce on 128 nodes of 8 H100 by each route over the
-# size of the message, by //collectives:predict.
+# size of the message, by //collectives/tuning:predict.
 # The first argument comes from Bazel: bazel run //tools:plot_predict -- docs/images/predicted_all_reduce.svg
 . tools/figure.sh
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "brigade/collectives/call.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/optim/loss_scaler.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"

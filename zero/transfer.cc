@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/zero/internal/agreement.h"
-#include "brigade/zero/internal/layout.h"
+#include "brigade/zero/internal/consistency_check.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::zero {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/zero/internal/agreement.h"
+#include "brigade/zero/internal/consistency_check.h"
 
 namespace brigade::zero {
 

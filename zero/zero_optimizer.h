@@ -15,13 +15,13 @@
 #include "brigade/device/stream.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/gradient_store.h"
-#include "brigade/zero/internal/lanes.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/options.h"
-#include "brigade/zero/plan.h"
+#include "brigade/zero/plan/plan.h"
 #include "brigade/zero/state.h"
-#include "brigade/zero/traffic.h"
+#include "brigade/zero/plan/traffic.h"
 
 namespace brigade::zero {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "brigade/collectives/call.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 
 namespace brigade::benchmarks {

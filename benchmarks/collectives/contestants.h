@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/benchmarks/collectives/arrays.h"
-#include "brigade/collectives/call.h"
+#include "brigade/collectives/collective.h"
 
 namespace brigade::benchmarks {
 

@@ -14,8 +14,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/nccl/nccl_engine.h"
-#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/collectives/engines/nccl/nccl_engine.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
 
 namespace brigade::collectives {
 namespace {

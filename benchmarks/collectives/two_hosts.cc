@@ -20,15 +20,15 @@
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/cost_model.h"
-#include "brigade/collectives/gloo/world.h"
+#include "brigade/collectives/tuning/cost_model.h"
+#include "brigade/collectives/engines/gloo/world.h"
 #include "brigade/collectives/hierarchical/hierarchical.h"
-#include "brigade/collectives/measure_topology.h"
-#include "brigade/collectives/select.h"
+#include "brigade/collectives/tuning/measure.h"
+#include "brigade/collectives/tuning/select.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/tests/collectives/gloo/processes.h"
-#include "brigade/tests/collectives/gloo/two_hosts.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
+#include "brigade/tests/collectives/engines/gloo/two_hosts.h"
 
 // So slow that the link decides, not the cores that all four ranks share.
 ABSL_FLAG(int, megabits, 20, "per second of the link");

@@ -13,7 +13,7 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/zero/synthetic_model.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
 #include "brigade/zero/zero_optimizer.h"
 

@@ -17,7 +17,7 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/zero/ranks.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/zero/memory_model.h"
+#include "brigade/zero/plan/memory_model.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks, as threads");
 ABSL_FLAG(int, units, 16, "units of the model");

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "brigade/collectives/program.h"
+#include "brigade/collectives/algorithms/program.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::benchmarks {

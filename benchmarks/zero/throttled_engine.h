@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "brigade/collectives/engine.h"
+#include "brigade/collectives/engines/engine.h"
 
 namespace brigade::benchmarks {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "brigade/collectives/algorithms/writer.h"
-#include "brigade/collectives/call.h"
+#include "brigade/collectives/algorithms/builder.h"
+#include "brigade/collectives/collective.h"
 
 namespace brigade::collectives {
 

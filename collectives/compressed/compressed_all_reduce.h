@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/collectives/call.h"
-#include "brigade/collectives/call_order.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/call_order.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/check_call.h"
-#include "brigade/collectives/nodes.h"
-#include "brigade/collectives/scratch.h"
+#include "brigade/collectives/check_collective.h"
+#include "brigade/collectives/tuning/nodes.h"
+#include "brigade/collectives/engines/workspace.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {

@@ -8,7 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/collectives/call_order.h"
+#include "brigade/collectives/engines/call_order.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"

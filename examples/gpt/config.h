@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/zero/batch_sizes.h"
+#include "brigade/zero/plan/batch_sizes.h"
 #include "brigade/zero/options.h"
 
 namespace brigade::gpt {

@@ -11,7 +11,7 @@
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/examples/gpt/time_split.h"
-#include "brigade/zero/traffic.h"
+#include "brigade/zero/plan/traffic.h"
 
 namespace brigade::gpt {
 

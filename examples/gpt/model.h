@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "brigade/zero/plan.h"
+#include "brigade/zero/plan/plan.h"
 
 namespace brigade::gpt {
 

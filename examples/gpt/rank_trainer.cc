@@ -11,7 +11,7 @@
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/optim/schedule.h"
-#include "brigade/zero/memory_model.h"
+#include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
 namespace {

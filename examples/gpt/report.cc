@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
-#include "brigade/zero/memory_model.h"
+#include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
 namespace {

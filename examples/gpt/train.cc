@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/collectives/environment.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/config.h"

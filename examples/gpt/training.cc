@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/gloo/world.h"
-#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/collectives/engines/gloo/world.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
-#include "brigade/collectives/environment.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/recorder.h"
 

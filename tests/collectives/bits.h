@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "brigade/collectives/program.h"
+#include "brigade/collectives/algorithms/program.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/spec/formats.h"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "brigade/collectives/program.h"
+#include "brigade/collectives/algorithms/program.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/ranks.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "brigade/collectives/cost_model.h"
+#include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/device/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/threads/thread_group.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"

@@ -11,7 +11,7 @@
 #include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
-#include "brigade/zero/memory_model.h"
+#include "brigade/zero/plan/memory_model.h"
 #include "gtest/gtest.h"
 
 namespace brigade::zero {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/tests/collectives/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/golden.h"
 #include "gmock/gmock.h"

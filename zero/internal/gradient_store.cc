@@ -8,7 +8,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
-#include "brigade/zero/internal/layout.h"
+#include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 

@@ -10,10 +10,10 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/kernels/fill/fill_types.h"
-#include "brigade/zero/internal/lanes.h"
-#include "brigade/zero/internal/slots.h"
+#include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/internal/buffer_pool.h"
 #include "brigade/zero/options.h"
-#include "brigade/zero/plan.h"
+#include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero {
 

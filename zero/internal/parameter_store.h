@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
-#include "brigade/zero/internal/lanes.h"
-#include "brigade/zero/internal/slots.h"
+#include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/internal/buffer_pool.h"
 #include "brigade/zero/options.h"
-#include "brigade/zero/plan.h"
+#include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/zero/internal/layout.h"
+#include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 

@@ -13,10 +13,10 @@
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/gradient_store.h"
-#include "brigade/zero/internal/lanes.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/options.h"
-#include "brigade/zero/plan.h"
+#include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero::internal {
 

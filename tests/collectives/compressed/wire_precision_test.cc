@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "brigade/tests/collectives/compressed/wire.h"
-#include "brigade/tests/collectives/gloo/gloo_ranks.h"
-#include "brigade/tests/collectives/nccl/nccl_ranks.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {

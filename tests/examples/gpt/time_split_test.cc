@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "brigade/collectives/call.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"

@@ -7,7 +7,7 @@
 
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/training.h"
-#include "brigade/tests/collectives/gloo/processes.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 

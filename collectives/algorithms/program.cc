@@ -1,0 +1,105 @@
+#include "brigade/collectives/algorithms/program.h"
+
+#include <algorithm>
+
+#include "brigade/collectives/algorithms/algorithms.h"
+
+namespace brigade::collectives {
+namespace {
+
+const AlgorithmFunctions& FunctionsOf(const CallShape& shape, int size) {
+  const bool has_choice = shape.kind == CallKind::kAllReduce ||
+                          shape.kind == CallKind::kReduceScatter ||
+                          shape.kind == CallKind::kAllGather;
+  if (!has_choice || size == 1) return kDirectFunctions;
+  switch (shape.algorithm) {
+    case Algorithm::kDirect:
+      break;
+    case Algorithm::kRing:
+      return kRingFunctions;
+    case Algorithm::kBidirectionalRing:
+      return kBidirectionalRingFunctions;
+    case Algorithm::kHalvingDoubling:
+      return kHalvingDoublingFunctions;
+  }
+  return kDirectFunctions;
+}
+
+}  // namespace
+
+int64_t BlockBegin(int64_t count, int blocks, int block) {
+  constexpr int64_t kUnit = 16;
+  if (block == blocks) return count;
+  const int64_t units = (count + kUnit - 1) / kUnit;
+  const int64_t each = units / blocks, more = units % blocks;  // the first `more` have one more
+  return std::min(count, (block * each + std::min<int64_t>(block, more)) * kUnit);
+}
+
+int Stages(const CallShape& shape, int size) {
+  return FunctionsOf(shape, size).stages(shape.kind, size);
+}
+
+int64_t ScratchElements(const CallShape& shape, int size) {
+  return FunctionsOf(shape, size).scratch_parts(shape.kind, size) * shape.count;
+}
+
+void ForEachInstruction(const CallShape& shape, int rank, int size,
+                        absl::FunctionRef<void(const Instruction&)> visit) {
+  Writer writer(rank, size, visit);
+  FunctionsOf(shape, size).write(shape, writer);
+}
+
+void Program::Build(const CallShape& shape, int size) {
+  if (shape == shape_ && size == size_) return;
+  shape_ = shape;
+  size_ = size;
+  stages_ = Stages(shape, size);
+  parts_.clear();
+  entries_.clear();
+  begins_.clear();
+  const bool all_meet = shape.kind == CallKind::kBarrier;
+  partners_.assign(static_cast<size_t>(size * size), all_meet ? 1 : 0);
+  for (int rank = 0; rank < size; ++rank) {
+    const auto add = [&](absl::Span<const Part> parts) {
+      for (const Part& part : parts) {
+        parts_.push_back(part);
+        partners_[static_cast<size_t>(rank * size + part.rank)] = 1;
+        partners_[static_cast<size_t>(part.rank * size + rank)] = 1;
+      }
+    };
+    begins_.push_back(entries_.size());
+    ForEachInstruction(shape, rank, size, [&](const Instruction& instruction) {
+      while (begins_.size() <= static_cast<size_t>(rank * stages_ + instruction.stage)) {
+        begins_.push_back(entries_.size());
+      }
+      Entry entry = {instruction.stage, parts_.size(), 0, 0, instruction.count};
+      add(instruction.sources);
+      entry.targets = parts_.size();
+      add(instruction.targets);
+      entry.end = parts_.size();
+      entries_.push_back(entry);
+    });
+    begins_.resize(static_cast<size_t>((rank + 1) * stages_), entries_.size());
+  }
+  begins_.push_back(entries_.size());
+  for (int rank = 0; rank < size; ++rank) partners_[static_cast<size_t>(rank * size + rank)] = 0;
+}
+
+void CountWireElements(const CallShape& shape, int rank, absl::Span<int64_t> elements) {
+  const int size = static_cast<int>(elements.size());
+  for (int owner = 0; owner < size; ++owner) {
+    ForEachInstruction(shape, owner, size, [&](const Instruction& instruction) {
+      if (owner == rank) {
+        for (const Part& target : instruction.targets) {
+          if (target.rank != rank) elements[target.rank] += instruction.count;
+        }
+      } else {
+        for (const Part& source : instruction.sources) {
+          if (source.rank == rank) elements[owner] += instruction.count;
+        }
+      }
+    });
+  }
+}
+
+}  // namespace brigade::collectives

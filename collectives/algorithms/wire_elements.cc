@@ -1,0 +1,38 @@
+#include "brigade/collectives/algorithms/wire_elements.h"
+
+#include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/algorithms/program.h"
+
+namespace brigade::collectives {
+
+void ForEachSent(const CallShape& shape, int rank, int size,
+                 absl::FunctionRef<void(int to, int64_t elements)> add) {
+  if (size == 1) return;
+  const int64_t count = shape.count;
+  const auto block = [&](int i) {
+    return BlockBegin(count, size, i % size + 1) - BlockBegin(count, size, i % size);
+  };
+  const bool sums = shape.kind == CallKind::kAllReduce;
+  if (shape.algorithm == Algorithm::kRing &&
+      (sums || shape.kind == CallKind::kReduceScatter || shape.kind == CallKind::kAllGather)) {
+    // An all-reduce passes on all blocks but one, twice.
+    add((rank + 1) % size,
+        sums ? 2 * count - block(rank + 1) - block(rank + 2) : (size - 1) * count);
+    return;
+  }
+  if (shape.algorithm == Algorithm::kBidirectionalRing ||
+      shape.algorithm == Algorithm::kHalvingDoubling) {
+    absl::InlinedVector<int64_t, 64> elements(static_cast<size_t>(size));
+    CountWireElements(shape, rank, absl::MakeSpan(elements));
+    for (int to = 0; to < size; ++to) add(to, elements[static_cast<size_t>(to)]);
+    return;
+  }
+  if (shape.kind == CallKind::kBarrier) return;
+  if (shape.kind == CallKind::kBroadcast && rank != shape.root) return;
+  for (int to = 0; to < size; ++to) {
+    if (to != rank) add(to, sums ? block(to) + block(rank) : count);
+  }
+}
+
+}  // namespace brigade::collectives

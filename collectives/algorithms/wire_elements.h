@@ -1,0 +1,18 @@
+#ifndef BRIGADE_COLLECTIVES_ALGORITHMS_WIRE_ELEMENTS_H_
+#define BRIGADE_COLLECTIVES_ALGORITHMS_WIRE_ELEMENTS_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "brigade/collectives/collective.h"
+
+namespace brigade::collectives {
+
+// Calls add(to, elements) with what CountWireElements (program.h) counts for `rank`, of kDirect and kRing by formulas: in
+// the time of a call there is none to walk through all ranks' instructions. Not for sends.
+void ForEachSent(const CallShape& shape, int rank, int size,
+                 absl::FunctionRef<void(int to, int64_t elements)> add);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ALGORITHMS_WIRE_ELEMENTS_H_

@@ -1,0 +1,135 @@
+#include "brigade/collectives/bootstrap/launch_info.h"
+
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace brigade::collectives {
+namespace {
+
+struct Launcher {
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+constexpr const Launcher& kSlurm = kLaunchers[2];
+
+// nullopt if the variable is not set. An empty one is set, and wrong.
+absl::StatusOr<std::optional<int>> Number(const EnvironmentGetter& get, const char* name, int least,
+                                          int most) {
+  const char* const text = get(name);
+  if (text == nullptr) return std::optional<int>();
+  int value = 0;
+  if (!absl::SimpleAtoi(text, &value)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, "='", text, "' is not a whole number"));
+  }
+  if (value < least || value > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "=", value,
+                     most == std::numeric_limits<int>::max()
+                         ? absl::StrCat(" is less than ", least)
+                         : absl::StrCat(" is not in ", least, " to ", most)));
+  }
+  return std::optional<int>(value);
+}
+
+// "gpu[07-09,12],login1" -> "gpu07"; "a[1-2]b" -> "a1b".
+absl::StatusOr<std::string> FirstHost(const std::string& list) {
+  const size_t open = list.find('[');
+  const size_t comma = list.find(',');
+  std::string host;
+  if (open == std::string::npos || comma < open) {
+    host = list.substr(0, comma);
+  } else {
+    const size_t close = list.find(']', open);
+    const size_t number_end = list.find_first_of(",-]", open);
+    if (close != std::string::npos && number_end > open + 1) {
+      const size_t end = list.find(',', close);
+      host = absl::StrCat(list.substr(0, open), list.substr(open + 1, number_end - open - 1),
+                          list.substr(close + 1, end - close - 1));
+    }
+  }
+  if (host.empty() || host.find_first_of("[] \t") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("SLURM_STEP_NODELIST='", list, "' has no first host; set MASTER_ADDR"));
+  }
+  return host;
+}
+
+absl::Status ReadRanks(const EnvironmentGetter& get, const Launcher& launcher,
+                       Placement& placement) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const auto rank = Number(get, launcher.rank, 0, kMost);
+  if (!rank.ok()) return rank.status();
+  const auto size = Number(get, launcher.size, 1, kMost);
+  if (!size.ok()) return size.status();
+  const auto local_rank = Number(get, launcher.local_rank, 0, kMost);
+  if (!local_rank.ok()) return local_rank.status();
+  if (!rank->has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(launcher.size, "=", **size, " is set, but ", launcher.rank, " is not"));
+  }
+  if (!size->has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(launcher.rank, "=", **rank, " is set, but ", launcher.size, " is not"));
+  }
+  if (**rank >= **size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(launcher.rank, "=", **rank, " is not less than ", launcher.size, "=", **size));
+  }
+  placement.launched = true;
+  placement.rank = **rank;
+  placement.size = **size;
+  placement.local_rank = local_rank->value_or(0);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Placement> PlacementFromEnvironment(const EnvironmentGetter& get) {
+  Placement placement;
+  const Launcher* found = nullptr;
+  for (const Launcher& launcher : kLaunchers) {
+    // salloc sets SLURM_NTASKS for a shell that is no task; only a rank makes a task of Slurm.
+    const bool sized = &launcher != &kSlurm && get(launcher.size) != nullptr;
+    if (get(launcher.rank) == nullptr && !sized) continue;
+    found = &launcher;
+    break;
+  }
+  if (found != nullptr) {
+    const absl::Status read = ReadRanks(get, *found, placement);
+    if (!read.ok()) return read;
+  }
+
+  const char* const master = get("MASTER_ADDR");
+  const char* const nodes = get("SLURM_STEP_NODELIST");
+  if (master != nullptr) {
+    placement.master_addr = std::string(absl::StripAsciiWhitespace(master));
+    if (placement.master_addr.empty()) return absl::InvalidArgumentError("MASTER_ADDR='' is empty");
+  } else if (found == &kSlurm && nodes != nullptr) {
+    absl::StatusOr<std::string> host = FirstHost(nodes);
+    if (!host.ok()) return host.status();
+    placement.master_addr = *std::move(host);
+  }
+  const auto port = Number(get, "MASTER_PORT", 1, 65535);
+  if (!port.ok()) return port.status();
+  placement.master_port = port->value_or(placement.master_port);
+  return placement;
+}
+
+absl::StatusOr<Placement> PlacementFromEnvironment() {
+  return PlacementFromEnvironment([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace brigade::collectives

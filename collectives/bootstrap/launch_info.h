@@ -1,0 +1,41 @@
+#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_LAUNCH_INFO_H_
+#define BRIGADE_COLLECTIVES_BOOTSTRAP_LAUNCH_INFO_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace brigade::collectives {
+
+// Which process of a group this is, and where the group meets.
+struct Placement {
+  bool launched = false;  // by a launcher, and be it as the only process
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;                     // among the processes of this host; 0 if nothing says so
+  std::string master_addr = "127.0.0.1";  // the host of rank 0
+  int master_port = 29500;                // a free port of that host
+};
+
+// Returns the value of an environment variable, or null.
+using EnvironmentGetter = std::function<const char*(const char* name)>;
+
+// Reads what the launcher says. The first set that is present counts, and is never mixed with
+// another one:
+//
+//   torchrun and the like   RANK, WORLD_SIZE, LOCAL_RANK
+//   Open MPI's mpirun       OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
+//   Slurm's srun            SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
+//
+// MASTER_ADDR and MASTER_PORT are read in each case. Without MASTER_ADDR it is the first host of
+// SLURM_STEP_NODELIST under srun, and 127.0.0.1 otherwise. With no set at all this is rank 0 of 1.
+//
+// Errors       InvalidArgument naming the variable and its value: one of a set without the other,
+//              not a number, a rank outside the group, a port outside 1 to 65535.
+absl::StatusOr<Placement> PlacementFromEnvironment();
+absl::StatusOr<Placement> PlacementFromEnvironment(const EnvironmentGetter& get);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_LAUNCH_INFO_H_

@@ -1,0 +1,65 @@
+#include "brigade/collectives/bootstrap/store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gloo/common/error.h"
+
+namespace brigade::collectives {
+namespace {
+
+void ThrowIfError(const absl::Status& status) {
+  if (!status.ok()) throw ::gloo::IoException(status.ToString());
+}
+
+}  // namespace
+
+void Store::set(const std::string& key, const std::vector<char>& data) {
+  ThrowIfError(Set(key, std::string(data.begin(), data.end())));
+}
+
+std::vector<char> Store::get(const std::string& key) {
+  const absl::StatusOr<std::string> value = Get(key, absl::FromChrono(kDefaultTimeout));
+  ThrowIfError(value.status());
+  return std::vector<char>(value->begin(), value->end());
+}
+
+void Store::wait(const std::vector<std::string>& keys) { wait(keys, kDefaultTimeout); }
+
+void Store::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+  const absl::Time deadline = absl::Now() + absl::FromChrono(timeout);
+  for (const std::string& key : keys) ThrowIfError(Get(key, deadline - absl::Now()).status());
+}
+
+std::string RankNames(absl::Span<const int> ranks) {
+  std::string names = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) absl::StrAppend(&names, i + 1 == ranks.size() ? " and " : ", ");
+    absl::StrAppend(&names, ranks[i]);
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<std::string>> GetOfAllRanks(Store& store, const std::string& prefix,
+                                                       int size, absl::Duration timeout,
+                                                       const std::string& where) {
+  const absl::Time deadline = absl::Now() + timeout;
+  std::vector<std::string> values(size);
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank) {
+    const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
+    absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, rank), left);
+    if (value.ok()) {
+      values[rank] = *std::move(value);
+    } else if (absl::IsDeadlineExceeded(value.status())) {
+      missing.push_back(rank);
+    } else {
+      return value.status();
+    }
+  }
+  if (missing.empty()) return values;
+  return absl::DeadlineExceededError(absl::StrCat(RankNames(missing), " did not join ", where,
+                                                  " within ", absl::FormatDuration(timeout)));
+}
+
+}  // namespace brigade::collectives

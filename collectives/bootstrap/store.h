@@ -1,0 +1,57 @@
+#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_STORE_H_
+#define BRIGADE_COLLECTIVES_BOOTSTRAP_STORE_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "gloo/rendezvous/store.h"
+
+namespace brigade::collectives {
+
+// Where the ranks of a group tell each other how to connect: keys and values that all can see.
+// Also a store for Gloo's own contexts, to which it reports errors by gloo::IoException.
+//
+// Keys         Set once. A group that forms anew takes fresh keys.
+// Ranks        Those with which the store was made, whatever groups are formed later.
+// Errors       Unavailable if the store cannot be reached; AlreadyExists if two processes have the
+//              same rank, FailedPrecondition if world sizes differ: on all ranks, and then final.
+// Threads      Safe from any thread; a Get holds up other calls on the same store.
+class Store : public ::gloo::rendezvous::Store {
+ public:
+  // AlreadyExists if the key has another value.
+  virtual absl::Status Set(const std::string& key, const std::string& value) = 0;
+
+  // Waits until the key is set. DeadlineExceeded naming it after `timeout`; with none, a look.
+  virtual absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) = 0;
+
+  // After ranks have died: makes the store work for these ones. Each of them calls it with the same
+  // list. Keys set before may be lost; afterwards use fresh ones.
+  virtual absl::Status KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) = 0;
+
+  // The address by which the others can reach this process, or "" where nothing tells.
+  virtual std::string local_host() const = 0;
+
+  // For Gloo.
+  void set(const std::string& key, const std::vector<char>& data) final;
+  std::vector<char> get(const std::string& key) final;
+  void wait(const std::vector<std::string>& keys) final;
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) final;
+};
+
+// "rank 2", "ranks 2, 3 and 5"
+std::string RankNames(absl::Span<const int> ranks);
+
+// The value of prefix + rank for every rank of 0 to size - 1, waiting until `deadline` in all.
+// DeadlineExceeded: "<ranks> did not join <where> within <timeout>".
+absl::StatusOr<std::vector<std::string>> GetOfAllRanks(Store& store, const std::string& prefix,
+                                                       int size, absl::Duration timeout,
+                                                       const std::string& where);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_STORE_H_

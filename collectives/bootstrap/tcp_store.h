@@ -1,0 +1,77 @@
+#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_TCP_STORE_H_
+#define BRIGADE_COLLECTIVES_BOOTSTRAP_TCP_STORE_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/internal/store_server.h"
+#include "brigade/collectives/bootstrap/store.h"
+
+namespace brigade::collectives {
+
+struct TcpStoreOptions {
+  int rank = 0;
+  int size = 1;
+  std::string master_addr = "127.0.0.1";       // of the host of rank 0, for all ranks the same
+  int master_port = 0;                         // free there
+  absl::Duration timeout = absl::Seconds(30);  // for all ranks to come
+};
+
+// A store that rank 0 serves. Needs nothing but the address: no server is started by hand. Every
+// rank keeps a server ready, so that the survivors can go on when rank 0 is dead.
+//
+// Security     Servers listen on all addresses of their host and know no passwords: for networks
+//              whose hosts trust each other.
+// Threads      One for the server of this rank.
+// Destruction  Where others use this rank's server, waits up to a second until they have let go.
+class TcpStore : public Store {
+ public:
+  // Returns when all ranks have come.
+  //
+  // Errors     Name MASTER_ADDR and MASTER_PORT with their values. DeadlineExceeded naming the ranks
+  //            that did not come; Unavailable if rank 0 cannot be reached in time; AlreadyExists on
+  //            rank 0 if the port is in use; InvalidArgument for a host that does not exist. Two
+  //            ranks with the same number and different sizes: as in Store, at once on all ranks.
+  static absl::StatusOr<std::shared_ptr<TcpStore>> Create(const TcpStoreOptions& options);
+
+  ~TcpStore() override;
+
+  absl::Status Set(const std::string& key, const std::string& value) override;
+  absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;
+
+  // Moves to the server of the lowest survivor, unless that is the one in use.
+  absl::Status KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) override;
+
+  std::string local_host() const override { return local_host_; }
+
+ private:
+  explicit TcpStore(const TcpStoreOptions& options) : options_(options) {}
+
+  absl::Status StartServer();
+  absl::Status ExplainPortInUse(const absl::Status& error);
+  absl::Status ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
+  absl::Status ExchangeStandbys(absl::Time deadline);
+  absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline);
+
+  const TcpStoreOptions options_;
+  std::string local_host_;
+  std::unique_ptr<internal::StoreServer> server_;
+  std::vector<std::string> standbys_;  // by rank: fields host, port
+
+  std::mutex mutex_;  // one request at a time
+  internal::Socket socket_;
+  int server_rank_ = 0;
+  std::string server_name_;  // for messages
+  absl::Status failure_;     // what the server said last
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_TCP_STORE_H_

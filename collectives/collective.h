@@ -1,0 +1,91 @@
+#ifndef BRIGADE_COLLECTIVES_COLLECTIVE_H_
+#define BRIGADE_COLLECTIVES_COLLECTIVE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::collectives {
+
+enum class CallKind : uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kAllToAll,
+  kBroadcast,
+  kSend,  // and its receive
+  kBarrier,
+};
+
+// Which ranks talk to which, and in what order a sum is added: of an all-reduce, a reduce-scatter, an all-gather. The
+// other calls are direct.
+//
+// kDirect              Everybody with everybody, in one stage. `rounded_once`: sums are added in float in ascending
+//                      order of ranks and rounded once; the same bits on every engine.
+// kRing                Everybody with two neighbours, in p - 1 stages, twice for an all-reduce.
+// kBidirectionalRing   The same in both directions, in half the stages.
+// kHalvingDoubling     With one rank in each of log2 p stages, twice for an all-reduce. Where p is no power of two the
+//                      ranks beyond it send their whole array to a partner first, and get all from it.
+//
+// All but kDirect are `rounded_per_hop`: each addition rounds to the type.
+enum class Algorithm : uint8_t { kDirect, kRing, kBidirectionalRing, kHalvingDoubling };
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::kDirect, Algorithm::kRing,
+                                            Algorithm::kBidirectionalRing,
+                                            Algorithm::kHalvingDoubling};
+inline bool IsValid(Algorithm algorithm) { return algorithm <= Algorithm::kHalvingDoubling; }
+
+// One call as all ranks must make it: what fingerprints compare.
+struct CallShape {
+  CallKind kind = CallKind::kBarrier;
+  Algorithm algorithm = Algorithm::kDirect;
+  precision::DType dtype = precision::DType::kUint8;
+  kernels::ReduceOp op = kernels::ReduceOp::kSum;
+  // Elements: of the array (all-reduce, broadcast, send), of a rank's part (reduce-scatter,
+  // all-gather), of the part from one rank to another (all-to-all).
+  int64_t count = 0;
+  int32_t root = 0;  // of a broadcast; the sender
+
+  friend bool operator==(const CallShape&, const CallShape&) = default;
+};
+
+// "all_reduce", ...
+absl::string_view Name(CallKind kind);
+absl::string_view Name(Algorithm algorithm);
+
+// all_reduce(sum of 1024 float32, ring)
+std::string ToString(const CallShape& shape);
+
+// rank 1 calls <call> as its call 7
+std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence);
+
+// What ranks tell each other about a call, to compare.
+struct Fingerprint {
+  CallShape shape;
+  uint64_t sequence = 0;
+  bool on_host = false;  // an exchange of shape.count values
+
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+// rank 1 calls all_reduce(...) as its call 7
+std::string Describe(int rank, const Fingerprint& fingerprint);
+
+// One rank's side of a call.
+struct Call {
+  CallShape shape;
+  uint64_t sequence = 0;  // of this communicator's calls, or of the calls between the two ranks
+  const void* input = nullptr;
+  void* output = nullptr;
+  int peer = 0;  // of a send: the other rank
+};
+
+// Elements that `rank` of `size` reads and writes.
+int64_t InputElements(const CallShape& shape, int rank, int size);
+int64_t OutputElements(const CallShape& shape, int rank, int size);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_COLLECTIVE_H_

@@ -1,0 +1,61 @@
+#include "brigade/collectives/engines/gloo/gloo_engine.h"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/collectives/engines/transport/transport_engine.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+// The ranks of a store that are not known to be gone, whichever group it was that lost them. All groups of a rank
+// share its store, so it follows all survivors, not those of one group: ranks outside of that must still find it.
+class Survivors {
+ public:
+  explicit Survivors(int size) : ranks_(static_cast<size_t>(size)) {
+    std::iota(ranks_.begin(), ranks_.end(), 0);
+  }
+
+  std::vector<int> Without(absl::Span<const int> lost) {
+    std::lock_guard lock(mutex_);
+    for (const int rank : lost) {
+      ranks_.erase(std::remove(ranks_.begin(), ranks_.end(), rank), ranks_.end());
+    }
+    return ranks_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<int> ranks_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
+                                                      device::Context& context) {
+  BRIGADE_ASSIGN_OR_RETURN(transport, CreateGlooTransport(options));
+  Regroup regroup = [options, survivors = std::make_shared<Survivors>(options.size)](
+                        absl::Span<const int> members, absl::Span<const int> lost,
+                        const std::string& label) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    GlooOptions part = options;
+    part.size = static_cast<int>(members.size());
+    part.rank =
+        static_cast<int>(std::find(members.begin(), members.end(), options.rank) - members.begin());
+    part.prefix = absl::StrCat(options.prefix, "/", label, ":", absl::StrJoin(members, ","));
+    if (!lost.empty() && options.store != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(
+          options.store->KeepSurvivors(survivors->Without(lost), options.connect_timeout));
+    }
+    return CreateGlooTransport(part);
+  };
+  return NewMessageEngine(std::move(transport), std::move(regroup), context);
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,24 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_GLOO_GLOO_ENGINE_H_
+#define BRIGADE_COLLECTIVES_ENGINES_GLOO_GLOO_ENGINE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "brigade/collectives/engines/engine.h"
+#include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/device/context.h"
+
+namespace brigade::collectives {
+
+// One rank of a group of processes that Gloo connects; returns when all are there. Contracts and errors:
+// gloo_transport.h and messages/message_engine.h.
+//
+// Shrink       Those who lose the rank that serves the store, 0 at first, move to the server of the lowest left.
+//              If it lives, or others were not told, these look for later groups in the old place: a group of
+//              both ends in DeadlineExceeded that names who did not join. Calls of older groups need no store.
+absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
+                                                      device::Context& context);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_GLOO_GLOO_ENGINE_H_

@@ -1,0 +1,168 @@
+#include "brigade/collectives/engines/nccl/communicator.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/nccl/status.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+using Clock = GuardedComm::Clock;
+
+// How long the calls of a rank that has left may take to end here.
+constexpr auto kGrace = std::chrono::seconds(1);
+constexpr auto kLeaveTime = std::chrono::seconds(1);
+
+constexpr auto kSpin = std::chrono::microseconds(200);  // NCCL starts a thread for each call
+constexpr auto kNap = std::chrono::microseconds(100);
+
+}  // namespace
+
+absl::Status GuardedComm::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
+  NcclOutcome outcome;
+  {
+    std::lock_guard lock(mutex_);
+    outcome = create(&comm_);
+  }
+  return Settle(outcome);
+}
+
+void GuardedComm::Adopt(NcclComm comm, bool lent) {
+  std::lock_guard lock(mutex_);
+  comm_ = comm;
+  lent_ = lent;
+}
+
+absl::Status GuardedComm::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
+  NcclOutcome outcome;
+  {
+    std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return status();
+    outcome = call(comm_);
+  }
+  return Settle(outcome);
+}
+
+// Until NCCL has taken the call, the communicator is gone, or the time is up.
+NcclOutcome GuardedComm::Poll(NcclOutcome outcome, Clock::time_point deadline) {
+  const Clock::time_point begin = Clock::now();
+  while (outcome.result == NcclResult::kInProgress) {
+    {
+      std::lock_guard lock(mutex_);
+      if (comm_ == nullptr) return outcome;
+      const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
+      if (asked != NcclResult::kSuccess) return {asked, "ncclCommGetAsyncError"};
+    }
+    if (outcome.result != NcclResult::kInProgress) break;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) break;
+    if (now - begin < kSpin) {
+      std::this_thread::yield();
+    } else {
+      if (const absl::Status trouble = TroubleElsewhere(); !trouble.ok()) {
+        static_cast<void>(Fail(trouble));
+      }
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return outcome;
+}
+
+absl::Status GuardedComm::Settle(NcclOutcome outcome) {
+  if (outcome.result == NcclResult::kInProgress) outcome = Poll(outcome, Clock::now() + timeout_);
+  if (outcome.result == NcclResult::kSuccess) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(status());
+  if (outcome.result == NcclResult::kInProgress) {
+    const double seconds = std::chrono::duration<double>(timeout_).count();
+    return Fail(absl::DeadlineExceededError(absl::StrCat(
+        "rank ", rank_, ": ", outcome.function, " is still in progress after ", seconds, " s")));
+  }
+  absl::Status error;
+  {
+    std::lock_guard lock(mutex_);
+    error = NcclStatus(api_, outcome.result, outcome.function, comm_);
+  }
+  return Fail(absl::Status(error.code(), absl::StrCat("rank ", rank_, ": ", error.message())));
+}
+
+absl::Status GuardedComm::Fail(const absl::Status& error) {
+  absl::Status first = error;
+  if (side_ != nullptr) {
+    side_->Abort(error);
+    // Unless it is the same one, of which this rank knows more.
+    const absl::Status heard = side_->status();
+    if (!absl::StartsWith(error.message(), heard.message())) first = heard;
+  }
+  {
+    std::lock_guard lock(status_mutex_);
+    if (!status_.ok()) return status_;
+    status_ = first;
+    failed_ = true;
+  }
+  End();
+  return first;
+}
+
+void GuardedComm::End() {
+  std::lock_guard lock(mutex_);
+  const NcclComm comm = std::exchange(comm_, nullptr);
+  if (comm == nullptr) return;
+  if (!lent_) {
+    api_.comm_abort(comm);  // also if it says that it could not: there is nothing else to do
+  } else if (api_.comm_revoke != nullptr) {
+    api_.comm_revoke(comm, 0);
+  }
+}
+
+absl::Status GuardedComm::status() const {
+  if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
+  std::lock_guard lock(status_mutex_);
+  return status_;
+}
+
+// A rank that is gone may have left: what it took part in can still end.
+absl::Status GuardedComm::TroubleElsewhere() {
+  if (side_ == nullptr) return absl::OkStatus();
+  absl::Status trouble = side_->status();
+  if (!absl::IsUnavailable(trouble)) return trouble;
+  const Clock::time_point now = Clock::now();
+  std::lock_guard lock(status_mutex_);
+  heard_ = std::min(heard_, now);
+  return now - heard_ > kGrace ? trouble : absl::OkStatus();
+}
+
+void GuardedComm::Look() {
+  if (const absl::Status trouble = TroubleElsewhere(); !trouble.ok()) {
+    static_cast<void>(Fail(trouble));
+    return;
+  }
+  NcclOutcome outcome = {NcclResult::kSuccess, "a call that was under way"};
+  {
+    std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+    const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
+    if (asked != NcclResult::kSuccess) outcome = {asked, "ncclCommGetAsyncError"};
+  }
+  if (outcome.result != NcclResult::kInProgress) static_cast<void>(Settle(outcome));
+}
+
+void GuardedComm::Close() {
+  if (lent_) Adopt(nullptr, true);
+  NcclOutcome outcome = {NcclResult::kInvalidUsage, ""};
+  {
+    std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+    outcome.result = api_.comm_finalize(comm_);
+  }
+  outcome = Poll(outcome, Clock::now() + kLeaveTime);
+  if (outcome.result != NcclResult::kSuccess) return End();
+  std::lock_guard lock(mutex_);
+  if (comm_ != nullptr) api_.comm_destroy(std::exchange(comm_, nullptr));
+}
+
+}  // namespace brigade::collectives

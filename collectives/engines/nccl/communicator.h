@@ -1,0 +1,80 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_COMMUNICATOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_NCCL_COMMUNICATOR_H_
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "brigade/collectives/engines/engine.h"
+#include "brigade/collectives/engines/nccl/api.h"
+
+namespace brigade::collectives {
+
+// What a function of NCCL said.
+struct NcclOutcome {
+  NcclResult result;
+  const char* function;
+};
+
+// One rank's ncclComm_t, non-blocking, and the lock under which it is called: whoever calls it, whoever watches it
+// and whoever ends it never meet inside NCCL. Also the place where the group's end is decided.
+//
+// Errors       The first one is final: it is told to the other ranks, the communicator is aborted, and everything
+//              returns it.
+// Threads      Create, Adopt, Do and Close from one at a time; the others from any.
+class GuardedComm {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `side` may be null and outlives this.
+  GuardedComm(const NcclApi& api, Engine* side, int rank, std::chrono::nanoseconds timeout)
+      : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
+  ~GuardedComm() { Close(); }
+
+  // Makes it by create(&comm), and waits until it is ready.
+  absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);
+
+  // Takes one that is made already. One that is `lent` is never aborted or destroyed.
+  void Adopt(NcclComm comm, bool lent);
+
+  // Calls call(comm), and waits on the host until NCCL has taken it: what follows in a stream is then behind it.
+  absl::Status Do(absl::FunctionRef<NcclOutcome(NcclComm comm)> call);
+
+  // Ends the group with this error, unless it has ended before; returns what ended it.
+  absl::Status Fail(const absl::Status& error);
+
+  // Fails if NCCL reports an error, or if the other ranks have ended.
+  void Look();
+
+  absl::Status status() const;
+
+  // Takes leave of NCCL, in a second.
+  void Close();
+
+ private:
+  NcclOutcome Poll(NcclOutcome outcome, Clock::time_point deadline);
+  absl::Status Settle(NcclOutcome outcome);
+  absl::Status TroubleElsewhere();
+  void End();
+
+  const NcclApi& api_;
+  Engine* const side_;
+  const int rank_;
+  const std::chrono::nanoseconds timeout_;
+
+  std::mutex mutex_;  // held while NCCL is called
+  NcclComm comm_ = nullptr;
+  bool lent_ = false;
+
+  mutable std::mutex status_mutex_;
+  std::atomic<bool> failed_{false};
+  absl::Status status_;
+  Clock::time_point heard_ = Clock::time_point::max();  // when the side channel first had an error
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,74 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_DISPATCHER_H_
+#define BRIGADE_COLLECTIVES_ENGINES_NCCL_DISPATCHER_H_
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/nccl/communicator.h"
+#include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/collectives/engines/nccl/executor.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::collectives {
+
+// Turns calls into NCCL's collectives, its grouped sends, or our programs over those.
+//
+// Threads      One at a time.
+class CallEnqueuer {
+ public:
+  enum class Fate : unsigned char {
+    kEnqueued,
+    kCaptured,  // into a CUDA graph
+    kRefused,   // the stream is cudaStreamPerThread; nothing happened
+  };
+
+  // All that is given outlives this.
+  CallEnqueuer(const NcclApi& api, GuardedComm& comm, int rank, int size, device::Context& context)
+      : api_(api),
+        comm_(comm),
+        rank_(rank),
+        size_(size),
+        context_(context),
+        carrier_(context, rank, size) {}
+
+  absl::Status Start();
+
+  // Calls announce() before NCCL hears of the call, if it is not captured.
+  absl::Status Run(const Call& call, device::Stream& stream, Fate& fate,
+                   absl::FunctionRef<void()> announce);
+
+ private:
+  using NcclCall = absl::FunctionRef<NcclOutcome(NcclComm, NcclStream)>;
+
+  // The call that runs.
+  struct Running {
+    const Call& call;
+    device::Stream& stream;
+    Fate& fate;
+    absl::FunctionRef<void()> announce;
+    bool announced = false;
+  };
+
+  absl::Status Choose(Running& running);
+  absl::Status Whole(Running& running, NcclCall nccl);
+  absl::Status Group(Running& running, absl::Span<const Transfer> transfers);
+  absl::Status Enqueue(Running& running, const device::Operation& operation, NcclCall nccl);
+
+  const NcclApi& api_;
+  GuardedComm& comm_;
+  const int rank_;
+  const int size_;
+  device::Context& context_;
+  ProgramCarrier carrier_;
+  device::Buffer barrier_;
+  std::vector<Transfer> transfers_;
+  std::vector<device::Access> accesses_;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_DISPATCHER_H_

@@ -1,0 +1,64 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_EXECUTOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_NCCL_EXECUTOR_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/algorithms/program.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::collectives {
+
+// Elements that go to a rank or come from it.
+struct Transfer {
+  bool sends = false;
+  void* data = nullptr;
+  int64_t count = 0;
+  int peer = 0;
+};
+
+// Carries one rank's part of programs out by sends and receives that run at once, and kernels between them. In each
+// stage: what instructions read elsewhere comes here, they reduce, and what they write elsewhere goes there.
+// Every instruction writes an own array.
+//
+// Memory       What comes to be reduced, all of a stage, and the program's scratch; booked as communication.
+// Allocation   None in steady state.
+// Threads      One at a time.
+class ProgramCarrier {
+ public:
+  // Enqueues the transfers as one group: those between two ranks meet in the order in which each of them gives them.
+  using Exchange = absl::FunctionRef<absl::Status(absl::Span<const Transfer>)>;
+
+  ProgramCarrier(device::Context& context, int rank, int size)
+      : context_(context), rank_(rank), size_(size) {}
+
+  // Unimplemented if an instruction reads more arrays than a kernel takes.
+  absl::Status Run(const Call& call, device::Stream& stream, Exchange exchange);
+
+ private:
+  absl::Status Provide();
+  char* Address(const Part& part) const { return AddressOf(part, *call_, scratch_.data()); }
+  bool IsReceivedInPlace(const Instruction& instruction) const;
+  int64_t LandingBytes(const Instruction& instruction) const;
+  const Part& OwnTarget(const Instruction& instruction) const;
+  void CollectReads(int stage);
+  absl::Status Reduce(int stage, device::Stream& stream);
+  void CollectWrites(int stage);
+
+  device::Context& context_;
+  const int rank_;
+  const int size_;
+  Program program_;
+  device::Buffer scratch_, landing_;
+  std::vector<Transfer> transfers_;
+  std::vector<const void*> sources_;
+  const Call* call_ = nullptr;  // that runs
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_EXECUTOR_H_

@@ -1,0 +1,77 @@
+#include "brigade/collectives/engines/nccl/in_flight_monitor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+
+absl::Status PendingCalls::Begin(device::Stream& stream) {
+  std::lock_guard lock(mutex_);
+  if (next_.begin == nullptr) {
+    // An error stays in its place for Look.
+    if (free_.empty()) static_cast<void>(Reclaim());
+    if (free_.empty()) {
+      BRIGADE_ASSIGN_OR_RETURN(begin, context_.NewEvent("collective begins"));
+      BRIGADE_ASSIGN_OR_RETURN(end, context_.NewEvent("collective ends"));
+      // Each list has room for all, so that moving between them allocates nothing.
+      if (++entries_ > free_.capacity()) free_.reserve(2 * entries_);
+      pending_.reserve(free_.capacity());
+      free_.push_back({std::move(begin), std::move(end), {}, {}});
+    }
+    next_ = std::move(free_.back());
+    free_.pop_back();
+  }
+  return stream.Record(*next_.begin);
+}
+
+absl::Status PendingCalls::End(const Call& call, device::Stream& stream) {
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
+  next_.call = {call.shape, call.sequence};
+  next_.deadline = Clock::time_point::max();
+  pending_.push_back(std::exchange(next_, Entry()));
+  return absl::OkStatus();
+}
+
+absl::Status PendingCalls::Reclaim() {
+  absl::Status error;
+  auto entry = pending_.begin();
+  for (; entry != pending_.end(); ++entry) {
+    const absl::StatusOr<bool> ended = entry->end->Query();
+    if (!ended.ok()) {
+      error = absl::Status(ended.status().code(), absl::StrCat("rank ", rank_, " cannot complete ",
+                                                               ToString(entry->call.shape), ": ",
+                                                               ended.status().message()));
+      break;
+    }
+    if (!*ended) break;
+    free_.push_back(std::move(*entry));
+  }
+  pending_.erase(pending_.begin(), entry);
+  return error;
+}
+
+absl::Status PendingCalls::Look() {
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(Reclaim());
+  if (pending_.empty()) return absl::OkStatus();
+  Entry& head = pending_.front();
+  const Clock::time_point now = Clock::now();
+  if (head.deadline == Clock::time_point::max()) {
+    const absl::StatusOr<bool> begun = head.begin->Query();
+    if (begun.ok() && *begun) head.deadline = now + timeout_;
+  }
+  if (now < head.deadline) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat(Describe(rank_, head.call), ", which has not ended within ",
+                   std::chrono::duration<double>(timeout_).count(), " s"));
+}
+
+bool PendingCalls::empty() {
+  std::lock_guard lock(mutex_);
+  return pending_.empty();
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,62 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_IN_FLIGHT_MONITOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_NCCL_IN_FLIGHT_MONITOR_H_
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
+#include "brigade/device/stream.h"
+
+namespace brigade::collectives {
+
+// Calls that are enqueued and have not ended, which events before and behind each tell. They run in the order in
+// which they were made.
+//
+// Deadline     Starts when a call has been seen at the head of its stream: what comes before it may take its time.
+// Allocation   None in steady state.
+// Threads      Begin and End from one at a time; Look and empty from any.
+class PendingCalls {
+ public:
+  PendingCalls(device::Context& context, int rank, std::chrono::nanoseconds timeout)
+      : context_(context), rank_(rank), timeout_(timeout) {}
+
+  // Marks where the next call begins. A call that is given up needs no End.
+  absl::Status Begin(device::Stream& stream);
+  absl::Status End(const Call& call, device::Stream& stream);
+
+  // Forgets what has ended. DeadlineExceeded for a call that takes too long; the error of a stream that failed before
+  // its call was over. Both name the call.
+  absl::Status Look();
+
+  bool empty();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Entry {
+    std::unique_ptr<device::Event> begin, end;
+    Fingerprint call;
+    Clock::time_point deadline = Clock::time_point::max();  // until it has begun
+  };
+
+  absl::Status Reclaim();
+
+  device::Context& context_;
+  const int rank_;
+  const std::chrono::nanoseconds timeout_;
+
+  std::mutex mutex_;
+  Entry next_;  // between Begin and End
+  std::vector<Entry> pending_, free_;
+  size_t entries_ = 0;  // that were ever made
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_IN_FLIGHT_MONITOR_H_

@@ -1,0 +1,315 @@
+#include "brigade/collectives/engines/nccl/nccl_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/nccl/verifier.h"
+#include "brigade/collectives/engines/nccl/dispatcher.h"
+#include "brigade/collectives/engines/nccl/communicator.h"
+#include "brigade/collectives/engines/nccl/status.h"
+#include "brigade/collectives/engines/nccl/in_flight_monitor.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/engines/nccl/watchdog.h"
+#include "brigade/device/status_macros.h"
+
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_device_guard.h"
+#endif
+
+namespace brigade::collectives {
+namespace {
+
+// NCCL takes the thread's current device for the communicator's.
+#if BRIGADE_CUDA
+class OnDevice {
+ public:
+  explicit OnDevice(device::Device device) {
+    if (device.kind == device::DeviceKind::kCuda) guard_.emplace(device.ordinal);
+  }
+
+ private:
+  std::optional<device::internal::CudaDeviceGuard> guard_;
+};
+#else
+class OnDevice {
+ public:
+  explicit OnDevice(device::Device) {}
+};
+#endif
+
+class Impl final : public NcclEngine {
+ public:
+  Impl(const NcclOptions& options, std::unique_ptr<Engine> side, int rank, int size,
+       device::Context& context)
+      : options_(options),
+        context_(context),
+        rank_(rank),
+        size_(size),
+        side_(std::move(side)),
+        comm_(options_.api, side_.get(), rank, options.timeout),
+        pending_(context, rank, options.timeout),
+        enqueuer_(options_.api, comm_, rank, size, context),
+        sent_(static_cast<size_t>(size)) {}
+  ~Impl() override;
+
+  absl::Status Connect();
+  absl::Status Adopt(NcclComm comm, bool lent);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status Run(const Call& call, device::Stream& stream) override;
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override;
+  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    absl::Span<const int> lost,
+                                                    uint64_t generation) override;
+  absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
+                                                uint64_t generation) override;
+  void Abort(const absl::Status& reason) override {
+    static_cast<void>(comm_.Fail(reason.ok() ? absl::CancelledError("aborted") : reason));
+  }
+  absl::Status status() const override { return comm_.status(); }
+  int64_t sent_bytes(int rank) const override {
+    return sent_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
+  }
+  absl::Status Register(void* data, int64_t bytes) override;
+
+ private:
+  absl::Status Start();
+  void Look();
+  void AwaitCalls();
+  absl::Status CheckSide(const char* operation) const;
+  void Count(const Call& call);
+
+  const NcclOptions options_;
+  device::Context& context_;
+  const int rank_;
+  const int size_;
+  const std::unique_ptr<Engine> side_;  // may be null
+  GuardedComm comm_;
+  PendingCalls pending_;
+  CallEnqueuer enqueuer_;
+  std::vector<std::atomic<int64_t>> sent_;
+  std::vector<void*> registered_;
+  NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
+  uint64_t exchanges_ = 0;
+
+  std::unique_ptr<CallComparer> comparer_;  // null: nothing is compared
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+Impl::~Impl() {
+  AwaitCalls();
+  comparer_.reset();
+  watchdog_.reset();
+  for (void* const handle : registered_) {
+    static_cast<void>(comm_.Do([&](NcclComm comm) -> NcclOutcome {
+      options_.api.comm_deregister(comm, handle);
+      return {NcclResult::kSuccess, ""};
+    }));
+  }
+  comm_.Close();
+}
+
+absl::Status Impl::Connect() {
+  NcclUniqueId id = {};
+  constexpr size_t kWords = sizeof(id) / sizeof(int64_t);
+  std::array<int64_t, kWords> mine = {};
+  std::vector<int64_t> all(kWords * static_cast<size_t>(size_));
+  if (rank_ == 0) {
+    BRIGADE_RETURN_IF_ERROR(comm_.Create([&](NcclComm*) -> NcclOutcome {
+      return {options_.api.get_unique_id(&id), "ncclGetUniqueId"};
+    }));
+    std::memcpy(mine.data(), &id, sizeof(id));
+  }
+  if (absl::Status told = side_->Exchange(mine, absl::MakeSpan(all)); !told.ok()) {
+    return comm_.Fail(told);
+  }
+  std::memcpy(&id, all.data(), sizeof(id));  // of rank 0
+  const OnDevice on_device(context_.device());
+  BRIGADE_RETURN_IF_ERROR(comm_.Create([&](NcclComm* comm) -> NcclOutcome {
+    NcclConfig config;
+    return {options_.api.comm_init_rank_config(comm, size_, id, rank_, &config),
+            "ncclCommInitRankConfig"};
+  }));
+  return Start();
+}
+
+absl::Status Impl::Adopt(NcclComm comm, bool lent) {
+  comm_.Adopt(comm, lent);
+  // It may still be on its way.
+  BRIGADE_RETURN_IF_ERROR(comm_.Do([&](NcclComm) -> NcclOutcome {
+    return {NcclResult::kInProgress, lent ? "the borrowed communicator" : "ncclCommSplit"};
+  }));
+  return Start();
+}
+
+absl::Status Impl::Start() {
+  BRIGADE_RETURN_IF_ERROR(enqueuer_.Start());
+  if (options_.compare_calls && side_ != nullptr && size_ > 1) {
+    comparer_ = std::make_unique<CallComparer>(
+        *side_, [this](const absl::Status& error) { static_cast<void>(comm_.Fail(error)); });
+  }
+  watchdog_ = std::make_unique<Watchdog>([this] { Look(); });
+  return absl::OkStatus();
+}
+
+void Impl::Look() {
+  comm_.Look();
+  const absl::Status pending = pending_.Look();
+  if (!pending.ok()) static_cast<void>(comm_.Fail(pending));
+}
+
+void Impl::AwaitCalls() {
+  while (comm_.status().ok() && !pending_.empty()) {
+    Look();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+absl::Status Impl::Run(const Call& call, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(comm_.status());
+  CallEnqueuer::Fate fate = CallEnqueuer::Fate::kEnqueued;
+  absl::Status run = stream.status();
+  if (run.ok()) run = pending_.Begin(stream);
+  if (run.ok()) {
+    run = enqueuer_.Run(call, stream, fate, [&] {
+      if (comparer_ == nullptr || call.shape.kind == CallKind::kSend) return;
+      comparer_->Add({call.shape, call.sequence});
+    });
+  }
+  if (fate == CallEnqueuer::Fate::kRefused) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(call.shape.kind), ": NCCL does not run on cudaStreamPerThread; make a stream"));
+  }
+  if (run.ok() && fate == CallEnqueuer::Fate::kEnqueued) run = pending_.End(call, stream);
+  if (!run.ok()) {
+    BRIGADE_RETURN_IF_ERROR(comm_.status());
+    return comm_.Fail(absl::Status(
+        run.code(),
+        absl::StrCat("rank ", rank_, " cannot join ", ToString(call.shape), ": ", run.message())));
+  }
+  Count(call);
+  return absl::OkStatus();
+}
+
+void Impl::Count(const Call& call) {
+  const int64_t bytes = precision::SizeOf(call.shape.dtype);
+  const auto add = [&](int to, int64_t elements) {
+    sent_[static_cast<size_t>(to)].fetch_add(elements * bytes, std::memory_order_relaxed);
+  };
+  if (call.shape.kind != CallKind::kSend) {
+    ForEachSent(call.shape, rank_, size_, add);
+  } else if (rank_ == call.shape.root) {
+    add(call.peer, call.shape.count);
+  }
+}
+
+absl::Status Impl::CheckSide(const char* operation) const {
+  if (side_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(operation, ": a borrowed communicator needs a side channel for this"));
+}
+
+absl::Status Impl::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
+  BRIGADE_RETURN_IF_ERROR(CheckSide("split"));
+  BRIGADE_RETURN_IF_ERROR(comm_.status());
+  if (comparer_ != nullptr) {
+    CallShape shape;
+    shape.count = static_cast<int64_t>(values.size());
+    comparer_->Add({shape, exchanges_++, true});
+    comparer_->AwaitAll();
+    BRIGADE_RETURN_IF_ERROR(comm_.status());
+  }
+  const absl::Status told = side_->Exchange(values, all);
+  return told.ok() ? told : comm_.Fail(told);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Impl::NewEngine(absl::Span<const int> members,
+                                                        absl::Span<const int> lost,
+                                                        uint64_t generation) {
+  BRIGADE_RETURN_IF_ERROR(CheckSide("shrink"));
+  BRIGADE_ASSIGN_OR_RETURN(side, side_->NewEngine(members, lost, generation));
+  return NewNcclEngine(options_, std::move(side), context_);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> members,
+                                                    uint64_t generation) {
+  AwaitCalls();
+  BRIGADE_ASSIGN_OR_RETURN(side, side_->Split(members, generation));
+  const auto self = std::find(members.begin(), members.end(), rank_);
+  const int color = members.empty() ? -1 : members.front();  // of no other group
+  const int key = static_cast<int>(self - members.begin());
+  child_ = nullptr;
+  const OnDevice on_device(context_.device());
+  const absl::Status split = comm_.Do([&](NcclComm comm) -> NcclOutcome {
+    NcclConfig config;
+    return {options_.api.comm_split(comm, color, key, &child_, &config), "ncclCommSplit"};
+  });
+  if (!split.ok() && child_ != nullptr) options_.api.comm_abort(child_);
+  BRIGADE_RETURN_IF_ERROR(split);
+  if (members.empty()) return std::unique_ptr<Engine>();
+  auto engine = std::make_unique<Impl>(options_, std::move(side), key,
+                                       static_cast<int>(members.size()), context_);
+  BRIGADE_RETURN_IF_ERROR(engine->Adopt(child_, /*lent=*/false));
+  return engine;
+}
+
+absl::Status Impl::Register(void* data, int64_t bytes) {
+  void* handle = nullptr;
+  const OnDevice on_device(context_.device());
+  BRIGADE_RETURN_IF_ERROR(comm_.Do([&](NcclComm comm) -> NcclOutcome {
+    return {options_.api.comm_register(comm, data, static_cast<size_t>(bytes), &handle),
+            "ncclCommRegister"};
+  }));
+  registered_.push_back(handle);
+  return absl::OkStatus();
+}
+
+absl::Status CheckDevice(const NcclOptions& options, const device::Context& context) {
+  const bool on_host = context.device().kind == device::DeviceKind::kCpu;
+  if (on_host == options.api.on_host) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("NCCL needs a CUDA context, not ", context.device().ToString()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclEngine>> NewNcclEngine(const NcclOptions& options,
+                                                          std::unique_ptr<Engine> side,
+                                                          device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
+  const int rank = side->rank(), size = side->size();
+  auto engine = std::make_unique<Impl>(options, std::move(side), rank, size, context);
+  BRIGADE_RETURN_IF_ERROR(engine->Connect());
+  return engine;
+}
+
+absl::StatusOr<std::unique_ptr<NcclEngine>> BorrowNcclEngine(const NcclOptions& options,
+                                                             ::ncclComm* comm,
+                                                             std::unique_ptr<Engine> side,
+                                                             device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
+  int rank = 0, size = 0;
+  for (const NcclOutcome& asked :
+       {NcclOutcome{options.api.comm_user_rank(comm, &rank), "ncclCommUserRank"},
+        NcclOutcome{options.api.comm_count(comm, &size), "ncclCommCount"}}) {
+    BRIGADE_RETURN_IF_ERROR(NcclStatus(options.api, asked.result, asked.function, comm));
+  }
+  if (side != nullptr && (side->rank() != rank || side->size() != size)) {
+    return absl::InvalidArgumentError(absl::StrCat("the communicator's rank ", rank, " of ", size,
+                                                   " is rank ", side->rank(), " of ", side->size(),
+                                                   " of the side channel"));
+  }
+  auto engine = std::make_unique<Impl>(options, std::move(side), rank, size, context);
+  BRIGADE_RETURN_IF_ERROR(engine->Adopt(comm, /*lent=*/true));
+  return engine;
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,126 @@
+#include "brigade/collectives/engines/nccl/verifier.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
+
+constexpr size_t kAhead = 1024;  // calls that a host may be ahead of the comparison, 40 KB
+
+// The thread looks for calls and is not woken for each, which would cost the caller more than the call itself.
+constexpr auto kInterval = std::chrono::milliseconds(2);
+
+// The oldest calls of a rank that are not compared yet.
+struct Block {
+  int64_t count = 0;
+  std::array<Fingerprint, kMostCalls> calls;
+};
+static_assert(std::is_trivially_copyable_v<Block> && sizeof(Block) % sizeof(int64_t) == 0);
+constexpr size_t kWords = sizeof(Block) / sizeof(int64_t);
+
+Block BlockOf(const std::vector<int64_t>& all, int rank) {
+  Block block;
+  std::memcpy(static_cast<void*>(&block), all.data() + static_cast<size_t>(rank) * kWords,
+              sizeof(block));
+  return block;
+}
+
+}  // namespace
+
+CallComparer::CallComparer(Engine& side, std::function<void(const absl::Status&)> fail)
+    : side_(side),
+      fail_(std::move(fail)),
+      mine_(kWords),
+      all_(kWords * static_cast<size_t>(side.size())) {
+  calls_.reserve(kAhead);
+  thread_ = std::thread([this] { Loop(); });
+}
+
+CallComparer::~CallComparer() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void CallComparer::Add(const Fingerprint& call) {
+  std::unique_lock lock(mutex_);
+  compared_.wait(lock, [this] { return calls_.size() < kAhead || failed_; });
+  if (!failed_) calls_.push_back(call);
+}
+
+void CallComparer::AwaitAll() {
+  std::unique_lock lock(mutex_);
+  compared_.wait(lock, [this] { return calls_.empty() || failed_; });
+}
+
+void CallComparer::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (calls_.empty()) {
+      if (stopping_) return;
+      wake_.wait_for(lock, kInterval, [this] { return stopping_; });
+      continue;
+    }
+    lock.unlock();
+    const absl::Status compared = Round();
+    if (!compared.ok()) fail_(compared);
+    lock.lock();
+    failed_ = !compared.ok();
+    compared_.notify_all();
+    if (failed_) return;
+  }
+}
+
+// Waits for all ranks to have a call, and compares as many as all have. So all agree on what has been compared.
+absl::Status CallComparer::Round() {
+  Block block;
+  {
+    std::lock_guard lock(mutex_);
+    block.count = std::min<int64_t>(kMostCalls, static_cast<int64_t>(calls_.size()));
+    std::copy_n(calls_.begin(), block.count, block.calls.begin());
+  }
+  std::memcpy(mine_.data(), static_cast<const void*>(&block), sizeof(block));
+  const absl::Status heard = side_.Exchange(mine_, absl::MakeSpan(all_));
+  if (absl::IsDeadlineExceeded(heard)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
+  }
+  BRIGADE_RETURN_IF_ERROR(heard);
+  int64_t calls = kMostCalls;
+  for (int rank = 0; rank < side_.size(); ++rank) {
+    calls = std::min(calls, BlockOf(all_, rank).count);
+  }
+  BRIGADE_RETURN_IF_ERROR(Compare(calls));
+  std::lock_guard lock(mutex_);
+  calls_.erase(calls_.begin(), calls_.begin() + calls);
+  return absl::OkStatus();
+}
+
+absl::Status CallComparer::Compare(int64_t calls) const {
+  const Block first = BlockOf(all_, 0);
+  for (int64_t i = 0; i < calls; ++i) {
+    for (int rank = 1; rank < side_.size(); ++rank) {
+      const Block other = BlockOf(all_, rank);
+      const auto at = static_cast<size_t>(i);
+      if (other.calls[at] == first.calls[at]) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(0, first.calls[at]), ", but ", Describe(rank, other.calls[at])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::collectives

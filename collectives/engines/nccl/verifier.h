@@ -1,0 +1,55 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_VERIFIER_H_
+#define BRIGADE_COLLECTIVES_ENGINES_NCCL_VERIFIER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/engine.h"
+
+namespace brigade::collectives {
+
+// Tells the other ranks, beside the calls and in a thread of its own, which calls this one makes, and hears theirs.
+//
+// Errors       Given once to `fail`, the same on all ranks: InvalidArgument for calls that differ, naming two; what
+//              the side channel says if a rank does not come or is gone.
+// Allocation   Add makes none.
+// Threads      Add, AwaitAll from one at a time.
+// Destruction  Compares first what was added.
+class CallComparer {
+ public:
+  // Nobody else exchanges over `side` between an Add and the end of AwaitAll.
+  CallComparer(Engine& side, std::function<void(const absl::Status&)> fail);
+  ~CallComparer();
+
+  // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
+  void Add(const Fingerprint& call);
+
+  // Until all that was added has been compared, or something has failed.
+  void AwaitAll();
+
+ private:
+  void Loop();
+  absl::Status Round();
+  absl::Status Compare(int64_t calls) const;
+
+  Engine& side_;
+  const std::function<void(const absl::Status&)> fail_;
+  std::vector<int64_t> mine_, all_;  // blocks: this rank's, [rank]
+
+  std::mutex mutex_;
+  std::condition_variable wake_, compared_;
+  std::vector<Fingerprint> calls_;  // not yet compared
+  bool stopping_ = false;
+  bool failed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_VERIFIER_H_

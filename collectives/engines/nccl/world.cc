@@ -1,0 +1,29 @@
+#include "brigade/collectives/engines/nccl/world.h"
+
+#include <utility>
+
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+
+absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const Placement& placement,
+                                                            const NcclWorldOptions& options,
+                                                            device::Context& context) {
+  NcclOptions nccl = options.nccl;
+  if (nccl.api.get_version == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(api, LoadNccl());
+    nccl.api = api;
+  }
+  device::ContextOptions host;
+  host.compute_threads = 1;
+  host.name = "side channel";
+  BRIGADE_ASSIGN_OR_RETURN(side_context, device::Context::Create(host));
+  nccl.side_context = std::move(side_context);
+  GlooWorldOptions side_options = options.side;
+  side_options.timeout = absl::FromChrono(nccl.timeout);
+  BRIGADE_ASSIGN_OR_RETURN(side, NewGlooWorldEngine(placement, side_options, *nccl.side_context));
+  BRIGADE_ASSIGN_OR_RETURN(engine, NewNcclEngine(nccl, std::move(side), context));
+  return Communicator::Create(std::move(engine), context);
+}
+
+}  // namespace brigade::collectives

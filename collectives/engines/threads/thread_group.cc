@@ -1,0 +1,71 @@
+#include "brigade/collectives/engines/threads/thread_group.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/threads/group_state.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+class ThreadEngine final : public Engine {
+ public:
+  ThreadEngine(std::shared_ptr<GroupState> state, int rank)
+      : state_(std::move(state)), rank_(rank) {}
+  ~ThreadEngine() override { state_->Leave(rank_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return state_->options().size; }
+  absl::Status Run(const Call& call, device::Stream& stream) override {
+    return state_->Run(rank_, call, stream);
+  }
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return state_->Exchange(rank_, values, all);
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    absl::Span<const int> /*lost*/,
+                                                    uint64_t generation) override {
+    const auto self = std::find(members.begin(), members.end(), rank_);
+    const int rank = static_cast<int>(self - members.begin());
+    std::shared_ptr<GroupState> child = state_->Child(members, generation);
+    BRIGADE_RETURN_IF_ERROR(child->Join(rank, state_->context(rank_)));
+    auto engine = std::make_unique<ThreadEngine>(std::move(child), rank);
+    // Nobody goes on before all are there.
+    BRIGADE_RETURN_IF_ERROR(engine->Exchange({}, {}));
+    return engine;
+  }
+  void Abort(const absl::Status& reason) override { state_->Fail(reason); }
+  absl::Status status() const override { return state_->status(); }
+  int64_t sent_bytes(int rank) const override { return state_->sent_bytes(rank_, rank); }
+
+ private:
+  const std::shared_ptr<GroupState> state_;
+  const int rank_;
+};
+
+}  // namespace
+
+ThreadGroup::ThreadGroup(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
+ThreadGroup::~ThreadGroup() = default;
+
+absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& options) {
+  if (options.size < 1 || options.size > kernels::kMaxReduceArrays) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", options.size));
+  }
+  if (options.timeout.count() <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("timeout is ", options.timeout.count(), " ns, must be positive"));
+  }
+  return std::shared_ptr<ThreadGroup>(new ThreadGroup(std::make_shared<GroupState>(options)));
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> ThreadGroup::Join(int rank, device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(state_->Join(rank, context));
+  return std::make_unique<ThreadEngine>(state_, rank);
+}
+
+}  // namespace brigade::collectives

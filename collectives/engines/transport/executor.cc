@@ -1,0 +1,232 @@
+#include "brigade/collectives/engines/transport/executor.h"
+
+#include <algorithm>
+
+#include "brigade/collectives/engines/workspace.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/reduce/reduce_cpu.h"
+
+namespace brigade::collectives {
+namespace {
+
+constexpr int64_t kAhead = 4;  // chunks of a source that may be on their way
+
+}  // namespace
+
+ProgramRunner::ProgramRunner(Transport& transport, device::Context& context, int64_t chunk_bytes)
+    : transport_(transport),
+      context_(context),
+      rank_(transport.rank()),
+      size_(transport.size()),
+      chunk_bytes_(chunk_bytes),
+      sent_(static_cast<size_t>(size_)) {}
+
+absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
+  call_ = &call;
+  element_bytes_ = precision::SizeOf(call.shape.dtype);
+  chunk_count_ = chunk_bytes_ / element_bytes_;
+  const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
+  BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
+  program_.Build(call.shape, size_);
+  BRIGADE_RETURN_IF_ERROR(ProvideLanding());
+  BRIGADE_RETURN_IF_ERROR(Begin(0));
+  BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(0));
+  for (int stage = 0; stage < program_.stages(); ++stage) {
+    for (const Task& task : tasks_) BRIGADE_RETURN_IF_ERROR(Execute(task, pool));
+    BRIGADE_RETURN_IF_ERROR(ForEachOfOthers(stage, [&](int other, const Part& target, Chunk chunk) {
+      return transport_.Expect(other, Address(target, chunk), chunk.count * element_bytes_);
+    }));
+    if (stage + 1 < program_.stages()) {
+      BRIGADE_RETURN_IF_ERROR(Begin(stage + 1));
+      BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(stage + 1));
+    }
+    BRIGADE_RETURN_IF_ERROR(SendResults(stage));
+    BRIGADE_RETURN_IF_ERROR(ForEachOfOthers(
+        stage, [&](int other, const Part&, Chunk) { return transport_.Await(other); }));
+  }
+  return transport_.Flush();
+}
+
+ProgramRunner::Task ProgramRunner::TaskOf(const Instruction& instruction) const {
+  const auto is_elsewhere = [&](const Part& part) { return part.rank != rank_; };
+  const auto sources =
+      std::count_if(instruction.sources.begin(), instruction.sources.end(), is_elsewhere);
+  const bool in_place = instruction.sources.size() == 1 && sources == 1 &&
+                        instruction.targets.size() == 1 && !is_elsewhere(instruction.targets[0]);
+  return {instruction, Chunks(instruction.count), sources, in_place};
+}
+
+// Room for a few chunks of every source of an instruction, or for all messages of a stage.
+absl::Status ProgramRunner::ProvideLanding() {
+  int64_t sources = 0, most_messages = 0;
+  landing_bytes_ = 0;
+  for (int stage = 0; stage < program_.stages(); ++stage) {
+    int64_t messages = 0;
+    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+      const Task task = TaskOf(instruction);
+      messages += task.sources * task.chunks;
+      sources = std::max(sources, task.sources);
+      if (task.in_place || task.sources == 0) return;
+      landing_bytes_ =
+          std::max(landing_bytes_, std::min(chunk_count_, instruction.count) * element_bytes_);
+    });
+    most_messages = std::max(most_messages, messages);
+  }
+  window_ = std::min(kAhead * sources, most_messages);
+  return Provide(window_ * landing_bytes_, "collective chunks", context_, landing_);
+}
+
+char* ProgramRunner::Address(const Part& part, Chunk chunk) const {
+  return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *call_, scratch_.data());
+}
+
+char* ProgramRunner::Landing(int64_t message) const {
+  return landing_.as<char>().data() + message % window_ * landing_bytes_;
+}
+
+ProgramRunner::Chunk ProgramRunner::ChunkOf(int64_t count, int64_t number) const {
+  const int64_t begin = number * chunk_count_;
+  return {begin, std::min(chunk_count_, count - begin)};
+}
+
+template <typename Visit>
+absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) const {
+  for (int64_t number = 0; number < Chunks(count); ++number) {
+    BRIGADE_RETURN_IF_ERROR(visit(ChunkOf(count, number)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
+  const int64_t bytes = chunk.count * element_bytes_;
+  CountSent(to, bytes);
+  return transport_.Send(to, Address(part, chunk), bytes);
+}
+
+bool ProgramRunner::IsWrittenIn(int stage, const Part& part) const {
+  bool is_written = false;
+  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+    for (const Part& target : instruction.targets) is_written |= target == part;
+  });
+  return is_written;
+}
+
+// What others read in a stage, and what the stage before does not write: that is passed on.
+absl::Status ProgramRunner::SendWhatIsThere(int stage) {
+  absl::Status status;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
+    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+      for (const Part& source : instruction.sources) {
+        if (source.rank != rank_ || !status.ok()) continue;
+        if (stage > 0 && IsWrittenIn(stage - 1, source)) continue;
+        status = ForEachChunk(instruction.count,
+                              [&](Chunk chunk) { return SendPart(other, source, chunk); });
+      }
+    });
+  }
+  return status;
+}
+
+absl::Status ProgramRunner::Begin(int stage) {
+  tasks_.clear();
+  program_.ForEach(rank_, stage,
+                   [&](const Instruction& instruction) { tasks_.push_back(TaskOf(instruction)); });
+  expecting_task_ = 0;
+  expecting_chunk_ = expected_ = consumed_ = 0;
+  return ExpectSources();
+}
+
+// As far ahead as there is room.
+absl::Status ProgramRunner::ExpectSources() {
+  for (; expecting_task_ < tasks_.size(); ++expecting_task_, expecting_chunk_ = 0) {
+    const auto& [instruction, chunks, sources, in_place] = tasks_[expecting_task_];
+    for (; expecting_chunk_ < chunks; ++expecting_chunk_) {
+      if (expected_ + sources > consumed_ + window_) return absl::OkStatus();
+      const Chunk chunk = ChunkOf(instruction.count, expecting_chunk_);
+      for (const Part& source : instruction.sources) {
+        if (source.rank == rank_) continue;
+        char* const to = in_place ? Address(instruction.targets[0], chunk) : Landing(expected_);
+        BRIGADE_RETURN_IF_ERROR(transport_.Expect(source.rank, to, chunk.count * element_bytes_));
+        ++expected_;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramRunner::Execute(const Task& task, device::ThreadPool& pool) {
+  for (int64_t number = 0; number < task.chunks; ++number) {
+    for (const Part& source : task.instruction.sources) {
+      if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
+    }
+    if (!task.in_place) {
+      ReduceChunk(task.instruction, ChunkOf(task.instruction.count, number), pool);
+    }
+    consumed_ += task.sources;
+    BRIGADE_RETURN_IF_ERROR(ExpectSources());
+  }
+  return absl::OkStatus();
+}
+
+void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
+                                device::ThreadPool& pool) {
+  int64_t message = consumed_;
+  sources_.clear();
+  for (const Part& source : instruction.sources) {
+    sources_.push_back(source.rank == rank_ ? Address(source, chunk) : Landing(message++));
+  }
+  for (const Part& target : instruction.targets) {
+    if (target.rank != rank_) continue;
+    void* const to = Address(target, chunk);
+    kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
+  }
+}
+
+// To the targets on other ranks, and to those who read them in the next stage.
+absl::Status ProgramRunner::SendResults(int stage) {
+  absl::Status status;
+  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
+    const Part* own = nullptr;
+    for (const Part& target : instruction.targets) {
+      if (target.rank == rank_) own = &target;
+    }
+    const auto send = [&](int to) {
+      if (!status.ok()) return;
+      status =
+          ForEachChunk(instruction.count, [&](Chunk chunk) { return SendPart(to, *own, chunk); });
+    };
+    for (const Part& target : instruction.targets) {
+      if (target.rank != rank_) send(target.rank);
+    }
+    if (stage + 1 == program_.stages()) return;
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
+      program_.ForEach(other, stage + 1, [&](const Instruction& next) {
+        for (const Part& source : next.sources) {
+          if (source == *own) send(other);
+        }
+      });
+    }
+  });
+  return status;
+}
+
+// Calls visit(other, target, chunk) for what others write into arrays of this rank, while it returns OK.
+template <typename Visit>
+absl::Status ProgramRunner::ForEachOfOthers(int stage, const Visit& visit) const {
+  absl::Status status;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+      for (const Part& target : instruction.targets) {
+        if (target.rank != rank_ || !status.ok()) continue;
+        status = ForEachChunk(instruction.count,
+                              [&](Chunk chunk) { return visit(other, target, chunk); });
+      }
+    });
+  }
+  return status;
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,102 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_EXECUTOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_EXECUTOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/collectives/algorithms/program.h"
+#include "brigade/collectives/engines/transport/transport.h"
+#include "brigade/device/context.h"
+#include "brigade/device/thread_pool.h"
+
+namespace brigade::collectives {
+
+// Carries one rank's part of programs out over a transport.
+//
+// Messages     From one rank to another they go stage by stage, in chunks: first what is read from the sender, in the
+//              order of the reader's instructions, then what the sender's write. Of what a stage reads what is older than
+//              the stage before goes first: instructions that read older parts of a rank come first. A part is read as
+//              it was written, and of each other rank an instruction reads one. A program of several stages writes own
+//              arrays only, and every instruction writes an own one.
+// Readiness    What a rank expects of others in a stage it announces before it sends for that stage, as far as it has
+//              room: behind data on the same connection the announcement, and with it the other direction, would wait.
+// Memory       For messages to be reduced, of each rank that an instruction reads: 4 chunks, or less if they are shorter.
+// Threads      One at a time.
+class ProgramRunner {
+ public:
+  // Parts go in chunks of `chunk_bytes`. Of 64 MiB between 2 and 4 ranks on Gloo, 1 MiB is slower by 4 %, 256 KiB by 10 to
+  // 20 %.
+  ProgramRunner(Transport& transport, device::Context& context,
+                int64_t chunk_bytes = int64_t{4} << 20);
+
+  absl::Status Run(const Call& call, device::ThreadPool& pool);
+
+  // Bytes of payload given to the transport for a rank. From any thread, also while a program runs.
+  int64_t sent_bytes(int to) const {
+    return sent_[static_cast<size_t>(to)].load(std::memory_order_relaxed);
+  }
+  void CountSent(int to, int64_t bytes) {
+    sent_[static_cast<size_t>(to)].fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  struct Chunk {
+    int64_t begin, count;
+  };
+  // An own instruction of the stage that runs.
+  struct Task {
+    Instruction instruction;
+    int64_t chunks;
+    int64_t sources;  // on other ranks
+    bool in_place;    // a copy from elsewhere to here needs no landing
+  };
+
+  absl::Status ProvideLanding();
+  char* Address(const Part& part, Chunk chunk) const;
+  int64_t Chunks(int64_t count) const { return (count + chunk_count_ - 1) / chunk_count_; }
+  Chunk ChunkOf(int64_t count, int64_t number) const;
+  template <typename Visit>
+  absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
+  absl::Status SendPart(int to, const Part& part, Chunk chunk);
+  bool IsWrittenIn(int stage, const Part& part) const;
+  absl::Status SendWhatIsThere(int stage);
+  absl::Status Begin(int stage);
+  absl::Status ExpectSources();
+  absl::Status Execute(const Task& task, device::ThreadPool& pool);
+  void ReduceChunk(const Instruction& instruction, Chunk chunk, device::ThreadPool& pool);
+  absl::Status SendResults(int stage);
+  template <typename Visit>
+  absl::Status ForEachOfOthers(int stage, const Visit& visit) const;
+  Task TaskOf(const Instruction& instruction) const;
+  char* Landing(int64_t message) const;
+
+  Transport& transport_;
+  device::Context& context_;
+  const int rank_;
+  const int size_;
+  const int64_t chunk_bytes_;
+  std::vector<std::atomic<int64_t>> sent_;
+  Program program_;
+  device::Buffer scratch_;
+  device::Buffer landing_;  // messages to be reduced, in a ring
+
+  // Of the call that runs.
+  const Call* call_ = nullptr;
+  int64_t element_bytes_ = 0;
+  int64_t chunk_count_ = 0;    // elements
+  int64_t landing_bytes_ = 0;  // of a message in landing_
+  int64_t window_ = 0;         // messages that may be expected at once
+  std::vector<const void*> sources_;
+
+  // Of the stage that runs. Messages are expected and consumed in one order.
+  std::vector<Task> tasks_;
+  size_t expecting_task_ = 0;  // the next chunk to expect
+  int64_t expecting_chunk_ = 0;
+  int64_t expected_ = 0, consumed_ = 0;  // messages
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_EXECUTOR_H_

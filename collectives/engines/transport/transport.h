@@ -1,0 +1,57 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_H_
+#define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace brigade::collectives {
+
+// One rank's end of a group whose members exchange messages. Algorithms are written on it.
+//
+// Order        Messages from one rank to another arrive in the order in which they were sent.
+// Buffering    None is promised: a message may stay in the sender's memory until its receiver
+//              expects it. So call Expect before Await and Flush, on every rank.
+// Deadline     Await and Flush wait at most a timeout, chosen at creation, from when they are called.
+// Errors       InvalidArgument and FailedPrecondition for a wrong call, which changes nothing. All
+//              others are final, reach every rank, and name the rank where the trouble began:
+//              Unavailable if it is gone, DeadlineExceeded if it is silent. On ranks that were told
+//              so by rank N the message ends in " (reported by rank N)".
+// Threads      One thread at a time; Abort, status and sent_bytes from any thread, at any time.
+// Destruction  Takes leave. Others may go on; whoever still needs this rank gets Unavailable. What
+//              was not flushed may be lost.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Starts sending. `data` must stay as it is until Flush returns, after an error until destruction.
+  // 0 bytes are a message too.
+  virtual absl::Status Send(int to, const void* data, int64_t bytes) = 0;
+
+  // Announces where the next message of `from` goes; it has exactly `bytes` bytes. `data` belongs to
+  // the transport until the matching Await returns, after an error until destruction.
+  virtual absl::Status Expect(int from, void* data, int64_t bytes) = 0;
+
+  // Waits for the oldest expected message of `from`. FailedPrecondition if none is expected.
+  virtual absl::Status Await(int from) = 0;
+
+  // Waits until everything sent has left its memory, not until it has arrived.
+  virtual absl::Status Flush() = 0;
+
+  // Ends all waits, of this rank at once and of the others by a message, with this error. The first
+  // error wins, so calling it twice is safe. An OK `reason` counts as Cancelled.
+  virtual void Abort(const absl::Status& reason) = 0;
+
+  // OK, or the first final error, which every call from then on returns.
+  virtual absl::Status status() const = 0;
+
+  // Payload bytes given to Send for this rank so far; 0 for a rank outside the group.
+  virtual int64_t sent_bytes(int to) const = 0;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_H_

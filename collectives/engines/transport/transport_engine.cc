@@ -1,0 +1,239 @@
+#include "brigade/collectives/engines/transport/transport_engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/transport/executor.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+std::vector<int> Others(const Transport& transport) {
+  std::vector<int> others;
+  for (int rank = 0; rank < transport.size(); ++rank) {
+    if (rank != transport.rank()) others.push_back(rank);
+  }
+  return others;
+}
+
+// What outlives the engine while calls are in a queue.
+class Core {
+ public:
+  Core(std::unique_ptr<Transport> transport, Regroup regroup, device::Context& context)
+      : context(context),
+        transport(std::move(transport)),
+        regroup(std::move(regroup)),
+        others_(Others(*this->transport)),
+        runner_(*this->transport, context),
+        fingerprints_(static_cast<size_t>(this->transport->size())) {}
+
+  // After an error the transport may still read and write what it was given: it goes first.
+  ~Core() { transport.reset(); }
+
+  device::Context& context;
+  std::unique_ptr<Transport> transport;
+  const Regroup regroup;
+
+  absl::Status Run(const Call& call, device::ThreadPool& pool);
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  int64_t sent_bytes(int rank) const { return runner_.sent_bytes(rank); }
+
+  void Enter() {
+    std::lock_guard lock(queue_mutex_);
+    ++queued_;
+  }
+  void Leave() {
+    std::lock_guard lock(queue_mutex_);
+    if (--queued_ == 0) empty_.notify_all();
+  }
+
+ private:
+  absl::Status Compare(const Fingerprint& mine, absl::Span<const int> others);
+  absl::Status Move(const Call& call);
+
+  const std::vector<int> others_;  // all ranks but this one, ascending
+
+  std::mutex mutex_;  // of what a call uses
+  ProgramRunner runner_;
+  std::vector<Fingerprint> fingerprints_;  // [rank]
+  uint64_t exchanges_ = 0;
+  std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
+
+  std::mutex queue_mutex_;
+  std::condition_variable empty_;
+  int queued_ = 0;
+};
+
+// Tells `others`, in ascending order, hears them, and returns the same error on all ranks if somebody is about to do
+// something else.
+absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others) {
+  const int self = transport->rank();
+  fingerprints_[static_cast<size_t>(self)] = mine;
+  for (const int other : others) {
+    Fingerprint& theirs = fingerprints_[static_cast<size_t>(other)];
+    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, &theirs, sizeof(theirs)));
+    BRIGADE_RETURN_IF_ERROR(
+        transport->Send(other, &fingerprints_[static_cast<size_t>(self)], sizeof(mine)));
+  }
+  for (const int other : others) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
+  BRIGADE_RETURN_IF_ERROR(transport->Flush());
+
+  // All ranks name the same two: the lowest one, and the lowest that differs from it.
+  const auto of = [&](int rank) -> const Fingerprint& {
+    return fingerprints_[static_cast<size_t>(rank)];
+  };
+  const int first = others.empty() ? self : std::min(self, others.front());
+  int odd = mine == of(first) ? transport->size() : self;
+  for (const int other : others) {
+    if (of(other) != of(first)) odd = std::min(odd, other);
+  }
+  if (odd == transport->size()) return absl::OkStatus();
+  transport->Abort(absl::InvalidArgumentError(
+      absl::StrCat(Describe(first, of(first)), ", but ", Describe(odd, of(odd)))));
+  return transport->status();
+}
+
+absl::Status Core::Run(const Call& call, device::ThreadPool& pool) {
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(transport->status());
+  const Fingerprint mine = {call.shape, call.sequence};
+  if (call.shape.kind == CallKind::kSend) {
+    BRIGADE_RETURN_IF_ERROR(Compare(mine, {call.peer}));
+    return Move(call);
+  }
+  BRIGADE_RETURN_IF_ERROR(Compare(mine, others_));
+  return runner_.Run(call, pool);
+}
+
+absl::Status Core::Move(const Call& call) {
+  const int64_t bytes = call.shape.count * precision::SizeOf(call.shape.dtype);
+  if (transport->rank() == call.shape.root) {
+    runner_.CountSent(call.peer, bytes);
+    BRIGADE_RETURN_IF_ERROR(transport->Send(call.peer, call.input, bytes));
+    return transport->Flush();
+  }
+  BRIGADE_RETURN_IF_ERROR(transport->Expect(call.peer, call.output, bytes));
+  return transport->Await(call.peer);
+}
+
+absl::Status Core::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
+  // Calls still in a queue come first, on every rank.
+  std::unique_lock queue(queue_mutex_);
+  empty_.wait(queue, [this] { return queued_ == 0; });
+  queue.unlock();
+  std::lock_guard lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(transport->status());
+  CallShape shape;
+  shape.count = static_cast<int64_t>(values.size());
+  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
+  const size_t each = values.size();
+  const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
+  exchanged_.resize(each * static_cast<size_t>(transport->size()));
+  const auto values_of = [&](int rank) {
+    return exchanged_.data() + each * static_cast<size_t>(rank);
+  };
+  std::copy(values.begin(), values.end(), values_of(transport->rank()));
+  for (const int other : others_) {
+    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, values_of(other), bytes));
+    BRIGADE_RETURN_IF_ERROR(transport->Send(other, values_of(transport->rank()), bytes));
+  }
+  for (const int other : others_) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
+  BRIGADE_RETURN_IF_ERROR(transport->Flush());
+  std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
+  return absl::OkStatus();
+}
+
+// A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the others.
+class Ticket {
+ public:
+  Ticket(std::shared_ptr<Core> core, const Call& call) : core_(std::move(core)), call_(call) {
+    core_->Enter();
+  }
+  Ticket(Ticket&&) = default;
+  ~Ticket() {
+    if (core_ == nullptr) return;
+    if (!ran_) {
+      core_->transport->Abort(absl::AbortedError(
+          absl::StrCat("rank ", core_->transport->rank(), " cannot join ", ToString(call_.shape),
+                       ": its stream has failed before")));
+    }
+    core_->Leave();
+  }
+
+  absl::Status operator()(device::ThreadPool& pool) {
+    ran_ = true;
+    return core_->Run(call_, pool);
+  }
+
+ private:
+  std::shared_ptr<Core> core_;
+  Call call_;
+  bool ran_ = false;
+};
+
+class MessageEngine final : public Engine {
+ public:
+  explicit MessageEngine(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  int rank() const override { return core_->transport->rank(); }
+  int size() const override { return core_->transport->size(); }
+
+  absl::Status Run(const Call& call, device::Stream& stream) override {
+    const int64_t bytes = precision::SizeOf(call.shape.dtype);
+    const int64_t read = InputElements(call.shape, rank(), size()) * bytes;
+    const int64_t written = OutputElements(call.shape, rank(), size()) * bytes;
+    return stream.Enqueue({Name(call.shape.kind),
+                           {device::Reads(call.input, read), device::Writes(call.output, written)}},
+                          Ticket(core_, call));
+  }
+
+  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return core_->Exchange(values, all);
+  }
+
+  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
+                                                    absl::Span<const int> lost,
+                                                    uint64_t generation) override {
+    const std::string label = absl::StrCat(generation);
+    BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, lost, label));
+    // The new group's ranks are this one's by other numbers: groups made of it are made here.
+    Regroup regroup = [parent = core_->regroup, label,
+                       names = std::vector<int>(members.begin(), members.end())](
+                          absl::Span<const int> inner, absl::Span<const int> inner_lost,
+                          const std::string& inner_label) {
+      std::vector<int> outer, outer_lost;
+      for (const int rank : inner) outer.push_back(names[static_cast<size_t>(rank)]);
+      for (const int rank : inner_lost) outer_lost.push_back(names[static_cast<size_t>(rank)]);
+      return parent(outer, outer_lost, absl::StrCat(label, ".", inner_label));
+    };
+    return NewMessageEngine(std::move(transport), std::move(regroup), core_->context);
+  }
+
+  void Abort(const absl::Status& reason) override { core_->transport->Abort(reason); }
+  absl::Status status() const override { return core_->transport->status(); }
+  int64_t sent_bytes(int rank) const override { return core_->sent_bytes(rank); }
+
+ private:
+  const std::shared_ptr<Core> core_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
+                                                         Regroup regroup,
+                                                         device::Context& context) {
+  if (context.device().kind != device::DeviceKind::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("messages need a CPU context, not ", context.device().ToString()));
+  }
+  return std::make_unique<MessageEngine>(
+      std::make_shared<Core>(std::move(transport), std::move(regroup), context));
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,37 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_ENGINE_H_
+#define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_ENGINE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/engines/engine.h"
+#include "brigade/collectives/engines/transport/transport.h"
+#include "brigade/device/context.h"
+
+namespace brigade::collectives {
+
+// A transport among some ranks of a group, numbered in the order given; see Engine::NewEngine. No two groups with
+// the same members have the same label.
+using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
+    absl::Span<const int> members, absl::Span<const int> lost, const std::string& label)>;
+
+// Carries programs out by messages, in the stream's worker. CPU contexts only.
+//
+// Fingerprints Before a call's payload each rank tells all others what it is about to do. Calls that differ are
+//              an error on all ranks that names both sides, and no array is touched.
+// Pipeline     Instructions go in chunks: while one is reduced, the next is on its way.
+// Failed work  A call that its stream skips, because something failed before it, ends the group with that
+//              news; the others do not wait for the deadline.
+// Memory       Chunks to receive into, booked as communication in `context`, which must outlive the engine's work.
+// Lifetime     Destroyed with calls in a queue, it carries them out first.
+//
+// InvalidArgument for a context that is not on the CPU.
+absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
+                                                         Regroup regroup, device::Context& context);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_ENGINE_H_

@@ -1,0 +1,165 @@
+// Prints what a collective should take: bazel run //collectives/tuning:predict -- --ranks=16384 --operation=all_reduce
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/collectives/tuning/cost_model.h"
+#include "brigade/collectives/tuning/select.h"
+#include "brigade/collectives/tuning/topology.h"
+#include "brigade/device/status_macros.h"
+
+ABSL_FLAG(std::string, topology, "",
+          "a JSON file as collectives/tuning/topology.h describes it; without, nodes of 8 H100");
+ABSL_FLAG(int, ranks, 0, "without, the file's ranks_of_node");
+ABSL_FLAG(int, ranks_per_node, 8, "with --ranks; the last node has those that are left");
+ABSL_FLAG(std::string, operation, "all_reduce", "all_reduce, reduce_scatter or all_gather");
+ABSL_FLAG(bool, tsv, false, "one line for each size and route, to be read by programs");
+
+namespace brigade::collectives {
+namespace {
+
+constexpr char kPreset[] = "collectives/tuning/topologies/hgx_h100.json";
+constexpr int64_t kMinBytes = 1 << 10;
+constexpr int64_t kMaxBytes = int64_t{1} << 32;
+
+struct Prediction {
+  int64_t bytes;
+  std::vector<std::optional<double>> seconds;  // as kRoutes; none where a route does not exist
+};
+
+// Where the user stands, although `bazel run` moves the process.
+std::string FromUsersFolder(const std::string& path) {
+  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
+  return path[0] == '/' || folder == nullptr ? path : absl::StrCat(folder, "/", path);
+}
+
+absl::StatusOr<Topology> TopologyOfFlags() {
+  const std::string flag = absl::GetFlag(FLAGS_topology);
+  const std::string path = flag.empty() ? kPreset : FromUsersFolder(flag);
+  std::ostringstream text;
+  if (!(text << std::ifstream(path).rdbuf())) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(topology, TopologyFromJson(text.str()));
+  const int ranks = absl::GetFlag(FLAGS_ranks), per_node = absl::GetFlag(FLAGS_ranks_per_node);
+  if (ranks < 0 || ranks > kMaxModelledRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", ranks, "; it must be 1 to ", kMaxModelledRanks));
+  }
+  if (per_node < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks_per_node is ", per_node, "; it must be at least 1"));
+  }
+  if (ranks > 0) topology.ranks_of_node = RanksOfNodes(ranks, per_node);
+  BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  return topology;
+}
+
+absl::StatusOr<CallKind> OperationOfFlags() {
+  const std::string name = absl::GetFlag(FLAGS_operation);
+  for (const CallKind kind :
+       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather}) {
+    if (name == Name(kind)) return kind;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--operation is \"", name, "\"; it must be all_reduce, reduce_scatter or all_gather"));
+}
+
+absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology, CallKind operation) {
+  std::vector<Prediction> predictions;
+  for (int64_t bytes = kMinBytes; bytes <= kMaxBytes; bytes *= 4) {
+    predictions.push_back({bytes, {}});
+    for (const Route route : kRoutes) {
+      const auto phases = PhasesOf(topology, route, operation, bytes);
+      std::optional<double>& seconds = predictions.back().seconds.emplace_back();
+      if (phases.ok()) {
+        seconds = SecondsOf(topology, *phases);
+      } else if (!absl::IsFailedPrecondition(phases.status())) {
+        return phases.status();
+      }
+    }
+  }
+  return predictions;
+}
+
+// A table with a column for each route and a row for each size; show(bytes, seconds) is a cell.
+template <typename Show>
+void PrintTable(const char* title, const std::vector<Prediction>& predictions, const Show& show) {
+  const auto width = [](size_t route) {
+    return std::max<int>(9, static_cast<int>(Name(kRoutes[route]).size()));
+  };
+  std::printf("%s\n%8s", title, "");
+  for (size_t i = 0; i < std::size(kRoutes); ++i) {
+    std::printf(" %*s ", width(i), std::string(Name(kRoutes[i])).c_str());
+  }
+  for (const Prediction& each : predictions) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const auto& seconds : each.seconds) best = std::min(best, seconds.value_or(best));
+    std::printf("\n%8s", ShowBytes(each.bytes).c_str());
+    for (size_t i = 0; i < std::size(kRoutes); ++i) {
+      const auto& seconds = each.seconds[i];
+      const std::string cell = seconds.has_value() ? show(each.bytes, *seconds) : "-";
+      std::printf(" %*s%c", width(i), cell.c_str(), seconds == best ? '*' : ' ');
+    }
+  }
+  std::printf("\n\n");
+}
+
+absl::Status Main() {
+  BRIGADE_ASSIGN_OR_RETURN(topology, TopologyOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(operation, OperationOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(predictions, Predict(topology, operation));
+  const auto gigabytes_per_s = [&](int64_t bytes, double seconds) {
+    return BusBandwidth(operation, topology.ranks(), bytes, seconds) / 1e9;
+  };
+  if (absl::GetFlag(FLAGS_tsv)) {
+    std::printf("bytes\troute\tseconds\tbusbw_gigabytes_per_s\n");
+    for (const Prediction& each : predictions) {
+      for (size_t i = 0; i < each.seconds.size(); ++i) {
+        if (!each.seconds[i].has_value()) continue;
+        std::printf("%lld\t%s\t%.6g\t%.6g\n", static_cast<long long>(each.bytes),
+                    std::string(Name(kRoutes[i])).c_str(), *each.seconds[i],
+                    gigabytes_per_s(each.bytes, *each.seconds[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+  PrintTable("Predicted time (* the shortest)", predictions,
+             [](int64_t, double seconds) { return ShowSeconds(seconds); });
+  PrintTable("Predicted bus bandwidth, GB/s", predictions, [&](int64_t bytes, double seconds) {
+    return absl::StrFormat("%.4g", gigabytes_per_s(bytes, seconds));
+  });
+  std::printf("Choice among the routes that can be run today\n");
+  for (const Prediction& each : predictions) {
+    BRIGADE_ASSIGN_OR_RETURN(choice, Select(topology, operation, each.bytes));
+    std::printf("%s\n", choice.reason.c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace brigade::collectives
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Time and bus bandwidth of collectives, by a model of the machine");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = brigade::collectives::Main();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,81 @@
+#include "brigade/collectives/tuning/select.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace brigade::collectives {
+namespace {
+
+std::string Describe(const Topology& topology) {
+  const int nodes = topology.nodes(), ranks = topology.ranks();
+  if (nodes == 1) return absl::StrCat(ranks, " ranks of one node");
+  if (!topology.Even()) return absl::StrCat(ranks, " ranks of ", nodes, " nodes");
+  return absl::StrCat(nodes, " nodes of ", ranks / nodes, ranks == nodes ? " rank" : " ranks");
+}
+
+}  // namespace
+
+absl::Span<const Route> AvailableRoutes() {
+  static const auto* const available = [] {
+    auto* routes = new std::vector<Route>;
+    std::copy_if(std::begin(kRoutes), std::end(kRoutes), std::back_inserter(*routes),
+                 [](Route route) {
+                   return AlgorithmOf(route).has_value() || route == Route::kHierarchical;
+                 });
+    return routes;
+  }();
+  return *available;
+}
+
+absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,
+                              absl::Span<const Route> routes) {
+  std::vector<Choice> choices;
+  std::vector<std::string> refused;
+  for (const Route route : routes) {
+    const auto phases = PhasesOf(topology, route, operation, bytes);
+    if (absl::IsFailedPrecondition(phases.status())) {
+      refused.emplace_back(phases.status().message());
+      continue;
+    }
+    if (!phases.ok()) return phases.status();
+    choices.push_back({route, SecondsOf(topology, *phases), ""});
+  }
+  const std::string what =
+      absl::StrCat(Name(operation), " of ", ShowBytes(bytes), " on ", Describe(topology));
+  if (choices.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no route for ", what, ": ",
+                     refused.empty() ? "none was given" : absl::StrJoin(refused, "; ")));
+  }
+  const auto faster = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
+  std::stable_sort(choices.begin(), choices.end(), faster);
+  Choice& best = choices.front();
+  best.reason =
+      absl::StrCat(Name(best.route), " for ", what, ": ", ShowSeconds(best.seconds),
+                   choices.size() == 1 ? std::string(", and no other route")
+                                       : absl::StrCat(", before ", Name(choices[1].route), " with ",
+                                                      ShowSeconds(choices[1].seconds)));
+  return best;
+}
+
+std::string ShowSeconds(double seconds) {
+  if (seconds < 1e-3) return absl::StrFormat("%.3g us", seconds * 1e6);
+  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  return absl::StrFormat("%.4g s", seconds);
+}
+
+std::string ShowBytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  size_t unit = 0;
+  for (; unit + 1 < std::size(kUnits) && bytes >= 1024 && bytes % 1024 == 0; ++unit) bytes /= 1024;
+  return absl::StrCat(bytes, kUnits[unit]);
+}
+
+}  // namespace brigade::collectives

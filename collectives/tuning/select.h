@@ -1,0 +1,36 @@
+#ifndef BRIGADE_COLLECTIVES_TUNING_SELECT_H_
+#define BRIGADE_COLLECTIVES_TUNING_SELECT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/tuning/cost_model.h"
+
+namespace brigade::collectives {
+
+struct Choice {
+  Route route = Route::kDirect;
+  double seconds = 0;  // predicted
+  std::string reason;  // one sentence, with the best two times
+};
+
+// The routes that can be run: those of an algorithm (AlgorithmOf) on any communicator, and kHierarchical by class
+// Hierarchical. Give Select others where there is none.
+absl::Span<const Route> AvailableRoutes();
+
+// The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf. All ranks must choose
+// alike: with one topology they do.
+//
+// Errors       Those of PhasesOf; FailedPrecondition, with every route's reason, if none of them exists here.
+absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,
+                              absl::Span<const Route> routes = AvailableRoutes());
+
+// "3.42 us", "12.5 ms"; "64 MiB".
+std::string ShowSeconds(double seconds);
+std::string ShowBytes(int64_t bytes);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_TUNING_SELECT_H_

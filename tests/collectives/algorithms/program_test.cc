@@ -1,0 +1,221 @@
+// Every algorithm's programs, carried out one instruction after the other on plain arrays of sums of powers of two: each
+// element of a result says whose inputs it holds. And the rules of program.h and messages/program_runner.h.
+
+#include "brigade/collectives/algorithms/program.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using Place = std::pair<int, int64_t>;  // array, element
+
+// One call on all ranks.
+class Interpreter {
+ public:
+  Interpreter(const CallShape& shape, int size, bool in_place)
+      : shape_(shape), size_(size), in_place_(in_place), arrays_(static_cast<size_t>(3 * size)) {
+    for (int rank = 0; rank < size; ++rank) {
+      const int64_t inputs = InputElements(shape, rank, size);
+      const int64_t outputs = OutputElements(shape, rank, size);
+      Array(rank, Side::kInput).resize(in_place ? std::max(inputs, outputs) : inputs);
+      if (!in_place) Array(rank, Side::kOutput).resize(outputs, kNothing);
+      Array(rank, Side::kScratch).resize(ScratchElements(shape, size), kNothing);
+      for (int64_t i = 0; i < inputs; ++i) At({rank, Side::kInput, i}) = Input(rank, i);
+    }
+  }
+
+  // The element that this rank alone gives: its bit, and which element it is.
+  int64_t Input(int rank, int64_t i) const { return (int64_t{1} << rank) + (i << 20); }
+
+  void Run() {
+    for (int stage = 0; stage < Stages(shape_, size_); ++stage) {
+      std::map<Place, int> writer_of;  // of each element, as a place
+      std::vector<std::pair<Part, int64_t>> results;
+      std::vector<std::pair<Place, int>> reads;
+      for (int rank = 0; rank < size_; ++rank) {
+        ForEachInstruction(shape_, rank, size_, [&](const Instruction& instruction) {
+          if (instruction.stage != stage) return;
+          for (int64_t i = 0; i < instruction.count; ++i)
+            Do(instruction, i, rank, writer_of, reads, results);
+        });
+      }
+      for (const auto& [place, reader] : reads) {
+        const auto writer = writer_of.find(place);
+        EXPECT_TRUE(writer == writer_of.end() || writer->second == reader) << Name();
+      }
+      for (const auto& [part, value] : results) At(part) = value;
+    }
+  }
+
+  int64_t Output(int rank, int64_t i) { return At({rank, Side::kOutput, i}); }
+
+  std::string Name() const {
+    return absl::StrCat(ToString(shape_), " between ", size_, in_place_ ? ", in place" : "");
+  }
+
+ private:
+  static constexpr int64_t kNothing = int64_t{1} << 60;
+
+  std::vector<int64_t>& Array(int rank, Side side) {
+    return arrays_[static_cast<size_t>(3 * rank) + static_cast<size_t>(side)];
+  }
+  // In place both sides are one array.
+  Part Resolve(Part part) const {
+    if (!in_place_ || part.side == Side::kScratch) return part;
+    const bool inner = shape_.kind == CallKind::kReduceScatter ? part.side == Side::kOutput
+                       : shape_.kind == CallKind::kAllGather   ? part.side == Side::kInput
+                                                               : false;
+    return {part.rank, Side::kInput, part.begin + (inner ? part.rank * shape_.count : 0)};
+  }
+  int64_t& At(const Part& part) {
+    const Part at = Resolve(part);
+    return Array(at.rank, at.side).at(static_cast<size_t>(at.begin));
+  }
+
+  void Do(const Instruction& instruction, int64_t i, int rank, std::map<Place, int>& writer_of,
+          std::vector<std::pair<Place, int>>& reads,
+          std::vector<std::pair<Part, int64_t>>& results) {
+    const auto place = [&](Part part) {
+      const Part at = Resolve(part);
+      return Place(at.rank * 3 + static_cast<int>(at.side), at.begin);
+    };
+    int64_t sum = 0;
+    for (size_t s = 0; s < instruction.sources.size(); ++s) {
+      Part part = instruction.sources[s];
+      part.begin += i;
+      const int64_t value = At(part);
+      // Bits add up, the element stays.
+      if (s > 0) {
+        EXPECT_EQ(value >> 20, sum >> 20) << Name();
+      }
+      sum = s == 0 ? value : sum + (value & 0xfffff);
+      reads.emplace_back(place(part), rank);
+    }
+    for (Part part : instruction.targets) {
+      part.begin += i;
+      // In place, a copy of an array to itself.
+      if (instruction.sources.size() == 1 && place(part) == reads.back().first) continue;
+      EXPECT_TRUE(writer_of.emplace(place(part), rank).second) << Name() << ": written twice";
+      results.emplace_back(part, sum);
+    }
+  }
+
+  const CallShape shape_;
+  const int size_;
+  const bool in_place_;
+  std::vector<std::vector<int64_t>> arrays_;  // [rank][side]
+};
+
+void ExpectResult(const CallShape& shape, int size, bool in_place) {
+  Interpreter run(shape, size, in_place);
+  run.Run();
+  const int64_t all = (int64_t{1} << size) - 1;
+  for (int rank = 0; rank < size; ++rank) {
+    for (int64_t i = 0; i < OutputElements(shape, rank, size); ++i) {
+      int64_t wanted = all + (i << 20);
+      if (shape.kind == CallKind::kReduceScatter) wanted = all + ((rank * shape.count + i) << 20);
+      if (shape.kind == CallKind::kAllGather) {
+        wanted = run.Input(static_cast<int>(i / shape.count), i % shape.count);
+      }
+      ASSERT_EQ(run.Output(rank, i), wanted)
+          << run.Name() << ", rank " << rank << ", element " << i;
+    }
+  }
+}
+
+std::set<int> RanksOf(absl::Span<const Part> parts) {
+  std::set<int> ranks;
+  for (const Part& part : parts) ranks.insert(part.rank);
+  return ranks;
+}
+
+// What the runner of messages relies on.
+void ExpectRulesOfMessages(const CallShape& shape, int size) {
+  Program program;
+  program.Build(shape, size);
+  const std::string name = absl::StrCat(ToString(shape), " between ", size);
+  for (int stage = 0; stage < program.stages() && program.stages() > 1; ++stage) {
+    for (int rank = 0; rank < size; ++rank) {
+      std::set<int> fresh_from;                   // ranks of which a fresh part was read
+      std::vector<std::pair<int, size_t>> order;  // of the fresh ones: rank, and its place there
+      program.ForEach(rank, stage, [&](const Instruction& instruction) {
+        ASSERT_EQ(instruction.targets.size(), 1u) << name;
+        ASSERT_EQ(instruction.targets[0].rank, rank) << name;
+        ASSERT_EQ(RanksOf(instruction.sources).size(), instruction.sources.size()) << name;
+        for (const Part& source : instruction.sources) {
+          if (source.rank == rank) continue;
+          size_t at = 0, found = 0;
+          if (stage > 0) {
+            program.ForEach(source.rank, stage - 1, [&](const Instruction& before) {
+              ++at;
+              const Part& written = before.targets[0];
+              if (written.side != source.side) return;
+              if (written == source) {
+                EXPECT_EQ(before.count, instruction.count) << name;
+                found = at;
+              } else {  // read as it was written, or not at all
+                EXPECT_TRUE(written.begin + before.count <= source.begin ||
+                            source.begin + instruction.count <= written.begin)
+                    << name;
+              }
+            });
+          }
+          if (found == 0) {
+            EXPECT_EQ(fresh_from.count(source.rank), 0u) << name << ": an older part comes later";
+          } else {
+            fresh_from.insert(source.rank);
+            for (const auto& [from, place] : order) {
+              if (from != source.rank) continue;
+              EXPECT_LT(place, found) << name << ": out of order";
+            }
+            order.emplace_back(source.rank, found);
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(ProgramTest, EveryAlgorithmGivesItsResultByTheRules) {
+  for (const CallKind kind :
+       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather}) {
+    for (const Algorithm algorithm : kAlgorithms) {
+      for (int size = 1; size <= 19; ++size) {
+        // All-reduces of fewer blocks than ranks, of uneven ones, and of equal ones.
+        for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{40}, int64_t{16} * size}) {
+          const CallShape shape = {kind, algorithm, precision::DType::kFloat32, {}, count};
+          ExpectResult(shape, size, false);
+          ExpectResult(shape, size, true);
+          ExpectRulesOfMessages(shape, size);
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(ProgramTest, StagesAreAsManyAsPromised) {
+  const auto stages = [](CallKind kind, Algorithm algorithm, int size) {
+    return Stages({kind, algorithm, precision::DType::kFloat32, {}, 64}, size);
+  };
+  for (const int size : {2, 3, 4, 8, 9, 16}) {
+    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kDirect, size), 1);
+    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kRing, size), 2 * (size - 1));
+    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kBidirectionalRing, size), 2 * (size / 2));
+    EXPECT_EQ(stages(CallKind::kAllGather, Algorithm::kBidirectionalRing, size), size / 2);
+  }
+  EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kHalvingDoubling, 8), 6);
+  EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kHalvingDoubling, 9), 8);
+  EXPECT_EQ(stages(CallKind::kReduceScatter, Algorithm::kHalvingDoubling, 16), 4);
+}
+
+}  // namespace
+}  // namespace brigade::collectives

@@ -1,0 +1,121 @@
+#include "brigade/collectives/bootstrap/launch_info.h"
+
+#include <map>
+#include <string>
+
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+
+absl::StatusOr<Placement> Read(const std::map<std::string, std::string>& variables) {
+  return PlacementFromEnvironment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+void ExpectPlacement(const absl::StatusOr<Placement>& placement, int rank, int size, int local_rank,
+                     const std::string& master_addr, int master_port) {
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  EXPECT_EQ(placement->rank, rank);
+  EXPECT_EQ(placement->size, size);
+  EXPECT_EQ(placement->local_rank, local_rank);
+  EXPECT_EQ(placement->master_addr, master_addr);
+  EXPECT_EQ(placement->master_port, master_port);
+}
+
+void ExpectError(const std::map<std::string, std::string>& variables, const std::string& text) {
+  EXPECT_THAT(Read(variables).status(), StatusIs(absl::StatusCode::kInvalidArgument, text));
+}
+
+TEST(EnvironmentTest, IsRankZeroOfOneWhereNothingIsSet) {
+  ExpectPlacement(Read({}), 0, 1, 0, "127.0.0.1", 29500);
+  EXPECT_FALSE(Read({})->launched);
+}
+
+TEST(EnvironmentTest, KnowsALauncherThatStartsOneProcess) {
+  EXPECT_TRUE(Read({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}})->launched);
+}
+
+TEST(EnvironmentTest, ReadsTheUsualVariables) {
+  ExpectPlacement(Read({{"RANK", "5"},
+                        {"WORLD_SIZE", "8"},
+                        {"LOCAL_RANK", "1"},
+                        {"MASTER_ADDR", "10.0.0.7"},
+                        {"MASTER_PORT", "1234"}}),
+                  5, 8, 1, "10.0.0.7", 1234);
+}
+
+TEST(EnvironmentTest, ReadsOpenMpi) {
+  ExpectPlacement(Read({{"OMPI_COMM_WORLD_RANK", "2"},
+                        {"OMPI_COMM_WORLD_SIZE", "3"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}),
+                  2, 3, 2, "127.0.0.1", 29500);
+}
+
+TEST(EnvironmentTest, ReadsSlurmAndItsFirstHost) {
+  const std::map<std::string, std::string> hosts = {
+      {"gpu07", "gpu07"},       {"gpu07,gpu08", "gpu07"},      {"gpu[07-09,12],login1", "gpu07"},
+      {"gpu[3,5]", "gpu3"},     {"login1,gpu[1-2]", "login1"}, {"a[1-2]b", "a1b"},
+      {"a[1-2]b,c[3]d", "a1b"},
+  };
+  for (const auto& [list, host] : hosts) {
+    ExpectPlacement(Read({{"SLURM_PROCID", "1"},
+                          {"SLURM_NTASKS", "2"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_STEP_NODELIST", list}}),
+                    1, 2, 0, host, 29500);
+  }
+}
+
+TEST(EnvironmentTest, MasterAddrWinsOverSlurm) {
+  ExpectPlacement(Read({{"SLURM_PROCID", "0"},
+                        {"SLURM_NTASKS", "2"},
+                        {"SLURM_STEP_NODELIST", "a,b"},
+                        {"MASTER_ADDR", "c"}}),
+                  0, 2, 0, "c", 29500);
+}
+
+TEST(EnvironmentTest, TakesOneSetAndNeverMixes) {
+  ExpectPlacement(Read({{"RANK", "0"},
+                        {"WORLD_SIZE", "2"},
+                        {"OMPI_COMM_WORLD_RANK", "7"},
+                        {"OMPI_COMM_WORLD_SIZE", "9"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                        {"SLURM_PROCID", "4"}}),
+                  0, 2, 0, "127.0.0.1", 29500);
+  ExpectError({{"RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "9"}},
+              "RANK=0 is set, but WORLD_SIZE is not");
+}
+
+TEST(EnvironmentTest, ASlurmAllocationWithoutATaskIsNotALaunch) {
+  ExpectPlacement(Read({{"SLURM_NTASKS", "8"}}), 0, 1, 0, "127.0.0.1", 29500);
+}
+
+TEST(EnvironmentTest, NamesTheVariableAndItsValue) {
+  ExpectError({{"RANK", "1"}}, "RANK=1 is set, but WORLD_SIZE is not");
+  ExpectError({{"WORLD_SIZE", "4"}}, "WORLD_SIZE=4 is set, but RANK is not");
+  ExpectError({{"OMPI_COMM_WORLD_RANK", "1"}},
+              "OMPI_COMM_WORLD_RANK=1 is set, but OMPI_COMM_WORLD_SIZE is not");
+  ExpectError({{"RANK", "4"}, {"WORLD_SIZE", "4"}}, "RANK=4 is not less than WORLD_SIZE=4");
+  ExpectError({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}, "RANK=-1 is less than 0");
+  ExpectError({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "WORLD_SIZE=0 is less than 1");
+  ExpectError({{"RANK", "one"}, {"WORLD_SIZE", "4"}}, "RANK='one' is not a whole number");
+  ExpectError({{"RANK", ""}, {"WORLD_SIZE", "4"}}, "RANK='' is not a whole number");
+  ExpectError({{"RANK", "99999999999"}, {"WORLD_SIZE", "4"}},
+              "RANK='99999999999' is not a whole number");
+  ExpectError({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "x"}},
+              "LOCAL_RANK='x' is not a whole number");
+  ExpectError({{"MASTER_PORT", "0"}}, "MASTER_PORT=0 is not in 1 to 65535");
+  ExpectError({{"MASTER_PORT", "65536"}}, "MASTER_PORT=65536 is not in 1 to 65535");
+  ExpectError({{"MASTER_ADDR", ""}}, "MASTER_ADDR='' is empty");
+  ExpectError({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NODELIST", "gpu["}},
+              "SLURM_STEP_NODELIST='gpu[' has no first host; set MASTER_ADDR");
+}
+
+}  // namespace
+}  // namespace brigade::collectives

@@ -1,0 +1,298 @@
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/file_store.h"
+#include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/tcp_store.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gloo/common/error.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives::testing {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr absl::Duration kLimit = absl::Seconds(40);
+constexpr absl::Duration kShort = absl::Seconds(1 * kSlowness);
+
+// Creates the store of a rank and keeps it until the others have had time to do so.
+absl::Status MakeStore(TcpStoreOptions options) {
+  const auto store = TcpStore::Create(options);
+  absl::SleepFor(absl::Milliseconds(100 * kSlowness));
+  return store.status();
+}
+
+TEST(TcpStoreTest, AllRanksSeeWhatOneHasSet) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, kLimit, [&](int rank, Fault&) -> absl::Status {
+    auto store = TcpStore::Create(StoreOptions(rank, 3, port));
+    if (!store.ok()) return store.status();
+    const std::string binary("a\0:\n", 4);
+    BRIGADE_RETURN_IF_ERROR(
+        (*store)->Set(absl::StrCat("key", rank), binary + std::to_string(rank)));
+    for (int peer = 0; peer < 3; ++peer) {
+      auto value = (*store)->Get(absl::StrCat("key", peer), absl::Seconds(10));
+      if (!value.ok()) return value.status();
+      if (*value != binary + std::to_string(peer)) return absl::InternalError(*value);
+    }
+    BRIGADE_RETURN_IF_ERROR((*store)->Set(absl::StrCat("done", rank), ""));
+    BRIGADE_RETURN_IF_ERROR(
+        GetOfAllRanks(**store, "done", 3, absl::Seconds(10), "the end").status());
+    absl::SleepFor(absl::Milliseconds(100 * kSlowness));  // rank 0 serves the others' last look
+    return absl::OkStatus();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+TEST(TcpStoreTest, KeysAreSetOnceAndWaitsEnd) {
+  auto store = TcpStore::Create(StoreOptions(0, 1, FreePort())).value();
+  EXPECT_OK(store->Set("key", "1"));
+  EXPECT_OK(store->Set("key", "1"));
+  EXPECT_THAT(store->Set("key", "2"),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("key 'key' has another value")));
+  const absl::Time began = absl::Now();
+  EXPECT_THAT(
+      store->Get("other", absl::Milliseconds(100)),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'other'")));
+  EXPECT_LT(absl::Now() - began, absl::Milliseconds(500 * kSlowness));
+  EXPECT_EQ(store->Get("key", absl::ZeroDuration()).value(), "1");
+}
+
+TEST(TcpStoreTest, ServesGloosOwnContexts) {
+  auto store = TcpStore::Create(StoreOptions(0, 1, FreePort())).value();
+  ::gloo::rendezvous::Store& gloo = *store;
+  gloo.set("key", {'a', '\0', 'b'});
+  EXPECT_EQ(gloo.get("key"), (std::vector<char>{'a', '\0', 'b'}));
+  gloo.wait({"key"}, std::chrono::milliseconds(10));
+  EXPECT_THROW(gloo.wait({"key", "other"}, std::chrono::milliseconds(10)), ::gloo::IoException);
+}
+
+TEST(TcpStoreTest, RanksThatDoNotComeAreNamed) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(4, kLimit, [&](int rank, Fault& fault) {
+    fault.Begin();
+    return rank < 2 ? MakeStore(StoreOptions(rank, 4, port, kShort)) : absl::OkStatus();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         StartsWith(absl::StrCat(
+                             "ranks 2 and 3 did not join MASTER_ADDR=127.0.0.1, MASTER_PORT=", port,
+                             " within ", absl::FormatDuration(kShort)))));
+    EXPECT_LT(reports[rank].seconds, absl::ToDoubleSeconds(kShort) * 1.5);
+  }
+}
+
+TEST(TcpStoreTest, TwoProcessesWithOneRankAreAnErrorOnAllRanksAtOnce) {
+  for (const int twin : {0, 2}) {
+    const int port = FreePort();
+    // Ranks 0, 1, 2 of 4, and the twin.
+    const std::vector<Report> reports = RunRanks(4, kLimit, [&](int process, Fault& fault) {
+      fault.Begin();
+      if (process == 3) absl::SleepFor(absl::Milliseconds(100));
+      return MakeStore(StoreOptions(process == 3 ? twin : process, 4, port));
+    });
+    for (const Report& report : reports) {
+      EXPECT_THAT(report.status,
+                  StatusIs(absl::StatusCode::kAlreadyExists,
+                           StartsWith(absl::StrCat("two processes have rank ", twin, ": "))));
+      EXPECT_LT(report.seconds, 2.0 * kSlowness);
+    }
+  }
+}
+
+TEST(TcpStoreTest, WorldSizesThatDifferAreAnErrorOnAllRanksAtOnce) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, kLimit, [&](int rank, Fault& fault) {
+    fault.Begin();
+    if (rank == 2) absl::SleepFor(absl::Milliseconds(100));
+    return MakeStore(StoreOptions(rank, rank == 2 ? 3 : 4, port));
+  });
+  for (const Report& report : reports) {
+    EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(StartsWith("world sizes differ: rank 2 ("),
+                                              HasSubstr("was started with 3 ranks, "
+                                                        "the store's server with 4"))));
+    EXPECT_LT(report.seconds, 2.0 * kSlowness);
+  }
+}
+
+TEST(TcpStoreTest, AProcessTooManyDoesNotHarmAWholeGroup) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, kLimit, [&](int process, Fault&) -> absl::Status {
+    if (process == 2) absl::SleepFor(absl::Milliseconds(300 * kSlowness));
+    auto store = TcpStore::Create(StoreOptions(process == 2 ? 1 : process, 2, port));
+    if (!store.ok()) return store.status();
+    absl::SleepFor(absl::Milliseconds(800 * kSlowness));
+    return (*store)->Set(absl::StrCat("key", process), "");
+  });
+  EXPECT_OK(reports[0].status);
+  EXPECT_OK(reports[1].status);
+  EXPECT_THAT(reports[2].status, StatusIs(absl::StatusCode::kAlreadyExists,
+                                          StartsWith("two processes have rank 1: ")));
+}
+
+TEST(TcpStoreTest, APortInUseIsNamed) {
+  const internal::Socket stranger = internal::Socket::Listen(0).value();
+  const absl::Time began = absl::Now();
+  EXPECT_THAT(TcpStore::Create(StoreOptions(0, 2, stranger.local_port())).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       absl::StrCat("rank 0 cannot listen on MASTER_PORT=", stranger.local_port(),
+                                    ": Address already in use")));
+  EXPECT_LT(absl::Now() - began, absl::Seconds(2 * kSlowness));
+}
+
+TEST(TcpStoreTest, AnAddressThatDoesNotAnswerIsNamed) {
+  const int port = FreePort();
+  const absl::Time began = absl::Now();
+  EXPECT_THAT(TcpStore::Create(StoreOptions(1, 2, port, absl::Milliseconds(300))).status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(StartsWith(absl::StrCat("cannot reach the store of rank 0 at "
+                                                     "MASTER_ADDR=127.0.0.1, MASTER_PORT=",
+                                                     port, " (tried ")),
+                             HasSubstr("Connection refused"))));
+  EXPECT_LT(absl::Now() - began, absl::Milliseconds(600 * kSlowness));
+  TcpStoreOptions options = StoreOptions(1, 2, port);
+  options.master_addr = "no such host";
+  EXPECT_THAT(TcpStore::Create(options).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("MASTER_ADDR=no such host")));
+}
+
+TEST(TcpStoreTest, WrongOptionsAreNamed) {
+  EXPECT_THAT(TcpStore::Create(StoreOptions(2, 2, 1)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "no rank 2 in a group of 2"));
+  EXPECT_THAT(
+      TcpStore::Create(StoreOptions(0, 2, 65536)).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, "MASTER_PORT=65536 is not in 1 to 65535"));
+}
+
+TEST(TcpStoreTest, StrangersAreIgnored) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, kLimit, [&](int rank, Fault&) -> absl::Status {
+    if (rank == 0) return MakeStore(StoreOptions(0, 2, port));
+    absl::SleepFor(absl::Milliseconds(100 * kSlowness));
+    const absl::Time deadline = absl::Now() + absl::Seconds(5);
+    auto stranger = internal::Socket::Connect("127.0.0.1", port, deadline);
+    if (!stranger.ok()) return stranger.status();
+    const std::string request = "GET / HTTP/1.1\r\n\r\n";
+    send(stranger->fd(), request.data(), request.size(), MSG_NOSIGNAL);
+    if (stranger->ReceiveFrame(deadline).ok()) return absl::InternalError("it was answered");
+    return MakeStore(StoreOptions(1, 2, port));
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+class FileStoreTest : public ::testing::Test {
+ protected:
+  FileStoreOptions Options(int rank, int size, absl::Duration timeout = absl::Seconds(20)) {
+    FileStoreOptions options;
+    options.rank = rank;
+    options.size = size;
+    options.timeout = timeout;
+    options.folder = absl::StrCat(std::getenv("TEST_TMPDIR"), "/",
+                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    return options;
+  }
+};
+
+TEST_F(FileStoreTest, TwoProcessesWithOneRankAreAnErrorOnAllRanks) {
+  const std::vector<Report> reports = RunRanks(4, kLimit, [&](int process, Fault& fault) {
+    fault.Begin();
+    if (process == 3) absl::SleepFor(absl::Milliseconds(100));
+    return FileStore::Create(Options(process == 3 ? 2 : process, 4)).status();
+  });
+  for (const Report& report : reports) {
+    EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kAlreadyExists,
+                                        StartsWith("two processes have rank 2 in ")));
+    EXPECT_LT(report.seconds, 2.0 * kSlowness);
+  }
+}
+
+TEST_F(FileStoreTest, WorldSizesThatDifferAreAnError) {
+  const std::vector<Report> reports = RunRanks(2, kLimit, [&](int rank, Fault&) {
+    return FileStore::Create(Options(rank, 2 + rank, kShort)).status();
+  });
+  EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                          HasSubstr("rank 1 was started with 3 ranks, rank 0 "
+                                                    "with 2")));
+  EXPECT_FALSE(reports[1].status.ok());
+}
+
+TEST_F(FileStoreTest, RanksThatDoNotComeAreNamed) {
+  EXPECT_THAT(
+      FileStore::Create(Options(1, 3, absl::Milliseconds(50))).status(),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(StartsWith("ranks 0 and 2 did not join "), HasSubstr(Options(1, 3).folder))));
+}
+
+TEST_F(FileStoreTest, KeysAreSetOnceAndMayHoldAnything) {
+  auto store = FileStore::Create(Options(0, 1)).value();
+  const std::string value("\0/\n", 3);
+  EXPECT_OK(store->Set("../a b/%", value));
+  EXPECT_EQ(store->Get("../a b/%", absl::ZeroDuration()).value(), value);
+  EXPECT_THAT(store->Set("../a b/%", "2"), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(store->Get("b", absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'b'")));
+}
+
+TEST(ConnectTest, ARankThatJoinsTheStoreButNotTheGroupIsNamed) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, kLimit, [&](int rank, Fault& fault) {
+    auto store = TcpStore::Create(StoreOptions(rank, 3, port));
+    if (!store.ok()) return store.status();
+    fault.Begin();
+    GlooOptions options;
+    options.rank = rank;
+    options.size = 3;
+    options.store = *std::move(store);
+    options.connect_timeout = kShort;
+    if (rank == 1) {
+      absl::SleepFor(kShort * 1.5);
+      return absl::OkStatus();
+    }
+    const absl::Status status = CreateGlooTransport(options).status();
+    fault.End();
+    return status;
+  });
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(reports[rank].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                               absl::StrCat("rank 1 did not join 'world' within ",
+                                                            absl::FormatDuration(kShort), "")));
+  }
+}
+
+TEST(ConnectTest, AnInterfaceThatDoesNotExistIsNamed) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, kLimit, [&](int rank, Fault&) {
+    auto store = TcpStore::Create(StoreOptions(rank, 2, port));
+    if (!store.ok()) return store.status();
+    GlooOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.store = *std::move(store);
+    options.interface = "nosuch0";
+    return CreateGlooTransport(options).status();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kUnavailable,
+                         StartsWith(absl::StrCat("rank ", rank,
+                                                 " cannot listen on interface 'nosuch0': "))));
+  }
+}
+
+}  // namespace
+}  // namespace brigade::collectives::testing

@@ -1,0 +1,164 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_GLOO_GLOO_RANKS_H_
+#define BRIGADE_TESTS_COLLECTIVES_ENGINES_GLOO_GLOO_RANKS_H_
+
+// Communicators over Gloo: of threads (OnRanks with GlooEngines) and of processes (OnProcesses).
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/gloo/gloo_engine.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives::testing {
+
+// How a rank finds the others.
+struct Meeting {
+  int size = 2;
+  int port = 0;
+  absl::Duration timeout = absl::Seconds(20);
+  std::string master_addr = "127.0.0.1";
+  std::string interface = "", host = "";  // as in GlooOptions
+};
+
+inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Meeting& meeting,
+                                                            device::Context& context) {
+  TcpStoreOptions store_options = StoreOptions(rank, meeting.size, meeting.port);
+  store_options.master_addr = meeting.master_addr;
+  auto store = TcpStore::Create(store_options);
+  if (!store.ok()) return store.status();
+  GlooOptions options;
+  options.rank = rank;
+  options.size = meeting.size;
+  options.store = *std::move(store);
+  options.timeout = meeting.timeout;
+  options.interface = meeting.interface;
+  options.host = meeting.host;
+  return NewGlooEngine(options, context);
+}
+
+// For OnRanks.
+inline NewEngineFn GlooEngines(const RanksOptions& options) {
+  const Meeting meeting = {
+      .size = options.size, .port = FreePort(), .timeout = absl::FromChrono(options.timeout)};
+  return [meeting](int rank, device::Context& context) {
+    return MeetOverGloo(rank, meeting, context);
+  };
+}
+
+// What a rank's process works on. Made before its communicator, because work may be outstanding when that goes.
+struct Arrays {
+  std::vector<float> input, output;
+};
+
+// Makes this process rank `rank` and runs body.
+inline absl::Status AsRank(int rank, const Meeting& meeting,
+                           const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
+  Arrays arrays;
+  Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
+  auto stream = self.context->NewStream("compute");
+  if (!stream.ok()) return stream.status();
+  self.stream = *std::move(stream);
+  auto engine = MeetOverGloo(rank, meeting, *self.context);
+  if (!engine.ok()) return engine.status();
+  auto communicator = Communicator::Create(*std::move(engine), *self.context);
+  if (!communicator.ok()) return communicator.status();
+  self.communicator = *std::move(communicator);
+  return body(self, arrays);
+}
+
+// RunRanks, with a communicator for each process.
+using RankBody = std::function<absl::Status(Rank& self, Arrays& arrays, Fault& fault)>;
+inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const RankBody& body,
+                                       absl::Duration limit = absl::Seconds(50)) {
+  const Meeting meeting = {.size = size, .port = FreePort(), .timeout = timeout};
+  return RunRanks(size, limit, [&](int rank, Fault& fault) {
+    return AsRank(rank, meeting, [&](Rank& self, Arrays& arrays) {
+      const absl::Status status = body(self, arrays, fault);
+      fault.End();  // what the store still waits for is not part of it
+      return status;
+    });
+  });
+}
+
+// Adds up `count` ones of each of `size` ranks, by a Communicator or by Hierarchical. The error is the call's or
+// the stream's.
+template <typename Group>
+absl::Status AddOnes(Group& group, int size, Rank& self, Arrays& arrays, int64_t count,
+                     Algorithm algorithm = Algorithm::kDirect) {
+  arrays.input.assign(static_cast<size_t>(count), 1.0f);
+  arrays.output.assign(static_cast<size_t>(count), 0.0f);
+  BRIGADE_RETURN_IF_ERROR(group.AllReduce(arrays.input.data(), arrays.output.data(), count,
+                                          {.algorithm = algorithm}, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
+  for (const float sum : arrays.output) {
+    if (sum == static_cast<float>(size)) continue;
+    return absl::InternalError(absl::StrCat("a sum of ", size, " ones is ", sum));
+  }
+  return absl::OkStatus();
+}
+
+inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arrays, int64_t count,
+                            Algorithm algorithm = Algorithm::kDirect) {
+  return AddOnes(communicator, communicator.size(), self, arrays, count, algorithm);
+}
+
+inline constexpr absl::Duration kNever = absl::Seconds(40);  // a timeout that no test waits for
+inline constexpr double kAtOnce = 2.0 * kSlowness;
+
+inline absl::Status Wrong(const std::string& what) { return absl::InternalError(what); }
+
+// The error that ended the communicator, which is what the call or the stream said.
+inline absl::Status Ended(Rank& self, const absl::Status& said) {
+  const absl::Status status = self.communicator->status();
+  if (!status.ok() && said.code() == status.code() &&
+      absl::EndsWith(said.message(), status.message())) {
+    return status;
+  }
+  return Wrong(absl::StrCat("said ", said.ToString(), ", but ended by ", status.ToString()));
+}
+
+inline absl::Status AddOnesUntilItEnds(Rank& self, Arrays& arrays, int64_t count,
+                                       Algorithm algorithm = Algorithm::kDirect) {
+  while (true) {
+    const absl::Status status = AddOnes(*self.communicator, self, arrays, count, algorithm);
+    if (!status.ok()) return Ended(self, status);
+  }
+}
+
+// All ranks but `except` report that, at most `seconds` after the fault. -1: nobody is excepted.
+inline void ExpectReports(const std::vector<Report>& reports, int except,
+                          const ::testing::Matcher<const absl::Status&>& status, double seconds) {
+  double last = 0;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (static_cast<int>(rank) == except) continue;
+    EXPECT_THAT(reports[rank].status, status) << "rank " << rank;
+    EXPECT_LT(reports[rank].seconds, seconds) << "rank " << rank;
+    last = std::max(last, reports[rank].seconds);
+  }
+  std::printf("last report %.3f s after the fault: %s\n", last,
+              reports[except == 0 ? 1 : 0].status.ToString().c_str());
+}
+
+inline void ExpectAllOk(const std::vector<Report>& reports, int except = -1) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (static_cast<int>(rank) == except) continue;
+    EXPECT_OK(reports[rank].status) << "rank " << rank;
+  }
+}
+
+}  // namespace brigade::collectives::testing
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_ENGINES_GLOO_GLOO_RANKS_H_

@@ -1,0 +1,316 @@
+// Processes that are really killed and stopped. Every fault ends in bounded time in an error that
+// names the culprit.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives::testing {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr absl::Duration kLimit = absl::Seconds(40);
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr absl::Duration kShort = absl::Seconds(1 * kSlowness);
+
+absl::Status AwaitByte(Transport& transport, int from) {
+  char byte = 0;
+  BRIGADE_RETURN_IF_ERROR(transport.Expect(from, &byte, 1));
+  return transport.Await(from);
+}
+
+void Die(Fault& fault) {
+  absl::SleepFor(absl::Milliseconds(200));
+  fault.Begin();
+  kill(getpid(), SIGKILL);
+}
+
+void Stop(Fault& fault) {
+  fault.Begin();
+  kill(getpid(), SIGSTOP);
+}
+
+// Joins, exchanges something, then does `role`.
+std::vector<Report> RunGroup(
+    int size, absl::Duration timeout,
+    const std::function<absl::Status(GlooTransport& transport, Fault& fault)>& role) {
+  const int port = FreePort();
+  return RunRanks(size, kLimit, [&](int rank, Fault& fault) -> absl::Status {
+    auto transport = Join(rank, size, port, timeout);
+    if (!transport.ok()) return transport.status();
+    BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
+    const absl::Status status = role(**transport, fault);
+    fault.End();
+    return status;
+  });
+}
+
+class KilledRank : public ::testing::TestWithParam<int> {};
+
+// Each survivor waits for another survivor, so none of them sees the death in its own wait, except
+// the one that waits for the victim.
+TEST_P(KilledRank, IsNamedByAllSurvivorsAtOnce) {
+  const int victim = GetParam();
+  const std::vector<Report> reports =
+      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == victim) Die(fault);
+        return AwaitByte(transport, (transport.rank() + 1) % 4);
+      });
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == victim) continue;
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kUnavailable,
+                         StartsWith(absl::StrCat("rank ", victim, " is gone: "))));
+    EXPECT_LT(reports[rank].seconds, 0.5 * kSlowness);  // it takes a few ms
+    RecordProperty(absl::StrCat("rank_", rank, "_ms"),
+                   static_cast<int>(reports[rank].seconds * 1e3));
+  }
+}
+
+TEST_P(KilledRank, LeavesSurvivorsWhoFormAGroupAgain) {
+  const int victim = GetParam();
+  const std::vector<Report> reports =
+      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == victim) Die(fault);
+        BRIGADE_RETURN_IF_ERROR(absl::IsUnavailable(AwaitByte(transport, victim))
+                                    ? absl::OkStatus()
+                                    : absl::InternalError("the victim lives"));
+        std::vector<int> survivors;
+        for (int rank = 0; rank < 4; ++rank) {
+          if (rank != victim) survivors.push_back(rank);
+        }
+        BRIGADE_RETURN_IF_ERROR(transport.store()->KeepSurvivors(survivors, absl::Seconds(10)));
+        GlooOptions options;
+        options.rank = transport.rank() - (transport.rank() > victim ? 1 : 0);
+        options.size = 3;
+        options.store = transport.store();
+        options.prefix = "survivors";
+        auto again = CreateGlooTransport(options);
+        if (!again.ok()) return again.status();
+        return ExchangeInRing(**again, 8 << 20);
+      });
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == victim) continue;
+    EXPECT_OK(reports[rank].status);
+  }
+}
+
+TEST_P(KilledRank, IsNamedByThoseWhoSendToIt) {
+  const int victim = GetParam();
+  const std::vector<Report> reports =
+      RunGroup(3, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == victim % 3) Die(fault);
+        const std::vector<char> data(8 << 20);
+        while (true) {
+          BRIGADE_RETURN_IF_ERROR(transport.Send(victim % 3, data.data(), data.size()));
+          BRIGADE_RETURN_IF_ERROR(transport.Flush());
+        }
+      });
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == victim % 3) continue;
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kUnavailable,
+                         StartsWith(absl::StrCat("rank ", victim % 3, " is gone: "))));
+    EXPECT_LT(reports[rank].seconds, 2.0 * kSlowness);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, KilledRank, ::testing::Values(0, 3));
+
+TEST(GlooFaultTest, AStoppedRankIsNamedByAllAtTheDeadline) {
+  const std::vector<Report> reports =
+      RunGroup(4, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == 3) Stop(fault);
+        return AwaitByte(transport, (transport.rank() + 1) % 4);
+      });
+  const double timeout = absl::ToDoubleSeconds(kShort);
+  for (int rank = 0; rank < 3; ++rank) {
+    // 2 waits for 3, 1 for 2, 0 for 1: neither 1 nor 2 is to blame.
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(StartsWith("rank 3 "), HasSubstr("does not answer"))));
+    EXPECT_GT(reports[rank].seconds, timeout * 0.8);
+    EXPECT_LT(reports[rank].seconds, timeout * 1.2);
+    RecordProperty(absl::StrCat("rank_", rank, "_ms"),
+                   static_cast<int>(reports[rank].seconds * 1e3));
+  }
+}
+
+// The others run into their deadlines earlier than the one that waits for the culprit.
+TEST(GlooFaultTest, TheCulpritIsFoundThroughOneWhoCameLate) {
+  const std::vector<Report> reports =
+      RunGroup(4, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == 3) Stop(fault);
+        if (transport.rank() == 2) absl::SleepFor(kShort * 0.6);
+        return AwaitByte(transport, transport.rank() == 2 ? 3 : 2);
+      });
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(StartsWith("rank 3 "), HasSubstr("waits for rank 2, which waits"))));
+    EXPECT_LT(reports[rank].seconds, absl::ToDoubleSeconds(kShort) * 1.2);
+  }
+}
+
+TEST(GlooFaultTest, AStoppedReceiverIsNamedByFlush) {
+  const std::vector<Report> reports =
+      RunGroup(2, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() == 1) Stop(fault);
+        const std::vector<char> data(8 << 20);
+        BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), data.size()));
+        return transport.Flush();
+      });
+  EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                          HasSubstr(absl::StrCat("rank 1 took nothing for ",
+                                                                 absl::FormatDuration(kShort),
+                                                                 " and does not answer"))));
+  EXPECT_LT(reports[0].seconds, absl::ToDoubleSeconds(kShort) * 1.2);
+}
+
+TEST(GlooFaultTest, ABusyRankIsNamedAsAlive) {
+  const std::vector<Report> reports =
+      RunGroup(2, kShort, [&](GlooTransport& transport, Fault&) -> absl::Status {
+        if (transport.rank() == 0) return AwaitByte(transport, 1);
+        absl::SleepFor(kShort * 2);
+        return transport.status();
+      });
+  EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                          AllOf(StartsWith("rank 1 sent nothing for "),
+                                                HasSubstr("is alive, but waits for nobody"))));
+  EXPECT_THAT(reports[1].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                          AllOf(StartsWith("rank 1 sent nothing for "),
+                                                EndsWith(" (reported by rank 0)"))));
+}
+
+TEST(GlooFaultTest, ASizeThatDiffersIsAnErrorAndTouchesNoMemory) {
+  for (const int64_t sent : {100, 300}) {
+    const std::vector<Report> reports =
+        RunGroup(2, kShort, [&](GlooTransport& transport, Fault&) -> absl::Status {
+          std::vector<char> data(300, static_cast<char>(transport.rank()));
+          if (transport.rank() == 0) {
+            BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), sent));
+            return transport.Flush();
+          }
+          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), 200));
+          const absl::Status status = transport.Await(0);
+          return data == std::vector<char>(300, 1) ? status : absl::InternalError("touched");
+        });
+    for (const Report& report : reports) {
+      EXPECT_THAT(report.status,
+                  StatusIs(absl::StatusCode::kDeadlineExceeded,
+                           HasSubstr("the ranks disagree about the order or the size")));
+    }
+  }
+}
+
+TEST(GlooFaultTest, AbortEndsABlockedAwaitAtOnceOnAllRanksAndTwiceIsSafe) {
+  const std::vector<Report> reports =
+      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        if (transport.rank() != 1) return AwaitByte(transport, (transport.rank() + 1) % 4);
+        std::thread other([&] {
+          absl::SleepFor(absl::Milliseconds(200));
+          fault.Begin();
+          transport.Abort(absl::DataLossError("the disk of rank 1 is full"));
+          transport.Abort(absl::InternalError("twice"));
+        });
+        const absl::Status status = AwaitByte(transport, 2);
+        other.join();
+        transport.Abort(absl::InternalError("three times"));
+        if (transport.Flush() != status || transport.status() != status) {
+          return absl::InternalError("a call forgot the error");
+        }
+        return status;
+      });
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kDataLoss,
+                         absl::StrCat("the disk of rank 1 is full",
+                                      rank == 1 ? "" : " (reported by rank 1)")));
+    EXPECT_LT(reports[rank].seconds, 0.1 * kSlowness);
+    RecordProperty(absl::StrCat("rank_", rank, "_ms"),
+                   static_cast<int>(reports[rank].seconds * 1e3));
+  }
+}
+
+TEST(GlooFaultTest, AnAbortIsHeardAlthoughItsSenderEndsAtOnce) {
+  const std::vector<Report> reports =
+      RunGroup(4, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
+        if (transport.rank() == 2) {
+          transport.Abort(absl::DataLossError("no more paper"));
+          return absl::OkStatus();  // and the process exits
+        }
+        return AwaitByte(transport, 2);
+      });
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_THAT(reports[rank].status,
+                StatusIs(absl::StatusCode::kDataLoss, "no more paper (reported by rank 2)"));
+  }
+}
+
+// The payload is half written, and the abort message waits behind it.
+TEST(GlooFaultTest, AnAbortInTheMiddleOfASendIsHeard) {
+  constexpr int64_t kBytes = 128 << 20;
+  const std::vector<Report> reports =
+      RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
+        std::vector<char> data(kBytes);
+        if (transport.rank() == 1) {
+          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
+          BRIGADE_RETURN_IF_ERROR(transport.Await(0));
+          return AwaitByte(transport, 0);
+        }
+        absl::SleepFor(absl::Milliseconds(200));  // until it is expected
+        BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
+        transport.Abort(absl::CancelledError("enough"));  // no socket has taken all of it yet
+        const absl::Status status = transport.Flush();
+        absl::SleepFor(absl::Seconds(1));  // to be heard before the connection closes
+        return status;
+      });
+  EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kCancelled, "enough"));
+  EXPECT_THAT(reports[1].status,
+              StatusIs(absl::StatusCode::kCancelled, "enough (reported by rank 0)"));
+}
+
+// Whoever frees the memory after an error must not see it written later. The abort comes in the
+// middle of a message.
+TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
+  constexpr int64_t kBytes = 128 << 20;
+  const std::vector<Report> reports =
+      RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
+        std::vector<char> data(kBytes, static_cast<char>(transport.rank()));
+        if (transport.rank() == 0) {
+          BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
+          absl::SleepFor(absl::Seconds(1));  // Gloo goes on sending
+          return absl::OkStatus();
+        }
+        BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
+        std::thread other([&] {
+          absl::SleepFor(absl::Milliseconds(2));
+          transport.Abort(absl::CancelledError("enough"));
+        });
+        const absl::Status status = transport.Await(0);
+        const char last = data.back();
+        other.join();
+        absl::SleepFor(absl::Milliseconds(300));
+        return data.back() == last ? status : absl::InternalError("written after the error");
+      });
+  EXPECT_THAT(reports[1].status, StatusIs(absl::StatusCode::kCancelled, "enough"));
+}
+
+}  // namespace
+}  // namespace brigade::collectives::testing

@@ -1,0 +1,87 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_
+#define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_
+
+// What the ranks of a communicator of FakeNccl share: the meeting place of their "kernels".
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/device/thread_pool.h"
+
+namespace brigade::collectives {
+
+// One rank's part of a collective.
+struct FakeCollective {
+  enum class Kind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+  Kind kind = Kind::kAllReduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+  NcclType type = NcclType::kUint8;
+  NcclOp op = NcclOp::kSum;
+  int root = 0;
+};
+
+// One send or receive of a group.
+struct FakeTransfer {
+  bool sends = false;
+  void* data = nullptr;
+  size_t bytes = 0;
+  int peer = 0;
+};
+
+size_t FakeBytesOf(NcclType type);
+
+// Like NCCL's kernels: they wait, without a limit, for those of the other ranks, and when aborted they end without an
+// error and leave their output as it is. Collectives that differ wait for ever.
+class FakeGroup {
+ public:
+  explicit FakeGroup(int size);
+
+  int size() const { return size_; }
+
+  // In the stream's worker. `number` counts this communicator's collectives.
+  void Run(int rank, uint64_t number, const FakeCollective& mine, const std::atomic<bool>& aborted,
+           device::ThreadPool& pool);
+  void Run(int rank, absl::Span<const FakeTransfer> transfers, const std::atomic<bool>& aborted);
+
+  // After `aborted` has been set.
+  void Wake();
+
+  std::atomic<int> joined{0};
+
+ private:
+  struct Slot {
+    std::vector<FakeCollective> posts;  // [rank]
+    std::vector<char> there;            // [rank]
+    int arrived = 0;
+    uint64_t done = 0;  // number + 1 of the last collective that was complete
+  };
+  struct Mail {
+    std::vector<FakeTransfer> messages;
+    uint64_t posted = 0, taken = 0;
+  };
+
+  bool AreAlike(const Slot& slot) const;
+  void Compute(const Slot& slot, device::ThreadPool& pool);
+  void Reduce(const Slot& slot, size_t begin, size_t count, char* result, device::ThreadPool& pool);
+  Mail& MailOf(int from, int to) { return mail_[static_cast<size_t>(from * size_ + to)]; }
+
+  const int size_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<Slot, 2> slots_;  // no rank is further ahead than by one
+  std::vector<Mail> mail_;
+  std::vector<char> results_;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_

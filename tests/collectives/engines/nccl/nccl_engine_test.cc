@@ -1,0 +1,235 @@
+// The NCCL engine on a stand-in for NCCL: what every engine must do, and what is its own.
+
+#include "brigade/collectives/engines/nccl/nccl_engine.h"
+
+#include <barrier>
+#include <vector>
+
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/algorithms/program.h"
+#include "brigade/device/race_checker.h"
+#include "brigade/tests/collectives/bits.h"
+#include "brigade/tests/collectives/conformance.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+class NcclConformance : public NcclTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(NcclConformance, EveryOperationOfEveryType) {
+  const RanksOptions options = {.size = GetParam()};
+  Conform(options, NcclEngines(options), InterestingCounts(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclConformance, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST_F(NcclTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
+  for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
+                                                {Algorithm::kRing, Algorithm::kBidirectionalRing},
+                                                {Algorithm::kHalvingDoubling, Algorithm::kRing}}) {
+    const RanksOptions options = {.size = 6};
+    ConformHierarchical(options, NcclEngines(options), {0, 1, 0, 1, 0, 1}, algorithms,
+                        {1, 64 * 6 + 1});
+  }
+}
+
+// The stand-in's own sums have other bits than these.
+TEST_F(NcclTest, DirectSumsAreAddedInAscendingOrderAndRoundedOnce) {
+  for (const int size : {2, 3, 5}) {
+    const RanksOptions options = {.size = size};
+    OnRanks(options, NcclEngines(options), [&](Rank& self) {
+      constexpr int64_t kCount = 1003;
+      std::vector<precision::BFloat16> input(kCount), output(kCount);
+      for (int64_t i = 0; i < kCount; ++i) {
+        input[i] = precision::BFloat16(UnevenValue(self.rank, i));
+      }
+      ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
+                                             {precision::DType::kBFloat16}, *self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      for (int64_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(static_cast<float>(output[i]), RoundedOnce<precision::BFloat16>(size, i)) << i;
+      }
+      ASSERT_OK(self.communicator->Barrier(*self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+    });
+  }
+}
+
+TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
+  const RanksOptions options = {.size = 2};
+  OnRanks(options, NcclEngines(options), [](Rank& self) {
+    std::vector<float> a(64, 1.0f), b(64);
+    std::vector<int32_t> c(64, 1), d(64);
+    const auto all_reduce = [&](kernels::ReduceOp op, Algorithm algorithm) {
+      ASSERT_OK(self.communicator->AllReduce(
+          a.data(), b.data(), 64, {precision::DType::kFloat32, op, algorithm}, *self.stream));
+    };
+    all_reduce(kernels::ReduceOp::kSum, Algorithm::kDirect);
+    all_reduce(kernels::ReduceOp::kMax, Algorithm::kRing);  // NCCL's may lose a NaN
+    all_reduce(kernels::ReduceOp::kSum, Algorithm::kRing);
+    ASSERT_OK(self.communicator->AllReduce(
+        c.data(), d.data(), 64,
+        {precision::DType::kInt32, kernels::ReduceOp::kMax, Algorithm::kRing}, *self.stream));
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+  });
+  EXPECT_EQ(FakeNccl::Calls("ncclAllReduce"), 2 * 3);  // the ring's sum, integers, the barrier
+}
+
+TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
+  for (const int size : {1, 2, 3, 8}) {
+    for (const int64_t count : {0, 1, 15, 16, 1000, 1003}) {
+      for (const CallKind kind :
+           {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather,
+            CallKind::kAllToAll, CallKind::kBroadcast, CallKind::kBarrier}) {
+        for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+          CallShape shape = {kind, algorithm, precision::DType::kFloat32, {}, count};
+          shape.root = size / 2;
+          for (int rank = 0; rank < size; ++rank) {
+            std::vector<int64_t> wanted(static_cast<size_t>(size)), sent(wanted);
+            CountWireElements(shape, rank, absl::MakeSpan(wanted));
+            ForEachSent(shape, rank, size, [&](int to, int64_t elements) {
+              sent[static_cast<size_t>(to)] += elements;
+            });
+            EXPECT_EQ(sent, wanted) << ToString(shape) << ", rank " << rank << " of " << size;
+          }
+        }
+      }
+    }
+  }
+  const RanksOptions options = {.size = 2};
+  OnRanks(options, NcclEngines(options), [](Rank& self) {
+    std::vector<float> a(64, 1.0f), b(64);
+    Communicator& group = *self.communicator;
+    ASSERT_OK(group.AllReduce(a.data(), b.data(), 64, {}, *self.stream));
+    EXPECT_EQ(group.sent_bytes(1 - self.rank), 64 * 4);
+    ASSERT_OK(self.rank == 0 ? group.Send(a.data(), 10, 1, {}, *self.stream)
+                             : group.Receive(b.data(), 10, 0, {}, *self.stream));
+    EXPECT_EQ(group.sent_bytes(1 - self.rank), self.rank == 0 ? 74 * 4 : 64 * 4);
+    ASSERT_OK(self.stream->Synchronize());
+  });
+}
+
+TEST_F(NcclTest, TheHostWaitsForNoDeviceAndNoRaceIsSeen) {
+  device::RaceChecker checker;
+  const RanksOptions options = {
+      .size = 3, .random_delay = {.seed = 3, .max_delay_us = 200}, .race_checker = &checker};
+  OnRanks(options, NcclEngines(options), [](Rank& self) {
+    auto other = self.context->NewStream("other").value();
+    std::vector<float> a(300, 1.0f), b(300);
+    int64_t waits = 0;
+    for (int i = 0; i < 30; ++i) {
+      const ReduceOptions sum = {.algorithm = i % 4 < 2 ? Algorithm::kDirect : Algorithm::kRing};
+      device::Stream& stream = i % 2 == 0 ? *self.stream : *other;
+      ASSERT_OK(self.communicator->ReduceScatter(a.data(), b.data(), 100, sum, stream));
+      if (i == 4) waits = self.context->host_waits();  // scratch is there
+    }
+    EXPECT_EQ(self.context->host_waits(), waits);
+    ASSERT_OK(self.stream->Synchronize());
+    ASSERT_OK(other->Synchronize());
+    EXPECT_EQ(b[99], 3.0f);
+  });
+  EXPECT_THAT(checker.reports(), ::testing::IsEmpty());
+}
+
+TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
+  ConformSplit(NcclEngines({.size = 5}));
+  EXPECT_EQ(FakeNccl::Calls("ncclCommSplit"), 5 + 4 + 5);
+  EXPECT_EQ(FakeNccl::Calls("ncclCommInitRankConfig"), 5);
+}
+
+TEST_F(NcclTest, RegistersMemoryUntilItsEnd) {
+  auto group = ThreadGroup::Create({1}).value();
+  auto context = NewRankContext(0, {});
+  auto engine = NewNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
+  std::vector<float> array(64);
+  ASSERT_OK(engine->Register(array.data(), 256));
+  EXPECT_EQ(FakeNccl::LiveRegistrations(), 1);
+}
+
+TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
+  const RanksOptions options = {.size = 2, .timeout = std::chrono::milliseconds(300)};
+  std::vector<float> a(64, 1.0f);
+  OnRanks(options, NcclEngines(options), [&](Rank& self) {
+    std::vector<float> b(64);
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    ASSERT_OK(self.communicator->Split(0, 0).status());  // both are here
+    FakeNccl::SetCapturing(true);
+    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, {}, *self.stream));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    ASSERT_OK(self.communicator->status());
+    FakeNccl::SetCapturing(false);
+    ASSERT_OK(self.communicator->Split(0, 0).status());
+    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 64, {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(b[63], 2.0f);
+    ASSERT_OK(self.communicator->Split(0, 0).status());
+    // What is not captured is compared as before.
+    static_cast<void>(
+        self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, {}, *self.stream));
+    while (self.communicator->status().ok()) std::this_thread::yield();
+    EXPECT_THAT(self.communicator->status(), StatusIs(absl::StatusCode::kInvalidArgument));
+    ASSERT_OK(self.stream->Synchronize());  // an aborted call ends without an error
+  });
+}
+
+TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
+  const NcclApi api = FakeNccl::Api();
+  auto group = ThreadGroup::Create({2}).value();
+  std::barrier both_have_split(2);
+  NcclUniqueId id = {};
+  ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
+  const auto rank_main = [&](int rank) {
+    auto context = NewRankContext(rank, {});
+    auto stream = context->NewStream("compute").value();
+    NcclComm comm = nullptr;
+    NcclConfig config;
+    api.comm_init_rank_config(&comm, 2, id, rank, &config);
+    NcclResult ready = NcclResult::kInProgress;
+    while (ready == NcclResult::kInProgress) api.comm_get_async_error(comm, &ready);
+    for (const bool with_side : {false, true}) {
+      std::unique_ptr<Engine> side;
+      if (with_side) side = group->Join(rank, *context).value();
+      auto engine = BorrowNcclEngine(FakeOptions({}), comm, std::move(side), *context);
+      ASSERT_OK(engine);
+      auto communicator = Communicator::Create(*std::move(engine), *context).value();
+      EXPECT_EQ(communicator->rank(), rank);
+      std::vector<float> a(64, 1.0f), b(64);
+      ASSERT_OK(communicator->AllReduce(a.data(), b.data(), 64, {}, *stream));
+      ASSERT_OK(stream->Synchronize());
+      EXPECT_EQ(b[0], 2.0f);
+      const auto split = communicator->Split(0, 0);
+      if (with_side) {
+        EXPECT_OK(split);
+        both_have_split.arrive_and_wait();  // an abort would reach the other in its split
+        communicator->Abort(absl::CancelledError("enough"));
+      } else {
+        EXPECT_THAT(split, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    HasSubstr("needs a side channel")));
+      }
+    }
+    EXPECT_EQ(api.comm_destroy(comm), NcclResult::kSuccess);
+  };
+  std::thread one([&] { rank_main(1); });
+  rank_main(0);
+  one.join();
+  EXPECT_EQ(FakeNccl::Calls("ncclCommRevoke"), 2);
+}
+
+TEST_F(NcclTest, BadArgumentsAreNamed) {
+  auto group = ThreadGroup::Create({2}).value();
+  auto context = NewRankContext(0, {});
+  NcclOptions options = FakeOptions({});
+  options.api.on_host = false;
+  EXPECT_THAT(NewNcclEngine(options, group->Join(0, *context).value(), *context),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("NCCL needs a CUDA context, not cpu")));
+}
+
+}  // namespace
+}  // namespace brigade::collectives

@@ -1,0 +1,110 @@
+// NCCL itself, with one rank: sums, a CUDA graph, and streams that it does not take.
+
+#include <cuda_runtime_api.h>
+
+#include <vector>
+
+#include "brigade/collectives/engines/nccl/nccl_engine.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int64_t kCount = 1000;
+constexpr int64_t kBytes = kCount * sizeof(float);
+
+class NcclGpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device::ContextOptions options;
+    options.device = device::Cuda();
+    context_ = device::Context::Create(options).value();
+    stream_ = context_->NewStream("compute").value();
+    auto group = ThreadGroup::Create({1}).value();
+    NcclOptions nccl;
+    nccl.api = LoadNccl().value();
+    auto engine = NewNcclEngine(nccl, group->Join(0, *context_).value(), *context_).value();
+    engine_ = engine.get();
+    communicator_ = Communicator::Create(std::move(engine), *context_).value();
+    input_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();
+    output_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();
+    host_.assign(kCount, 1.0f);
+    ASSERT_OK(stream_->Copy(input_.data(), host_.data(), kBytes));
+  }
+
+  absl::Status AllReduce(device::Stream& stream, Algorithm algorithm = Algorithm::kRing) {
+    return communicator_->AllReduce(input_.data(), output_.data(), kCount, {.algorithm = algorithm},
+                                    stream);
+  }
+
+  void ExpectOnes() {
+    host_.assign(kCount, 0.0f);
+    ASSERT_OK(stream_->Copy(host_.data(), output_.data(), kBytes));
+    ASSERT_OK(stream_->Synchronize());
+    ASSERT_OK(communicator_->status());
+    EXPECT_THAT(host_, Each(1.0f));
+  }
+
+  std::unique_ptr<device::Context> context_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<Communicator> communicator_;
+  NcclEngine* engine_ = nullptr;
+  device::Buffer input_, output_;
+  std::vector<float> host_;
+};
+
+TEST_F(NcclGpuTest, AddsWithEitherAlgorithmAlsoInRegisteredMemory) {
+  ASSERT_OK(engine_->Register(input_.data(), kBytes));
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
+    ASSERT_OK(stream_->FillBytes(output_.data(), 0, kBytes));
+    ASSERT_OK(AllReduce(*stream_, algorithm));
+    ExpectOnes();
+  }
+  ASSERT_OK(communicator_->Barrier(*stream_));
+  ASSERT_OK(stream_->Synchronize());
+}
+
+TEST_F(NcclGpuTest, RunsFromACudaGraph) {
+  cudaStream_t raw = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), cudaSuccess);
+  auto stream = context_->BorrowStream(raw, "captured").value();
+  ASSERT_OK(AllReduce(*stream));
+  ASSERT_OK(stream->Synchronize());
+  ASSERT_EQ(cudaStreamBeginCapture(raw, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_OK(AllReduce(*stream));
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(raw, &graph), cudaSuccess);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(cudaMemsetAsync(output_.data(), 0, kBytes, raw), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(executable, raw), cudaSuccess);
+    ASSERT_OK(stream->Synchronize());
+    ExpectOnes();
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  communicator_.reset();
+  stream.reset();
+  EXPECT_EQ(cudaStreamDestroy(raw), cudaSuccess);
+}
+
+TEST_F(NcclGpuTest, RefusesTheStreamOfEachThread) {
+  auto stream = context_->BorrowStream(cudaStreamPerThread, "per thread").value();
+  EXPECT_THAT(AllReduce(*stream), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("does not run on cudaStreamPerThread")));
+  ASSERT_OK(communicator_->status());
+  ASSERT_OK(stream->status());
+  ASSERT_OK(AllReduce(*stream_));
+  ExpectOnes();
+}
+
+}  // namespace
+}  // namespace brigade::collectives

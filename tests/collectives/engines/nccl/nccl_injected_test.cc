@@ -1,0 +1,170 @@
+// Errors of NCCL's functions, each injected: the call ends with an error that names it, on every rank, without a hang
+// or a leak.
+
+#include <barrier>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "brigade/tests/collectives/engines/nccl/faults.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using Effect = FakeNccl::Effect;
+
+// Every function that calls use, and every way in which it can fail.
+struct Injected {
+  const char* function;
+  Effect effect;
+};
+
+class NcclInjectedTest : public NcclFaultTest, public ::testing::WithParamInterface<Injected> {};
+
+TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
+  const Injected injected = GetParam();
+  const auto adapt = [](int rank, NcclOptions& options) {
+    if (rank == 1) options.timeout = kTimeout;  // the others are more patient
+  };
+  std::barrier meet(3);
+  const auto body = [&](Rank& self) {
+    Communicator& group = *self.communicator;
+    Arrays& arrays = ArraysOf(self);
+    ASSERT_OK(AllReduce(self));
+    ASSERT_OK(self.stream->Synchronize());
+    meet.arrive_and_wait();
+    if (self.rank == 1) FakeNccl::Inject({injected.function, 1, injected.effect});
+    meet.arrive_and_wait();
+    const auto start = Clock::now();
+    absl::Status status;
+    const auto call = [&](const std::function<absl::Status()>& make) {
+      if (status.ok()) status = make();
+    };
+    const MoveOptions move;
+    float* const in = arrays.input.data();
+    float* const out = arrays.output.data();
+    call([&] { return AllReduce(self); });
+    call([&] {
+      return group.ReduceScatter(in, out, 8, {.algorithm = Algorithm::kRing}, *self.stream);
+    });
+    call([&] { return group.AllGather(in, out, 8, move, *self.stream); });
+    call([&] { return group.Broadcast(in, out, 8, 0, move, *self.stream); });
+    call([&] { return AllReduce(self, 64, Algorithm::kDirect); });
+    if (self.rank < 2) {
+      call([&] {
+        return self.rank == 0 ? group.Send(in, 8, 1, move, *self.stream)
+                              : group.Receive(out, 8, 0, move, *self.stream);
+      });
+    }
+    status = AwaitEnd(self);
+    EXPECT_LT(SecondsSince(start), 3.0);
+    // Grouping is of no rank, and what comes later has no function.
+    const std::string culprit =
+        injected.function == std::string("ncclGroupStart") ? "" : "rank 1: ";
+    const std::string function = injected.effect == Effect::kLater ? "" : injected.function;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(culprit + function));
+    if (injected.effect != Effect::kHangs) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                   HasSubstr("ncclSystemError (a fault of the test): said last")));
+    }
+    if (injected.effect == Effect::kHangs) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                   HasSubstr("is still in progress after 0.4 s")));
+    }
+    EXPECT_EQ(AllReduce(self), status) << "the first error stays";
+    ExpectRebuilt(self, {});
+  };
+  On({.size = 3}, body, adapt);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Injected>& info) {
+  const char* const effects[] = {"Returns", "Hangs", "Later"};
+  return std::string(info.param.function) + effects[static_cast<int>(info.param.effect)];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Functions, NcclInjectedTest,
+    ::testing::Values(
+        Injected{"ncclAllReduce", Effect::kReturns}, Injected{"ncclAllReduce", Effect::kHangs},
+        Injected{"ncclAllReduce", Effect::kLater}, Injected{"ncclReduceScatter", Effect::kReturns},
+        Injected{"ncclReduceScatter", Effect::kHangs}, Injected{"ncclAllGather", Effect::kReturns},
+        Injected{"ncclAllGather", Effect::kHangs}, Injected{"ncclBroadcast", Effect::kReturns},
+        Injected{"ncclBroadcast", Effect::kHangs}, Injected{"ncclSend", Effect::kReturns},
+        Injected{"ncclRecv", Effect::kReturns}, Injected{"ncclGroupStart", Effect::kReturns},
+        Injected{"ncclGroupEnd", Effect::kReturns}, Injected{"ncclGroupEnd", Effect::kHangs},
+        Injected{"ncclCommGetAsyncError", Effect::kReturns}),
+    NameOf);
+
+// While a group is made.
+TEST_F(NcclFaultTest, CreationThatFailsIsNamedOnAllRanks) {
+  for (const Injected& injected : {Injected{"ncclGetUniqueId", Effect::kReturns},
+                                   Injected{"ncclCommInitRankConfig", Effect::kReturns},
+                                   Injected{"ncclCommInitRankConfig", Effect::kHangs}}) {
+    const int culprit = injected.function == std::string("ncclGetUniqueId") ? 0 : 1;
+    FakeNccl::Inject({injected.function, culprit, injected.effect});
+    const RanksOptions options = {.size = 3, .timeout = kTimeout};
+    const NewEngineFn new_engine = NcclEngines(options);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto context = NewRankContext(rank, options);
+        const auto made = new_engine(rank, *context);
+        // What hangs on one rank may have succeeded on another.
+        while (made.ok() && (*made)->status().ok()) std::this_thread::yield();
+        const absl::Status status = made.ok() ? (*made)->status() : made.status();
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("rank " + std::to_string(culprit) + ": " + injected.function))
+            << rank;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST_F(NcclFaultTest, ASplitThatFailsIsNamedOnAllRanksAndTheChildIsNotLost) {
+  for (const Effect effect : {Effect::kReturns, Effect::kHangs}) {
+    On({.size = 3, .timeout = kTimeout}, [&](Rank& self) {
+      if (self.rank == 1) FakeNccl::Inject({"ncclCommSplit", 1, effect});
+      const auto split = self.communicator->Split(self.rank == 2 ? -1 : 0, 0);
+      // What hangs on one rank may have succeeded on another.
+      const absl::Status status = split.ok() ? AwaitEnd(self) : split.status();
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("rank 1: "), HasSubstr("ncclCommSplit")));
+    });
+  }
+}
+
+TEST_F(NcclFaultTest, RegistrationThatFailsIsNamed) {
+  FakeNccl::Inject({"ncclCommRegister", -1, Effect::kReturns, NcclResult::kInvalidUsage});
+  auto group = ThreadGroup::Create({1}).value();
+  auto context = NewRankContext(0, {});
+  auto engine = NewNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
+  std::vector<float> array(64);
+  EXPECT_THAT(engine->Register(array.data(), 256),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("rank 0: ncclCommRegister: ncclInvalidUsage")));
+}
+
+TEST_F(NcclFaultTest, AnEndThatFailsOrHangsLeavesNothing) {
+  for (const char* const function : {"ncclCommFinalize", "ncclCommDestroy"}) {
+    On({.size = 2}, [&](Rank& self) {
+      if (self.rank == 1) FakeNccl::Inject({function, 1, Effect::kReturns});
+      ASSERT_OK(AllReduce(self));
+      ASSERT_OK(self.stream->Synchronize());
+    });
+  }
+  FakeNccl::Inject({"ncclCommFinalize", 0, Effect::kHangs});
+  On({.size = 2}, [&](Rank& self) { ASSERT_OK(AllReduce(self)); });
+  FakeNccl::Inject({"ncclCommAbort", 0, Effect::kReturns});
+  On({.size = 2}, [&](Rank& self) { self.communicator->Abort(absl::CancelledError("enough")); });
+}
+
+}  // namespace
+}  // namespace brigade::collectives

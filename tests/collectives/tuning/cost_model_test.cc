@@ -1,0 +1,317 @@
+#include "brigade/collectives/tuning/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/collectives/algorithms/program.h"
+#include "brigade/tests/collectives/tuning/schedules.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using testing::StatusIs;
+
+constexpr CallKind kOperations[] = {CallKind::kAllReduce, CallKind::kReduceScatter,
+                                    CallKind::kAllGather};
+
+Topology Nodes(std::vector<int> ranks_of_node, int ports_between = 1, int ports_inside = 1) {
+  Topology topology;
+  topology.ranks_of_node = std::move(ranks_of_node);
+  topology.inside = {3e-6, 100e9, ports_inside};
+  topology.between = {20e-6, 10e9, ports_between};
+  return topology;
+}
+
+std::vector<Topology> SmallTopologies() {
+  std::vector<Topology> all;
+  for (int ranks = 2; ranks <= 9; ++ranks) {
+    all.push_back(Nodes({ranks}));
+    all.push_back(Nodes({ranks}, 4));
+  }
+  all.push_back(Nodes({8}, 1, 2));
+  for (int nodes = 2; nodes <= 9; ++nodes) {
+    for (const int size : {1, 2, 3, 4}) {
+      for (const int ports : {1, 2, 4, 6}) {
+        all.push_back(Nodes(std::vector<int>(nodes, size), ports));
+      }
+    }
+  }
+  for (const int ports : {1, 2, 4}) {
+    for (const std::vector<int>& sizes :
+         {std::vector<int>{3, 1, 2}, {1, 4}, {2, 1}, {5, 5, 4}, {1, 1, 1, 6, 1}}) {
+      all.push_back(Nodes(sizes, ports));
+    }
+  }
+  return all;
+}
+
+std::string Describe(const Topology& topology, Route route, CallKind operation) {
+  return absl::StrCat(std::string(Name(route)), " ", std::string(Name(operation)), " on ",
+                      absl::StrJoin(topology.ranks_of_node, "+"), " ranks, ports ",
+                      topology.inside.ports, " inside, ", topology.between.ports, " between");
+}
+
+// The loads of a phase: its longest path counted hop by hop, and each port's bytes.
+Phase Count(const Topology& topology, const std::vector<Message>& messages) {
+  const std::vector<int> node = NodesOf(topology);
+  std::map<int, std::vector<Message>> steps;
+  for (const Message& each : messages) steps[each.step].push_back(each);
+  using Hops = std::pair<int64_t, int64_t>;     // between nodes, inside: the first counts more
+  std::map<std::pair<int, int>, Hops> longest;  // of a stream, to a rank
+  std::map<std::tuple<bool, int, int>, double> bytes;  // between nodes?, rank or node, which port
+  std::map<int, int64_t> queued;                       // of a rank
+  for (const auto& [step, together] : steps) {
+    auto arrived = longest;
+    std::map<int, int64_t> sent;
+    for (const Message& each : together) {
+      const int first =
+          static_cast<int>(std::find(node.begin(), node.end(), node[each.from]) - node.begin());
+      const bool between = node[each.from] != node[each.to];
+      Hops hops = longest[{each.stream, each.from}];
+      ++(between ? hops.first : hops.second);
+      Hops& longer = arrived[{each.stream, each.to}];
+      longer = std::max(longer, hops);
+      const int lane = each.lane >= 0 ? each.lane : between ? each.from - first : 0;
+      const int all = between ? topology.between.ports : topology.inside.ports;
+      bytes[{between, between ? node[each.from] : each.from, lane % all}] += each.bytes;
+      if (++sent[each.from] > 1) ++queued[each.from];
+    }
+    longest = arrived;
+  }
+  Phase phase;
+  Hops most;
+  for (const auto& [where, hops] : longest) most = std::max(most, hops);
+  std::tie(phase.between.steps, phase.inside.steps) = most;
+  for (const auto& [port, sent] : bytes) {
+    Load& load = std::get<0>(port) ? phase.between : phase.inside;
+    load.bytes = std::max(load.bytes, sent);
+  }
+  for (const auto& [rank, messages] : queued) phase.queued = std::max(phase.queued, messages);
+  return phase;
+}
+
+void ExpectEqual(const Load& model, const Load& counted, const char* level) {
+  EXPECT_EQ(model.steps, counted.steps) << level;
+  EXPECT_NEAR(model.bytes, counted.bytes, 1e-9 * counted.bytes) << level;
+}
+
+TEST(CostModelTest, AgreesWithEveryMessageCountedOneByOne) {
+  int compared = 0;
+  for (const Topology& topology : SmallTopologies()) {
+    for (const Route route : kRoutes) {
+      for (const CallKind operation : kOperations) {
+        // 5 * 7 * 9 * 16: blocks and halves are whole.
+        constexpr int64_t kBytes = 5040;
+        const auto model = PhasesOf(topology, route, operation, kBytes);
+        if (absl::IsFailedPrecondition(model.status())) continue;
+        SCOPED_TRACE(Describe(topology, route, operation));
+        ASSERT_OK(model);
+        Schedule schedule = ScheduleOf(topology, route, operation, kBytes);
+        ASSERT_EQ(model->size(), schedule.size());
+        for (size_t i = 0; i < schedule.size(); ++i) {
+          Phase counted = Count(topology, schedule[i]);
+          if (route == Route::kRingPerPort) counted.queued = 0;  // a worker for each ring
+          if (route == Route::kDoubleTree) {  // its messages follow each other, and none waits
+            counted.queued = 0;
+            // The largest node need not be where the path ends.
+            if (!topology.Even()) counted.inside.steps = (*model)[i].inside.steps;
+          }
+          ExpectEqual((*model)[i].inside, counted.inside, "inside");
+          ExpectEqual((*model)[i].between, counted.between, "between");
+          EXPECT_EQ((*model)[i].queued, counted.queued);
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 1000);
+}
+
+// Elements that leave by each port when the engines carry out the algorithm that goes this way.
+TEST(CostModelTest, CountsTheBytesOfThePrograms) {
+  for (const Topology& topology : SmallTopologies()) {
+    const std::vector<int> node = NodesOf(topology);
+    const int p = topology.ranks();
+    for (const Route route : kRoutes) {
+      if (!AlgorithmOf(route).has_value()) continue;
+      if (topology.inside.ports > 1 || (route != Route::kRing && topology.between.ports > 1)) {
+        continue;  // these programs' ports are the engine's choice
+      }
+      for (const CallKind operation : kOperations) {
+        SCOPED_TRACE(Describe(topology, route, operation));
+        if (!CheckExists(topology, route, operation).ok()) continue;
+        // Its halves, which are tested, load different ports most.
+        if (route == Route::kBidirectionalRing && operation == CallKind::kAllReduce) continue;
+        const int64_t elements = int64_t{16} * p;  // blocks of one size
+        CallShape shape;
+        shape.kind = operation;
+        shape.algorithm = *AlgorithmOf(route);
+        shape.count = operation == CallKind::kAllReduce ? elements : elements / p;
+        std::vector<double> inside(p), between(topology.nodes());
+        for (int rank = 0; rank < p; ++rank) {
+          std::vector<int64_t> to(p);
+          CountWireElements(shape, rank, absl::MakeSpan(to));
+          for (int other = 0; other < p; ++other) {
+            (node[rank] == node[other] ? inside[rank] : between[node[rank]]) += to[other];
+          }
+        }
+        ASSERT_OK_AND_ASSIGN(const auto phases, PhasesOf(topology, route, operation, elements));
+        double model_inside = 0, model_between = 0;
+        for (const Phase& phase : phases) {
+          model_inside += phase.inside.bytes;
+          model_between += phase.between.bytes;
+        }
+        EXPECT_DOUBLE_EQ(model_inside, *std::max_element(inside.begin(), inside.end()));
+        EXPECT_DOUBLE_EQ(model_between, *std::max_element(between.begin(), between.end()));
+      }
+    }
+  }
+}
+
+double Seconds(const Topology& topology, Route route, CallKind operation, int64_t bytes) {
+  const auto phases = PhasesOf(topology, route, operation, bytes);
+  EXPECT_OK(phases);
+  return phases.ok() ? SecondsOf(topology, *phases) : 0;
+}
+
+// The textbook's times, from its own parameters: p ranks, n bytes, a, b and c.
+TEST(CostModelTest, GivesTheTextbooksTimes) {
+  constexpr int kRanks = 16;
+  constexpr int64_t kBytes = 1 << 20;
+  constexpr double kStep = 3e-6, kByte = 1e-11, kSum = 1e-12;
+  Topology topology = Nodes({kRanks});
+  topology.reduced_bytes_per_s = 1 / kSum;
+  const double part = 15.0 / 16 * kBytes, n = kBytes;
+  const auto all_reduce = [&](Route route) {
+    return Seconds(topology, route, CallKind::kAllReduce, kBytes);
+  };
+  EXPECT_NEAR(all_reduce(Route::kDirect), 2 * kStep + 2 * part * kByte + part * kSum, 1e-12);
+  EXPECT_NEAR(all_reduce(Route::kDirectOneShot), kStep + 15 * (n * kByte + n * kSum), 1e-12);
+  EXPECT_NEAR(all_reduce(Route::kRing), 30 * kStep + 2 * part * kByte + part * kSum, 1e-12);
+  EXPECT_NEAR(all_reduce(Route::kBidirectionalRing), 16 * kStep + 2 * part * kByte + part * kSum,
+              1e-12);
+  EXPECT_NEAR(all_reduce(Route::kHalvingDoubling), 8 * kStep + 2 * part * kByte + part * kSum,
+              1e-12);
+  EXPECT_NEAR(all_reduce(Route::kDoubleTree), 8 * kStep + 2 * n * kByte + n * kSum, 1e-12);
+  for (const Route route : {Route::kDirect, Route::kRing, Route::kHalvingDoubling}) {
+    SCOPED_TRACE(std::string(Name(route)));
+    const double scatter = Seconds(topology, route, CallKind::kReduceScatter, kBytes);
+    const double gather = Seconds(topology, route, CallKind::kAllGather, kBytes);
+    EXPECT_NEAR(scatter + gather, all_reduce(route), 1e-12);
+    EXPECT_NEAR(scatter - gather, part * kSum, 1e-12);
+  }
+  // Four nodes of four with a port for each rank.
+  topology = Nodes({4, 4, 4, 4}, 4);
+  EXPECT_NEAR(all_reduce(Route::kHierarchical),
+              6 * kStep + 1.5 * n * kByte + 6 * 20e-6 + 1.5 * n / 4 * 1e-10, 1e-12);
+}
+
+TEST(CostModelTest, LetsBothLevelsSendAtTheSameTime) {
+  Topology topology = Nodes({2, 2});
+  const double steps = 3 * 3e-6 + 3 * 20e-6;  // of six hops every other leaves the node
+  const auto seconds = [&] { return Seconds(topology, Route::kRing, CallKind::kAllReduce, 1000); };
+  EXPECT_NEAR(seconds(), steps + 1500 / topology.between.bytes_per_s, 1e-12);
+  topology.inside.bytes_per_s = 1e9;
+  EXPECT_NEAR(seconds(), steps + 1500 / topology.inside.bytes_per_s, 1e-12);
+}
+
+// Two nodes of two behind one port each: 1.5 n of a ring that knows of nodes, n of a hierarchy.
+TEST(CostModelTest, CountsWhatCrossesTheLinkOfAHost) {
+  const Topology topology = Nodes({2, 2});
+  const auto crossing = [&](Route route) {
+    const auto phases = PhasesOf(topology, route, CallKind::kAllReduce, 1000);
+    double bytes = 0;
+    for (const Phase& phase : *phases) bytes += phase.between.bytes;
+    return bytes;
+  };
+  EXPECT_DOUBLE_EQ(crossing(Route::kRing), 1500);
+  EXPECT_DOUBLE_EQ(crossing(Route::kInterleavedRing), 3000);
+  EXPECT_DOUBLE_EQ(crossing(Route::kHierarchical), 1000);
+}
+
+TEST(CostModelTest, LetsTheMessagesOfARankQueue) {
+  Topology topology = Nodes({1, 1, 1, 1});
+  topology.message_s = 5e-6;
+  const double without = 2 * (20e-6 + 750 / 10e9);
+  EXPECT_NEAR(Seconds(topology, Route::kDirect, CallKind::kAllReduce, 1000), without + 4 * 5e-6,
+              1e-12);
+  // Of eight ranks halves are four, two and one blocks.
+  topology = Nodes({8});
+  const double alone = Seconds(topology, Route::kHalvingDoubling, CallKind::kAllGather, 1024);
+  topology.message_s = 5e-6;
+  EXPECT_NEAR(Seconds(topology, Route::kHalvingDoubling, CallKind::kAllGather, 1024),
+              alone + (3 + 1) * 5e-6, 1e-12);
+}
+
+TEST(CostModelTest, CountsTheCallsThatARouteConsistsOf) {
+  Topology topology = Nodes({2, 2});
+  const auto started = [&](Route route, CallKind operation) {
+    const double before = Seconds(Nodes({2, 2}), route, operation, 1000);
+    return Seconds(topology, route, operation, 1000) - before;
+  };
+  topology.call_s = 1e-3;
+  topology.inside.call_s = 1e-4;
+  topology.between.call_s = 1e-5;
+  for (const Route route : kRoutes) {
+    const bool hierarchical = route == Route::kHierarchical;
+    EXPECT_NEAR(started(route, CallKind::kAllReduce), hierarchical ? 2.1e-4 : 1e-3, 1e-12);
+  }
+  EXPECT_NEAR(started(Route::kHierarchical, CallKind::kReduceScatter), 1.1e-4, 1e-12);
+  EXPECT_NEAR(started(Route::kHierarchical, CallKind::kAllGather), 1.1e-4, 1e-12);
+}
+
+TEST(CostModelTest, CostsNothingAlone) {
+  for (const Route route : kRoutes) {
+    EXPECT_EQ(Seconds(Nodes({1}), route, CallKind::kAllReduce, 1000), 0);
+  }
+  EXPECT_EQ(BusBandwidth(CallKind::kAllReduce, 1, 1000, 0), 0);
+}
+
+TEST(CostModelTest, IsReadyForAMillionRanks) {
+  const Topology topology = Nodes({kMaxModelledRanks / 2, kMaxModelledRanks / 2});
+  for (const Route route : kRoutes) {
+    const double seconds = Seconds(topology, route, CallKind::kAllReduce, int64_t{1} << 40);
+    EXPECT_TRUE(std::isfinite(seconds) && seconds > 100) << std::string(Name(route));
+  }
+}
+
+TEST(CostModelTest, DefinesBusBandwidthAsNcclTestsDoes) {
+  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kAllReduce, 4, 1000, 2), 750);
+  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kReduceScatter, 4, 1000, 2), 375);
+  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kAllGather, 4, 1000, 2), 375);
+}
+
+TEST(CostModelTest, RefusesWhatDoesNotExist) {
+  using absl::StatusCode;
+  const auto refusal = [](const Topology& topology, Route route, CallKind operation) {
+    return PhasesOf(topology, route, operation, 8);
+  };
+  const Topology uneven = Nodes({3, 1});
+  EXPECT_THAT(refusal(uneven, Route::kHierarchical, CallKind::kAllReduce),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       "hierarchical needs nodes of one size, they have 1 to 3 ranks"));
+  EXPECT_THAT(refusal(Nodes({3, 3}), Route::kHalvingDoubling, CallKind::kAllReduce),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       "halving_doubling needs a power of two, there are 6 ranks"));
+  EXPECT_THAT(refusal(Nodes({2}), Route::kDoubleTree, CallKind::kAllGather),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       "double_tree is for all_reduce, not for all_gather"));
+  EXPECT_THAT(refusal(Nodes({2}), Route::kRing, CallKind::kAllToAll),
+              StatusIs(StatusCode::kInvalidArgument, "there is no cost model of all_to_all"));
+  EXPECT_THAT(refusal(Nodes({}), Route::kRing, CallKind::kAllReduce),
+              StatusIs(StatusCode::kInvalidArgument, "the topology has no nodes"));
+  EXPECT_THAT(PhasesOf(Nodes({2}), Route::kRing, CallKind::kAllReduce, -1),
+              StatusIs(StatusCode::kInvalidArgument, "bytes is -1"));
+}
+
+}  // namespace
+}  // namespace brigade::collectives

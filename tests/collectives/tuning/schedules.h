@@ -1,0 +1,29 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_TUNING_SCHEDULES_H_
+#define BRIGADE_TESTS_COLLECTIVES_TUNING_SCHEDULES_H_
+
+#include <vector>
+
+#include "brigade/collectives/tuning/cost_model.h"
+
+// What the cost model says in formulas, worked out message by message.
+namespace brigade::collectives {
+
+struct Message {
+  int step;  // sent when what came in earlier steps is there
+  int from;
+  int to;
+  double bytes;
+  int stream = 0;  // waits for messages of the same stream only
+  int lane = -1;   // which of a rank's or a node's ports; -1: the sender's, as ranks are dealt
+};
+using Schedule = std::vector<std::vector<Message>>;  // by phase
+
+// Who sends what to whom. The topology has ranks enough for more than one.
+Schedule ScheduleOf(const Topology& topology, Route route, CallKind operation, double bytes);
+
+// The node of each rank.
+std::vector<int> NodesOf(const Topology& topology);
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_TUNING_SCHEDULES_H_

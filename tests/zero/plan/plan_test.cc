@@ -1,0 +1,136 @@
+#include "brigade/zero/plan/plan.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::DType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// What every plan must be, checked from the plan alone.
+void ExpectSound(const Plan& plan, int64_t bucket_elements) {
+  std::set<int> placed;
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    const int64_t element = precision::SizeOf(bucket.dtype);
+    EXPECT_EQ(bucket.size % plan.ranks(), 0);
+    EXPECT_EQ(plan.slice(bucket) * element % 256, 0);
+    std::vector<int> covered(static_cast<size_t>(bucket.size));
+    for (const Place& place : bucket.places) {
+      const Parameter& p = plan.parameter(place.parameter);
+      EXPECT_TRUE(placed.insert(place.parameter).second) << p.spec.name << " is placed twice";
+      EXPECT_EQ(place.range.begin * element % 256, 0) << p.spec.name;
+      EXPECT_EQ(p.bucket, static_cast<int>(b));
+      EXPECT_EQ(p.begin, place.range.begin);
+      EXPECT_EQ(p.spec.size, place.range.size);
+      EXPECT_EQ(*p.spec.dtype, bucket.dtype);
+      EXPECT_EQ(p.spec.trainable, bucket.trainable);
+      EXPECT_EQ(p.unit, bucket.unit);
+      for (int64_t i = 0; i < place.range.size; ++i) ++covered[place.range.begin + i];
+    }
+    for (const Range& range : bucket.padding) {
+      for (int64_t i = 0; i < range.size; ++i) ++covered[range.begin + i];
+    }
+    EXPECT_TRUE(covered == std::vector<int>(covered.size(), 1)) << "bucket " << b;
+    if (bucket.places.size() > 1) {
+      EXPECT_LE(bucket.places.back().range.begin + bucket.places.back().range.size,
+                bucket_elements + 256 * static_cast<int64_t>(bucket.places.size()));
+    }
+  }
+  EXPECT_EQ(placed.size(), plan.parameters().size());
+}
+
+TEST(PlanTest, PlacesEveryElementOnce) {
+  for (const int ranks : {1, 2, 3, 4, 8, 64}) {
+    for (const int64_t bucket_elements : {1, 100, 1000, 100000}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        const auto plan = Plan::Create(
+            ToyModel(), {.ranks = ranks, .dtype = dtype, .bucket_elements = bucket_elements});
+        ASSERT_OK(plan);
+        ExpectSound(*plan, bucket_elements);
+      }
+    }
+  }
+}
+
+TEST(PlanTest, PutsTheLastUnitFirstAndCrossesNoUnit) {
+  const Plan plan =
+      Plan::Create({{"first", {{"a", 10}, {"b", 10}}}, {"last", {{"c", 10}, {"d", 10}}}},
+                   {.ranks = 2})
+          .value();
+  ASSERT_EQ(plan.buckets().size(), 2u);
+  EXPECT_EQ(plan.buckets()[0].unit, 1);
+  // "d" is used last, so it is first in its bucket.
+  EXPECT_EQ(plan.buckets()[0].places[0].parameter, plan.FindParameter("d").value());
+  EXPECT_THAT(plan.units()[0].buckets, ElementsAre(1));
+}
+
+TEST(PlanTest, GivesTiedFrozenAndOtherTypesBucketsOfTheirOwn) {
+  const Plan plan =
+      Plan::Create({{"first", {{"tied", 10}, {"frozen", 10, {}, 0, false}, {"w", 10}}},
+                    {"last", {{"norm", 10, DType::kFloat32}, {"v", 10}}, {"tied"}}},
+                   {.ranks = 2})
+          .value();
+  EXPECT_EQ(plan.buckets().size(), 5u);
+  const int tied = plan.parameters()[0].bucket;
+  EXPECT_TRUE(plan.bucket(tied).tied);
+  EXPECT_THAT(plan.bucket(tied).users, ElementsAre(0, 1));
+  EXPECT_THAT(plan.units()[1].parameters, ElementsAre(3, 4, 0));
+  EXPECT_THAT(plan.units()[1].buckets, ::testing::Contains(tied));
+}
+
+TEST(PlanTest, GivesALargeParameterABucketOfItsOwn) {
+  const Plan plan = Plan::Create({{"unit", {{"small", 10}, {"large", 5000}, {"little", 10}}}},
+                                 {.ranks = 4, .bucket_elements = 1000})
+                        .value();
+  ASSERT_EQ(plan.buckets().size(), 3u);
+  EXPECT_THAT(plan.buckets()[1].places, ::testing::SizeIs(1));
+  EXPECT_GE(plan.buckets()[1].size, 5000);
+}
+
+TEST(PlanTest, CountsSlotsOfTheSizesThatUnitsInARowNeed) {
+  ModelSpec model = {{"embedding", {{"wte", 10000}}}};
+  for (const char* name : {"h0", "h1", "h2", "h3"}) model.push_back({name, {{name, 4096}}});
+  const Plan plan = Plan::Create(model, {.ranks = 2, .dtype = DType::kFloat32}).value();
+  const auto all = [](const Bucket&) { return true; };
+  const int64_t layer = plan.buckets()[0].bytes();
+  const int64_t embedding = plan.buckets()[4].bytes();
+  using Sizes = std::map<int64_t, int>;
+  EXPECT_EQ(SlotsNeeded(plan, 1, all), (Sizes{{layer, 1}, {embedding, 1}}));
+  EXPECT_EQ(SlotsNeeded(plan, 2, all), (Sizes{{layer, 2}, {embedding, 1}}));
+  EXPECT_EQ(SlotsNeeded(plan, 9, all), (Sizes{{layer, 4}, {embedding, 1}}));
+}
+
+TEST(PlanTest, NamesWhatIsWrongWithAModel) {
+  const auto error = [](const ModelSpec& model, PlanOptions options = {}) {
+    return Plan::Create(model, options).status();
+  };
+  const auto says = [](const char* text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  EXPECT_THAT(error({}, {.ranks = 0}), says("ranks is 0"));
+  EXPECT_THAT(error({}, {.bucket_elements = 0}), says("bucket_elements is 0"));
+  EXPECT_THAT(error({{"u", {{"w", -1}}}}), says("unit \"u\", parameter \"w\": size is -1"));
+  EXPECT_THAT(error({{"u", {{"", 1}}}}), says("it has no name"));
+  EXPECT_THAT(error({{"u", {{"w", 1, {}, -2}}}}), says("group is -2"));
+  EXPECT_THAT(error({{"u", {{"w", 1, DType::kInt32}}}}), says("dtype must be float32"));
+  EXPECT_THAT(error({{"u", {{"w", 1}, {"w", 2}}}}), says("two parameters are called \"w\""));
+  EXPECT_THAT(error({{"u"}, {"u"}}), says("two units are called \"u\""));
+  EXPECT_THAT(error({{"u", {{"w", 1}}}, {"v", {}, {"x"}}}), says("\"x\", which does not exist"));
+  EXPECT_THAT(error({{"u", {{"w", 1}}, {"w"}}}), says("\"w\", which it already uses"));
+  EXPECT_THAT(Plan::Create({}, {}).value().FindUnit("u"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no unit \"u\"")));
+}
+
+}  // namespace
+}  // namespace brigade::zero

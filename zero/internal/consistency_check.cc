@@ -1,0 +1,179 @@
+#include "brigade/zero/internal/consistency_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/schedule.h"
+#include "brigade/zero/internal/fingerprint.h"
+
+namespace brigade::zero::internal {
+namespace {
+
+constexpr size_t kTextBytes = 512;
+
+std::string Fixed(std::string text) {
+  text.resize(kTextBytes, '\0');
+  return text;
+}
+
+std::string Text(const std::string& fixed) { return std::string(fixed.c_str()); }
+
+template <typename T>
+std::string Bytes(absl::Span<const T> values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+template <typename T>
+std::vector<T> Values(const std::string& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+// The first rank whose bytes are not rank 0's; 0 if all are alike.
+size_t FirstToDiffer(const std::vector<std::string>& all) {
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) return rank;
+  }
+  return 0;
+}
+
+std::string Number(double value) { return absl::StrFormat("%.17g", value); }
+
+// What is the same on all ranks, one thing a line.
+using Lines = std::vector<std::string>;
+
+void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines) {
+  const std::vector<float> rates = optim::LearningRates(group.schedule, group.lr);
+  lines.push_back(absl::StrCat("group ", index, ": lr ", Number(group.lr), ", weight_decay ",
+                               Number(group.weight_decay), ", betas ", Number(group.beta1), " ",
+                               Number(group.beta2), ", eps ", Number(group.eps), ", momentum ",
+                               Number(group.momentum), ", dampening ", Number(group.dampening),
+                               ", nesterov ", group.nesterov, ", schedule of ", rates.size(),
+                               " rates (", absl::Hex(Fingerprint(Bytes<float>(rates))), ")"));
+}
+
+Lines OptionLines(const ZeroOptions& options) {
+  const optim::LossScaler& scaler = options.loss_scaler;
+  Lines lines = {
+      absl::StrCat("stage ", options.stage),
+      absl::StrCat("dtype ", precision::Name(options.dtype)),
+      absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
+                   options.optimizer.groups.size(), " groups"),
+      absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
+                   scaler.initial_scale_power, ", window ", scaler.loss_scale_window,
+                   ", hysteresis ", scaler.hysteresis, " ", scaler.consecutive_hysteresis,
+                   ", from ", Number(scaler.min_loss_scale), " to ", Number(scaler.max_loss_scale),
+                   ", at minimum ", static_cast<int>(scaler.at_minimum), ", check_overflow ",
+                   scaler.check_overflow),
+      absl::StrCat("max_grad_norm ", Number(options.max_grad_norm)),
+      absl::StrCat("average_gradients ", options.average_gradients),
+      absl::StrCat("micro_batches ", options.micro_batches),
+      absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
+                   precision::Name(options.accumulator)),
+      absl::StrCat("bucket_elements ", options.bucket_elements),
+      absl::StrCat("live_units ", options.live_units),
+      absl::StrCat("persistence_threshold ", options.persistence_threshold),
+      absl::StrCat("algorithm ", static_cast<int>(options.algorithm))};
+  for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
+    AppendGroup(options.optimizer.groups[g], g, lines);
+  }
+  return lines;
+}
+
+Lines ModelLines(const Plan& plan) {
+  Lines lines;
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    lines.push_back(absl::StrCat("parameter ", p, ", ", plan.Describe(static_cast<int>(p))));
+  }
+  for (const Unit& unit : plan.units()) {
+    lines.push_back(absl::StrCat("unit \"", unit.name, "\" with parameters ",
+                                 absl::StrJoin(unit.parameters, " ")));
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes) {
+  std::string record(1, static_cast<char>(mine.code()));
+  absl::StrAppend(&record, mine.message());
+  BRIGADE_ASSIGN_OR_RETURN(all, lanes.Share(Fixed(record)));
+  if (!mine.ok()) return mine;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto code = static_cast<absl::StatusCode>(all[rank][0]);
+    if (code == absl::StatusCode::kOk) continue;
+    return absl::Status(code, absl::StrCat("rank ", rank, ": ", Text(all[rank].substr(1))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, Lanes& lanes) {
+  Lines lines = OptionLines(options);
+  for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
+  std::vector<uint64_t> prints;
+  for (const std::string& line : lines) prints.push_back(Fingerprint(line));
+  const std::vector<uint64_t> mine = {prints.size(), Fingerprint(Bytes<uint64_t>(prints))};
+  BRIGADE_ASSIGN_OR_RETURN(sums, lanes.Share(Bytes<uint64_t>(mine)));
+  if (FirstToDiffer(sums) == 0) return absl::OkStatus();
+
+  // Which line is the first that differs, and how.
+  size_t most = 0;
+  for (const std::string& sum : sums) {
+    most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
+  }
+  prints.resize(most);
+  BRIGADE_ASSIGN_OR_RETURN(shared, lanes.Share(Bytes<uint64_t>(prints)));
+  size_t first = 0;
+  const auto alike = [&](size_t line) {
+    return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
+      return Values<uint64_t>(each)[line] == Values<uint64_t>(shared[0])[line];
+    });
+  };
+  while (first + 1 < most && alike(first)) ++first;
+  BRIGADE_ASSIGN_OR_RETURN(texts,
+                           lanes.Share(Fixed(first < lines.size() ? lines[first] : "nothing")));
+  const size_t other = FirstToDiffer(texts);
+  return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ", Text(texts[0]),
+                                                 "; rank ", other, " has ", Text(texts[other])));
+}
+
+absl::Status AgreeOnStep(const kernels::StepState& step, Lanes& lanes) {
+  BRIGADE_ASSIGN_OR_RETURN(all, lanes.Share(Bytes<kernels::StepState>({step})));
+  const size_t other = FirstToDiffer(all);
+  if (other == 0) return absl::OkStatus();
+  const auto describe = [&](size_t rank) {
+    const kernels::StepState state = Values<kernels::StepState>(all[rank])[0];
+    return absl::StrCat("step ", state.step, " (iteration ", state.iteration, ", loss scale ",
+                        state.loss_scale, ")");
+  };
+  return absl::InvalidArgumentError(absl::StrCat("ranks' states disagree: rank 0 is at ",
+                                                 describe(0), ", rank ", other, " at ",
+                                                 describe(other)));
+}
+
+absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
+  const auto groups = static_cast<int32_t>(options.optimizer.groups.size());
+  for (const Parameter& p : plan.parameters()) {
+    if (!p.spec.trainable || p.spec.group < groups) continue;
+    return absl::InvalidArgumentError(absl::StrCat("parameter \"", p.spec.name, "\": group is ",
+                                                   p.spec.group, ", the optimizer has ", groups));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options) {
+  uint64_t print = Fingerprint(absl::StrCat(plan.ranks(), " ", optim::Moments(options.optimizer),
+                                            " ", static_cast<int>(options.optimizer.kind)));
+  for (const std::string& line : ModelLines(plan)) print = Fingerprint(line, print);
+  return print;
+}
+
+}  // namespace brigade::zero::internal

@@ -1,0 +1,77 @@
+#include "brigade/zero/internal/step_streams.h"
+
+#include <utility>
+
+#include "brigade/device/status_macros.h"
+
+namespace brigade::zero::internal {
+
+Lanes::Lanes(const ZeroOptions& options, collectives::Communicator& communicator,
+             device::Context& context, device::Stream& compute)
+    : algorithm_(options.algorithm),
+      leave_out_(options.leave_out),
+      communicator_(communicator),
+      context_(context),
+      compute_(compute) {}
+
+absl::StatusOr<std::unique_ptr<Lanes>> Lanes::Create(const ZeroOptions& options,
+                                                     collectives::Communicator& communicator,
+                                                     device::Context& context,
+                                                     device::Stream& compute) {
+  std::unique_ptr<Lanes> lanes(new Lanes(options, communicator, context, compute));
+  if (options.overlap_comm) {
+    BRIGADE_ASSIGN_OR_RETURN(stream, context.NewStream("communication"));
+    lanes->own_ = std::move(stream);
+  }
+  return lanes;
+}
+
+absl::Status Lanes::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
+  if (leave_out_ == point) return absl::OkStatus();
+  return waiter.Wait(event);
+}
+
+absl::Status Lanes::Poison(const device::Buffer& memory, device::Stream& stream) {
+  if (context_.race_checker() == nullptr) return absl::OkStatus();
+  return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
+}
+
+absl::Status Lanes::ReduceScatter(const void* input, void* output, int64_t count,
+                                  precision::DType dtype, int64_t& sent) {
+  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  return communicator_.ReduceScatter(input, output, count,
+                                     {.dtype = dtype, .algorithm = algorithm_}, comm());
+}
+
+absl::Status Lanes::AllGather(const void* input, void* output, int64_t count,
+                              precision::DType dtype, int64_t& sent) {
+  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  return communicator_.AllGather(input, output, count, {.dtype = dtype, .algorithm = algorithm_},
+                                 comm());
+}
+
+absl::Status Lanes::Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent) {
+  if (rank() == 0) sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
+}
+
+absl::StatusOr<std::vector<std::string>> Lanes::Share(const std::string& bytes) {
+  const size_t size = bytes.size();
+  const auto count = static_cast<int64_t>(size);
+  std::string all(size * static_cast<size_t>(ranks()), '\0');
+  BRIGADE_ASSIGN_OR_RETURN(
+      buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
+  char* const data = static_cast<char*>(buffer.data());
+  char* const mine = data + rank() * count;
+  BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
+  traffic.setup += (ranks() - 1) * count;
+  BRIGADE_RETURN_IF_ERROR(
+      communicator_.AllGather(mine, data, count, {.dtype = precision::DType::kUint8}, comm()));
+  BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));
+  BRIGADE_RETURN_IF_ERROR(comm().Synchronize());
+  std::vector<std::string> shared;
+  for (size_t at = 0; at < all.size(); at += size) shared.push_back(all.substr(at, size));
+  return shared;
+}
+
+}  // namespace brigade::zero::internal

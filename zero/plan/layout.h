@@ -1,0 +1,64 @@
+#ifndef BRIGADE_ZERO_PLAN_LAYOUT_H_
+#define BRIGADE_ZERO_PLAN_LAYOUT_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "brigade/optim/step_controller.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::zero::internal {
+
+// Whether all of the bucket's weights are always in memory.
+inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  const Unit& unit = plan.unit(bucket.unit);
+  return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
+}
+
+// Whether the weights are a rounded copy of an fp32 master.
+inline bool HasMaster(const Bucket& bucket) { return bucket.dtype != precision::DType::kFloat32; }
+
+// The type of the gradient that is checked and that the update reads.
+inline precision::DType FinalGradientType(const ZeroOptions& options, const Bucket& bucket) {
+  return options.accumulates() ? options.accumulator : bucket.dtype;
+}
+
+// Whether gradients over several micro-batches are added up for the whole bucket, or for the own slice.
+inline bool AccumulatesWhole(const ZeroOptions& options) {
+  return options.accumulation == Accumulation::kAtBoundary ||
+         options.traits().whole_optimizer_state;
+}
+
+// The elements of a bucket that this rank updates: all of it, or its slice.
+inline Range UpdatedRange(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                          int rank) {
+  if (options.traits().whole_optimizer_state) return {0, bucket.size};
+  const int64_t slice = plan.slice(bucket);
+  return {rank * slice, slice};
+}
+
+// How many types the final gradients have: each is checked by itself.
+inline int GradientTypes(const Plan& plan, const ZeroOptions& options) {
+  std::set<precision::DType> types;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (bucket.trainable) types.insert(FinalGradientType(options, bucket));
+  }
+  return static_cast<int>(types.size());
+}
+
+inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
+                                                      const ZeroOptions& options) {
+  optim::StepControllerOptions controller;
+  controller.loss_scaler = options.loss_scaler;
+  controller.max_grad_norm = options.max_grad_norm;
+  if (options.average_gradients) controller.grad_divisor = plan.ranks() * options.micro_batches;
+  controller.ranks = plan.ranks() * std::max(1, GradientTypes(plan, options));
+  return controller;
+}
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_PLAN_LAYOUT_H_

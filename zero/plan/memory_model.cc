@@ -1,0 +1,119 @@
+#include "brigade/zero/plan/memory_model.h"
+
+#include <algorithm>
+#include <map>
+
+#include "brigade/kernels/grad_check/grad_check.h"
+#include "brigade/optim/step_controller.h"
+#include "brigade/zero/plan/layout.h"
+
+namespace brigade::zero {
+namespace {
+
+using device::Purpose;
+
+int64_t SlotBytes(const Plan& plan, const ZeroOptions& options,
+                  const std::function<bool(const Bucket&)>& chosen) {
+  int64_t bytes = 0;
+  for (const auto& [size, count] : SlotsNeeded(plan, options.live_units, chosen)) {
+    bytes += size * count;
+  }
+  return bytes;
+}
+
+// grad_check's, for its longest list.
+int64_t WorkspaceBytes(const Plan& plan, const ZeroOptions& options) {
+  std::map<precision::DType, std::vector<kernels::GradSegment>> lists;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable) continue;
+    lists[internal::FinalGradientType(options, bucket)].push_back({nullptr, plan.slice(bucket)});
+  }
+  int64_t most = 0;
+  for (const auto& [dtype, segments] : lists) {
+    most = std::max(most, kernels::GradCheckWorkspaceSize(segments));
+  }
+  return most * static_cast<int64_t>(sizeof(double));
+}
+
+}  // namespace
+
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
+  const StageTraits& traits = options.traits();
+  std::vector<MemoryTerm> terms;
+  const auto add = [&](Purpose purpose, const char* name, int64_t bytes) {
+    for (MemoryTerm& term : terms) {
+      if (term.purpose == purpose && term.name == name) {
+        term.bytes += bytes;
+        return;
+      }
+    }
+    terms.push_back({purpose, name, bytes});
+  };
+  for (const Bucket& bucket : plan.buckets()) {
+    int64_t unused = 0;
+    for (const Range& range : bucket.padding) unused += range.size;
+    // An array of the bucket, or of a slice, which has its share of the padding.
+    const auto add_array = [&](Purpose purpose, const char* name, bool whole, int64_t bytes) {
+      const int64_t parts = whole ? 1 : plan.ranks();
+      const int64_t padding = unused / parts * bytes;
+      add(purpose, name, bucket.size / parts * bytes - padding);
+      add(purpose, "padding", padding);
+    };
+    const int64_t element = precision::SizeOf(bucket.dtype);
+    const int64_t accumulator = precision::SizeOf(options.accumulator);
+    constexpr int64_t kFloat = sizeof(float);
+    add_array(Purpose::kParameters, "weights", traits.whole_parameters, element);
+    if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
+      add_array(Purpose::kParameters, "persistent units", true, element);
+    }
+    if (!bucket.trainable) continue;
+    if (traits.whole_gradients || !options.accumulates()) {
+      add_array(Purpose::kGradients, "gradients", traits.whole_gradients, element);
+    }
+    if (options.accumulates()) {
+      add_array(Purpose::kGradients, "sums over micro-batches", internal::AccumulatesWhole(options),
+                accumulator);
+    }
+    const bool whole_state = traits.whole_optimizer_state;
+    if (internal::HasMaster(bucket)) {
+      add_array(Purpose::kOptimizerState, "master", whole_state, kFloat);
+    }
+    add_array(Purpose::kOptimizerState, "moments", whole_state,
+              optim::Moments(options.optimizer) * kFloat);
+  }
+  add(Purpose::kCommunication, "parameter slots",
+      SlotBytes(plan, options, [&](const Bucket& bucket) {
+        return !internal::StaysWhole(plan, options, bucket);
+      }));
+  add(Purpose::kCommunication, "gradient slots",
+      SlotBytes(plan, options,
+                [&](const Bucket& bucket) { return bucket.trainable && !traits.whole_gradients; }));
+  add(Purpose::kScratch, "grad_check workspace", WorkspaceBytes(plan, options));
+  add(Purpose::kScratch, "step control",
+      optim::StepController::Bytes(options.optimizer, internal::ControllerOptions(plan, options)));
+  return terms;
+}
+
+int64_t Total(const std::vector<MemoryTerm>& terms) {
+  int64_t bytes = 0;
+  for (const MemoryTerm& term : terms) bytes += term.bytes;
+  return bytes;
+}
+
+int64_t Total(const std::vector<MemoryTerm>& terms, Purpose purpose) {
+  int64_t bytes = 0;
+  for (const MemoryTerm& term : terms) bytes += term.purpose == purpose ? term.bytes : 0;
+  return bytes;
+}
+
+double PaperBytes(double parameters, int64_t ranks, int stage) {
+  // 16-bit weights, 16-bit gradients, fp32 master and two moments.
+  const StageTraits& traits = kStageTraits[stage];
+  const auto kept = [&](bool whole, double bytes) {
+    return bytes * parameters / (whole ? 1.0 : static_cast<double>(ranks));
+  };
+  return kept(traits.whole_parameters, 2) + kept(traits.whole_gradients, 2) +
+         kept(traits.whole_optimizer_state, 12);
+}
+
+}  // namespace brigade::zero

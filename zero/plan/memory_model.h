@@ -1,0 +1,36 @@
+#ifndef BRIGADE_ZERO_PLAN_MEMORY_MODEL_H_
+#define BRIGADE_ZERO_PLAN_MEMORY_MODEL_H_
+
+// How much device memory a rank needs, before anything is allocated.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "brigade/device/books.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::zero {
+
+struct MemoryTerm {
+  device::Purpose purpose = device::Purpose::kParameters;
+  std::string name;
+  int64_t bytes = 0;
+};
+
+// What a ZeroOptimizer with this plan has, to the byte: the same on every rank, constant from Create on. (While
+// parameters go in or out there is one bucket in float32 more.) The terms of the paper are "weights", "gradients", "master"
+// and "moments"; what it leaves out (padding, slots, sums over micro-batches, persistent units, scratch) is named.
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
+
+int64_t Total(const std::vector<MemoryTerm>& terms);
+int64_t Total(const std::vector<MemoryTerm>& terms, device::Purpose purpose);
+
+// The paper's formula for 16-bit training with Adam, in bytes per rank for Y parameters and N ranks:
+// 16 Y, 4 Y + 12 Y / N, 2 Y + 14 Y / N, 16 Y / N. Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 5.
+double PaperBytes(double parameters, int64_t ranks, int stage);
+
+}  // namespace brigade::zero
+
+#endif  // BRIGADE_ZERO_PLAN_MEMORY_MODEL_H_

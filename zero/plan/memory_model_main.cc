@@ -1,0 +1,129 @@
+// Prints what a rank needs in each stage: bazel run //zero/plan:memory_model -- --params=7.5e9 --ranks=64
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/zero/plan/memory_model.h"
+
+ABSL_FLAG(double, params, 7.5e9, "parameters of the model");
+ABSL_FLAG(std::vector<std::string>, ranks,
+          std::vector<std::string>({"1", "4", "16", "64", "256", "1024"}),
+          "numbers of ranks, separated by commas");
+ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
+ABSL_FLAG(std::string, dtype, "bfloat16", "of weights and gradients: bfloat16, float16, float32");
+ABSL_FLAG(std::string, optimizer, "adam", "adam, or sgd with momentum");
+ABSL_FLAG(int, micro_batches, 1, "of a step");
+ABSL_FLAG(int, live_units, 2, "layers in memory at once, where not all are");
+
+namespace brigade::zero {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+absl::StatusOr<ZeroOptions> OptionsOfFlags() {
+  ZeroOptions options;
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  bool known = false;
+  for (const auto each :
+       {precision::DType::kBFloat16, precision::DType::kFloat16, precision::DType::kFloat32}) {
+    if (dtype != precision::Name(each)) continue;
+    options.dtype = each;
+    known = true;
+  }
+  if (!known) return absl::InvalidArgumentError(absl::StrCat("--dtype is \"", dtype, "\""));
+  const std::string optimizer = absl::GetFlag(FLAGS_optimizer);
+  if (optimizer == "sgd") {
+    options.optimizer.kind = optim::OptimizerKind::kSgd;
+    options.optimizer.groups[0].momentum = 0.9;
+  } else if (optimizer != "adam") {
+    return absl::InvalidArgumentError(absl::StrCat("--optimizer is \"", optimizer, "\""));
+  }
+  options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
+  options.live_units = absl::GetFlag(FLAGS_live_units);
+  return options;
+}
+
+// The paper's formula, for 16 bits and Adam.
+void PrintPaper(double params, const std::vector<int>& all_ranks) {
+  std::printf("The ZeRO paper's table: GB (10^9 bytes) per rank for %g parameters\n", params);
+  std::printf("%8s %12s %12s %12s %12s\n", "ranks", "stage 0", "stage 1", "stage 2", "stage 3");
+  for (const int ranks : all_ranks) {
+    std::printf("%8d", ranks);
+    for (int stage = 0; stage < kStages; ++stage) {
+      std::printf(" %12.2f", PaperBytes(params, ranks, stage) / kGiga);
+    }
+    std::printf("\n");
+  }
+}
+
+absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
+                           const std::vector<int>& all_ranks) {
+  using device::Purpose;
+  constexpr Purpose kPurposes[] = {Purpose::kParameters, Purpose::kGradients,
+                                   Purpose::kOptimizerState, Purpose::kCommunication,
+                                   Purpose::kScratch};
+  std::printf("\nBrigade's, to the byte, by purpose: GB per rank\n%8s %6s", "ranks", "stage");
+  for (const Purpose purpose : kPurposes) {
+    std::printf(" %15s", std::string(device::ToString(purpose)).c_str());
+  }
+  std::printf(" %12s\n", "total");
+  for (const int ranks : all_ranks) {
+    BRIGADE_ASSIGN_OR_RETURN(plan,
+                             Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
+    for (options.stage = 0; options.stage < kStages; ++options.stage) {
+      BRIGADE_RETURN_IF_ERROR(Validate(options));
+      const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
+      std::printf("%8d %6d", ranks, options.stage);
+      for (const Purpose purpose : kPurposes) {
+        std::printf(" %15.3f", static_cast<double>(Total(terms, purpose)) / kGiga);
+      }
+      std::printf(" %12.3f\n", static_cast<double>(Total(terms)) / kGiga);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Main() {
+  const double params = absl::GetFlag(FLAGS_params);
+  if (!(params >= 1 && params < 1e15)) {
+    return absl::InvalidArgumentError(absl::StrCat("--params is ", params));
+  }
+  std::vector<int> all_ranks;
+  for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
+    int ranks = 0;
+    if (!absl::SimpleAtoi(text, &ranks) || ranks < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--ranks has \"", text, "\""));
+    }
+    all_ranks.push_back(ranks);
+  }
+  const int units = absl::GetFlag(FLAGS_units);
+  if (units < 1) return absl::InvalidArgumentError(absl::StrCat("--units is ", units));
+  BRIGADE_ASSIGN_OR_RETURN(options, OptionsOfFlags());
+  ModelSpec model;
+  for (int u = 0; u < units; ++u) {
+    const std::string name = absl::StrCat("unit", u);
+    model.push_back({name, {{name, static_cast<int64_t>(params / units)}}, {}});
+  }
+  PrintPaper(params, all_ranks);
+  return PrintPurposes(model, options, all_ranks);
+}
+
+}  // namespace
+}  // namespace brigade::zero
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Device memory that training with ZeRO needs");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = brigade::zero::Main();
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

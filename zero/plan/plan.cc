@@ -1,0 +1,184 @@
+#include "brigade/zero/plan/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace brigade::zero {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 256;
+constexpr int64_t kMostElements = int64_t{1} << 50;
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::DType dtype) {
+  const auto wrong = [&](const auto&... what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unit \"", unit.name, "\", parameter \"", spec.name, "\": ", what...));
+  };
+  if (spec.name.empty()) return wrong("it has no name");
+  if (spec.size < 0 || spec.size > kMostElements) return wrong("size is ", spec.size);
+  if (spec.group < 0) return wrong("group is ", spec.group);
+  if (!precision::IsTrainingFormat(dtype))
+    return wrong("dtype must be float32, float16 or bfloat16");
+  return absl::OkStatus();
+}
+
+// What parameters of one bucket have in common.
+using Kind = std::tuple<bool, precision::DType, bool>;  // trainable, dtype, tied
+
+Kind KindOf(const Bucket& bucket) { return {bucket.trainable, bucket.dtype, bucket.tied}; }
+
+void Append(Bucket& bucket, int parameter, int64_t size) {
+  const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
+  const int64_t begin = RoundUp(bucket.size, alignment);
+  if (begin > bucket.size) bucket.padding.push_back({bucket.size, begin - bucket.size});
+  bucket.places.push_back({parameter, {begin, size}});
+  bucket.size = begin + size;
+}
+
+void Pad(Bucket& bucket, int ranks) {
+  const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
+  const int64_t size = RoundUp(bucket.size, alignment * ranks);
+  if (size > bucket.size) bucket.padding.push_back({bucket.size, size - bucket.size});
+  bucket.size = size;
+}
+
+template <typename Map>
+absl::StatusOr<int> Find(const Map& map, const std::string& what, const std::string& name) {
+  const auto found = map.find(name);
+  if (found != map.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("there is no ", what, " \"", name, "\""));
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& options) {
+  if (options.ranks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks is ", options.ranks));
+  }
+  if (options.bucket_elements < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("bucket_elements is ", options.bucket_elements));
+  }
+  Plan plan;
+  plan.ranks_ = options.ranks;
+  for (const UnitSpec& spec : model) {
+    const int index = static_cast<int>(plan.units_.size());
+    if (!plan.unit_by_name_.try_emplace(spec.name, index).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two units are called \"", spec.name, "\""));
+    }
+    Unit unit = {spec.name, {}, {}, 0};
+    for (const ParameterSpec& parameter : spec.parameters) {
+      Parameter planned = {parameter, index, 0, 0};
+      planned.spec.dtype = parameter.dtype.value_or(options.dtype);
+      if (absl::Status status = Check(spec, parameter, *planned.spec.dtype); !status.ok()) {
+        return status;
+      }
+      const int number = static_cast<int>(plan.parameters_.size());
+      if (!plan.parameter_by_name_.try_emplace(parameter.name, number).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("two parameters are called \"", parameter.name, "\""));
+      }
+      unit.parameters.push_back(number);
+      unit.size += parameter.size;
+      plan.parameters_.push_back(std::move(planned));
+    }
+    plan.units_.push_back(std::move(unit));
+  }
+
+  std::vector<std::set<int>> users(plan.parameters_.size());
+  for (size_t i = 0; i < plan.parameters_.size(); ++i) users[i] = {plan.parameters_[i].unit};
+  for (size_t u = 0; u < model.size(); ++u) {
+    for (const std::string& name : model[u].tied) {
+      const auto found = plan.parameter_by_name_.find(name);
+      if (found == plan.parameter_by_name_.end() ||
+          !users[static_cast<size_t>(found->second)].insert(static_cast<int>(u)).second) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "unit \"", model[u].name, "\" is tied to \"", name, "\", which ",
+            found == plan.parameter_by_name_.end() ? "does not exist" : "it already uses"));
+      }
+      plan.units_[u].parameters.push_back(found->second);
+    }
+  }
+
+  for (size_t u = model.size(); u-- > 0;) {
+    std::map<Kind, int> open;  // bucket of each kind that is being filled
+    const std::vector<ParameterSpec>& own = model[u].parameters;
+    for (size_t i = own.size(); i-- > 0;) {
+      const int number = plan.units_[u].parameters[i];
+      Parameter& parameter = plan.parameters_[static_cast<size_t>(number)];
+      const std::set<int>& used_by = users[static_cast<size_t>(number)];
+      Bucket fresh = {static_cast<int>(u),
+                      *parameter.spec.dtype,
+                      parameter.spec.trainable,
+                      used_by.size() > 1,
+                      0,
+                      {},
+                      {},
+                      {}};
+      const auto found = open.find(KindOf(fresh));
+      const bool fits =
+          found != open.end() &&
+          plan.buckets_[static_cast<size_t>(found->second)].size + parameter.spec.size <=
+              options.bucket_elements;
+      if (!fits) {
+        open[KindOf(fresh)] = static_cast<int>(plan.buckets_.size());
+        plan.buckets_.push_back(std::move(fresh));
+      }
+      parameter.bucket =
+          open[{parameter.spec.trainable, *parameter.spec.dtype, used_by.size() > 1}];
+      Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
+      Append(bucket, number, parameter.spec.size);
+      parameter.begin = bucket.places.back().range.begin;
+      std::set<int> all(bucket.users.begin(), bucket.users.end());
+      all.insert(used_by.begin(), used_by.end());
+      bucket.users.assign(all.begin(), all.end());
+    }
+  }
+  for (size_t b = 0; b < plan.buckets_.size(); ++b) {
+    Pad(plan.buckets_[b], options.ranks);
+    for (const int unit : plan.buckets_[b].users) {
+      plan.units_[static_cast<size_t>(unit)].buckets.push_back(static_cast<int>(b));
+    }
+  }
+  return plan;
+}
+
+absl::StatusOr<int> Plan::FindParameter(const std::string& name) const {
+  return Find(parameter_by_name_, "parameter", name);
+}
+
+absl::StatusOr<int> Plan::FindUnit(const std::string& name) const {
+  return Find(unit_by_name_, "unit", name);
+}
+
+std::string Plan::Describe(int parameter) const {
+  const Parameter& p = parameters_[static_cast<size_t>(parameter)];
+  return absl::StrCat(p.spec.name, " [", p.spec.size, "] ", precision::Name(*p.spec.dtype),
+                      p.spec.trainable ? "" : " frozen", ", group ", p.spec.group, ", unit \"",
+                      units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ",
+                      p.begin);
+}
+
+std::map<int64_t, int> SlotsNeeded(const Plan& plan, int live_units,
+                                   const std::function<bool(const Bucket&)>& chosen) {
+  std::map<int64_t, int> needed;
+  const int units = static_cast<int>(plan.units().size());
+  for (int first = 0; first < units; ++first) {
+    std::map<int64_t, int> live;
+    for (const Bucket& bucket : plan.buckets()) {
+      const bool near = bucket.tied || (bucket.unit >= first && bucket.unit - first < live_units);
+      if (near && chosen(bucket)) ++live[bucket.bytes()];
+    }
+    for (const auto& [bytes, count] : live) needed[bytes] = std::max(needed[bytes], count);
+  }
+  return needed;
+}
+
+}  // namespace brigade::zero
