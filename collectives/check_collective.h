@@ -10,8 +10,8 @@ namespace brigade::collectives {
 
 // Everything that rank `rank` of `size` can know to be wrong with a call of a communicator on `device`: InvalidArgument
 // naming the call, the argument and its value.
-absl::Status CheckCall(const Call& call, int rank, int size, device::Device device,
-                       device::Stream& stream);
+absl::Status CheckCollective(const Collective& collective, int rank, int size,
+                             device::Device device, device::Stream& stream);
 
 }  // namespace brigade::collectives
 

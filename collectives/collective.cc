@@ -4,21 +4,21 @@
 
 namespace brigade::collectives {
 
-absl::string_view Name(CallKind kind) {
+absl::string_view Name(CollectiveKind kind) {
   switch (kind) {
-    case CallKind::kAllReduce:
+    case CollectiveKind::kAllReduce:
       return "all_reduce";
-    case CallKind::kReduceScatter:
+    case CollectiveKind::kReduceScatter:
       return "reduce_scatter";
-    case CallKind::kAllGather:
+    case CollectiveKind::kAllGather:
       return "all_gather";
-    case CallKind::kAllToAll:
+    case CollectiveKind::kAllToAll:
       return "all_to_all";
-    case CallKind::kBroadcast:
+    case CollectiveKind::kBroadcast:
       return "broadcast";
-    case CallKind::kSend:
+    case CollectiveKind::kSend:
       return "send";
-    case CallKind::kBarrier:
+    case CollectiveKind::kBarrier:
       return "barrier";
   }
   return "invalid";
@@ -38,59 +38,60 @@ absl::string_view Name(Algorithm algorithm) {
   return "invalid";
 }
 
-std::string ToString(const CallShape& shape) {
+std::string ToString(const CollectiveSignature& signature) {
   static constexpr absl::string_view kOps[] = {"sum", "min", "max"};
-  const std::string elements = absl::StrCat(shape.count, " ", precision::Name(shape.dtype));
-  switch (shape.kind) {
-    case CallKind::kAllReduce:
-    case CallKind::kReduceScatter:
-      return absl::StrCat(Name(shape.kind), "(", kOps[static_cast<int>(shape.op)], " of ", elements,
-                          ", ", Name(shape.algorithm), ")");
-    case CallKind::kBroadcast:
-    case CallKind::kSend:
-      return absl::StrCat(Name(shape.kind), "(", elements, ", from rank ", shape.root, ")");
-    case CallKind::kBarrier:
+  const std::string elements = absl::StrCat(signature.count, " ", precision::Name(signature.dtype));
+  switch (signature.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+      return absl::StrCat(Name(signature.kind), "(", kOps[static_cast<int>(signature.op)], " of ",
+                          elements, ", ", Name(signature.algorithm), ")");
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kSend:
+      return absl::StrCat(Name(signature.kind), "(", elements, ", from rank ", signature.root, ")");
+    case CollectiveKind::kBarrier:
       return "barrier()";
     default:
-      return absl::StrCat(Name(shape.kind), "(", elements, ", ", Name(shape.algorithm), ")");
+      return absl::StrCat(Name(signature.kind), "(", elements, ", ", Name(signature.algorithm),
+                          ")");
   }
 }
 
-std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence) {
-  return absl::StrCat("rank ", rank, " calls ", call, " as its call ", sequence);
+std::string DescribeCollective(int rank, absl::string_view collective, uint64_t sequence) {
+  return absl::StrCat("rank ", rank, " calls ", collective, " as its call ", sequence);
 }
 
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  const std::string call = fingerprint.on_host ? "split()" : ToString(fingerprint.shape);
-  return DescribeCall(rank, call, fingerprint.sequence);
+  const std::string collective = fingerprint.on_host ? "split()" : ToString(fingerprint.signature);
+  return DescribeCollective(rank, collective, fingerprint.sequence);
 }
 
-int64_t InputElements(const CallShape& shape, int rank, int size) {
-  switch (shape.kind) {
-    case CallKind::kReduceScatter:
-    case CallKind::kAllToAll:
-      return shape.count * size;
-    case CallKind::kBroadcast:
-    case CallKind::kSend:
-      return rank == shape.root ? shape.count : 0;
-    case CallKind::kBarrier:
+int64_t InputElements(const CollectiveSignature& signature, int rank, int size) {
+  switch (signature.kind) {
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll:
+      return signature.count * size;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kSend:
+      return rank == signature.root ? signature.count : 0;
+    case CollectiveKind::kBarrier:
       return 0;
     default:
-      return shape.count;
+      return signature.count;
   }
 }
 
-int64_t OutputElements(const CallShape& shape, int rank, int size) {
-  switch (shape.kind) {
-    case CallKind::kAllGather:
-    case CallKind::kAllToAll:
-      return shape.count * size;
-    case CallKind::kSend:
-      return rank == shape.root ? 0 : shape.count;
-    case CallKind::kBarrier:
+int64_t OutputElements(const CollectiveSignature& signature, int rank, int size) {
+  switch (signature.kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll:
+      return signature.count * size;
+    case CollectiveKind::kSend:
+      return rank == signature.root ? 0 : signature.count;
+    case CollectiveKind::kBarrier:
       return 0;
     default:
-      return shape.count;
+      return signature.count;
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace brigade::collectives {
 
-enum class CallKind : uint8_t {
+enum class CollectiveKind : uint8_t {
   kAllReduce,
   kReduceScatter,
   kAllGather,
@@ -38,8 +38,8 @@ inline constexpr Algorithm kAlgorithms[] = {Algorithm::kDirect, Algorithm::kRing
 inline bool IsValid(Algorithm algorithm) { return algorithm <= Algorithm::kHalvingDoubling; }
 
 // One call as all ranks must make it: what fingerprints compare.
-struct CallShape {
-  CallKind kind = CallKind::kBarrier;
+struct CollectiveSignature {
+  CollectiveKind kind = CollectiveKind::kBarrier;
   Algorithm algorithm = Algorithm::kDirect;
   precision::DType dtype = precision::DType::kUint8;
   kernels::ReduceOp op = kernels::ReduceOp::kSum;
@@ -48,24 +48,24 @@ struct CallShape {
   int64_t count = 0;
   int32_t root = 0;  // of a broadcast; the sender
 
-  friend bool operator==(const CallShape&, const CallShape&) = default;
+  friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
 };
 
 // "all_reduce", ...
-absl::string_view Name(CallKind kind);
+absl::string_view Name(CollectiveKind kind);
 absl::string_view Name(Algorithm algorithm);
 
 // all_reduce(sum of 1024 float32, ring)
-std::string ToString(const CallShape& shape);
+std::string ToString(const CollectiveSignature& signature);
 
 // rank 1 calls <call> as its call 7
-std::string DescribeCall(int rank, absl::string_view call, uint64_t sequence);
+std::string DescribeCollective(int rank, absl::string_view collective, uint64_t sequence);
 
 // What ranks tell each other about a call, to compare.
 struct Fingerprint {
-  CallShape shape;
+  CollectiveSignature signature;
   uint64_t sequence = 0;
-  bool on_host = false;  // an exchange of shape.count values
+  bool on_host = false;  // an exchange of signature.count values
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
@@ -74,8 +74,8 @@ struct Fingerprint {
 std::string Describe(int rank, const Fingerprint& fingerprint);
 
 // One rank's side of a call.
-struct Call {
-  CallShape shape;
+struct Collective {
+  CollectiveSignature signature;
   uint64_t sequence = 0;  // of this communicator's calls, or of the calls between the two ranks
   const void* input = nullptr;
   void* output = nullptr;
@@ -83,8 +83,8 @@ struct Call {
 };
 
 // Elements that `rank` of `size` reads and writes.
-int64_t InputElements(const CallShape& shape, int rank, int size);
-int64_t OutputElements(const CallShape& shape, int rank, int size);
+int64_t InputElements(const CollectiveSignature& signature, int rank, int size);
+int64_t OutputElements(const CollectiveSignature& signature, int rank, int size);
 
 }  // namespace brigade::collectives
 

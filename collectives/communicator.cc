@@ -25,23 +25,24 @@ Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& cont
       sends_(static_cast<size_t>(engine_->size())),
       receives_(static_cast<size_t>(engine_->size())) {}
 
-absl::Status Communicator::Run(Call call, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckCall(call, rank(), size(), context_.device(), stream));
+absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckCollective(collective, rank(), size(), context_.device(), stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
-  if (call.shape.kind == CallKind::kSend) {
-    std::vector<uint64_t>& calls = rank() == call.shape.root ? sends_ : receives_;
-    call.sequence = calls[static_cast<size_t>(call.peer)]++;
+  if (collective.signature.kind == CollectiveKind::kSend) {
+    std::vector<uint64_t>& calls = rank() == collective.signature.root ? sends_ : receives_;
+    collective.sequence = calls[static_cast<size_t>(collective.peer)]++;
   } else {
-    call.sequence = calls_++;
+    collective.sequence = calls_++;
   }
-  BRIGADE_RETURN_IF_ERROR(engine_->Run(call, stream));
+  BRIGADE_RETURN_IF_ERROR(engine_->Run(collective, stream));
   return order_.End(stream);
 }
 
 absl::Status Communicator::AllReduce(const void* input, void* output, int64_t count,
                                      const ReduceOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kAllReduce, options.algorithm, options.dtype, options.op, count},
+  return Run({.signature = {CollectiveKind::kAllReduce, options.algorithm, options.dtype,
+                            options.op, count},
               .input = input,
               .output = output},
              stream);
@@ -49,24 +50,25 @@ absl::Status Communicator::AllReduce(const void* input, void* output, int64_t co
 
 absl::Status Communicator::ReduceScatter(const void* input, void* output, int64_t count,
                                          const ReduceOptions& options, device::Stream& stream) {
-  return Run(
-      {.shape = {CallKind::kReduceScatter, options.algorithm, options.dtype, options.op, count},
-       .input = input,
-       .output = output},
-      stream);
-}
-
-absl::Status Communicator::AllGather(const void* input, void* output, int64_t count,
-                                     const MoveOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kAllGather, options.algorithm, options.dtype, {}, count},
+  return Run({.signature = {CollectiveKind::kReduceScatter, options.algorithm, options.dtype,
+                            options.op, count},
               .input = input,
               .output = output},
              stream);
 }
 
+absl::Status Communicator::AllGather(const void* input, void* output, int64_t count,
+                                     const MoveOptions& options, device::Stream& stream) {
+  return Run(
+      {.signature = {CollectiveKind::kAllGather, options.algorithm, options.dtype, {}, count},
+       .input = input,
+       .output = output},
+      stream);
+}
+
 absl::Status Communicator::AllToAll(const void* input, void* output, int64_t count,
                                     const MoveOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kAllToAll, options.algorithm, options.dtype, {}, count},
+  return Run({.signature = {CollectiveKind::kAllToAll, options.algorithm, options.dtype, {}, count},
               .input = input,
               .output = output},
              stream);
@@ -74,41 +76,44 @@ absl::Status Communicator::AllToAll(const void* input, void* output, int64_t cou
 
 absl::Status Communicator::Broadcast(const void* input, void* output, int64_t count, int root,
                                      const MoveOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kBroadcast, options.algorithm, options.dtype, {}, count, root},
-              .input = input,
-              .output = output},
-             stream);
+  return Run(
+      {.signature = {CollectiveKind::kBroadcast, options.algorithm, options.dtype, {}, count, root},
+       .input = input,
+       .output = output},
+      stream);
 }
 
 absl::Status Communicator::Send(const void* input, int64_t count, int to,
                                 const MoveOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kSend, options.algorithm, options.dtype, {}, count, rank()},
-              .input = input,
-              .peer = to},
-             stream);
+  return Run(
+      {.signature = {CollectiveKind::kSend, options.algorithm, options.dtype, {}, count, rank()},
+       .input = input,
+       .peer = to},
+      stream);
 }
 
 absl::Status Communicator::Receive(void* output, int64_t count, int from,
                                    const MoveOptions& options, device::Stream& stream) {
-  return Run({.shape = {CallKind::kSend, options.algorithm, options.dtype, {}, count, from},
-              .output = output,
-              .peer = from},
-             stream);
+  return Run(
+      {.signature = {CollectiveKind::kSend, options.algorithm, options.dtype, {}, count, from},
+       .output = output,
+       .peer = from},
+      stream);
 }
 
 absl::Status Communicator::Barrier(device::Stream& stream) {
-  return Run({.shape = {CallKind::kBarrier}}, stream);
+  return Run({.signature = {CollectiveKind::kBarrier}}, stream);
 }
 
-absl::StatusOr<std::vector<int64_t>> Communicator::Exchange(absl::Span<const int64_t> values) {
+absl::StatusOr<std::vector<int64_t>> Communicator::AllGatherHost(absl::Span<const int64_t> values) {
   std::vector<int64_t> all(values.size() * static_cast<size_t>(size()));
-  BRIGADE_RETURN_IF_ERROR(engine_->Exchange(values, absl::MakeSpan(all)));
+  BRIGADE_RETURN_IF_ERROR(engine_->AllGatherHost(values, absl::MakeSpan(all)));
   return all;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
-  BRIGADE_ASSIGN_OR_RETURN(all, Exchange({color, key}));
+  BRIGADE_ASSIGN_OR_RETURN(all, AllGatherHost({color, key}));
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
@@ -133,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   for (int rank = 0; rank < size(); ++rank) {
     if (std::find(lost.begin(), lost.end(), rank) == lost.end()) ranks.push_back(rank);
   }
-  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(ranks, lost, generations_++));
+  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->CreateSubgroup(ranks, lost, generations_++));
   return Create(std::move(engine), context_);
 }
 

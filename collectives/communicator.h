@@ -82,7 +82,7 @@ class Communicator {
   absl::Status Barrier(device::Stream& stream);
 
   // Gives every rank the values of all, [rank][i], on the host. A call of all ranks; all give as many.
-  absl::StatusOr<std::vector<int64_t>> Exchange(absl::Span<const int64_t> values);
+  absl::StatusOr<std::vector<int64_t>> AllGatherHost(absl::Span<const int64_t> values);
 
   // New communicators, one for each color, of the ranks that give it; ordered by key, then by rank. A negative
   // color gets none (null). A call of all ranks, on the host.
@@ -105,7 +105,7 @@ class Communicator {
   Communicator(std::unique_ptr<Engine> engine, device::Context& context,
                std::unique_ptr<device::Event> last);
 
-  absl::Status Run(Call call, device::Stream& stream);
+  absl::Status Run(Collective collective, device::Stream& stream);
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;

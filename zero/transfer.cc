@@ -28,22 +28,22 @@ absl::StatusOr<device::Buffer> ZeroOptimizer::NewWhole(const char* call) const {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
   int64_t largest = 0;
   for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
-  return lanes_->context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
-                                    device::Purpose::kCommunication, "whole bucket in float32");
+  return streams_->context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
+                                      device::Purpose::kCommunication, "whole bucket in float32");
 }
 
 // The weights follow from `whole`, all of the bucket in float32; so do the moments of a new run.
 absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
   const Bucket& bucket = plan_.bucket(index);
-  device::Stream& stream = lanes_->comm();
+  device::Stream& stream = streams_->comm();
   const int64_t slice = plan_.slice(bucket);
   void* const all = options_.traits().whole_parameters ? parameters_->Whole(index) : nullptr;
   BRIGADE_RETURN_IF_ERROR(all != nullptr
                               ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
-                              : Convert(whole + lanes_->rank() * slice, kFloat,
+                              : Convert(whole + streams_->rank() * slice, kFloat,
                                         parameters_->Slice(index), bucket.dtype, slice, stream));
   if (bucket.trainable) {
-    const Range updated = internal::UpdatedRange(plan_, options_, bucket, lanes_->rank());
+    const ElementRange updated = internal::UpdatedRange(plan_, options_, bucket, streams_->rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
     if (internal::HasMaster(bucket)) {
       BRIGADE_RETURN_IF_ERROR(stream.Copy(update_->Array(index, 0), whole + updated.begin, bytes));
@@ -52,32 +52,32 @@ absl::Status ZeroOptimizer::SetBucket(int index, const float* whole) {
       BRIGADE_RETURN_IF_ERROR(stream.FillBytes(update_->Array(index, array), 0, bytes));
     }
   }
-  return parameters_->Written(index);
+  return parameters_->MarkWritten(index);
 }
 
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   std::vector<float> host;  // outlives what is enqueued: `whole` waits for it
   absl::StatusOr<device::Buffer> memory = NewWhole("InitializeParameters");
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *lanes_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *streams_));
   const device::Buffer whole = *std::move(memory);
-  device::Stream& stream = lanes_->comm();
+  device::Stream& stream = streams_->comm();
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     absl::Status written;
-    if (lanes_->rank() == 0) {
+    if (streams_->rank() == 0) {
       host.assign(static_cast<size_t>(bucket.size), 0.0f);
-      for (const Place& place : bucket.places) {
+      for (const BucketEntry& entry : bucket.entries) {
         if (!written.ok()) break;
-        written = write(place.parameter,
-                        absl::MakeSpan(host).subspan(static_cast<size_t>(place.range.begin),
-                                                     static_cast<size_t>(place.range.size)));
+        written = write(entry.parameter,
+                        absl::MakeSpan(host).subspan(static_cast<size_t>(entry.range.begin),
+                                                     static_cast<size_t>(entry.range.size)));
       }
       BRIGADE_RETURN_IF_ERROR(stream.Copy(whole.data(), host.data(), bucket.size * sizeof(float)));
     }
-    BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(written, *lanes_));
+    BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(written, *streams_));
     BRIGADE_RETURN_IF_ERROR(
-        lanes_->Broadcast(whole.data(), bucket.size, kFloat, lanes_->traffic.setup));
+        streams_->Broadcast(whole.data(), bucket.size, kFloat, streams_->traffic.setup));
     BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
   }
   BRIGADE_RETURN_IF_ERROR(controller().LoadState(
@@ -90,42 +90,43 @@ absl::Status ZeroOptimizer::ReadSlice(int index, int array, float* target) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
   if (!bucket.trainable) {
-    return Convert(parameters_->Slice(index), bucket.dtype, target, kFloat, slice, lanes_->comm());
+    return Convert(parameters_->Slice(index), bucket.dtype, target, kFloat, slice,
+                   streams_->comm());
   }
-  return lanes_->comm().Copy(target, OwnSlice(index, array),
-                             slice * static_cast<int64_t>(sizeof(float)));
+  return streams_->comm().Copy(target, OwnSlice(index, array),
+                               slice * static_cast<int64_t>(sizeof(float)));
 }
 
 float* ZeroOptimizer::OwnSlice(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   const bool whole = options_.traits().whole_optimizer_state;
-  return update_->Array(index, array) + (whole ? lanes_->rank() * plan_.slice(bucket) : 0);
+  return update_->Array(index, array) + (whole ? streams_->rank() * plan_.slice(bucket) : 0);
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
   std::vector<float> host;
   absl::StatusOr<device::Buffer> memory = NewWhole("ExportParameters");
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *lanes_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(memory.status(), *streams_));
   const device::Buffer whole = *std::move(memory);
-  device::Stream& stream = lanes_->comm();
+  device::Stream& stream = streams_->comm();
   absl::Status status;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t slice = plan_.slice(bucket);
-    float* const mine = static_cast<float*>(whole.data()) + lanes_->rank() * slice;
+    float* const mine = static_cast<float*>(whole.data()) + streams_->rank() * slice;
     BRIGADE_RETURN_IF_ERROR(ReadSlice(static_cast<int>(b), 0, mine));
     BRIGADE_RETURN_IF_ERROR(
-        lanes_->AllGather(mine, whole.data(), slice, kFloat, lanes_->traffic.setup));
+        streams_->AllGather(mine, whole.data(), slice, kFloat, streams_->traffic.setup));
     host.resize(static_cast<size_t>(bucket.size));
     BRIGADE_RETURN_IF_ERROR(stream.Copy(host.data(), whole.data(), bucket.size * sizeof(float)));
     BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
-    for (const Place& place : bucket.places) {
+    for (const BucketEntry& entry : bucket.entries) {
       // The other ranks go on, so does this one.
       if (!status.ok()) break;
-      status = read(place.parameter,
-                    absl::MakeConstSpan(host).subspan(static_cast<size_t>(place.range.begin),
-                                                      static_cast<size_t>(place.range.size)));
+      status = read(entry.parameter,
+                    absl::MakeConstSpan(host).subspan(static_cast<size_t>(entry.range.begin),
+                                                      static_cast<size_t>(entry.range.size)));
     }
   }
   return status;
@@ -134,10 +135,10 @@ absl::Status ZeroOptimizer::ExportParameters(
 absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
   RankState state;
   BRIGADE_ASSIGN_OR_RETURN(whole, NewWhole("SaveState"));
-  device::Stream& stream = lanes_->comm();
+  device::Stream& stream = streams_->comm();
   state.plan_fingerprint = internal::PlanFingerprint(plan_, options_);
-  state.rank = lanes_->rank();
-  state.ranks = lanes_->ranks();
+  state.rank = streams_->rank();
+  state.ranks = streams_->ranks();
   state.buckets.resize(plan_.buckets().size());
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
@@ -161,10 +162,10 @@ absl::Status ZeroOptimizer::CheckState(const RankState& state) const {
   if (state.plan_fingerprint != internal::PlanFingerprint(plan_, options_)) {
     return absl::InvalidArgumentError("the state is of another model, plan or optimizer");
   }
-  if (state.rank != lanes_->rank() || state.ranks != lanes_->ranks()) {
+  if (state.rank != streams_->rank() || state.ranks != streams_->ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("the state is of rank ", state.rank, " of ",
-                                                   state.ranks, ", this is rank ", lanes_->rank(),
-                                                   " of ", lanes_->ranks()));
+                                                   state.ranks, ", this is rank ", streams_->rank(),
+                                                   " of ", streams_->ranks()));
   }
   bool fits = state.buckets.size() == plan_.buckets().size();
   for (size_t b = 0; fits && b < state.buckets.size(); ++b) {
@@ -182,27 +183,28 @@ absl::Status ZeroOptimizer::CheckState(const RankState& state) const {
 absl::Status ZeroOptimizer::LoadState(const RankState& state) {
   absl::StatusOr<device::Buffer> memory = NewWhole("LoadState");
   const absl::Status mine = memory.ok() ? CheckState(state) : memory.status();
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *lanes_));
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStep(state.step, *lanes_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *streams_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStep(state.step, *streams_));
   const device::Buffer whole = *std::move(memory);
-  device::Stream& stream = lanes_->comm();
+  device::Stream& stream = streams_->comm();
   auto* const data = static_cast<float*>(whole.data());
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const int index = static_cast<int>(b);
     const int64_t slice = plan_.slice(plan_.buckets()[b]);
     const std::vector<std::vector<float>>& arrays = state.buckets[b].arrays;
-    float* const mine = data + lanes_->rank() * slice;
+    float* const mine = data + streams_->rank() * slice;
     // The master of all ranks makes the weights, of every rank's own kind; the moments go to their owners.
     BRIGADE_RETURN_IF_ERROR(stream.Copy(mine, arrays[0].data(), slice * sizeof(float)));
-    BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(mine, data, slice, kFloat, lanes_->traffic.setup));
+    BRIGADE_RETURN_IF_ERROR(
+        streams_->AllGather(mine, data, slice, kFloat, streams_->traffic.setup));
     BRIGADE_RETURN_IF_ERROR(SetBucket(index, data));
     for (size_t array = 1; array < arrays.size(); ++array) {
       float* const target = OwnSlice(index, static_cast<int>(array));
       BRIGADE_RETURN_IF_ERROR(stream.Copy(target, arrays[array].data(), slice * sizeof(float)));
       if (options_.traits().whole_optimizer_state) {
-        BRIGADE_RETURN_IF_ERROR(lanes_->AllGather(target,
-                                                  update_->Array(index, static_cast<int>(array)),
-                                                  slice, kFloat, lanes_->traffic.setup));
+        BRIGADE_RETURN_IF_ERROR(streams_->AllGather(target,
+                                                    update_->Array(index, static_cast<int>(array)),
+                                                    slice, kFloat, streams_->traffic.setup));
       }
     }
   }

@@ -15,21 +15,22 @@ ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
-  BRIGADE_ASSIGN_OR_RETURN(lanes, internal::Lanes::Create(options, communicator, context, compute));
+  BRIGADE_ASSIGN_OR_RETURN(streams,
+                           internal::StepStreams::Create(options, communicator, context, compute));
   // A rank that finds a mistake of its own tells the others, who would wait for it otherwise.
   absl::Status mine = Validate(options);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *lanes));
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *lanes));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *streams));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *streams));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
-  self->lanes_ = std::move(lanes);
+  self->streams_ = std::move(streams);
   // So does one that runs out of memory, when it has given back what it has.
   const absl::Status allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, *self->lanes_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, *self->streams_));
   return self;
 }
 
@@ -40,19 +41,20 @@ void ZeroOptimizer::Free() {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(parameters, internal::ParameterStore::Create(plan_, options_, *lanes_));
+  BRIGADE_ASSIGN_OR_RETURN(parameters,
+                           internal::ParameterStore::Create(plan_, options_, *streams_));
   parameters_ = std::move(parameters);
-  BRIGADE_ASSIGN_OR_RETURN(gradients, internal::GradientStore::Create(plan_, options_, *lanes_));
+  BRIGADE_ASSIGN_OR_RETURN(gradients, internal::GradientStore::Create(plan_, options_, *streams_));
   gradients_ = std::move(gradients);
-  BRIGADE_ASSIGN_OR_RETURN(
-      update, internal::ShardedUpdate::Create(plan_, options_, *gradients_, *parameters_, *lanes_));
+  BRIGADE_ASSIGN_OR_RETURN(update, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
+                                                                   *parameters_, *streams_));
   update_ = std::move(update);
-  BRIGADE_ASSIGN_OR_RETURN(finished, lanes_->context().NewEvent("backward finished"));
+  BRIGADE_ASSIGN_OR_RETURN(finished, streams_->context().NewEvent("backward finished"));
   finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(decided, lanes_->context().NewEvent("step decided"));
+  BRIGADE_ASSIGN_OR_RETURN(decided, streams_->context().NewEvent("step decided"));
   decided_ = std::move(decided);
-  BRIGADE_RETURN_IF_ERROR(lanes_->comm().Record(*decided_));
-  return lanes_->comm().Synchronize();
+  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
+  return streams_->comm().Synchronize();
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
@@ -106,8 +108,8 @@ absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
 
 absl::Status ZeroOptimizer::ScaleLoss(const void* loss, void* scaled, int64_t count,
                                       precision::DType dtype) {
-  BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kStepDecided, *decided_, lanes_->compute()));
-  return controller().ScaleLoss(loss, scaled, count, dtype, lanes_->compute());
+  BRIGADE_RETURN_IF_ERROR(streams_->Wait(WaitPoint::kStepDecided, *decided_, streams_->compute()));
+  return controller().ScaleLoss(loss, scaled, count, dtype, streams_->compute());
 }
 
 absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) {
@@ -166,21 +168,22 @@ absl::Status ZeroOptimizer::Step() {
         absl::StrCat("stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
                      " micro-batches have finished backward, ", acquired, " units are acquired"));
   }
-  BRIGADE_RETURN_IF_ERROR(lanes_->compute().Record(*finished_));
-  BRIGADE_RETURN_IF_ERROR(lanes_->Wait(WaitPoint::kBackwardFinished, *finished_, lanes_->comm()));
+  BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*finished_));
+  BRIGADE_RETURN_IF_ERROR(
+      streams_->Wait(WaitPoint::kBackwardFinished, *finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
-  BRIGADE_RETURN_IF_ERROR(lanes_->comm().Record(*decided_));
+  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
-  return parameters_->Updated();
+  return parameters_->GatherUpdated();
 }
 
-absl::Status ZeroOptimizer::AbandonStep() {
-  lanes_->compute().Reset().IgnoreError();
-  lanes_->comm().Reset().IgnoreError();
+absl::Status ZeroOptimizer::CancelStep() {
+  streams_->compute().Reset().IgnoreError();
+  streams_->comm().Reset().IgnoreError();
   in_backward_ = false;
   gradients_->StartAgain();
   BRIGADE_RETURN_IF_ERROR(parameters_->StartAgain());
-  return lanes_->comm().Record(*decided_);
+  return streams_->comm().Record(*decided_);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
@@ -190,7 +193,7 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
   }
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", options_.stage, ", ", call,
-                   ": in the middle of a step; call it after Step or AbandonStep"));
+                   ": in the middle of a step; call it after Step or CancelStep"));
 }
 
 }  // namespace brigade::zero

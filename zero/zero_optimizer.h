@@ -15,13 +15,13 @@
 #include "brigade/device/stream.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/gradient_store.h"
-#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/sharded_update.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-#include "brigade/zero/state.h"
 #include "brigade/zero/plan/traffic.h"
+#include "brigade/zero/state.h"
 
 namespace brigade::zero {
 
@@ -100,7 +100,7 @@ class ZeroOptimizer {
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, and what failed on the
   // streams is forgotten. For going on after a mistake in a call or in the caller's own work; all ranks call it. What
   // Step has enqueued may have happened or not. A communicator that has failed stays so. Waits.
-  absl::Status AbandonStep();
+  absl::Status CancelStep();
 
   // What this rank owns, in host memory; waits. Its own business: works also after the communicator has failed.
   // FailedPrecondition between a micro-batch and its Step.
@@ -112,9 +112,9 @@ class ZeroOptimizer {
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the learning rate: enqueue
   // them on step_stream().
   optim::StepController& controller() { return update_->controller(); }
-  device::Stream& step_stream() { return lanes_->comm(); }
+  device::Stream& step_stream() { return streams_->comm(); }
 
-  const Traffic& traffic() const { return lanes_->traffic; }
+  const Traffic& traffic() const { return streams_->traffic; }
 
  private:
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
@@ -135,7 +135,7 @@ class ZeroOptimizer {
 
   const Plan plan_;
   const ZeroOptions options_;
-  std::unique_ptr<internal::Lanes> lanes_;
+  std::unique_ptr<internal::StepStreams> streams_;
   std::unique_ptr<internal::ParameterStore> parameters_;
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::ShardedUpdate> update_;

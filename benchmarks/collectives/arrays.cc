@@ -7,7 +7,7 @@
 
 namespace brigade::benchmarks {
 
-using collectives::CallKind;
+using collectives::CollectiveKind;
 
 absl::StatusOr<Arrays> Arrays::Create(int ranks, int64_t elements, device::Context& context) {
   Arrays arrays(ranks, elements);
@@ -31,10 +31,10 @@ Round Arrays::MakeRound(int rank, const Turn& turn) {
   const int64_t part = turn.whole / ranks_;
   float* const input = input_[rank];
   float* const output = output_[rank];
-  if (turn.kind == CallKind::kAllReduce) {
+  if (turn.kind == CollectiveKind::kAllReduce) {
     return {turn.kind, input, turn.in_place ? input : output, turn.whole, turn.times};
   }
-  if (turn.kind == CallKind::kReduceScatter) {
+  if (turn.kind == CollectiveKind::kReduceScatter) {
     return {turn.kind, input, turn.in_place ? input + rank * part : output, part, turn.times};
   }
   return {turn.kind, turn.in_place ? input + rank * part : input, turn.in_place ? input : output,
@@ -43,8 +43,8 @@ Round Arrays::MakeRound(int rank, const Turn& turn) {
 
 int64_t Arrays::CountWrong(const Turn& turn) const {
   const int64_t part = turn.whole / ranks_;
-  const bool scattered = turn.kind == CallKind::kReduceScatter;
-  const bool gathered = turn.kind == CallKind::kAllGather;
+  const bool scattered = turn.kind == CollectiveKind::kReduceScatter;
+  const bool gathered = turn.kind == CollectiveKind::kAllGather;
   int64_t wrong = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
     const float* const result = turn.in_place ? input_[rank] : output_[rank];

@@ -12,16 +12,16 @@ namespace brigade::benchmarks {
 
 // What every rank does when it is a contestant's turn: one call, `times` in a row.
 struct Turn {
-  collectives::CallKind kind;
+  collectives::CollectiveKind kind;
   int64_t whole;  // elements of the larger of a rank's arrays: what nccl-tests calls the size
   bool in_place;
   int times;
   bool check = false;  // one call on filled arrays: count what is wrong
 };
 
-// One rank's part in a turn. `count` as in CallShape; fp32 sums.
+// One rank's part in a turn. `count` as in CollectiveSignature; fp32 sums.
 struct Round {
-  collectives::CallKind kind;
+  collectives::CollectiveKind kind;
   const float* input;
   float* output;
   int64_t count;

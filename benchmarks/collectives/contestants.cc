@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_all_reduce.h"
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
-#include "brigade/collectives/bootstrap/tcp_store.h"
-#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "gloo/allreduce.h"
@@ -26,7 +26,7 @@
 namespace brigade::benchmarks {
 namespace {
 
-using collectives::CallKind;
+using collectives::CollectiveKind;
 using Clock = std::chrono::steady_clock;
 
 // A port that was free a moment ago.
@@ -102,7 +102,7 @@ class Brigade final : public ThreadContestant {
         gloo.rank = index;
         gloo.size = size();
         gloo.store = std::move(store);
-        BRIGADE_ASSIGN_OR_RETURN(joined, collectives::NewGlooEngine(gloo, *rank.context));
+        BRIGADE_ASSIGN_OR_RETURN(joined, collectives::CreateGlooEngine(gloo, *rank.context));
         made = std::move(joined);
       }
       BRIGADE_ASSIGN_OR_RETURN(communicator,
@@ -124,8 +124,8 @@ class Brigade final : public ThreadContestant {
 
   const std::string& name() const override { return name_; }
   // Parts of two levels are in an order of their own.
-  bool can(CallKind kind) const override {
-    return way_ == Way::kAlgorithm || kind == CallKind::kAllReduce;
+  bool can(CollectiveKind kind) const override {
+    return way_ == Way::kAlgorithm || kind == CollectiveKind::kAllReduce;
   }
 
  private:
@@ -147,10 +147,10 @@ class Brigade final : public ThreadContestant {
     }
     collectives::Communicator& group = *rank.communicator;
     const collectives::ReduceOptions sum = {.algorithm = algorithm_};
-    if (round.kind == CallKind::kAllReduce) {
+    if (round.kind == CollectiveKind::kAllReduce) {
       return group.AllReduce(round.input, round.output, round.count, sum, stream);
     }
-    if (round.kind == CallKind::kReduceScatter) {
+    if (round.kind == CollectiveKind::kReduceScatter) {
       return group.ReduceScatter(round.input, round.output, round.count, sum, stream);
     }
     return group.AllGather(round.input, round.output, round.count, {.algorithm = algorithm_},
@@ -186,7 +186,7 @@ class GlooRing final : public ThreadContestant {
   }
 
   const std::string& name() const override { return name_; }
-  bool can(CallKind kind) const override { return kind == CallKind::kAllReduce; }
+  bool can(CollectiveKind kind) const override { return kind == CollectiveKind::kAllReduce; }
 
  private:
   absl::Status RunRank(int rank, const Round& round) override {

@@ -61,8 +61,8 @@ class Mpi final : public Contestant {
   }
 
   const std::string& name() const override { return name_; }
-  bool can(collectives::CallKind kind) const override {
-    return kind == collectives::CallKind::kAllReduce;
+  bool can(collectives::CollectiveKind kind) const override {
+    return kind == collectives::CollectiveKind::kAllReduce;
   }
 
   absl::StatusOr<Outcome> Run(const Turn& turn, Arrays&) override {

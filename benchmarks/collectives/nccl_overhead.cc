@@ -80,7 +80,7 @@ bool RunRank(int rank, int ranks, bool compare, ThreadGroup& group, int bursts) 
   NcclOptions options;
   options.api = SilentApi();
   options.compare_calls = compare;
-  auto engine = NewNcclEngine(options, group.Join(rank, *context).value(), *context).value();
+  auto engine = CreateNcclEngine(options, group.Join(rank, *context).value(), *context).value();
   auto communicator = Communicator::Create(std::move(engine), *context).value();
   constexpr int64_t kCount = 1 << 20;
   std::vector<float> small(kCount), large(static_cast<size_t>(ranks) * kCount);

@@ -41,9 +41,9 @@ ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 namespace brigade::benchmarks {
 namespace {
 
-using collectives::CallKind;
+using collectives::CollectiveKind;
 
-constexpr CallKind kKind = CallKind::BRIGADE_BENCHMARK_KIND;
+constexpr CollectiveKind kKind = CollectiveKind::BRIGADE_BENCHMARK_KIND;
 
 // Copies with as many threads as there are cores: what the memory gives, in bytes read and written per second.
 absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
@@ -68,12 +68,12 @@ struct Row {
   double algbw(int place) const { return static_cast<double>(bytes) / seconds[place] * 1e-9; }
   double busbw(int place, int ranks) const {
     const double share = static_cast<double>(ranks - 1) / ranks;
-    return algbw(place) * share * (kKind == CallKind::kAllReduce ? 2 : 1);
+    return algbw(place) * share * (kKind == CollectiveKind::kAllReduce ? 2 : 1);
   }
   // Memory that ranks who reach each other's must read and write, over the speed of copies and the time.
   double of_copy(int place, int ranks) const {
     const double traffic =
-        static_cast<double>(bytes) * (kKind == CallKind::kAllReduce ? 2 * ranks : ranks + 1);
+        static_cast<double>(bytes) * (kKind == CollectiveKind::kAllReduce ? 2 * ranks : ranks + 1);
     return traffic / copy / seconds[place];
   }
 };

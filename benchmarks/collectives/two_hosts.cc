@@ -20,9 +20,9 @@
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/engines/gloo/world.h"
 #include "brigade/collectives/hierarchical/hierarchical.h"
+#include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/measure.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/device/context.h"
@@ -42,7 +42,7 @@ ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 namespace brigade::benchmarks {
 namespace {
 
-using collectives::CallKind;
+using collectives::CollectiveKind;
 using collectives::Communicator;
 using collectives::Hierarchical;
 using collectives::ReduceOptions;
@@ -90,7 +90,7 @@ class Benchmark {
 // Seconds of a call, of the slowest rank.
 absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t count, int calls) {
   std::fill_n(output_.begin(), count, 0.0f);
-  BRIGADE_RETURN_IF_ERROR(world_.Exchange({0}).status());
+  BRIGADE_RETURN_IF_ERROR(world_.AllGatherHost({0}).status());
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < calls; ++i) {
     BRIGADE_RETURN_IF_ERROR(contestant.run(input_.data(), output_.data(), count));
@@ -100,7 +100,7 @@ absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t cou
   const bool right = std::all_of(output_.begin(), output_.begin() + count,
                                  [](float sum) { return sum == kRanks; });
   if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", Name(contestant.route)));
-  BRIGADE_ASSIGN_OR_RETURN(all, world_.Exchange({std::bit_cast<int64_t>(elapsed.count())}));
+  BRIGADE_ASSIGN_OR_RETURN(all, world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
   double slowest = 0;
   for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
   return slowest / calls;
@@ -126,12 +126,13 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
       seconds[i].push_back(each);
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(choice, collectives::Select(topology, CallKind::kAllReduce, bytes));
+  BRIGADE_ASSIGN_OR_RETURN(choice,
+                           collectives::Select(topology, CollectiveKind::kAllReduce, bytes));
   const auto slower = [](const Seconds& a, const Seconds& b) { return Median(a) < Median(b); };
   const Seconds& best = *std::min_element(seconds.begin(), seconds.end(), slower);
   for (size_t i = 0; i < contestants.size(); ++i) {
     const Route route = contestants[i].route;
-    BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, route, CallKind::kAllReduce, bytes));
+    BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, route, CollectiveKind::kAllReduce, bytes));
     rows_.push_back({bytes, route, Median(seconds[i]), SecondsOf(topology, phases),
                      MedianRatio(seconds.back(), seconds[i]), MedianRatio(seconds[i], best),
                      route == choice.route});
@@ -223,13 +224,13 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
   options.checks = false;
   BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
   BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("collectives"));
-  collectives::Placement placement;
-  placement.rank = rank;
-  placement.size = kRanks;
-  placement.master_addr = TwoHosts::kAddress[0];
+  collectives::LaunchInfo launch_info;
+  launch_info.rank = rank;
+  launch_info.size = kRanks;
+  launch_info.master_addr = TwoHosts::kAddress[0];
   collectives::GlooWorldOptions world_options;
   world_options.interface = TwoHosts::kDevice[host];
-  BRIGADE_ASSIGN_OR_RETURN(world, collectives::JoinGlooWorld(placement, world_options, *context));
+  BRIGADE_ASSIGN_OR_RETURN(world, collectives::JoinGlooWorld(launch_info, world_options, *context));
   return Benchmark(*world, *context, *stream).Run(host);
 }
 

@@ -49,9 +49,9 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   BRIGADE_ASSIGN_OR_RETURN(compute, context_->NewStream("compute"));
   compute_ = std::move(compute);
   BRIGADE_ASSIGN_OR_RETURN(engine, group.Join(rank, *context_));
-  BRIGADE_ASSIGN_OR_RETURN(communicator,
-                           collectives::Communicator::Create(
-                               NewThrottledEngine(std::move(engine), bytes_per_second), *context_));
+  BRIGADE_ASSIGN_OR_RETURN(
+      communicator, collectives::Communicator::Create(
+                        CreateThrottledEngine(std::move(engine), bytes_per_second), *context_));
   communicator_ = std::move(communicator);
   BRIGADE_ASSIGN_OR_RETURN(passes, SyntheticPasses::Create(model, *context_, *compute_));
   passes_ = std::move(passes);

@@ -24,14 +24,14 @@ class ThrottledEngine final : public Engine {
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
 
-  absl::Status Run(const collectives::Call& call, device::Stream& stream) override {
+  absl::Status Run(const collectives::Collective& call, device::Stream& stream) override {
     BRIGADE_RETURN_IF_ERROR(engine_->Run(call, stream));
     if (std::isinf(bytes_per_second_)) return absl::OkStatus();
     std::fill(elements_.begin(), elements_.end(), 0);
-    collectives::CountWireElements(call.shape, rank(), absl::MakeSpan(elements_));
+    collectives::CountWireElements(call.signature, rank(), absl::MakeSpan(elements_));
     int64_t sent = 0;
     for (const int64_t elements : elements_) sent += elements;
-    const auto bytes = static_cast<double>(sent * precision::SizeOf(call.shape.dtype));
+    const auto bytes = static_cast<double>(sent * precision::SizeOf(call.signature.dtype));
     const std::chrono::duration<double> time(bytes / bytes_per_second_);
     return stream.Enqueue({"link", {}}, [time](device::ThreadPool&) {
       std::this_thread::sleep_for(time);
@@ -39,14 +39,14 @@ class ThrottledEngine final : public Engine {
     });
   }
 
-  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return engine_->Exchange(values, all);
+  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return engine_->AllGatherHost(values, all);
   }
-  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
-                                                    absl::Span<const int> lost,
-                                                    uint64_t generation) override {
-    BRIGADE_ASSIGN_OR_RETURN(engine, engine_->NewEngine(members, lost, generation));
-    return NewThrottledEngine(std::move(engine), bytes_per_second_);
+  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
+                                                         absl::Span<const int> lost,
+                                                         uint64_t generation) override {
+    BRIGADE_ASSIGN_OR_RETURN(engine, engine_->CreateSubgroup(members, lost, generation));
+    return CreateThrottledEngine(std::move(engine), bytes_per_second_);
   }
   void Abort(const absl::Status& reason) override { engine_->Abort(reason); }
   absl::Status status() const override { return engine_->status(); }
@@ -60,8 +60,8 @@ class ThrottledEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> NewThrottledEngine(std::unique_ptr<Engine> engine,
-                                           double bytes_per_second) {
+std::unique_ptr<Engine> CreateThrottledEngine(std::unique_ptr<Engine> engine,
+                                              double bytes_per_second) {
   return std::make_unique<ThrottledEngine>(std::move(engine), bytes_per_second);
 }
 

@@ -13,9 +13,9 @@ namespace brigade::collectives {
 // Each gives, for a group of more than one rank: how many stages a call has; how many of its parts of `count`
 // elements a rank lends as scratch; and its instructions.
 struct AlgorithmFunctions {
-  int (*stages)(CallKind kind, int size);
-  int64_t (*scratch_parts)(CallKind kind, int size);
-  void (*write)(const CallShape& shape, Writer& writer);
+  int (*stages)(CollectiveKind kind, int size);
+  int64_t (*scratch_parts)(CollectiveKind kind, int size);
+  void (*build)(const CollectiveSignature& signature, ProgramBuilder& builder);
 };
 
 extern const AlgorithmFunctions kDirectFunctions;

@@ -10,9 +10,9 @@
 namespace brigade::collectives {
 
 // Emits the instructions of one rank: At(stage).From(...).From(...).To(...).Move(count).
-class Writer {
+class ProgramBuilder {
  public:
-  Writer(int rank, int size, absl::FunctionRef<void(const Instruction&)> visit)
+  ProgramBuilder(int rank, int size, absl::FunctionRef<void(const Instruction&)> visit)
       : rank_(rank), size_(size), visit_(visit) {}
 
   int rank() const { return rank_; }
@@ -21,25 +21,25 @@ class Writer {
   int next() const { return behind(-1); }
   int behind(int steps) const { return ((rank_ - steps) % size_ + size_) % size_; }
 
-  Writer& At(int stage) {
+  ProgramBuilder& At(int stage) {
     stage_ = stage;
     sources_.clear();
     targets_.clear();
     return *this;
   }
-  Writer& From(int rank, Side side, int64_t begin) {
+  ProgramBuilder& From(int rank, Side side, int64_t begin) {
     sources_.push_back({rank, side, begin});
     return *this;
   }
-  Writer& FromAll(int64_t begin) {
+  ProgramBuilder& FromAll(int64_t begin) {
     for (int rank = 0; rank < size_; ++rank) From(rank, Side::kInput, begin);
     return *this;
   }
-  Writer& To(int rank, Side side, int64_t begin) {
+  ProgramBuilder& To(int rank, Side side, int64_t begin) {
     targets_.push_back({rank, side, begin});
     return *this;
   }
-  Writer& ToAll(int64_t begin) {
+  ProgramBuilder& ToAll(int64_t begin) {
     for (int rank = 0; rank < size_; ++rank) To(rank, Side::kOutput, begin);
     return *this;
   }

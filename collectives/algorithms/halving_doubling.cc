@@ -26,18 +26,18 @@ bool Folds(int size) { return Core(size) != size; }
 // its own to b.
 class HalvingDoubling {
  public:
-  HalvingDoubling(const CallShape& shape, Writer& writer)
-      : shape_(shape),
-        writer_(writer),
-        rank_(writer.rank()),
-        core_(Core(writer.size())),
-        rounds_(Rounds(writer.size())) {}
+  HalvingDoubling(const CollectiveSignature& signature, ProgramBuilder& builder)
+      : signature_(signature),
+        builder_(builder),
+        rank_(builder.rank()),
+        core_(Core(builder.size())),
+        rounds_(Rounds(builder.size())) {}
 
-  void Write() {
-    const bool reduces = shape_.kind != CallKind::kAllGather;
-    const bool gathers = shape_.kind != CallKind::kReduceScatter;
-    if (shape_.kind == CallKind::kAllGather) Copy(rank_, rank_);
-    if (Folds(writer_.size())) {
+  void Build() {
+    const bool reduces = signature_.kind != CollectiveKind::kAllGather;
+    const bool gathers = signature_.kind != CollectiveKind::kReduceScatter;
+    if (signature_.kind == CollectiveKind::kAllGather) Copy(rank_, rank_);
+    if (Folds(builder_.size())) {
       if (Helps(rank_)) reduces ? AddAll() : Copy(rank_ + core_, rank_ + core_);
       ++stage_;
     }
@@ -52,13 +52,13 @@ class HalvingDoubling {
   }
 
  private:
-  struct Place {
+  struct Location {
     Side side;
     int64_t begin;
   };
 
   bool InCore() const { return rank_ < core_; }
-  bool Helps(int rank) const { return rank + core_ < writer_.size(); }
+  bool Helps(int rank) const { return rank + core_ < builder_.size(); }
 
   // Calls visit(piece) for what `blocks` blocks of a rank of the core consist of: ranges of an all-reduce, ranks' parts
   // of the others. A rank has block rank ^ d for every d of which the first bits in the order of its exchanges are
@@ -70,35 +70,37 @@ class HalvingDoubling {
       int distance = 0;
       for (int bit = 0; bit < rounds_; ++bit) distance |= (i >> bit & 1) << (rounds_ - 1 - bit);
       visit(rank ^ distance);
-      if (shape_.kind != CallKind::kAllReduce && Helps(rank ^ distance)) {
+      if (signature_.kind != CollectiveKind::kAllReduce && Helps(rank ^ distance)) {
         visit((rank ^ distance) + core_);
       }
     }
   }
   int64_t Begin(int piece) const {
-    return shape_.kind == CallKind::kAllReduce ? BlockBegin(shape_.count, core_, piece)
-                                               : piece * shape_.count;
+    return signature_.kind == CollectiveKind::kAllReduce
+               ? BlockBegin(signature_.count, core_, piece)
+               : piece * signature_.count;
   }
   int64_t Count(int piece) const {
-    return shape_.kind == CallKind::kAllReduce ? Begin(piece + 1) - Begin(piece) : shape_.count;
+    return signature_.kind == CollectiveKind::kAllReduce ? Begin(piece + 1) - Begin(piece)
+                                                         : signature_.count;
   }
   // Where a rank of the core keeps its sum of a piece after so many rounds of halving; before the first it is its
   // input, unless it has added another's to it.
-  Place Sum(int rank, int piece, int rounds) const {
+  Location Sum(int rank, int piece, int rounds) const {
     if (rounds == 0 && !Helps(rank)) return {Side::kInput, Begin(piece)};
-    if (shape_.kind == CallKind::kAllReduce) return {Side::kOutput, Begin(piece)};
+    if (signature_.kind == CollectiveKind::kAllReduce) return {Side::kOutput, Begin(piece)};
     if (rounds == rounds_ && piece == rank) return {Side::kOutput, 0};
     return {Side::kScratch, Begin(piece)};
   }
   // Where a rank has a piece that is complete.
-  Place Complete(int rank, int piece) const {
-    if (shape_.kind == CallKind::kReduceScatter) return Sum(rank, piece, rounds_);
-    if (shape_.kind == CallKind::kAllGather && piece == rank) return {Side::kInput, 0};
+  Location Complete(int rank, int piece) const {
+    if (signature_.kind == CollectiveKind::kReduceScatter) return Sum(rank, piece, rounds_);
+    if (signature_.kind == CollectiveKind::kAllGather && piece == rank) return {Side::kInput, 0};
     return {Side::kOutput, Begin(piece)};
   }
 
-  void Add(int from, Place theirs, Place mine, int piece, Place to) {
-    writer_.At(stage_)
+  void Add(int from, Location theirs, Location mine, int piece, Location to) {
+    builder_.At(stage_)
         .From(from, theirs.side, theirs.begin)
         .From(rank_, mine.side, mine.begin)
         .To(rank_, to.side, to.begin)
@@ -106,7 +108,7 @@ class HalvingDoubling {
   }
   void AddAll() {
     ForEachPiece(rank_, core_, [&](int piece) {
-      const Place input = {Side::kInput, Begin(piece)};
+      const Location input = {Side::kInput, Begin(piece)};
       Add(rank_ + core_, input, input, piece, Sum(rank_, piece, 0));
     });
   }
@@ -118,38 +120,40 @@ class HalvingDoubling {
     });
   }
   void Copy(int from, int piece) {
-    const Place source = Complete(from, piece);
-    const int64_t to = shape_.kind == CallKind::kReduceScatter ? 0 : Begin(piece);
-    writer_.At(stage_)
+    const Location source = Complete(from, piece);
+    const int64_t to = signature_.kind == CollectiveKind::kReduceScatter ? 0 : Begin(piece);
+    builder_.At(stage_)
         .From(from, source.side, source.begin)
         .To(rank_, Side::kOutput, to)
         .Move(Count(piece));
   }
   void CopyBlocks(int from, int blocks) {
     ForEachPiece(from, blocks, [&](int piece) {
-      if (piece != rank_ || shape_.kind == CallKind::kAllReduce) Copy(from, piece);
+      if (piece != rank_ || signature_.kind == CollectiveKind::kAllReduce) Copy(from, piece);
     });
   }
 
-  const CallShape& shape_;
-  Writer& writer_;
+  const CollectiveSignature& signature_;
+  ProgramBuilder& builder_;
   const int rank_, core_, rounds_;
   int stage_ = 0;
 };
 
-int Stages(CallKind kind, int size) {
-  const int halves = kind == CallKind::kAllReduce ? 2 : 1;
+int Stages(CollectiveKind kind, int size) {
+  const int halves = kind == CollectiveKind::kAllReduce ? 2 : 1;
   return halves * Rounds(size) + (Folds(size) ? 2 : 0);
 }
 
-int64_t ScratchParts(CallKind kind, int size) {
-  return kind == CallKind::kReduceScatter ? size : 0;
+int64_t ScratchParts(CollectiveKind kind, int size) {
+  return kind == CollectiveKind::kReduceScatter ? size : 0;
 }
 
-void Write(const CallShape& shape, Writer& writer) { HalvingDoubling(shape, writer).Write(); }
+void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
+  HalvingDoubling(signature, builder).Build();
+}
 
 }  // namespace
 
-const AlgorithmFunctions kHalvingDoublingFunctions = {Stages, ScratchParts, Write};
+const AlgorithmFunctions kHalvingDoublingFunctions = {Stages, ScratchParts, Build};
 
 }  // namespace brigade::collectives

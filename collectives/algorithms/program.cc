@@ -7,12 +7,12 @@
 namespace brigade::collectives {
 namespace {
 
-const AlgorithmFunctions& FunctionsOf(const CallShape& shape, int size) {
-  const bool has_choice = shape.kind == CallKind::kAllReduce ||
-                          shape.kind == CallKind::kReduceScatter ||
-                          shape.kind == CallKind::kAllGather;
+const AlgorithmFunctions& FunctionsOf(const CollectiveSignature& signature, int size) {
+  const bool has_choice = signature.kind == CollectiveKind::kAllReduce ||
+                          signature.kind == CollectiveKind::kReduceScatter ||
+                          signature.kind == CollectiveKind::kAllGather;
   if (!has_choice || size == 1) return kDirectFunctions;
-  switch (shape.algorithm) {
+  switch (signature.algorithm) {
     case Algorithm::kDirect:
       break;
     case Algorithm::kRing:
@@ -35,29 +35,29 @@ int64_t BlockBegin(int64_t count, int blocks, int block) {
   return std::min(count, (block * each + std::min<int64_t>(block, more)) * kUnit);
 }
 
-int Stages(const CallShape& shape, int size) {
-  return FunctionsOf(shape, size).stages(shape.kind, size);
+int Stages(const CollectiveSignature& signature, int size) {
+  return FunctionsOf(signature, size).stages(signature.kind, size);
 }
 
-int64_t ScratchElements(const CallShape& shape, int size) {
-  return FunctionsOf(shape, size).scratch_parts(shape.kind, size) * shape.count;
+int64_t ScratchElements(const CollectiveSignature& signature, int size) {
+  return FunctionsOf(signature, size).scratch_parts(signature.kind, size) * signature.count;
 }
 
-void ForEachInstruction(const CallShape& shape, int rank, int size,
+void ForEachInstruction(const CollectiveSignature& signature, int rank, int size,
                         absl::FunctionRef<void(const Instruction&)> visit) {
-  Writer writer(rank, size, visit);
-  FunctionsOf(shape, size).write(shape, writer);
+  ProgramBuilder builder(rank, size, visit);
+  FunctionsOf(signature, size).build(signature, builder);
 }
 
-void Program::Build(const CallShape& shape, int size) {
-  if (shape == shape_ && size == size_) return;
-  shape_ = shape;
+void Program::Build(const CollectiveSignature& signature, int size) {
+  if (signature == signature_ && size == size_) return;
+  signature_ = signature;
   size_ = size;
-  stages_ = Stages(shape, size);
+  stages_ = Stages(signature, size);
   parts_.clear();
   entries_.clear();
   begins_.clear();
-  const bool all_meet = shape.kind == CallKind::kBarrier;
+  const bool all_meet = signature.kind == CollectiveKind::kBarrier;
   partners_.assign(static_cast<size_t>(size * size), all_meet ? 1 : 0);
   for (int rank = 0; rank < size; ++rank) {
     const auto add = [&](absl::Span<const Part> parts) {
@@ -68,7 +68,7 @@ void Program::Build(const CallShape& shape, int size) {
       }
     };
     begins_.push_back(entries_.size());
-    ForEachInstruction(shape, rank, size, [&](const Instruction& instruction) {
+    ForEachInstruction(signature, rank, size, [&](const Instruction& instruction) {
       while (begins_.size() <= static_cast<size_t>(rank * stages_ + instruction.stage)) {
         begins_.push_back(entries_.size());
       }
@@ -85,10 +85,11 @@ void Program::Build(const CallShape& shape, int size) {
   for (int rank = 0; rank < size; ++rank) partners_[static_cast<size_t>(rank * size + rank)] = 0;
 }
 
-void CountWireElements(const CallShape& shape, int rank, absl::Span<int64_t> elements) {
+void CountWireElements(const CollectiveSignature& signature, int rank,
+                       absl::Span<int64_t> elements) {
   const int size = static_cast<int>(elements.size());
   for (int owner = 0; owner < size; ++owner) {
-    ForEachInstruction(shape, owner, size, [&](const Instruction& instruction) {
+    ForEachInstruction(signature, owner, size, [&](const Instruction& instruction) {
       if (owner == rank) {
         for (const Part& target : instruction.targets) {
           if (target.rank != rank) elements[target.rank] += instruction.count;

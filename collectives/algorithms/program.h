@@ -32,12 +32,12 @@ struct Part {
 };
 
 // Where it lies on its rank, which makes `call` and lends `scratch`.
-inline char* AddressOf(const Part& part, const Call& call, void* scratch) {
-  const void* base = call.input;
-  if (part.side == Side::kOutput) base = call.output;
+inline char* AddressOf(const Part& part, const Collective& collective, void* scratch) {
+  const void* base = collective.input;
+  if (part.side == Side::kOutput) base = collective.output;
   if (part.side == Side::kScratch) base = scratch;
   return const_cast<char*>(static_cast<const char*>(base)) +
-         part.begin * precision::SizeOf(call.shape.dtype);
+         part.begin * precision::SizeOf(collective.signature.dtype);
 }
 
 struct Instruction {
@@ -48,21 +48,21 @@ struct Instruction {
 };
 
 // How many stages the call has; all ranks have the same.
-int Stages(const CallShape& shape, int size);
+int Stages(const CollectiveSignature& signature, int size);
 
 // Elements of scratch that each rank lends to the call.
-int64_t ScratchElements(const CallShape& shape, int size);
+int64_t ScratchElements(const CollectiveSignature& signature, int size);
 
 // Calls visit(instruction) for each instruction of `rank`, in order of stages. The spans are good during the
 // visit. Not for send and receive, which two ranks settle between themselves.
-void ForEachInstruction(const CallShape& shape, int rank, int size,
+void ForEachInstruction(const CollectiveSignature& signature, int rank, int size,
                         absl::FunctionRef<void(const Instruction&)> visit);
 
 // The programs of all ranks for one call, laid out to be carried out. Build again costs nothing for the same shape,
 // and no allocation for one that is no longer.
 class Program {
  public:
-  void Build(const CallShape& shape, int size);
+  void Build(const CollectiveSignature& signature, int size);
 
   int stages() const { return stages_; }
 
@@ -101,7 +101,7 @@ class Program {
             parts.subspan(entry.targets, entry.end - entry.targets), entry.count};
   }
 
-  CallShape shape_;
+  CollectiveSignature signature_;
   int size_ = 0;
   int stages_ = 0;
   std::vector<Part> parts_;
@@ -115,7 +115,8 @@ class Program {
 int64_t BlockBegin(int64_t count, int blocks, int block);
 
 // Adds to elements[to] what `rank` sends to each rank `to`.
-void CountWireElements(const CallShape& shape, int rank, absl::Span<int64_t> elements);
+void CountWireElements(const CollectiveSignature& signature, int rank,
+                       absl::Span<int64_t> elements);
 
 }  // namespace brigade::collectives
 

@@ -6,30 +6,31 @@
 
 namespace brigade::collectives {
 
-void ForEachSent(const CallShape& shape, int rank, int size,
+void ForEachSent(const CollectiveSignature& signature, int rank, int size,
                  absl::FunctionRef<void(int to, int64_t elements)> add) {
   if (size == 1) return;
-  const int64_t count = shape.count;
+  const int64_t count = signature.count;
   const auto block = [&](int i) {
     return BlockBegin(count, size, i % size + 1) - BlockBegin(count, size, i % size);
   };
-  const bool sums = shape.kind == CallKind::kAllReduce;
-  if (shape.algorithm == Algorithm::kRing &&
-      (sums || shape.kind == CallKind::kReduceScatter || shape.kind == CallKind::kAllGather)) {
+  const bool sums = signature.kind == CollectiveKind::kAllReduce;
+  if (signature.algorithm == Algorithm::kRing &&
+      (sums || signature.kind == CollectiveKind::kReduceScatter ||
+       signature.kind == CollectiveKind::kAllGather)) {
     // An all-reduce passes on all blocks but one, twice.
     add((rank + 1) % size,
         sums ? 2 * count - block(rank + 1) - block(rank + 2) : (size - 1) * count);
     return;
   }
-  if (shape.algorithm == Algorithm::kBidirectionalRing ||
-      shape.algorithm == Algorithm::kHalvingDoubling) {
+  if (signature.algorithm == Algorithm::kBidirectionalRing ||
+      signature.algorithm == Algorithm::kHalvingDoubling) {
     absl::InlinedVector<int64_t, 64> elements(static_cast<size_t>(size));
-    CountWireElements(shape, rank, absl::MakeSpan(elements));
+    CountWireElements(signature, rank, absl::MakeSpan(elements));
     for (int to = 0; to < size; ++to) add(to, elements[static_cast<size_t>(to)]);
     return;
   }
-  if (shape.kind == CallKind::kBarrier) return;
-  if (shape.kind == CallKind::kBroadcast && rank != shape.root) return;
+  if (signature.kind == CollectiveKind::kBarrier) return;
+  if (signature.kind == CollectiveKind::kBroadcast && rank != signature.root) return;
   for (int to = 0; to < size; ++to) {
     if (to != rank) add(to, sums ? block(to) + block(rank) : count);
   }

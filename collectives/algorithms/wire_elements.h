@@ -10,7 +10,7 @@ namespace brigade::collectives {
 
 // Calls add(to, elements) with what CountWireElements (program.h) counts for `rank`, of kDirect and kRing by formulas: in
 // the time of a call there is none to walk through all ranks' instructions. Not for sends.
-void ForEachSent(const CallShape& shape, int rank, int size,
+void ForEachSent(const CollectiveSignature& signature, int rank, int size,
                  absl::FunctionRef<void(int to, int64_t elements)> add);
 
 }  // namespace brigade::collectives

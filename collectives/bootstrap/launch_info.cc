@@ -68,7 +68,7 @@ absl::StatusOr<std::string> FirstHost(const std::string& list) {
 }
 
 absl::Status ReadRanks(const EnvironmentGetter& get, const Launcher& launcher,
-                       Placement& placement) {
+                       LaunchInfo& launch_info) {
   constexpr int kMost = std::numeric_limits<int>::max();
   const auto rank = Number(get, launcher.rank, 0, kMost);
   if (!rank.ok()) return rank.status();
@@ -88,17 +88,17 @@ absl::Status ReadRanks(const EnvironmentGetter& get, const Launcher& launcher,
     return absl::InvalidArgumentError(
         absl::StrCat(launcher.rank, "=", **rank, " is not less than ", launcher.size, "=", **size));
   }
-  placement.launched = true;
-  placement.rank = **rank;
-  placement.size = **size;
-  placement.local_rank = local_rank->value_or(0);
+  launch_info.launched = true;
+  launch_info.rank = **rank;
+  launch_info.size = **size;
+  launch_info.local_rank = local_rank->value_or(0);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<Placement> PlacementFromEnvironment(const EnvironmentGetter& get) {
-  Placement placement;
+absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& get) {
+  LaunchInfo launch_info;
   const Launcher* found = nullptr;
   for (const Launcher& launcher : kLaunchers) {
     // salloc sets SLURM_NTASKS for a shell that is no task; only a rank makes a task of Slurm.
@@ -108,28 +108,29 @@ absl::StatusOr<Placement> PlacementFromEnvironment(const EnvironmentGetter& get)
     break;
   }
   if (found != nullptr) {
-    const absl::Status read = ReadRanks(get, *found, placement);
+    const absl::Status read = ReadRanks(get, *found, launch_info);
     if (!read.ok()) return read;
   }
 
   const char* const master = get("MASTER_ADDR");
   const char* const nodes = get("SLURM_STEP_NODELIST");
   if (master != nullptr) {
-    placement.master_addr = std::string(absl::StripAsciiWhitespace(master));
-    if (placement.master_addr.empty()) return absl::InvalidArgumentError("MASTER_ADDR='' is empty");
+    launch_info.master_addr = std::string(absl::StripAsciiWhitespace(master));
+    if (launch_info.master_addr.empty())
+      return absl::InvalidArgumentError("MASTER_ADDR='' is empty");
   } else if (found == &kSlurm && nodes != nullptr) {
     absl::StatusOr<std::string> host = FirstHost(nodes);
     if (!host.ok()) return host.status();
-    placement.master_addr = *std::move(host);
+    launch_info.master_addr = *std::move(host);
   }
   const auto port = Number(get, "MASTER_PORT", 1, 65535);
   if (!port.ok()) return port.status();
-  placement.master_port = port->value_or(placement.master_port);
-  return placement;
+  launch_info.master_port = port->value_or(launch_info.master_port);
+  return launch_info;
 }
 
-absl::StatusOr<Placement> PlacementFromEnvironment() {
-  return PlacementFromEnvironment([](const char* name) { return std::getenv(name); });
+absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment() {
+  return LaunchInfoFromEnvironment([](const char* name) { return std::getenv(name); });
 }
 
 }  // namespace brigade::collectives

@@ -9,7 +9,7 @@
 namespace brigade::collectives {
 
 // Which process of a group this is, and where the group meets.
-struct Placement {
+struct LaunchInfo {
   bool launched = false;  // by a launcher, and be it as the only process
   int rank = 0;
   int size = 1;
@@ -33,8 +33,8 @@ using EnvironmentGetter = std::function<const char*(const char* name)>;
 //
 // Errors       InvalidArgument naming the variable and its value: one of a set without the other,
 //              not a number, a rank outside the group, a port outside 1 to 65535.
-absl::StatusOr<Placement> PlacementFromEnvironment();
-absl::StatusOr<Placement> PlacementFromEnvironment(const EnvironmentGetter& get);
+absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment();
+absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& get);
 
 }  // namespace brigade::collectives
 

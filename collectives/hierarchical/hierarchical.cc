@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/check_collective.h"
-#include "brigade/collectives/tuning/nodes.h"
 #include "brigade/collectives/engines/workspace.h"
+#include "brigade/collectives/tuning/nodes.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
@@ -62,11 +62,11 @@ Hierarchical::Hierarchical(const HierarchicalOptions& options, std::vector<int> 
 
 int Hierarchical::slice() const { return inside_->rank() * between_->size() + between_->rank(); }
 
-absl::Status Hierarchical::Check(CallKind kind, const void* input, void* output, int64_t count,
-                                 precision::DType dtype, kernels::ReduceOp op,
+absl::Status Hierarchical::Check(CollectiveKind kind, const void* input, void* output,
+                                 int64_t count, precision::DType dtype, kernels::ReduceOp op,
                                  device::Stream& stream) const {
-  return CheckCall(
-      {.shape = {kind, Algorithm::kDirect, dtype, op, count}, .input = input, .output = output},
+  return CheckCollective(
+      {.signature = {kind, Algorithm::kDirect, dtype, op, count}, .input = input, .output = output},
       slice(), static_cast<int>(slices_.size()), context_.device(), stream);
 }
 
@@ -87,7 +87,7 @@ absl::Status Hierarchical::AllReduce(const void* input, void* output, int64_t co
                                      const ReduceOptions& options, device::Stream& stream) {
   const precision::DType dtype = options.dtype;
   BRIGADE_RETURN_IF_ERROR(
-      Check(CallKind::kAllReduce, input, output, count, dtype, options.op, stream));
+      Check(CollectiveKind::kAllReduce, input, output, count, dtype, options.op, stream));
   const ReduceOptions inside = By(options_.inside, options);
   const ReduceOptions between = By(options_.between, options);
   return Run(stream, [&]() -> absl::Status {
@@ -108,8 +108,8 @@ absl::Status Hierarchical::AllReduce(const void* input, void* output, int64_t co
 
 absl::Status Hierarchical::ReduceScatter(const void* input, void* output, int64_t count,
                                          const ReduceOptions& options, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(
-      Check(CallKind::kReduceScatter, input, output, count, options.dtype, options.op, stream));
+  BRIGADE_RETURN_IF_ERROR(Check(CollectiveKind::kReduceScatter, input, output, count, options.dtype,
+                                options.op, stream));
   const ReduceOptions inside = By(options_.inside, options);
   const ReduceOptions between = By(options_.between, options);
   return Run(stream, [&]() -> absl::Status {
@@ -124,8 +124,8 @@ absl::Status Hierarchical::ReduceScatter(const void* input, void* output, int64_
 absl::Status Hierarchical::AllGather(const void* input, void* output, int64_t count,
                                      const MoveOptions& options, device::Stream& stream) {
   const precision::DType dtype = options.dtype;
-  BRIGADE_RETURN_IF_ERROR(
-      Check(CallKind::kAllGather, input, output, count, dtype, kernels::ReduceOp::kSum, stream));
+  BRIGADE_RETURN_IF_ERROR(Check(CollectiveKind::kAllGather, input, output, count, dtype,
+                                kernels::ReduceOp::kSum, stream));
   return Run(stream, [&]() -> absl::Status {
     const int64_t part = between_->size() * count;
     char* const gathered = Advance(output, inside_->rank() * part, dtype);

@@ -8,8 +8,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/collectives/engines/call_order.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engines/call_order.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -71,7 +71,7 @@ class Hierarchical {
                std::unique_ptr<device::Event> last, device::Context& context);
 
   int slice() const;
-  absl::Status Check(CallKind kind, const void* input, void* output, int64_t count,
+  absl::Status Check(CollectiveKind kind, const void* input, void* output, int64_t count,
                      precision::DType dtype, kernels::ReduceOp op, device::Stream& stream) const;
   // Runs a checked call on `stream`, after the one before. An error of one level ends the other.
   absl::Status Run(device::Stream& stream, absl::FunctionRef<absl::Status()> call);

@@ -16,7 +16,7 @@ int CeilLog2(int value) { return value < 2 ? 0 : 1 + CeilLog2(CeilDivide(value, 
 // What all routes need to know, under the names that the formulas use.
 class Model {
  public:
-  Model(const Topology& topology, CallKind operation, int64_t bytes)
+  Model(const Topology& topology, CollectiveKind operation, int64_t bytes)
       : topology_(topology),
         sizes_(topology.ranks_of_node),
         p_(topology.ranks()),
@@ -24,9 +24,9 @@ class Model {
         g_(*std::max_element(sizes_.begin(), sizes_.end())),
         n_(static_cast<double>(bytes)),
         block_(n_ / p_),
-        rounds_(operation == CallKind::kAllReduce ? 2 : 1),
-        reduces_(operation != CallKind::kAllGather),
-        gathers_(operation != CallKind::kReduceScatter) {}
+        rounds_(operation == CollectiveKind::kAllReduce ? 2 : 1),
+        reduces_(operation != CollectiveKind::kAllGather),
+        gathers_(operation != CollectiveKind::kReduceScatter) {}
 
   std::vector<Phase> Direct() const { return ThereAndBack({AllToAll(block_)}); }
 
@@ -236,11 +236,11 @@ std::vector<Phase> PhasesOf(const Model& model, const Topology& topology, Route 
 }  // namespace
 
 absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
-                                            CallKind operation, int64_t bytes) {
+                                            CollectiveKind operation, int64_t bytes) {
   BRIGADE_RETURN_IF_ERROR(Validate(topology));
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
-  if (operation != CallKind::kAllReduce && operation != CallKind::kReduceScatter &&
-      operation != CallKind::kAllGather) {
+  if (operation != CollectiveKind::kAllReduce && operation != CollectiveKind::kReduceScatter &&
+      operation != CollectiveKind::kAllGather) {
     return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
   }
   BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
@@ -266,8 +266,8 @@ double SecondsOf(const Topology& topology, const std::vector<Phase>& phases) {
   return seconds;
 }
 
-double BusBandwidth(CallKind operation, int ranks, int64_t bytes, double seconds) {
-  const double rounds = operation == CallKind::kAllReduce ? 2 : 1;
+double BusBandwidth(CollectiveKind operation, int ranks, int64_t bytes, double seconds) {
+  const double rounds = operation == CollectiveKind::kAllReduce ? 2 : 1;
   return seconds > 0 ? rounds * (ranks - 1) / ranks * static_cast<double>(bytes) / seconds : 0;
 }
 

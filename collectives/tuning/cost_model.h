@@ -34,14 +34,14 @@ struct Phase {
 // Source       Thakur, Rabenseifner and Gropp, 2005 (direct, rings, halving-doubling); Sanders, Speck and Traeff, 2009
 //              (double tree); Patarasuk and Yuan, 2009 (bytes of rings).
 absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
-                                            CallKind operation, int64_t bytes);
+                                            CollectiveKind operation, int64_t bytes);
 
 // Sum over phases of: the call, plus steps times latency of both levels, plus the longer of both levels' bytes over
 // bandwidth, plus queued messages, plus the time to reduce.
 double SecondsOf(const Topology& topology, const std::vector<Phase>& phases);
 
 // Bytes per second that a rank's link would have to have in an ideal ring: comparable over numbers of ranks.
-double BusBandwidth(CallKind operation, int ranks, int64_t bytes, double seconds);
+double BusBandwidth(CollectiveKind operation, int ranks, int64_t bytes, double seconds);
 
 }  // namespace brigade::collectives
 

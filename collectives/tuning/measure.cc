@@ -99,7 +99,8 @@ absl::StatusOr<std::vector<double>> Measurement::Seconds(Sample sample,
       BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
       // Also lets all begin the next turn together.
-      BRIGADE_ASSIGN_OR_RETURN(all, world_.Exchange({std::bit_cast<int64_t>(elapsed.count())}));
+      BRIGADE_ASSIGN_OR_RETURN(all,
+                               world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
       double slowest = 0;
       for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
       seconds[i].push_back(slowest / sample.calls);
@@ -179,7 +180,7 @@ absl::Status Measurement::MeasureCalls(Topology& topology) {
   BRIGADE_ASSIGN_OR_RETURN(
       seconds, Seconds(kSmall, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
   topology.call_s = seconds[0];
-  BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, Route::kDirect, CallKind::kAllGather,
+  BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, Route::kDirect, CollectiveKind::kAllGather,
                                             topology.ranks() * kElementBytes));
   if (phases.empty() || phases.front().queued == 0) return absl::OkStatus();
   topology.message_s = std::max(0.0, seconds[1] - SecondsOf(topology, phases)) /

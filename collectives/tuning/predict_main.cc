@@ -71,17 +71,18 @@ absl::StatusOr<Topology> TopologyOfFlags() {
   return topology;
 }
 
-absl::StatusOr<CallKind> OperationOfFlags() {
+absl::StatusOr<CollectiveKind> OperationOfFlags() {
   const std::string name = absl::GetFlag(FLAGS_operation);
-  for (const CallKind kind :
-       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather}) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
     if (name == Name(kind)) return kind;
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--operation is \"", name, "\"; it must be all_reduce, reduce_scatter or all_gather"));
 }
 
-absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology, CallKind operation) {
+absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology,
+                                                CollectiveKind operation) {
   std::vector<Prediction> predictions;
   for (int64_t bytes = kMinBytes; bytes <= kMaxBytes; bytes *= 4) {
     predictions.push_back({bytes, {}});

@@ -47,12 +47,12 @@ std::optional<Algorithm> AlgorithmOf(Route route) {
   }
 }
 
-absl::Status CheckExists(const Topology& topology, Route route, CallKind operation) {
+absl::Status CheckExists(const Topology& topology, Route route, CollectiveKind operation) {
   const auto refuse = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat(Name(route), " ", why...));
   };
   const bool of_all_reduce = route == Route::kDirectOneShot || route == Route::kDoubleTree;
-  if (of_all_reduce && operation != CallKind::kAllReduce) {
+  if (of_all_reduce && operation != CollectiveKind::kAllReduce) {
     return refuse("is for all_reduce, not for ", Name(operation));
   }
   const int p = topology.ranks();

@@ -59,7 +59,7 @@ absl::string_view Name(Route route);
 std::optional<Algorithm> AlgorithmOf(Route route);
 
 // FailedPrecondition with the reason if this route does not exist for the operation and these nodes.
-absl::Status CheckExists(const Topology& topology, Route route, CallKind operation);
+absl::Status CheckExists(const Topology& topology, Route route, CollectiveKind operation);
 
 }  // namespace brigade::collectives
 

@@ -34,7 +34,7 @@ absl::Span<const Route> AvailableRoutes() {
   return *available;
 }
 
-absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,
+absl::StatusOr<Choice> Select(const Topology& topology, CollectiveKind operation, int64_t bytes,
                               absl::Span<const Route> routes) {
   std::vector<Choice> choices;
   std::vector<std::string> refused;

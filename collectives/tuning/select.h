@@ -24,7 +24,7 @@ absl::Span<const Route> AvailableRoutes();
 // alike: with one topology they do.
 //
 // Errors       Those of PhasesOf; FailedPrecondition, with every route's reason, if none of them exists here.
-absl::StatusOr<Choice> Select(const Topology& topology, CallKind operation, int64_t bytes,
+absl::StatusOr<Choice> Select(const Topology& topology, CollectiveKind operation, int64_t bytes,
                               absl::Span<const Route> routes = AvailableRoutes());
 
 // "3.42 us", "12.5 ms"; "64 MiB".

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/zero/plan/batch_sizes.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/batch_sizes.h"
 
 namespace brigade::gpt {
 

@@ -11,14 +11,14 @@ constexpr double kMaxSteps = optim::kMaxLearningRates / 4;
 constexpr double kLargest = int64_t{1} << 53;  // whole numbers beyond are not exact in JSON
 constexpr double kLargestFloat = 3.0e38;
 
-constexpr Range kPositive = {0x1p-149, kLargestFloat, "more than 0, as a float too"};
-constexpr Range kNotNegative = {0.0, kLargestFloat, "0 or more, and finite as a float"};
-constexpr Range kBelowOne = {0.0, 1.0 - 0x1p-24, "0 or more, and less than 1"};
-constexpr Range kUnit = {0.0, 1.0, "0 to 1"};
-constexpr Range kScale = {0x1p-60, 0x1p126, "2^-60 to 2^126"};
-constexpr Range kSteps = {1.0, kMaxSteps, "1 to 2^24"};
-constexpr Range kMicroBatches = {1.0, 1 << 20, "1 to 2^20"};
-constexpr Range kCount = {1.0, kLargest, "1 or more"};
+constexpr NumberRange kPositive = {0x1p-149, kLargestFloat, "more than 0, as a float too"};
+constexpr NumberRange kNotNegative = {0.0, kLargestFloat, "0 or more, and finite as a float"};
+constexpr NumberRange kBelowOne = {0.0, 1.0 - 0x1p-24, "0 or more, and less than 1"};
+constexpr NumberRange kUnit = {0.0, 1.0, "0 to 1"};
+constexpr NumberRange kScale = {0x1p-60, 0x1p126, "2^-60 to 2^126"};
+constexpr NumberRange kSteps = {1.0, kMaxSteps, "1 to 2^24"};
+constexpr NumberRange kMicroBatches = {1.0, 1 << 20, "1 to 2^20"};
+constexpr NumberRange kCount = {1.0, kLargest, "1 or more"};
 
 constexpr char kMustBeGiven[] = "it has no default";
 

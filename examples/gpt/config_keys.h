@@ -8,8 +8,8 @@
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
-#include "brigade/zero/plan/batch_sizes.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/batch_sizes.h"
 
 namespace brigade::gpt {
 

@@ -50,7 +50,7 @@ using Keys = std::vector<Key>;
 absl::Status ReadObject(const Json& object, const Keys& keys);
 
 // The numbers that a key may have, ends included, and how a message says so.
-struct Range {
+struct NumberRange {
   double low;
   double high;
   const char* text;
@@ -61,7 +61,7 @@ struct Range {
 };
 
 template <typename T>
-Read Number(T* target, Range range) {
+Read Number(T* target, NumberRange range) {
   return [=](const Json& value) -> std::string {
     if (!range.Contains(value)) return absl::StrCat("a number, ", range.text);
     *target = value.get<double>();
@@ -71,7 +71,7 @@ Read Number(T* target, Range range) {
 
 // 5e8 is whole as well.
 template <typename T>
-Read Whole(T* target, Range range) {
+Read Whole(T* target, NumberRange range) {
   return [=](const Json& value) -> std::string {
     if (!range.Contains(value) || value.get<double>() != std::floor(value.get<double>())) {
       return absl::StrCat("a whole number, ", range.text);
@@ -81,7 +81,7 @@ Read Whole(T* target, Range range) {
   };
 }
 
-inline Read Pair(double* first, double* second, Range range) {
+inline Read Pair(double* first, double* second, NumberRange range) {
   return [=](const Json& value) -> std::string {
     if (!value.is_array() || value.size() != 2 || !range.Contains(value[0]) ||
         !range.Contains(value[1])) {

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_EXAMPLES_GPT_MODEL_H_
 #define BRIGADE_EXAMPLES_GPT_MODEL_H_
 
-// A GPT-2-style transformer over bytes: what it consists of, and how its weights begin. The passes are in passes.h.
+// A GPT-2-style transformer over bytes: what it consists of, and how its weights begin. The passes are in transformer.h.
 //
 // x = tokens[byte] + positions[t]; each block: x += attention(norm(x)), x += mlp(norm(x)), with GELU inside an MLP of
 // four times the width; logits = norm(x) tokens^T: the head uses the embedding's weights.

@@ -52,9 +52,9 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
 }
 
 absl::Status RankTrainer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(passes,
-                           Passes::Create(job_.model, batch_, job_.config.zero.dtype, context_));
-  passes_ = std::move(passes);
+  BRIGADE_ASSIGN_OR_RETURN(
+      transformer, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
+  transformer_ = std::move(transformer);
   BRIGADE_ASSIGN_OR_RETURN(one, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   one_ = std::move(one);
   BRIGADE_ASSIGN_OR_RETURN(host_one, context_.AllocateHost(sizeof(float), "one"));
@@ -106,9 +106,9 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   for (int64_t micro = 0; micro < micro_batches(); ++micro) {
     const nn::Texts of_micro = TextsOf(slot, micro);
     BRIGADE_RETURN_IF_ERROR(
-        passes_->Forward(of_micro, LossesOf(slot, micro), *parameters_, compute_));
+        transformer_->Forward(of_micro, LossesOf(slot, micro), *parameters_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(passes_->Backward(of_micro, one + 1, *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *parameters_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
   BRIGADE_RETURN_IF_ERROR(
@@ -240,7 +240,8 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     const nn::Texts on_device = TextsOf(slot, 0);
     BRIGADE_RETURN_IF_ERROR(
         compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
-    BRIGADE_RETURN_IF_ERROR(passes_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(
+        transformer_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), LossesOf(slot, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
@@ -266,9 +267,10 @@ RankSummary RankTrainer::Summary() const {
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      Passes::ActivationBytes(job_.model, batch_, dtype) + kInFlight * SlotBytes();
+      Transformer::ActivationBytes(job_.model, batch_, dtype) + kInFlight * SlotBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
-      nn::Blas::ScratchBytes(context_.device(), Passes::WorkspaceBytes(job_.model, batch_, dtype)) +
+      nn::Blas::ScratchBytes(context_.device(),
+                             Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       one_.bytes();
   summary.traffic_of_step = zero::TrafficOfStep(zero_->plan(), job_.config.zero);
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

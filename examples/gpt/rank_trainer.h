@@ -15,8 +15,8 @@
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/passes.h"
 #include "brigade/examples/gpt/recorder.h"
+#include "brigade/examples/gpt/transformer.h"
 #include "brigade/examples/gpt/zero_parameters.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -92,7 +92,7 @@ class RankTrainer {
   Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   std::unique_ptr<ZeroParameters> parameters_;
-  std::unique_ptr<Passes> passes_;
+  std::unique_ptr<Transformer> transformer_;
   device::Buffer one_;  // [2] float: 1, and the loss scale
   std::array<Slot, kInFlight> slots_;
   std::vector<float> learning_rates_;

@@ -186,15 +186,15 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
   }
-  BRIGADE_ASSIGN_OR_RETURN(placement, collectives::PlacementFromEnvironment());
-  const bool processes = placement.launched;
+  BRIGADE_ASSIGN_OR_RETURN(launch_info, collectives::LaunchInfoFromEnvironment());
+  const bool processes = launch_info.launched;
   int ranks = absl::GetFlag(FLAGS_ranks);
-  if (processes && ranks != 0 && ranks != placement.size) {
+  if (processes && ranks != 0 && ranks != launch_info.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ranks is ", ranks, ", but the launcher has started ",
-                     Counted(placement.size, "process"), ", a rank each"));
+                     Counted(launch_info.size, "process"), ", a rank each"));
   }
-  if (processes) ranks = placement.size;
+  if (processes) ranks = launch_info.size;
   if (ranks == 0) ranks = kDefaultRanks;
   if (ranks < 1) {
     return absl::InvalidArgumentError(
@@ -206,10 +206,10 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         "--device=cuda with several processes needs NCCL, which is not supported yet; use --ranks");
   }
 
-  const bool speaks = placement.rank == 0;
+  const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(created, ChromeTrace::Create(TracePath(path, placement.rank)));
+    BRIGADE_ASSIGN_OR_RETURN(created, ChromeTrace::Create(TracePath(path, launch_info.rank)));
     trace = std::move(created);
   }
   Observers observers;
@@ -257,7 +257,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   };
   const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
   const absl::StatusOr<Outcome> outcome =
-      processes ? TrainAsProcess(job, placement, watchers) : TrainOnThreads(job, ranks, watchers);
+      processes ? TrainAsProcess(job, launch_info, watchers) : TrainOnThreads(job, ranks, watchers);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

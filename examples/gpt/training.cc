@@ -106,10 +106,10 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   return outcome;
 }
 
-absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Placement& placement,
+absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, placement.rank, watchers.recorder));
-  BRIGADE_ASSIGN_OR_RETURN(communicator, collectives::JoinGlooWorld(placement, {}, *context));
+  BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, launch_info.rank, watchers.recorder));
+  BRIGADE_ASSIGN_OR_RETURN(communicator, collectives::JoinGlooWorld(launch_info, {}, *context));
   FirstError first_error;
   return TrainRank(job, *communicator, *context, watchers, first_error);
 }

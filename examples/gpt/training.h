@@ -25,7 +25,7 @@ struct Watchers {
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers);
 
 // Trains as one process of those that a launcher has started, over Gloo. Errors also name a rank that is gone.
-absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Placement& placement,
+absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        const Watchers& watchers);
 
 }  // namespace brigade::gpt

@@ -5,14 +5,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 
 namespace brigade::gpt {
 
 // A unit's weights while it is acquired, and where its gradients go.
 class UnitAccess {
  public:
-  UnitAccess(ParameterStore& parameters, int unit) : parameters_(parameters), unit_(unit) {}
+  UnitAccess(ModelParameters& parameters, int unit) : parameters_(parameters), unit_(unit) {}
 
   // The first error of all look-ups, which then gave null.
   const absl::Status& status() const { return status_; }
@@ -28,7 +28,7 @@ class UnitAccess {
     return T();
   }
 
-  ParameterStore& parameters_;
+  ModelParameters& parameters_;
   const int unit_;
   absl::Status status_;
 };

@@ -2,13 +2,13 @@
 #define BRIGADE_EXAMPLES_GPT_ZERO_PARAMETERS_H_
 
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
 
 // Weights and gradients of a ZeroOptimizer.
-class ZeroParameters final : public ParameterStore {
+class ZeroParameters final : public ModelParameters {
  public:
   explicit ZeroParameters(zero::ZeroOptimizer& zero) : zero_(zero) {}
 

@@ -72,11 +72,14 @@ TEST(TrafficTest, EqualsTheFormulas) {
 TEST(TrafficTest, OfHalvingDoublingBeyondAPowerOfTwo) {
   constexpr int64_t kCount = 16 * 4 * 10;
   constexpr int kSize = 6, kCore = 4;
-  const CallShape shape = {
-      CallKind::kAllReduce, Algorithm::kHalvingDoubling, precision::DType::kFloat32, {}, kCount};
+  const CollectiveSignature signature = {CollectiveKind::kAllReduce,
+                                         Algorithm::kHalvingDoubling,
+                                         precision::DType::kFloat32,
+                                         {},
+                                         kCount};
   for (int rank = 0; rank < kSize; ++rank) {
     std::vector<int64_t> elements(kSize);
-    CountWireElements(shape, rank, absl::MakeSpan(elements));
+    CountWireElements(signature, rank, absl::MakeSpan(elements));
     int64_t sent = 0;
     for (const int64_t each : elements) sent += each;
     const int64_t in_core = 2 * (kCore - 1) * kCount / kCore;
@@ -87,13 +90,13 @@ TEST(TrafficTest, OfHalvingDoublingBeyondAPowerOfTwo) {
 // Odd counts: no formula, but what the blocks add up to, and the neighbours of a ring only.
 TEST(TrafficTest, RingsTalkToTheNextRankOnly) {
   for (const int64_t count : {0, 1, 5, 100, 1003}) {
-    CallShape shape = {
-        CallKind::kAllReduce, Algorithm::kRing, precision::DType::kFloat32, {}, count};
+    CollectiveSignature signature = {
+        CollectiveKind::kAllReduce, Algorithm::kRing, precision::DType::kFloat32, {}, count};
     constexpr int kSize = 5;
     int64_t total = 0;
     for (int rank = 0; rank < kSize; ++rank) {
       std::vector<int64_t> elements(kSize);
-      CountWireElements(shape, rank, absl::MakeSpan(elements));
+      CountWireElements(signature, rank, absl::MakeSpan(elements));
       for (int to = 0; to < kSize; ++to) {
         total += elements[to];
         EXPECT_TRUE(to == (rank + 1) % kSize || elements[to] == 0);

@@ -83,7 +83,7 @@ TEST(HierarchicalTest, SendsWhatTheModelSaysByRingsAndDirectly) {
         const int64_t part = 64 * inside * nodes, all = part * self.size;
         std::vector<float> small(part), large(all);
         int64_t inside_before = 0, between_before = 0;
-        const auto expect = [&](CallKind operation, const absl::Status& status) {
+        const auto expect = [&](CollectiveKind operation, const absl::Status& status) {
           ASSERT_OK(status);
           // Counted by who comes last.
           ASSERT_OK(self.communicator->Barrier(*self.stream));
@@ -102,11 +102,11 @@ TEST(HierarchicalTest, SendsWhatTheModelSaysByRingsAndDirectly) {
           between_before = between_now;
           ASSERT_OK(self.communicator->Barrier(*self.stream));
         };
-        expect(CallKind::kAllReduce,
+        expect(CollectiveKind::kAllReduce,
                (*two_levels)->AllReduce(large.data(), large.data(), all, {}, *self.stream));
-        expect(CallKind::kReduceScatter,
+        expect(CollectiveKind::kReduceScatter,
                (*two_levels)->ReduceScatter(large.data(), small.data(), part, {}, *self.stream));
-        expect(CallKind::kAllGather,
+        expect(CollectiveKind::kAllGather,
                (*two_levels)->AllGather(small.data(), large.data(), part, {}, *self.stream));
         ASSERT_OK(self.stream->Synchronize());
       });

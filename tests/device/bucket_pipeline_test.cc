@@ -165,9 +165,9 @@ class Rank {
 };
 
 // Where the ranks' host threads meet; tells the checker what they learn there.
-class Meeting {
+class Rendezvous {
  public:
-  explicit Meeting(RaceChecker& checker) : checker_(checker) {}
+  explicit Rendezvous(RaceChecker& checker) : checker_(checker) {}
 
   void Meet() {
     std::unique_lock lock(mutex_);
@@ -215,7 +215,7 @@ void RunFromOneThread(Ranks& ranks) {
 
 // Ranks meet where one waits for an event that the other records.
 void RunFromAThreadPerRank(Ranks& ranks, RaceChecker& checker) {
-  Meeting meeting(checker);
+  Rendezvous meeting(checker);
   const VectorClock built = checker.HostRelease();  // this thread waited for the first fill
   std::vector<std::thread> threads;
   for (int r = 0; r < kRanks; ++r) {

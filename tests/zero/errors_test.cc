@@ -171,7 +171,7 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
         EXPECT_THAT(zero->GradientsReady(1), out_of_turn("Step comes first"));
         ASSERT_OK(zero->Acquire(1, Pass::kForward));
         EXPECT_THAT(zero->Step(), out_of_turn("1 units are acquired"));
-        ASSERT_OK(zero->AbandonStep());
+        ASSERT_OK(zero->CancelStep());
       }
       ASSERT_OK(trainer.Step());
       ASSERT_OK(self.stream->Synchronize());
@@ -197,7 +197,7 @@ void FailAStep(ZeroOptimizer& zero, ToyTrainer& trainer, Rank& self, std::barrie
   gate.Open();
   EXPECT_THAT(zero.step_stream().Synchronize(),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a bad batch")));
-  ASSERT_OK(zero.AbandonStep());
+  ASSERT_OK(zero.CancelStep());
   meet.arrive_and_wait();
 }
 
@@ -247,7 +247,7 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
     EXPECT_THAT(zero->Gradient(0, 0).status(),
                 StatusIs(kPrecondition, AllOf(HasSubstr("stage 3, Gradient of unit \"a\""),
                                               HasSubstr("it is the turn of unit \"d\""))));
-    ASSERT_OK(zero->AbandonStep());
+    ASSERT_OK(zero->CancelStep());
   });
 }
 
@@ -286,7 +286,7 @@ TEST(ErrorsTest, GradientsReportedInAnyOrderComeToAnEnd) {
     ASSERT_OK(zero->GradientsReady(2));
     ASSERT_OK(zero->GradientsReady(3));
     ASSERT_OK(zero->Gradient(1, 1).status());
-    ASSERT_OK(zero->AbandonStep());
+    ASSERT_OK(zero->CancelStep());
   });
 }
 

@@ -48,7 +48,7 @@ void TrainWithout1(int stage, bool leaves, absl::StatusCode code, const std::str
                              return;
                            }
                            EXPECT_THAT(BrokenStep(*zero, trainer), StatusIs(code, HasSubstr(text)));
-                           ASSERT_OK(zero->AbandonStep());
+                           ASSERT_OK(zero->CancelStep());
                            const auto after = zero->SaveState();
                            ASSERT_OK(after);
                            EXPECT_EQ(after->step.step, before->step.step);

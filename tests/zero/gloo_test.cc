@@ -110,7 +110,7 @@ absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   // Either a call said so, or what was enqueued.
   if (status.ok()) status = zero->step_stream().Synchronize();
   fault.End();
-  BRIGADE_RETURN_IF_ERROR(zero->AbandonStep());
+  BRIGADE_RETURN_IF_ERROR(zero->CancelStep());
   BRIGADE_ASSIGN_OR_RETURN(after, zero->SaveState());
   if (!Same(before, after)) return absl::InternalError("the state is not that of the last step");
   return status;

@@ -85,10 +85,10 @@ Trajectory Specified(const GoldenCase& c) {
     if (!bucket.trainable) continue;
     number[b] = static_cast<int>(master.size());
     master.emplace_back(static_cast<size_t>(bucket.size), 0.0f);
-    for (const Place& place : bucket.places) {
-      for (int64_t i = 0; i < place.range.size; ++i) {
-        master.back()[static_cast<size_t>(place.range.begin + i)] =
-            InitialWeight(place.parameter, i);
+    for (const BucketEntry& entry : bucket.entries) {
+      for (int64_t i = 0; i < entry.range.size; ++i) {
+        master.back()[static_cast<size_t>(entry.range.begin + i)] =
+            InitialWeight(entry.parameter, i);
       }
     }
   }

@@ -7,9 +7,11 @@
 
 namespace brigade::zero::internal {
 
-absl::StatusOr<std::unique_ptr<Slot>> NewSlot(int64_t bytes, device::Purpose purpose,
-                                              const std::string& name, device::Context& context) {
-  auto slot = std::make_unique<Slot>();
+absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
+                                                                 device::Purpose purpose,
+                                                                 const std::string& name,
+                                                                 device::Context& context) {
+  auto slot = std::make_unique<PooledBuffer>();
   BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(bytes, purpose, name));
   BRIGADE_ASSIGN_OR_RETURN(event, context.NewEvent(name));
   slot->memory = std::move(memory);
@@ -17,16 +19,16 @@ absl::StatusOr<std::unique_ptr<Slot>> NewSlot(int64_t bytes, device::Purpose pur
   return slot;
 }
 
-absl::StatusOr<SlotPool> SlotPool::Create(const std::map<int64_t, int>& sizes,
-                                          const std::string& name, device::Context& context) {
-  SlotPool pool;
+absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& sizes,
+                                              const std::string& name, device::Context& context) {
+  BufferPool pool;
   for (const auto& [bytes, count] : sizes) {
-    std::vector<Slot*>& free = pool.free_[bytes];
+    std::vector<PooledBuffer*>& free = pool.free_[bytes];
     free.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
       const std::string each = absl::StrCat(name, " ", pool.slots_.size());
-      BRIGADE_ASSIGN_OR_RETURN(slot,
-                               NewSlot(bytes, device::Purpose::kCommunication, each, context));
+      BRIGADE_ASSIGN_OR_RETURN(
+          slot, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
       free.push_back(slot.get());
       pool.slots_.push_back(std::move(slot));
     }
@@ -34,18 +36,18 @@ absl::StatusOr<SlotPool> SlotPool::Create(const std::map<int64_t, int>& sizes,
   return pool;
 }
 
-Slot* SlotPool::Take(int64_t bytes) {
+PooledBuffer* BufferPool::Take(int64_t bytes) {
   const auto found = free_.find(bytes);
   if (found == free_.end() || found->second.empty()) return nullptr;
-  Slot* const slot = found->second.front();
+  PooledBuffer* const slot = found->second.front();
   found->second.erase(found->second.begin());
   return slot;
 }
 
-void SlotPool::Forget() {
+void BufferPool::Forget() {
   for (const auto& slot : slots_) slot->Forget();
 }
 
-void SlotPool::GiveBack(Slot* slot) { free_[slot->memory.bytes()].push_back(slot); }
+void BufferPool::GiveBack(PooledBuffer* slot) { free_[slot->memory.bytes()].push_back(slot); }
 
 }  // namespace brigade::zero::internal

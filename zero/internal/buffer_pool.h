@@ -16,7 +16,7 @@
 namespace brigade::zero::internal {
 
 // Memory for one bucket at a time.
-struct Slot {
+struct PooledBuffer {
   device::Buffer memory;
   std::unique_ptr<device::Event> free;  // recorded after the last use of what it holds,
   bool used = false;                    // if there was one
@@ -30,15 +30,15 @@ struct Slot {
 };
 
 // Slots by size, handed out in the order in which they came back, so that the wait for the last use is short.
-class SlotPool {
+class BufferPool {
  public:
   // sizes: bytes -> how many.
-  static absl::StatusOr<SlotPool> Create(const std::map<int64_t, int>& sizes,
-                                         const std::string& name, device::Context& context);
+  static absl::StatusOr<BufferPool> Create(const std::map<int64_t, int>& sizes,
+                                           const std::string& name, device::Context& context);
 
   // Null if none of this size is left.
-  Slot* Take(int64_t bytes);
-  void GiveBack(Slot* slot);
+  PooledBuffer* Take(int64_t bytes);
+  void GiveBack(PooledBuffer* slot);
 
   // How many of this size are left.
   size_t left(int64_t bytes) const {
@@ -49,13 +49,15 @@ class SlotPool {
   void Forget();  // all slots
 
  private:
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::map<int64_t, std::vector<Slot*>> free_;  // oldest first
+  std::vector<std::unique_ptr<PooledBuffer>> slots_;
+  std::map<int64_t, std::vector<PooledBuffer*>> free_;  // oldest first
 };
 
 // A slot for good, with its event.
-absl::StatusOr<std::unique_ptr<Slot>> NewSlot(int64_t bytes, device::Purpose purpose,
-                                              const std::string& name, device::Context& context);
+absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
+                                                                 device::Purpose purpose,
+                                                                 const std::string& name,
+                                                                 device::Context& context);
 
 }  // namespace brigade::zero::internal
 

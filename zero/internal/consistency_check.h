@@ -14,14 +14,14 @@
 namespace brigade::zero::internal {
 
 // OK if all ranks give OK; else this rank's error, or without one that of the first rank that has one.
-absl::Status AgreeOnStatus(const absl::Status& mine, Lanes& lanes);
+absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams);
 
 // InvalidArgument on all ranks unless options and models are alike: names the first option, parameter or unit that
 // differs, and how.
-absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, Lanes& lanes);
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
 // InvalidArgument on all ranks unless they are at the same step.
-absl::Status AgreeOnStep(const kernels::StepState& step, Lanes& lanes);
+absl::Status AgreeOnStep(const kernels::StepState& step, StepStreams& streams);
 
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);

@@ -12,10 +12,10 @@
 
 namespace brigade::zero::internal {
 
-GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes)
+GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
     : plan_(plan),
       options_(options),
-      lanes_(lanes),
+      streams_(streams),
       states_(plan.buckets().size()),
       written_(plan.parameters().size()),
       reported_(plan.units().size()),
@@ -23,7 +23,7 @@ GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, Lanes
   size_t longest = 0;
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
-    longest = std::max(longest, bucket.places.size() + bucket.padding.size());
+    longest = std::max(longest, bucket.entries.size() + bucket.padding.size());
     if (bucket.trainable) order_.push_back(static_cast<int>(b));
   }
   std::stable_sort(order_.begin(), order_.end(),
@@ -34,9 +34,9 @@ GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, Lanes
 
 absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan& plan,
                                                                      const ZeroOptions& options,
-                                                                     Lanes& lanes) {
-  std::unique_ptr<GradientStore> store(new GradientStore(plan, options, lanes));
-  device::Context& context = lanes.context();
+                                                                     StepStreams& streams) {
+  std::unique_ptr<GradientStore> store(new GradientStore(plan, options, streams));
+  device::Context& context = streams.context();
   for (const int b : store->order_) {
     const Bucket& bucket = store->bucket(b);
     State& state = store->state(b);
@@ -45,8 +45,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
     };
     if (options.traits().whole_gradients) {
-      BRIGADE_ASSIGN_OR_RETURN(own,
-                               NewSlot(bucket.bytes(), device::Purpose::kGradients, name, context));
+      BRIGADE_ASSIGN_OR_RETURN(
+          own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
       state.own = std::move(own);
     } else if (!options.accumulates()) {
       BRIGADE_ASSIGN_OR_RETURN(slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
@@ -64,15 +64,16 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
-  BRIGADE_ASSIGN_OR_RETURN(pool, SlotPool::Create(SlotsNeeded(plan, options.live_units, moves),
-                                                  "gradient slot", context));
+  BRIGADE_ASSIGN_OR_RETURN(pool,
+                           BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
+                                              "gradient slot", context));
   store->pool_ = std::move(pool);
   return store;
 }
 
 void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::DType dtype) const {
   return whole.as<char>().data() +
-         lanes_.rank() * plan_.slice(bucket(index)) * precision::SizeOf(dtype);
+         streams_.rank() * plan_.slice(bucket(index)) * precision::SizeOf(dtype);
 }
 
 void* GradientStore::FinalSlice(int index) const {
@@ -153,13 +154,13 @@ absl::Status GradientStore::Provide(int index) {
   at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
   if (at.slot->used) {
     BRIGADE_RETURN_IF_ERROR(
-        lanes_.Wait(WaitPoint::kGradientMemoryFree, *at.slot->free, lanes_.compute()));
+        streams_.Wait(WaitPoint::kGradientMemoryFree, *at.slot->free, streams_.compute()));
   }
   if (at.slot->bucket == index) return absl::OkStatus();
   // Another bucket's gradients, or nothing yet, lie where this one has padding.
   fills_.clear();
   char* const data = at.slot->memory.as<char>().data();
-  for (const Range& range : bucket(index).padding) {
+  for (const ElementRange& range : bucket(index).padding) {
     fills_.push_back({data + range.begin * precision::SizeOf(bucket(index).dtype), range.size});
   }
   BRIGADE_RETURN_IF_ERROR(Fill(bucket(index).dtype));
@@ -170,16 +171,16 @@ absl::Status GradientStore::Provide(int index) {
 absl::Status GradientStore::ZeroUnwritten(int index) {
   fills_.clear();
   char* const data = state(index).slot->memory.as<char>().data();
-  for (const Place& place : bucket(index).places) {
-    if (written_[static_cast<size_t>(place.parameter)].units > 0) continue;
+  for (const BucketEntry& entry : bucket(index).entries) {
+    if (written_[static_cast<size_t>(entry.parameter)].units > 0) continue;
     fills_.push_back(
-        {data + place.range.begin * precision::SizeOf(bucket(index).dtype), place.range.size});
+        {data + entry.range.begin * precision::SizeOf(bucket(index).dtype), entry.range.size});
   }
   return Fill(bucket(index).dtype);
 }
 
 absl::Status GradientStore::Fill(precision::DType dtype) {
-  return fills_.empty() ? absl::OkStatus() : kernels::Fill(fills_, dtype, 0.0, lanes_.compute());
+  return fills_.empty() ? absl::OkStatus() : kernels::Fill(fills_, dtype, 0.0, streams_.compute());
 }
 
 absl::Status GradientStore::Ready(int unit) {
@@ -206,27 +207,28 @@ absl::Status GradientStore::Reduce(int index) {
   const Bucket& self = bucket(index);
   BRIGADE_RETURN_IF_ERROR(Provide(index));
   BRIGADE_RETURN_IF_ERROR(ZeroUnwritten(index));
-  BRIGADE_RETURN_IF_ERROR(lanes_.compute().Record(*at.written));
-  BRIGADE_RETURN_IF_ERROR(lanes_.Wait(WaitPoint::kGradientsWritten, *at.written, lanes_.comm()));
+  BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.written));
+  BRIGADE_RETURN_IF_ERROR(
+      streams_.Wait(WaitPoint::kGradientsWritten, *at.written, streams_.comm()));
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
     void* const output = FinalSlice(index);
-    BRIGADE_RETURN_IF_ERROR(lanes_.ReduceScatter(at.slot->memory.data(), output, plan_.slice(self),
-                                                 self.dtype, lanes_.traffic.gradients));
+    BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(
+        at.slot->memory.data(), output, plan_.slice(self), self.dtype, streams_.traffic.gradients));
   }
   if (at.own == nullptr) {
-    BRIGADE_RETURN_IF_ERROR(lanes_.Poison(at.slot->memory, lanes_.comm()));
-    if (lanes_.context().race_checker() != nullptr) at.slot->bucket = -1;
+    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.slot->memory, streams_.comm()));
+    if (streams_.context().race_checker() != nullptr) at.slot->bucket = -1;
     pool_.GiveBack(at.slot);
   }
-  BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.slot->free));
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.slot->free));
   at.slot->used = true;
   at.slot = nullptr;
   const bool last = micro_batch_ + 1 == options_.micro_batches;
   if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
-  return lanes_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(self),
-                          FinalGradientType(options_, self), lanes_.traffic.gradients);
+  return streams_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(self),
+                            FinalGradientType(options_, self), streams_.traffic.gradients);
 }
 
 absl::Status GradientStore::ReduceIntoSum(int index) {
@@ -238,13 +240,13 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
     void* const reduced = SliceOf(at.slot->memory, index, self.dtype);
     BRIGADE_RETURN_IF_ERROR(
-        lanes_.ReduceScatter(whole, reduced, slice, self.dtype, lanes_.traffic.gradients));
+        streams_.ReduceScatter(whole, reduced, slice, self.dtype, streams_.traffic.gradients));
     return AddToSum(index, reduced, sum, slice);
   }
   BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, at.accumulator.data(), self.size));
   if (micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
-  return lanes_.ReduceScatter(at.accumulator.data(), sum, slice, options_.accumulator,
-                              lanes_.traffic.gradients);
+  return streams_.ReduceScatter(at.accumulator.data(), sum, slice, options_.accumulator,
+                                streams_.traffic.gradients);
 }
 
 // The first micro-batch overwrites.
@@ -253,7 +255,7 @@ absl::Status GradientStore::AddToSum(int index, const void* source, void* sum, i
                        {.source_dtype = bucket(index).dtype,
                         .target_dtype = options_.accumulator,
                         .accumulate = micro_batch_ > 0},
-                       lanes_.comm());
+                       streams_.comm());
 }
 
 absl::Status GradientStore::FinishMicroBatch() {
@@ -273,8 +275,8 @@ absl::Status GradientStore::FinishMicroBatch() {
 absl::Status GradientStore::FinishStep() {
   micro_batch_ = 0;
   for (const int b : order_) {
-    Slot* const own = state(b).own.get();
-    if (own != nullptr) BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*own->free));
+    PooledBuffer* const own = state(b).own.get();
+    if (own != nullptr) BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*own->free));
   }
   return absl::OkStatus();
 }

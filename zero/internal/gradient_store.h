@@ -10,8 +10,8 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/kernels/fill/fill_types.h"
-#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/buffer_pool.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -33,7 +33,7 @@ class GradientStore {
  public:
   static absl::StatusOr<std::unique_ptr<GradientStore>> Create(const Plan& plan,
                                                                const ZeroOptions& options,
-                                                               Lanes& lanes);
+                                                               StepStreams& streams);
 
   // Memory for the unit's part of a gradient in this micro-batch. What no unit asks for is zero.
   absl::StatusOr<GradientTarget> Target(int unit, int parameter);
@@ -56,8 +56,8 @@ class GradientStore {
 
  private:
   struct State {
-    std::unique_ptr<Slot> own;   // of a bucket whose gradients stay whole
-    Slot* slot = nullptr;        // where backward writes now
+    std::unique_ptr<PooledBuffer> own;  // of a bucket whose gradients stay whole
+    PooledBuffer* slot = nullptr;       // where backward writes now
     device::Buffer slice;        // the reduced slice, where it is not a part of `own` or of the sum
     device::Buffer accumulator;  // the sum over micro-batches, of the bucket or of the slice
     std::unique_ptr<device::Event> written;
@@ -68,7 +68,7 @@ class GradientStore {
     int units = 0;  // that have asked
   };
 
-  GradientStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes);
+  GradientStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
   State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
@@ -89,8 +89,8 @@ class GradientStore {
 
   const Plan& plan_;
   const ZeroOptions& options_;
-  Lanes& lanes_;
-  SlotPool pool_;
+  StepStreams& streams_;
+  BufferPool pool_;
   std::vector<State> states_;  // of buckets
   std::vector<int> order_;     // trainable buckets, by when backward completes them
   size_t next_ = 0;            // in order_: to be reduced

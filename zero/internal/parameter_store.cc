@@ -10,25 +10,25 @@
 
 namespace brigade::zero::internal {
 
-ParameterStore::ParameterStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes)
+ParameterStore::ParameterStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
     : plan_(plan),
       options_(options),
-      lanes_(lanes),
+      streams_(streams),
       states_(plan.buckets().size()),
       acquired_(plan.units().size()) {}
 
 absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Plan& plan,
                                                                        const ZeroOptions& options,
-                                                                       Lanes& lanes) {
-  std::unique_ptr<ParameterStore> store(new ParameterStore(plan, options, lanes));
-  device::Context& context = lanes.context();
+                                                                       StepStreams& streams) {
+  std::unique_ptr<ParameterStore> store(new ParameterStore(plan, options, streams));
+  device::Context& context = streams.context();
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
     State& state = store->states_[b];
     const std::string name = absl::StrCat("parameters of bucket ", b);
     if (StaysWhole(plan, options, bucket)) {
       BRIGADE_ASSIGN_OR_RETURN(
-          own, NewSlot(bucket.bytes(), device::Purpose::kParameters, name, context));
+          own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kParameters, name, context));
       state.own = std::move(own);
       state.slot = state.own.get();
     }
@@ -45,8 +45,9 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
   const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(pool, SlotPool::Create(SlotsNeeded(plan, options.live_units, moves),
-                                                  "parameter slot", context));
+  BRIGADE_ASSIGN_OR_RETURN(pool,
+                           BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
+                                              "parameter slot", context));
   store->pool_ = std::move(pool);
   return store;
 }
@@ -59,7 +60,7 @@ void* ParameterStore::Slice(int bucket) const {
   const State& at = state(bucket);
   if (!options_.traits().whole_parameters) return at.slice.data();
   return at.own->memory.as<char>().data() +
-         this->bucket(bucket).bytes() / plan_.ranks() * lanes_.rank();
+         this->bucket(bucket).bytes() / plan_.ranks() * streams_.rank();
 }
 
 void* ParameterStore::Data(int parameter) const {
@@ -95,7 +96,7 @@ absl::Status ParameterStore::GatherAndWait(const std::vector<int>& buckets) {
   for (const int b : buckets) BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/false));
   for (const int b : buckets) {
     BRIGADE_RETURN_IF_ERROR(
-        lanes_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, lanes_.compute()));
+        streams_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, streams_.compute()));
   }
   return absl::OkStatus();
 }
@@ -106,8 +107,8 @@ absl::Status ParameterStore::Release(int unit) {
   for (const int b : plan_.unit(unit).buckets) {
     State& at = state(b);
     if (--at.users > 0 || at.own != nullptr) continue;
-    BRIGADE_RETURN_IF_ERROR(lanes_.Poison(at.slot->memory, lanes_.compute()));
-    BRIGADE_RETURN_IF_ERROR(lanes_.compute().Record(*at.slot->free));
+    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.slot->memory, streams_.compute()));
+    BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.slot->free));
     at.slot->used = true;
     Drop(at);
   }
@@ -120,7 +121,7 @@ absl::Status ParameterStore::StartAgain() {
   for (State& at : states_) {
     at.users = 0;
     if (at.own == nullptr && at.slot != nullptr) Drop(at);
-    BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
   }
   pool_.Forget();
   return absl::OkStatus();
@@ -146,9 +147,9 @@ absl::Status ParameterStore::Gather(int index, bool ahead) {
 }
 
 // A free slot; or, for what is needed now, one whose bucket was gathered ahead and is not.
-Slot* ParameterStore::TakeSlot(int index, bool ahead) {
+PooledBuffer* ParameterStore::TakeSlot(int index, bool ahead) {
   const int64_t bytes = bucket(index).bytes();
-  Slot* slot = pool_.Take(bytes);
+  PooledBuffer* slot = pool_.Take(bytes);
   for (size_t b = 0; slot == nullptr && !ahead && b < states_.size(); ++b) {
     State& other = states_[b];
     if (other.own != nullptr || other.slot == nullptr || other.users > 0) continue;
@@ -161,25 +162,25 @@ Slot* ParameterStore::TakeSlot(int index, bool ahead) {
 
 absl::Status ParameterStore::GatherIntoSlot(int index) {
   State& at = state(index);
-  Slot& slot = *at.slot;
+  PooledBuffer& slot = *at.slot;
   if (slot.used) {
     BRIGADE_RETURN_IF_ERROR(
-        lanes_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, lanes_.comm()));
+        streams_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, streams_.comm()));
   }
-  BRIGADE_RETURN_IF_ERROR(lanes_.AllGather(Slice(index), slot.memory.data(),
-                                           plan_.slice(bucket(index)), bucket(index).dtype,
-                                           lanes_.traffic.parameters));
+  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index), slot.memory.data(),
+                                             plan_.slice(bucket(index)), bucket(index).dtype,
+                                             streams_.traffic.parameters));
   at.fresh = true;
-  return lanes_.comm().Record(*at.gathered);
+  return streams_.comm().Record(*at.gathered);
 }
 
-absl::Status ParameterStore::Updated() {
+absl::Status ParameterStore::GatherUpdated() {
   // First used, first gathered: buckets are in the reverse order.
   for (int b = static_cast<int>(states_.size()); b-- > 0;) {
     if (!bucket(b).trainable) continue;
     State& at = state(b);
     if (options_.traits().whole_optimizer_state) {
-      BRIGADE_RETURN_IF_ERROR(lanes_.comm().Record(*at.gathered));
+      BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
     } else if (options_.traits().whole_parameters) {
       BRIGADE_RETURN_IF_ERROR(GatherIntoSlot(b));
     } else {
@@ -191,18 +192,18 @@ absl::Status ParameterStore::Updated() {
 
 absl::Status ParameterStore::Zero(int index) {
   State& at = state(index);
-  device::Stream& stream = lanes_.comm();
+  device::Stream& stream = streams_.comm();
   if (at.own != nullptr) {
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.own->memory.data(), 0, at.own->memory.bytes()));
   }
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.slice.data(), 0, at.slice.bytes()));
-  return Written(index);
+  return MarkWritten(index);
 }
 
-absl::Status ParameterStore::Written(int index) {
+absl::Status ParameterStore::MarkWritten(int index) {
   State& at = state(index);
   at.fresh = at.own != nullptr && options_.traits().whole_parameters;
-  return lanes_.comm().Record(*at.gathered);
+  return streams_.comm().Record(*at.gathered);
 }
 
 }  // namespace brigade::zero::internal

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
-#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/buffer_pool.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -31,7 +31,7 @@ class ParameterStore {
  public:
   static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const Plan& plan,
                                                                 const ZeroOptions& options,
-                                                                Lanes& lanes);
+                                                                StepStreams& streams);
 
   // The compute stream waits until the unit's weights are there; the next units are gathered ahead.
   absl::Status Acquire(int unit, Pass pass);
@@ -51,21 +51,21 @@ class ParameterStore {
 
   // The communication stream has written new slices of trainable buckets (or, where all ranks update
   // everything, all of them): from now on the others' are old.
-  absl::Status Updated();
+  absl::Status GatherUpdated();
   // Likewise, of any bucket, at setup.
-  absl::Status Written(int bucket);
+  absl::Status MarkWritten(int bucket);
 
  private:
   struct State {
-    std::unique_ptr<Slot> own;  // of a bucket that stays whole
-    device::Buffer slice;       // empty where it lies in `own`, as in stages 0 to 2
-    Slot* slot = nullptr;       // where it is whole now
+    std::unique_ptr<PooledBuffer> own;  // of a bucket that stays whole
+    device::Buffer slice;               // empty where it lies in `own`, as in stages 0 to 2
+    PooledBuffer* slot = nullptr;       // where it is whole now
     std::unique_ptr<device::Event> gathered;
     bool fresh = false;
     int users = 0;  // units acquired
   };
 
-  ParameterStore(const Plan& plan, const ZeroOptions& options, Lanes& lanes);
+  ParameterStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
   State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
@@ -75,14 +75,14 @@ class ParameterStore {
   absl::Status GatherAndWait(const std::vector<int>& buckets);
   // Makes it fresh. ResourceExhausted if no slot is left; `ahead`: OK then.
   absl::Status Gather(int bucket, bool ahead);
-  Slot* TakeSlot(int bucket, bool ahead);
+  PooledBuffer* TakeSlot(int bucket, bool ahead);
   absl::Status GatherIntoSlot(int bucket);
   void Drop(State& state);
 
   const Plan& plan_;
   const ZeroOptions& options_;
-  Lanes& lanes_;
-  SlotPool pool_;
+  StepStreams& streams_;
+  BufferPool pool_;
   std::vector<State> states_;   // of buckets
   std::vector<char> acquired_;  // of units
   int acquired_units_ = 0;

@@ -12,18 +12,18 @@
 namespace brigade::zero::internal {
 
 ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options,
-                             const ParameterStore& parameters, Lanes& lanes)
+                             const ParameterStore& parameters, StepStreams& streams)
     : plan_(plan),
       options_(options),
       parameters_(parameters),
-      lanes_(lanes),
+      streams_(streams),
       moments_(optim::Moments(options.optimizer)),
       states_(plan.buckets().size()) {}
 
 absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
-    const ParameterStore& parameters, Lanes& lanes) {
-  std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, lanes));
+    const ParameterStore& parameters, StepStreams& streams) {
+  std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, streams));
   BRIGADE_RETURN_IF_ERROR(update->Allocate());
   update->ListGradients(gradients);
   update->ListUpdates(gradients);
@@ -33,12 +33,12 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     workspace = std::max(workspace, kernels::GradCheckWorkspaceSize(check.segments));
   }
   BRIGADE_ASSIGN_OR_RETURN(
-      buffer, lanes.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
-                                       "grad_check workspace"));
+      buffer, streams.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
+                                         "grad_check workspace"));
   update->workspace_ = std::move(buffer);
   BRIGADE_ASSIGN_OR_RETURN(
       controller, optim::StepController::Create(options.optimizer, ControllerOptions(plan, options),
-                                                lanes.context(), lanes.comm()));
+                                                streams.context(), streams.comm()));
   update->controller_ = std::move(controller);
   return update;
 }
@@ -47,13 +47,13 @@ absl::Status ShardedUpdate::Allocate() {
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     if (!bucket.trainable) continue;
-    const int64_t size = UpdatedRange(plan_, options_, bucket, lanes_.rank()).size;
+    const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
     const int64_t arrays = moments_ + (HasMaster(bucket) ? 1 : 0);
     BRIGADE_ASSIGN_OR_RETURN(
-        state, lanes_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
-                                         device::Purpose::kOptimizerState,
-                                         absl::StrCat("optimizer state of bucket ", b)));
-    BRIGADE_RETURN_IF_ERROR(lanes_.comm().FillBytes(state.data(), 0, state.bytes()));
+        state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
+                                           device::Purpose::kOptimizerState,
+                                           absl::StrCat("optimizer state of bucket ", b)));
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(state.data(), 0, state.bytes()));
     states_[b] = std::move(state);
   }
   return absl::OkStatus();
@@ -68,7 +68,7 @@ float* ShardedUpdate::Array(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   const bool master = HasMaster(bucket);
   if (array == 0 && !master) return static_cast<float*>(Weights(index));
-  const int64_t size = UpdatedRange(plan_, options_, bucket, lanes_.rank()).size;
+  const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
   return states_[static_cast<size_t>(index)].as<float>().data() + (array - (master ? 0 : 1)) * size;
 }
 
@@ -104,21 +104,21 @@ void ShardedUpdate::ListUpdates(const GradientStore& gradients) {
   }
 }
 
-// One segment for each run of places of the same group; padding goes with what lies before it.
+// One segment for each run of entries of the same group; padding goes with what lies before it.
 void ShardedUpdate::AppendSegments(int index, const void* grad,
                                    std::vector<optim::UpdateSegment>& segments) {
   const Bucket& bucket = plan_.bucket(index);
-  const Range updated = UpdatedRange(plan_, options_, bucket, lanes_.rank());
+  const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
   const int64_t grad_bytes = precision::SizeOf(FinalGradientType(options_, bucket));
-  for (size_t first = 0, next = 0; first < bucket.places.size(); first = next) {
-    const auto group_of = [&](size_t place) {
-      const auto parameter = static_cast<size_t>(bucket.places[place].parameter);
+  for (size_t first = 0, next = 0; first < bucket.entries.size(); first = next) {
+    const auto group_of = [&](size_t entry) {
+      const auto parameter = static_cast<size_t>(bucket.entries[entry].parameter);
       return plan_.parameters()[parameter].spec.group;
     };
-    while (next < bucket.places.size() && group_of(next) == group_of(first)) ++next;
+    while (next < bucket.entries.size() && group_of(next) == group_of(first)) ++next;
     const int64_t run_end =
-        next < bucket.places.size() ? bucket.places[next].range.begin : bucket.size;
-    const int64_t begin = std::max(bucket.places[first].range.begin, updated.begin);
+        next < bucket.entries.size() ? bucket.entries[next].range.begin : bucket.size;
+    const int64_t begin = std::max(bucket.entries[first].range.begin, updated.begin);
     const int64_t end = std::min(run_end, updated.begin + updated.size);
     if (begin >= end) continue;
     const int64_t at = begin - updated.begin;
@@ -137,16 +137,16 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
 }
 
 absl::Status ShardedUpdate::Enqueue() {
-  device::Stream& stream = lanes_.comm();
+  device::Stream& stream = streams_.comm();
   const absl::Span<kernels::GradStats> stats = controller_->stats();
-  const auto mine = static_cast<size_t>(lanes_.rank()) * checks_.size();
+  const auto mine = static_cast<size_t>(streams_.rank()) * checks_.size();
   for (size_t i = 0; i < checks_.size(); ++i) {
     BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(checks_[i].segments, checks_[i].dtype,
                                                workspace_.as<double>(), &stats[mine + i], stream));
   }
   const auto bytes = static_cast<int64_t>(checks_.size() * sizeof(kernels::GradStats));
-  BRIGADE_RETURN_IF_ERROR(lanes_.AllGather(stats.data() + mine, stats.data(), bytes,
-                                           precision::DType::kUint8, lanes_.traffic.scalars));
+  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(stats.data() + mine, stats.data(), bytes,
+                                             precision::DType::kUint8, streams_.traffic.scalars));
   BRIGADE_RETURN_IF_ERROR(controller_->Decide(stream));
   for (const optim::FusedUpdate& update : updates_) {
     BRIGADE_RETURN_IF_ERROR(update.Enqueue(*controller_, stream));

@@ -13,8 +13,8 @@
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/gradient_store.h"
-#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -28,7 +28,7 @@ class ShardedUpdate {
                                                                const ZeroOptions& options,
                                                                const GradientStore& gradients,
                                                                const ParameterStore& parameters,
-                                                               Lanes& lanes);
+                                                               StepStreams& streams);
 
   // Checks the own slices' gradients, tells the other ranks, decides, and updates.
   absl::Status Enqueue();
@@ -42,7 +42,7 @@ class ShardedUpdate {
 
  private:
   ShardedUpdate(const Plan& plan, const ZeroOptions& options, const ParameterStore& parameters,
-                Lanes& lanes);
+                StepStreams& streams);
 
   struct Check {  // of the gradients of one type
     precision::DType dtype;
@@ -58,7 +58,7 @@ class ShardedUpdate {
   const Plan& plan_;
   const ZeroOptions& options_;
   const ParameterStore& parameters_;
-  Lanes& lanes_;
+  StepStreams& streams_;
   const int moments_;
   std::vector<device::Buffer> states_;  // of buckets: [master][moments]
   std::vector<Check> checks_;

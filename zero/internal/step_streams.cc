@@ -6,56 +6,56 @@
 
 namespace brigade::zero::internal {
 
-Lanes::Lanes(const ZeroOptions& options, collectives::Communicator& communicator,
-             device::Context& context, device::Stream& compute)
+StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
+                         device::Context& context, device::Stream& compute)
     : algorithm_(options.algorithm),
       leave_out_(options.leave_out),
       communicator_(communicator),
       context_(context),
       compute_(compute) {}
 
-absl::StatusOr<std::unique_ptr<Lanes>> Lanes::Create(const ZeroOptions& options,
-                                                     collectives::Communicator& communicator,
-                                                     device::Context& context,
-                                                     device::Stream& compute) {
-  std::unique_ptr<Lanes> lanes(new Lanes(options, communicator, context, compute));
+absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
+    const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
+    device::Stream& compute) {
+  std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(stream, context.NewStream("communication"));
-    lanes->own_ = std::move(stream);
+    streams->own_ = std::move(stream);
   }
-  return lanes;
+  return streams;
 }
 
-absl::Status Lanes::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
+absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
   if (leave_out_ == point) return absl::OkStatus();
   return waiter.Wait(event);
 }
 
-absl::Status Lanes::Poison(const device::Buffer& memory, device::Stream& stream) {
+absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& stream) {
   if (context_.race_checker() == nullptr) return absl::OkStatus();
   return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
 }
 
-absl::Status Lanes::ReduceScatter(const void* input, void* output, int64_t count,
-                                  precision::DType dtype, int64_t& sent) {
+absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
+                                        precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
   return communicator_.ReduceScatter(input, output, count,
                                      {.dtype = dtype, .algorithm = algorithm_}, comm());
 }
 
-absl::Status Lanes::AllGather(const void* input, void* output, int64_t count,
-                              precision::DType dtype, int64_t& sent) {
+absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
+                                    precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
   return communicator_.AllGather(input, output, count, {.dtype = dtype, .algorithm = algorithm_},
                                  comm());
 }
 
-absl::Status Lanes::Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent) {
+absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
+                                    int64_t& sent) {
   if (rank() == 0) sent += (ranks() - 1) * count * precision::SizeOf(dtype);
   return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
 }
 
-absl::StatusOr<std::vector<std::string>> Lanes::Share(const std::string& bytes) {
+absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& bytes) {
   const size_t size = bytes.size();
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');

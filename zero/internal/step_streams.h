@@ -21,12 +21,11 @@
 namespace brigade::zero::internal {
 
 // The two streams of a rank, the waits between them, and what goes over the wire.
-class Lanes {
+class StepStreams {
  public:
-  static absl::StatusOr<std::unique_ptr<Lanes>> Create(const ZeroOptions& options,
-                                                       collectives::Communicator& communicator,
-                                                       device::Context& context,
-                                                       device::Stream& compute);
+  static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
+      const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
+      device::Stream& compute);
 
   device::Context& context() { return context_; }
   device::Stream& compute() { return compute_; }
@@ -50,14 +49,14 @@ class Lanes {
                              int64_t& sent);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
-  // From rank 0, in place.
+  // From rank 0, in entry.
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
   Traffic traffic;
 
  private:
-  Lanes(const ZeroOptions& options, collectives::Communicator& communicator,
-        device::Context& context, device::Stream& compute);
+  StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
+              device::Context& context, device::Stream& compute);
 
   const collectives::Algorithm algorithm_;
   const std::optional<WaitPoint> leave_out_;

@@ -33,8 +33,8 @@ inline bool AccumulatesWhole(const ZeroOptions& options) {
 }
 
 // The elements of a bucket that this rank updates: all of it, or its slice.
-inline Range UpdatedRange(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
-                          int rank) {
+inline ElementRange UpdatedRange(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                                 int rank) {
   if (options.traits().whole_optimizer_state) return {0, bucket.size};
   const int64_t slice = plan.slice(bucket);
   return {rank * slice, slice};

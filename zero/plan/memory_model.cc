@@ -15,7 +15,7 @@ using device::Purpose;
 int64_t SlotBytes(const Plan& plan, const ZeroOptions& options,
                   const std::function<bool(const Bucket&)>& chosen) {
   int64_t bytes = 0;
-  for (const auto& [size, count] : SlotsNeeded(plan, options.live_units, chosen)) {
+  for (const auto& [size, count] : PooledBuffersNeeded(plan, options.live_units, chosen)) {
     bytes += size * count;
   }
   return bytes;
@@ -51,7 +51,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   };
   for (const Bucket& bucket : plan.buckets()) {
     int64_t unused = 0;
-    for (const Range& range : bucket.padding) unused += range.size;
+    for (const ElementRange& range : bucket.padding) unused += range.size;
     // An array of the bucket, or of a slice, which has its share of the padding.
     const auto add_array = [&](Purpose purpose, const char* name, bool whole, int64_t bytes) {
       const int64_t parts = whole ? 1 : plan.ranks();

@@ -39,7 +39,7 @@ void Append(Bucket& bucket, int parameter, int64_t size) {
   const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
   const int64_t begin = RoundUp(bucket.size, alignment);
   if (begin > bucket.size) bucket.padding.push_back({bucket.size, begin - bucket.size});
-  bucket.places.push_back({parameter, {begin, size}});
+  bucket.entries.push_back({parameter, {begin, size}});
   bucket.size = begin + size;
 }
 
@@ -135,7 +135,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
           open[{parameter.spec.trainable, *parameter.spec.dtype, used_by.size() > 1}];
       Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
       Append(bucket, number, parameter.spec.size);
-      parameter.begin = bucket.places.back().range.begin;
+      parameter.begin = bucket.entries.back().range.begin;
       std::set<int> all(bucket.users.begin(), bucket.users.end());
       all.insert(used_by.begin(), used_by.end());
       bucket.users.assign(all.begin(), all.end());
@@ -166,8 +166,8 @@ std::string Plan::Describe(int parameter) const {
                       p.begin);
 }
 
-std::map<int64_t, int> SlotsNeeded(const Plan& plan, int live_units,
-                                   const std::function<bool(const Bucket&)>& chosen) {
+std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, int live_units,
+                                           const std::function<bool(const Bucket&)>& chosen) {
   std::map<int64_t, int> needed;
   const int units = static_cast<int>(plan.units().size());
   for (int first = 0; first < units; ++first) {

@@ -41,25 +41,25 @@ struct PlanOptions {
 };
 
 // Elements [begin, begin + size) of a bucket.
-struct Range {
+struct ElementRange {
   int64_t begin = 0;
   int64_t size = 0;
 };
 
-struct Place {
+struct BucketEntry {
   int parameter = 0;
-  Range range = {};
+  ElementRange range = {};
 };
 
 struct Bucket {
   int unit = 0;
   precision::DType dtype = precision::DType::kBFloat16;
   bool trainable = true;
-  bool tied = false;           // holds what several units use
-  int64_t size = 0;            // elements with padding
-  std::vector<Place> places;   // ascending
-  std::vector<Range> padding;  // what no parameter has
-  std::vector<int> users;      // units, ascending
+  bool tied = false;                  // holds what several units use
+  int64_t size = 0;                   // elements with padding
+  std::vector<BucketEntry> entries;   // ascending
+  std::vector<ElementRange> padding;  // what no parameter has
+  std::vector<int> users;             // units, ascending
 
   int64_t bytes() const { return size * precision::SizeOf(dtype); }
 };
@@ -115,8 +115,8 @@ class Plan {
 
 // How many pieces of memory of each size (bytes) hold the chosen buckets of any `live_units` units in a row, and those
 // of tied parameters at any time.
-std::map<int64_t, int> SlotsNeeded(const Plan& plan, int live_units,
-                                   const std::function<bool(const Bucket&)>& chosen);
+std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, int live_units,
+                                           const std::function<bool(const Bucket&)>& chosen);
 
 }  // namespace brigade::zero
 

@@ -38,8 +38,8 @@ class Survivors {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
-                                                      device::Context& context) {
+absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
+                                                         device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(transport, CreateGlooTransport(options));
   Regroup regroup = [options, survivors = std::make_shared<Survivors>(options.size)](
                         absl::Span<const int> members, absl::Span<const int> lost,
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options
     }
     return CreateGlooTransport(part);
   };
-  return NewMessageEngine(std::move(transport), std::move(regroup), context);
+  return CreateTransportEngine(std::move(transport), std::move(regroup), context);
 }
 
 }  // namespace brigade::collectives

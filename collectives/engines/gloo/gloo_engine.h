@@ -16,8 +16,8 @@ namespace brigade::collectives {
 // Shrink       Those who lose the rank that serves the store, 0 at first, move to the server of the lowest left.
 //              If it lives, or others were not told, these look for later groups in the old place: a group of
 //              both ends in DeadlineExceeded that names who did not join. Calls of older groups need no store.
-absl::StatusOr<std::unique_ptr<Engine>> NewGlooEngine(const GlooOptions& options,
-                                                      device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
+                                                         device::Context& context);
 
 }  // namespace brigade::collectives
 

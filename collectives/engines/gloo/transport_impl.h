@@ -14,9 +14,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "brigade/collectives/engines/gloo/control_channel.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
 #include "brigade/collectives/engines/gloo/mesh.h"
-#include "brigade/collectives/engines/gloo/control_channel.h"
 #include "brigade/collectives/engines/gloo/post_queue.h"
 #include "gloo/transport/unbound_buffer.h"
 

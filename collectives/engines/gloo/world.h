@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/engine.h"
-#include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/device/context.h"
 
 namespace brigade::collectives {
@@ -24,19 +24,19 @@ struct GlooWorldOptions {
 
 // The communicator of all processes that a launcher has started:
 //
-//   BRIGADE_ASSIGN_OR_RETURN(placement, PlacementFromEnvironment());
-//   BRIGADE_ASSIGN_OR_RETURN(world, JoinGlooWorld(placement, {}, *context));
+//   BRIGADE_ASSIGN_OR_RETURN(launch_info, LaunchInfoFromEnvironment());
+//   BRIGADE_ASSIGN_OR_RETURN(world, JoinGlooWorld(launch_info, {}, *context));
 //
 // Returns when all are there. Errors as of TcpStore or FileStore, and of CreateGlooTransport: they name the ranks that
 // did not come, or the address, port or folder that does not work.
-absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const Placement& placement,
+absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const LaunchInfo& launch_info,
                                                             const GlooWorldOptions& options,
                                                             device::Context& context);
 
 // The same, but its engine: for what is built on one.
-absl::StatusOr<std::unique_ptr<Engine>> NewGlooWorldEngine(const Placement& placement,
-                                                           const GlooWorldOptions& options,
-                                                           device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> CreateGlooWorldEngine(const LaunchInfo& launch_info,
+                                                              const GlooWorldOptions& options,
+                                                              device::Context& context);
 
 }  // namespace brigade::collectives
 

@@ -12,7 +12,7 @@
 namespace brigade::collectives {
 namespace {
 
-using Clock = GuardedComm::Clock;
+using Clock = NcclCommunicator::Clock;
 
 // How long the calls of a rank that has left may take to end here.
 constexpr auto kGrace = std::chrono::seconds(1);
@@ -23,7 +23,7 @@ constexpr auto kNap = std::chrono::microseconds(100);
 
 }  // namespace
 
-absl::Status GuardedComm::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
+absl::Status NcclCommunicator::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
   NcclOutcome outcome;
   {
     std::lock_guard lock(mutex_);
@@ -32,13 +32,13 @@ absl::Status GuardedComm::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> creat
   return Settle(outcome);
 }
 
-void GuardedComm::Adopt(NcclComm comm, bool lent) {
+void NcclCommunicator::Adopt(NcclComm comm, bool lent) {
   std::lock_guard lock(mutex_);
   comm_ = comm;
   lent_ = lent;
 }
 
-absl::Status GuardedComm::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
+absl::Status NcclCommunicator::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
   NcclOutcome outcome;
   {
     std::lock_guard lock(mutex_);
@@ -49,7 +49,7 @@ absl::Status GuardedComm::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
 }
 
 // Until NCCL has taken the call, the communicator is gone, or the time is up.
-NcclOutcome GuardedComm::Poll(NcclOutcome outcome, Clock::time_point deadline) {
+NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadline) {
   const Clock::time_point begin = Clock::now();
   while (outcome.result == NcclResult::kInProgress) {
     {
@@ -73,7 +73,7 @@ NcclOutcome GuardedComm::Poll(NcclOutcome outcome, Clock::time_point deadline) {
   return outcome;
 }
 
-absl::Status GuardedComm::Settle(NcclOutcome outcome) {
+absl::Status NcclCommunicator::Settle(NcclOutcome outcome) {
   if (outcome.result == NcclResult::kInProgress) outcome = Poll(outcome, Clock::now() + timeout_);
   if (outcome.result == NcclResult::kSuccess) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(status());
@@ -90,7 +90,7 @@ absl::Status GuardedComm::Settle(NcclOutcome outcome) {
   return Fail(absl::Status(error.code(), absl::StrCat("rank ", rank_, ": ", error.message())));
 }
 
-absl::Status GuardedComm::Fail(const absl::Status& error) {
+absl::Status NcclCommunicator::Fail(const absl::Status& error) {
   absl::Status first = error;
   if (side_ != nullptr) {
     side_->Abort(error);
@@ -108,7 +108,7 @@ absl::Status GuardedComm::Fail(const absl::Status& error) {
   return first;
 }
 
-void GuardedComm::End() {
+void NcclCommunicator::End() {
   std::lock_guard lock(mutex_);
   const NcclComm comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return;
@@ -119,14 +119,14 @@ void GuardedComm::End() {
   }
 }
 
-absl::Status GuardedComm::status() const {
+absl::Status NcclCommunicator::status() const {
   if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
   std::lock_guard lock(status_mutex_);
   return status_;
 }
 
 // A rank that is gone may have left: what it took part in can still end.
-absl::Status GuardedComm::TroubleElsewhere() {
+absl::Status NcclCommunicator::TroubleElsewhere() {
   if (side_ == nullptr) return absl::OkStatus();
   absl::Status trouble = side_->status();
   if (!absl::IsUnavailable(trouble)) return trouble;
@@ -136,7 +136,7 @@ absl::Status GuardedComm::TroubleElsewhere() {
   return now - heard_ > kGrace ? trouble : absl::OkStatus();
 }
 
-void GuardedComm::Look() {
+void NcclCommunicator::Look() {
   if (const absl::Status trouble = TroubleElsewhere(); !trouble.ok()) {
     static_cast<void>(Fail(trouble));
     return;
@@ -151,7 +151,7 @@ void GuardedComm::Look() {
   if (outcome.result != NcclResult::kInProgress) static_cast<void>(Settle(outcome));
 }
 
-void GuardedComm::Close() {
+void NcclCommunicator::Close() {
   if (lent_) Adopt(nullptr, true);
   NcclOutcome outcome = {NcclResult::kInvalidUsage, ""};
   {

@@ -25,14 +25,14 @@ struct NcclOutcome {
 // Errors       The first one is final: it is told to the other ranks, the communicator is aborted, and everything
 //              returns it.
 // Threads      Create, Adopt, Do and Close from one at a time; the others from any.
-class GuardedComm {
+class NcclCommunicator {
  public:
   using Clock = std::chrono::steady_clock;
 
   // `side` may be null and outlives this.
-  GuardedComm(const NcclApi& api, Engine* side, int rank, std::chrono::nanoseconds timeout)
+  NcclCommunicator(const NcclApi& api, Engine* side, int rank, std::chrono::nanoseconds timeout)
       : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
-  ~GuardedComm() { Close(); }
+  ~NcclCommunicator() { Close(); }
 
   // Makes it by create(&comm), and waits until it is ready.
   absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);

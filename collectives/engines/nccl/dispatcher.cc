@@ -42,104 +42,110 @@ bool IsError(const NcclOutcome& outcome) {
 }
 
 // Whether NCCL's own reductions keep what the algorithm promises.
-bool IsNative(const CallShape& shape) {
-  const bool integers =
-      shape.dtype == DType::kInt32 || shape.dtype == DType::kInt64 || shape.dtype == DType::kUint8;
-  return shape.algorithm == Algorithm::kRing && (shape.op == kernels::ReduceOp::kSum || integers);
+bool IsNative(const CollectiveSignature& signature) {
+  const bool integers = signature.dtype == DType::kInt32 || signature.dtype == DType::kInt64 ||
+                        signature.dtype == DType::kUint8;
+  return signature.algorithm == Algorithm::kRing &&
+         (signature.op == kernels::ReduceOp::kSum || integers);
 }
 
 }  // namespace
 
-absl::Status CallEnqueuer::Start() {
+absl::Status NcclDispatcher::Start() {
   BRIGADE_ASSIGN_OR_RETURN(barrier,
                            context_.Allocate(1, device::Purpose::kCommunication, "barrier"));
   barrier_ = std::move(barrier);
   return absl::OkStatus();
 }
 
-absl::Status CallEnqueuer::Run(const Call& call, device::Stream& stream, Fate& fate,
-                               absl::FunctionRef<void()> announce) {
-  Running running = {call, stream, fate, announce};
+absl::Status NcclDispatcher::Run(const Collective& collective, device::Stream& stream, Fate& fate,
+                                 absl::FunctionRef<void()> announce) {
+  Running running = {collective, stream, fate, announce};
   return Choose(running);
 }
 
-absl::Status CallEnqueuer::Choose(Running& running) {
-  const Call& call = running.call;
-  const CallShape& shape = call.shape;
-  const NcclType type = TypeOf(shape.dtype);
-  const auto count = static_cast<size_t>(shape.count);
-  switch (shape.kind) {
-    case CallKind::kAllReduce:
-      if (!IsNative(shape)) break;
+absl::Status NcclDispatcher::Choose(Running& running) {
+  const Collective& collective = running.collective;
+  const CollectiveSignature& signature = collective.signature;
+  const NcclType type = TypeOf(signature.dtype);
+  const auto count = static_cast<size_t>(signature.count);
+  switch (signature.kind) {
+    case CollectiveKind::kAllReduce:
+      if (!IsNative(signature)) break;
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
-        return {api_.all_reduce(call.input, call.output, count, type, OpOf(shape.op), comm, on),
+        return {api_.all_reduce(collective.input, collective.output, count, type,
+                                OpOf(signature.op), comm, on),
                 "ncclAllReduce"};
       });
-    case CallKind::kReduceScatter:
-      if (!IsNative(shape)) break;
+    case CollectiveKind::kReduceScatter:
+      if (!IsNative(signature)) break;
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
-        return {api_.reduce_scatter(call.input, call.output, count, type, OpOf(shape.op), comm, on),
+        return {api_.reduce_scatter(collective.input, collective.output, count, type,
+                                    OpOf(signature.op), comm, on),
                 "ncclReduceScatter"};
       });
-    case CallKind::kAllGather:
+    case CollectiveKind::kAllGather:
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
-        return {api_.all_gather(call.input, call.output, count, type, comm, on), "ncclAllGather"};
+        return {api_.all_gather(collective.input, collective.output, count, type, comm, on),
+                "ncclAllGather"};
       });
-    case CallKind::kBroadcast:
+    case CollectiveKind::kBroadcast:
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
-        const void* const input = rank_ == shape.root ? call.input : call.output;
-        return {api_.broadcast(input, call.output, count, type, shape.root, comm, on),
+        const void* const input = rank_ == signature.root ? collective.input : collective.output;
+        return {api_.broadcast(input, collective.output, count, type, signature.root, comm, on),
                 "ncclBroadcast"};
       });
-    case CallKind::kBarrier:
+    case CollectiveKind::kBarrier:
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
         return {api_.all_reduce(barrier_.data(), barrier_.data(), 1, NcclType::kUint8, NcclOp::kSum,
                                 comm, on),
                 "ncclAllReduce"};
       });
-    case CallKind::kSend:
+    case CollectiveKind::kSend:
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
-        if (rank_ == shape.root) {
-          return {api_.send(call.input, count, type, call.peer, comm, on), "ncclSend"};
+        if (rank_ == signature.root) {
+          return {api_.send(collective.input, count, type, collective.peer, comm, on), "ncclSend"};
         }
-        return {api_.receive(call.output, count, type, call.peer, comm, on), "ncclRecv"};
+        return {api_.receive(collective.output, count, type, collective.peer, comm, on),
+                "ncclRecv"};
       });
-    case CallKind::kAllToAll: {
-      const int64_t bytes = shape.count * precision::SizeOf(shape.dtype);
+    case CollectiveKind::kAllToAll: {
+      const int64_t bytes = signature.count * precision::SizeOf(signature.dtype);
       const auto part = [&](const void* array, int peer) {
         return const_cast<char*>(static_cast<const char*>(array)) + peer * bytes;
       };
       transfers_.clear();
       for (int peer = 0; peer < size_; ++peer) {
-        transfers_.push_back({true, part(call.input, peer), shape.count, peer});
-        transfers_.push_back({false, part(call.output, peer), shape.count, peer});
+        transfers_.push_back({true, part(collective.input, peer), signature.count, peer});
+        transfers_.push_back({false, part(collective.output, peer), signature.count, peer});
       }
       return Group(running, transfers_);
     }
   }
-  return carrier_.Run(call, running.stream, [&](absl::Span<const Transfer> transfers) {
+  return executor_.Run(collective, running.stream, [&](absl::Span<const Transfer> transfers) {
     return Group(running, transfers);
   });
 }
 
-absl::Status CallEnqueuer::Whole(Running& running, NcclCall nccl) {
-  const Call& call = running.call;
-  const int64_t bytes = precision::SizeOf(call.shape.dtype);
-  const int64_t read = InputElements(call.shape, rank_, size_) * bytes;
-  const int64_t written = OutputElements(call.shape, rank_, size_) * bytes;
-  return Enqueue(running,
-                 {Name(call.shape.kind),
-                  {device::Reads(call.input, read), device::Writes(call.output, written)}},
-                 nccl);
+absl::Status NcclDispatcher::Whole(Running& running, NcclCall nccl) {
+  const Collective& collective = running.collective;
+  const int64_t bytes = precision::SizeOf(collective.signature.dtype);
+  const int64_t read = InputElements(collective.signature, rank_, size_) * bytes;
+  const int64_t written = OutputElements(collective.signature, rank_, size_) * bytes;
+  return Enqueue(
+      running,
+      {Name(collective.signature.kind),
+       {device::Reads(collective.input, read), device::Writes(collective.output, written)}},
+      nccl);
 }
 
-absl::Status CallEnqueuer::Group(Running& running, absl::Span<const Transfer> transfers) {
-  const CallShape& shape = running.call.shape;
-  const NcclType type = TypeOf(shape.dtype);
+absl::Status NcclDispatcher::Group(Running& running, absl::Span<const Transfer> transfers) {
+  const CollectiveSignature& signature = running.collective.signature;
+  const NcclType type = TypeOf(signature.dtype);
   accesses_.clear();
   for (const Transfer& transfer : transfers) {
     accesses_.push_back(
-        {transfer.data, transfer.count * precision::SizeOf(shape.dtype), !transfer.sends});
+        {transfer.data, transfer.count * precision::SizeOf(signature.dtype), !transfer.sends});
   }
   const auto nccl = [&](NcclComm comm, NcclStream on) -> NcclOutcome {
     const NcclOutcome start = {api_.group_start(), "ncclGroupStart"};
@@ -157,11 +163,11 @@ absl::Status CallEnqueuer::Group(Running& running, absl::Span<const Transfer> tr
     const NcclOutcome end = {api_.group_end(), "ncclGroupEnd"};  // also after an error
     return IsError(added) ? added : end;
   };
-  return Enqueue(running, {Name(shape.kind), accesses_}, nccl);
+  return Enqueue(running, {Name(signature.kind), accesses_}, nccl);
 }
 
-absl::Status CallEnqueuer::Enqueue(Running& running, const device::Operation& operation,
-                                   NcclCall nccl) {
+absl::Status NcclDispatcher::Enqueue(Running& running, const device::Operation& operation,
+                                     NcclCall nccl) {
   const auto launch = [&](void* raw) -> absl::Status {
     const auto on = static_cast<NcclStream>(raw);
     if (IsStreamPerThread(on)) {

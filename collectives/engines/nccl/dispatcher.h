@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/collective.h"
-#include "brigade/collectives/engines/nccl/communicator.h"
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/collectives/engines/nccl/communicator.h"
 #include "brigade/collectives/engines/nccl/executor.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
@@ -18,7 +18,7 @@ namespace brigade::collectives {
 // Turns calls into NCCL's collectives, its grouped sends, or our programs over those.
 //
 // Threads      One at a time.
-class CallEnqueuer {
+class NcclDispatcher {
  public:
   enum class Fate : unsigned char {
     kEnqueued,
@@ -27,18 +27,19 @@ class CallEnqueuer {
   };
 
   // All that is given outlives this.
-  CallEnqueuer(const NcclApi& api, GuardedComm& comm, int rank, int size, device::Context& context)
+  NcclDispatcher(const NcclApi& api, NcclCommunicator& comm, int rank, int size,
+                 device::Context& context)
       : api_(api),
         comm_(comm),
         rank_(rank),
         size_(size),
         context_(context),
-        carrier_(context, rank, size) {}
+        executor_(context, rank, size) {}
 
   absl::Status Start();
 
   // Calls announce() before NCCL hears of the call, if it is not captured.
-  absl::Status Run(const Call& call, device::Stream& stream, Fate& fate,
+  absl::Status Run(const Collective& collective, device::Stream& stream, Fate& fate,
                    absl::FunctionRef<void()> announce);
 
  private:
@@ -46,7 +47,7 @@ class CallEnqueuer {
 
   // The call that runs.
   struct Running {
-    const Call& call;
+    const Collective& collective;
     device::Stream& stream;
     Fate& fate;
     absl::FunctionRef<void()> announce;
@@ -59,11 +60,11 @@ class CallEnqueuer {
   absl::Status Enqueue(Running& running, const device::Operation& operation, NcclCall nccl);
 
   const NcclApi& api_;
-  GuardedComm& comm_;
+  NcclCommunicator& comm_;
   const int rank_;
   const int size_;
   device::Context& context_;
-  ProgramCarrier carrier_;
+  NcclExecutor executor_;
   device::Buffer barrier_;
   std::vector<Transfer> transfers_;
   std::vector<device::Access> accesses_;

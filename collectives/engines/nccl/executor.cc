@@ -14,9 +14,10 @@ constexpr int64_t kAlignment = 256;  // of what lands: whole vectors
 
 }  // namespace
 
-absl::Status ProgramCarrier::Run(const Call& call, device::Stream& stream, Exchange exchange) {
-  call_ = &call;
-  program_.Build(call.shape, size_);
+absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
+                               Exchange exchange) {
+  collective_ = &collective;
+  program_.Build(collective.signature, size_);
   BRIGADE_RETURN_IF_ERROR(Provide());
   for (int stage = 0; stage < program_.stages(); ++stage) {
     CollectReads(stage);
@@ -29,17 +30,17 @@ absl::Status ProgramCarrier::Run(const Call& call, device::Stream& stream, Excha
 }
 
 // A copy from elsewhere to here needs no landing.
-bool ProgramCarrier::IsReceivedInPlace(const Instruction& instruction) const {
+bool NcclExecutor::IsReceivedInPlace(const Instruction& instruction) const {
   return instruction.sources.size() == 1 && instruction.sources[0].rank != rank_;
 }
 
-int64_t ProgramCarrier::LandingBytes(const Instruction& instruction) const {
-  const int64_t bytes = instruction.count * precision::SizeOf(call_->shape.dtype);
+int64_t NcclExecutor::LandingBytes(const Instruction& instruction) const {
+  const int64_t bytes = instruction.count * precision::SizeOf(collective_->signature.dtype);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-absl::Status ProgramCarrier::Provide() {
-  const CallShape& shape = call_->shape;
+absl::Status NcclExecutor::Provide() {
+  const CollectiveSignature& signature = collective_->signature;
   int64_t most = 0;
   for (int stage = 0; stage < program_.stages(); ++stage) {
     int64_t bytes = 0;
@@ -59,16 +60,17 @@ absl::Status ProgramCarrier::Provide() {
     most = std::max(most, bytes);
   }
   BRIGADE_RETURN_IF_ERROR(collectives::Provide(most, "collective landing", context_, landing_));
-  return collectives::Provide(ScratchElements(shape, size_) * precision::SizeOf(shape.dtype),
-                              "collective scratch", context_, scratch_);
+  return collectives::Provide(
+      ScratchElements(signature, size_) * precision::SizeOf(signature.dtype), "collective scratch",
+      context_, scratch_);
 }
 
-const Part& ProgramCarrier::OwnTarget(const Instruction& instruction) const {
+const Part& NcclExecutor::OwnTarget(const Instruction& instruction) const {
   return *std::find_if(instruction.targets.begin(), instruction.targets.end(),
                        [&](const Part& target) { return target.rank == rank_; });
 }
 
-void ProgramCarrier::CollectReads(int stage) {
+void NcclExecutor::CollectReads(int stage) {
   transfers_.clear();
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;
@@ -91,8 +93,8 @@ void ProgramCarrier::CollectReads(int stage) {
   });
 }
 
-absl::Status ProgramCarrier::Reduce(int stage, device::Stream& stream) {
-  const CallShape& shape = call_->shape;
+absl::Status NcclExecutor::Reduce(int stage, device::Stream& stream) {
+  const CollectiveSignature& signature = collective_->signature;
   const char* landed = static_cast<const char*>(landing_.data());
   absl::Status done;
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
@@ -104,12 +106,13 @@ absl::Status ProgramCarrier::Reduce(int stage, device::Stream& stream) {
     }
     void* const target = Address(OwnTarget(instruction));
     if (sources_.size() == 1 && sources_[0] == target) return;  // in place already
-    done = kernels::Reduce(sources_, {target}, instruction.count, {shape.dtype, shape.op}, stream);
+    done = kernels::Reduce(sources_, {target}, instruction.count, {signature.dtype, signature.op},
+                           stream);
   });
   return done;
 }
 
-void ProgramCarrier::CollectWrites(int stage) {
+void NcclExecutor::CollectWrites(int stage) {
   transfers_.clear();
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
     char* const own = Address(OwnTarget(instruction));

@@ -28,20 +28,20 @@ struct Transfer {
 // Memory       What comes to be reduced, all of a stage, and the program's scratch; booked as communication.
 // Allocation   None in steady state.
 // Threads      One at a time.
-class ProgramCarrier {
+class NcclExecutor {
  public:
   // Enqueues the transfers as one group: those between two ranks meet in the order in which each of them gives them.
   using Exchange = absl::FunctionRef<absl::Status(absl::Span<const Transfer>)>;
 
-  ProgramCarrier(device::Context& context, int rank, int size)
+  NcclExecutor(device::Context& context, int rank, int size)
       : context_(context), rank_(rank), size_(size) {}
 
   // Unimplemented if an instruction reads more arrays than a kernel takes.
-  absl::Status Run(const Call& call, device::Stream& stream, Exchange exchange);
+  absl::Status Run(const Collective& collective, device::Stream& stream, Exchange exchange);
 
  private:
   absl::Status Provide();
-  char* Address(const Part& part) const { return AddressOf(part, *call_, scratch_.data()); }
+  char* Address(const Part& part) const { return AddressOf(part, *collective_, scratch_.data()); }
   bool IsReceivedInPlace(const Instruction& instruction) const;
   int64_t LandingBytes(const Instruction& instruction) const;
   const Part& OwnTarget(const Instruction& instruction) const;
@@ -56,7 +56,7 @@ class ProgramCarrier {
   device::Buffer scratch_, landing_;
   std::vector<Transfer> transfers_;
   std::vector<const void*> sources_;
-  const Call* call_ = nullptr;  // that runs
+  const Collective* collective_ = nullptr;  // that runs
 };
 
 }  // namespace brigade::collectives

@@ -7,7 +7,7 @@
 
 namespace brigade::collectives {
 
-absl::Status PendingCalls::Begin(device::Stream& stream) {
+absl::Status InFlightMonitor::Begin(device::Stream& stream) {
   std::lock_guard lock(mutex_);
   if (next_.begin == nullptr) {
     // An error stays in its place for Look.
@@ -26,24 +26,25 @@ absl::Status PendingCalls::Begin(device::Stream& stream) {
   return stream.Record(*next_.begin);
 }
 
-absl::Status PendingCalls::End(const Call& call, device::Stream& stream) {
+absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& stream) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
-  next_.call = {call.shape, call.sequence};
+  next_.collective = {collective.signature, collective.sequence};
   next_.deadline = Clock::time_point::max();
   pending_.push_back(std::exchange(next_, Entry()));
   return absl::OkStatus();
 }
 
-absl::Status PendingCalls::Reclaim() {
+absl::Status InFlightMonitor::Reclaim() {
   absl::Status error;
   auto entry = pending_.begin();
   for (; entry != pending_.end(); ++entry) {
     const absl::StatusOr<bool> ended = entry->end->Query();
     if (!ended.ok()) {
-      error = absl::Status(ended.status().code(), absl::StrCat("rank ", rank_, " cannot complete ",
-                                                               ToString(entry->call.shape), ": ",
-                                                               ended.status().message()));
+      error =
+          absl::Status(ended.status().code(), absl::StrCat("rank ", rank_, " cannot complete ",
+                                                           ToString(entry->collective.signature),
+                                                           ": ", ended.status().message()));
       break;
     }
     if (!*ended) break;
@@ -53,7 +54,7 @@ absl::Status PendingCalls::Reclaim() {
   return error;
 }
 
-absl::Status PendingCalls::Look() {
+absl::Status InFlightMonitor::Look() {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(Reclaim());
   if (pending_.empty()) return absl::OkStatus();
@@ -65,11 +66,11 @@ absl::Status PendingCalls::Look() {
   }
   if (now < head.deadline) return absl::OkStatus();
   return absl::DeadlineExceededError(
-      absl::StrCat(Describe(rank_, head.call), ", which has not ended within ",
+      absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",
                    std::chrono::duration<double>(timeout_).count(), " s"));
 }
 
-bool PendingCalls::empty() {
+bool InFlightMonitor::empty() {
   std::lock_guard lock(mutex_);
   return pending_.empty();
 }

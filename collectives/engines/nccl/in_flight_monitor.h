@@ -21,14 +21,14 @@ namespace brigade::collectives {
 // Deadline     Starts when a call has been seen at the head of its stream: what comes before it may take its time.
 // Allocation   None in steady state.
 // Threads      Begin and End from one at a time; Look and empty from any.
-class PendingCalls {
+class InFlightMonitor {
  public:
-  PendingCalls(device::Context& context, int rank, std::chrono::nanoseconds timeout)
+  InFlightMonitor(device::Context& context, int rank, std::chrono::nanoseconds timeout)
       : context_(context), rank_(rank), timeout_(timeout) {}
 
   // Marks where the next call begins. A call that is given up needs no End.
   absl::Status Begin(device::Stream& stream);
-  absl::Status End(const Call& call, device::Stream& stream);
+  absl::Status End(const Collective& collective, device::Stream& stream);
 
   // Forgets what has ended. DeadlineExceeded for a call that takes too long; the error of a stream that failed before
   // its call was over. Both name the call.
@@ -41,7 +41,7 @@ class PendingCalls {
 
   struct Entry {
     std::unique_ptr<device::Event> begin, end;
-    Fingerprint call;
+    Fingerprint collective;
     Clock::time_point deadline = Clock::time_point::max();  // until it has begun
   };
 

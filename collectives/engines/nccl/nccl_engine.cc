@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/engines/nccl/verifier.h"
-#include "brigade/collectives/engines/nccl/dispatcher.h"
-#include "brigade/collectives/engines/nccl/communicator.h"
-#include "brigade/collectives/engines/nccl/status.h"
-#include "brigade/collectives/engines/nccl/in_flight_monitor.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/engines/nccl/communicator.h"
+#include "brigade/collectives/engines/nccl/dispatcher.h"
+#include "brigade/collectives/engines/nccl/in_flight_monitor.h"
+#include "brigade/collectives/engines/nccl/status.h"
+#include "brigade/collectives/engines/nccl/verifier.h"
 #include "brigade/collectives/engines/nccl/watchdog.h"
 #include "brigade/device/status_macros.h"
 
@@ -55,7 +55,7 @@ class Impl final : public NcclEngine {
         side_(std::move(side)),
         comm_(options_.api, side_.get(), rank, options.timeout),
         pending_(context, rank, options.timeout),
-        enqueuer_(options_.api, comm_, rank, size, context),
+        dispatcher_(options_.api, comm_, rank, size, context),
         sent_(static_cast<size_t>(size)) {}
   ~Impl() override;
 
@@ -64,11 +64,11 @@ class Impl final : public NcclEngine {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  absl::Status Run(const Call& call, device::Stream& stream) override;
-  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override;
-  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
-                                                    absl::Span<const int> lost,
-                                                    uint64_t generation) override;
+  absl::Status Run(const Collective& collective, device::Stream& stream) override;
+  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override;
+  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
+                                                         absl::Span<const int> lost,
+                                                         uint64_t generation) override;
   absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
                                                 uint64_t generation) override;
   void Abort(const absl::Status& reason) override {
@@ -85,28 +85,28 @@ class Impl final : public NcclEngine {
   void Look();
   void AwaitCalls();
   absl::Status CheckSide(const char* operation) const;
-  void Count(const Call& call);
+  void Count(const Collective& collective);
 
   const NcclOptions options_;
   device::Context& context_;
   const int rank_;
   const int size_;
   const std::unique_ptr<Engine> side_;  // may be null
-  GuardedComm comm_;
-  PendingCalls pending_;
-  CallEnqueuer enqueuer_;
+  NcclCommunicator comm_;
+  InFlightMonitor pending_;
+  NcclDispatcher dispatcher_;
   std::vector<std::atomic<int64_t>> sent_;
   std::vector<void*> registered_;
   NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
   uint64_t exchanges_ = 0;
 
-  std::unique_ptr<CallComparer> comparer_;  // null: nothing is compared
+  std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
   std::unique_ptr<Watchdog> watchdog_;
 };
 
 Impl::~Impl() {
   AwaitCalls();
-  comparer_.reset();
+  verifier_.reset();
   watchdog_.reset();
   for (void* const handle : registered_) {
     static_cast<void>(comm_.Do([&](NcclComm comm) -> NcclOutcome {
@@ -128,7 +128,7 @@ absl::Status Impl::Connect() {
     }));
     std::memcpy(mine.data(), &id, sizeof(id));
   }
-  if (absl::Status told = side_->Exchange(mine, absl::MakeSpan(all)); !told.ok()) {
+  if (absl::Status told = side_->AllGatherHost(mine, absl::MakeSpan(all)); !told.ok()) {
     return comm_.Fail(told);
   }
   std::memcpy(&id, all.data(), sizeof(id));  // of rank 0
@@ -151,9 +151,9 @@ absl::Status Impl::Adopt(NcclComm comm, bool lent) {
 }
 
 absl::Status Impl::Start() {
-  BRIGADE_RETURN_IF_ERROR(enqueuer_.Start());
+  BRIGADE_RETURN_IF_ERROR(dispatcher_.Start());
   if (options_.compare_calls && side_ != nullptr && size_ > 1) {
-    comparer_ = std::make_unique<CallComparer>(
+    verifier_ = std::make_unique<CollectiveVerifier>(
         *side_, [this](const absl::Status& error) { static_cast<void>(comm_.Fail(error)); });
   }
   watchdog_ = std::make_unique<Watchdog>([this] { Look(); });
@@ -173,41 +173,42 @@ void Impl::AwaitCalls() {
   }
 }
 
-absl::Status Impl::Run(const Call& call, device::Stream& stream) {
+absl::Status Impl::Run(const Collective& collective, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(comm_.status());
-  CallEnqueuer::Fate fate = CallEnqueuer::Fate::kEnqueued;
+  NcclDispatcher::Fate fate = NcclDispatcher::Fate::kEnqueued;
   absl::Status run = stream.status();
   if (run.ok()) run = pending_.Begin(stream);
   if (run.ok()) {
-    run = enqueuer_.Run(call, stream, fate, [&] {
-      if (comparer_ == nullptr || call.shape.kind == CallKind::kSend) return;
-      comparer_->Add({call.shape, call.sequence});
+    run = dispatcher_.Run(collective, stream, fate, [&] {
+      if (verifier_ == nullptr || collective.signature.kind == CollectiveKind::kSend) return;
+      verifier_->Add({collective.signature, collective.sequence});
     });
   }
-  if (fate == CallEnqueuer::Fate::kRefused) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Name(call.shape.kind), ": NCCL does not run on cudaStreamPerThread; make a stream"));
+  if (fate == NcclDispatcher::Fate::kRefused) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(collective.signature.kind),
+                     ": NCCL does not run on cudaStreamPerThread; make a stream"));
   }
-  if (run.ok() && fate == CallEnqueuer::Fate::kEnqueued) run = pending_.End(call, stream);
+  if (run.ok() && fate == NcclDispatcher::Fate::kEnqueued) run = pending_.End(collective, stream);
   if (!run.ok()) {
     BRIGADE_RETURN_IF_ERROR(comm_.status());
     return comm_.Fail(absl::Status(
-        run.code(),
-        absl::StrCat("rank ", rank_, " cannot join ", ToString(call.shape), ": ", run.message())));
+        run.code(), absl::StrCat("rank ", rank_, " cannot join ", ToString(collective.signature),
+                                 ": ", run.message())));
   }
-  Count(call);
+  Count(collective);
   return absl::OkStatus();
 }
 
-void Impl::Count(const Call& call) {
-  const int64_t bytes = precision::SizeOf(call.shape.dtype);
+void Impl::Count(const Collective& collective) {
+  const int64_t bytes = precision::SizeOf(collective.signature.dtype);
   const auto add = [&](int to, int64_t elements) {
     sent_[static_cast<size_t>(to)].fetch_add(elements * bytes, std::memory_order_relaxed);
   };
-  if (call.shape.kind != CallKind::kSend) {
-    ForEachSent(call.shape, rank_, size_, add);
-  } else if (rank_ == call.shape.root) {
-    add(call.peer, call.shape.count);
+  if (collective.signature.kind != CollectiveKind::kSend) {
+    ForEachSent(collective.signature, rank_, size_, add);
+  } else if (rank_ == collective.signature.root) {
+    add(collective.peer, collective.signature.count);
   }
 }
 
@@ -217,26 +218,26 @@ absl::Status Impl::CheckSide(const char* operation) const {
       absl::StrCat(operation, ": a borrowed communicator needs a side channel for this"));
 }
 
-absl::Status Impl::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
+absl::Status Impl::AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
   BRIGADE_RETURN_IF_ERROR(CheckSide("split"));
   BRIGADE_RETURN_IF_ERROR(comm_.status());
-  if (comparer_ != nullptr) {
-    CallShape shape;
-    shape.count = static_cast<int64_t>(values.size());
-    comparer_->Add({shape, exchanges_++, true});
-    comparer_->AwaitAll();
+  if (verifier_ != nullptr) {
+    CollectiveSignature signature;
+    signature.count = static_cast<int64_t>(values.size());
+    verifier_->Add({signature, exchanges_++, true});
+    verifier_->AwaitAll();
     BRIGADE_RETURN_IF_ERROR(comm_.status());
   }
-  const absl::Status told = side_->Exchange(values, all);
+  const absl::Status told = side_->AllGatherHost(values, all);
   return told.ok() ? told : comm_.Fail(told);
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> Impl::NewEngine(absl::Span<const int> members,
-                                                        absl::Span<const int> lost,
-                                                        uint64_t generation) {
+absl::StatusOr<std::unique_ptr<Engine>> Impl::CreateSubgroup(absl::Span<const int> members,
+                                                             absl::Span<const int> lost,
+                                                             uint64_t generation) {
   BRIGADE_RETURN_IF_ERROR(CheckSide("shrink"));
-  BRIGADE_ASSIGN_OR_RETURN(side, side_->NewEngine(members, lost, generation));
-  return NewNcclEngine(options_, std::move(side), context_);
+  BRIGADE_ASSIGN_OR_RETURN(side, side_->CreateSubgroup(members, lost, generation));
+  return CreateNcclEngine(options_, std::move(side), context_);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> members,
@@ -281,9 +282,9 @@ absl::Status CheckDevice(const NcclOptions& options, const device::Context& cont
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclEngine>> NewNcclEngine(const NcclOptions& options,
-                                                          std::unique_ptr<Engine> side,
-                                                          device::Context& context) {
+absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& options,
+                                                             std::unique_ptr<Engine> side,
+                                                             device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
   const int rank = side->rank(), size = side->size();
   auto engine = std::make_unique<Impl>(options, std::move(side), rank, size, context);

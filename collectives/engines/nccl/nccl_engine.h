@@ -51,9 +51,9 @@ class NcclEngine : public Engine {
 
 // One rank of a new NCCL communicator of all ranks of `side`; returns when all are there. InvalidArgument for a
 // context that is not on a GPU.
-absl::StatusOr<std::unique_ptr<NcclEngine>> NewNcclEngine(const NcclOptions& options,
-                                                          std::unique_ptr<Engine> side,
-                                                          device::Context& context);
+absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& options,
+                                                             std::unique_ptr<Engine> side,
+                                                             device::Context& context);
 
 // The same over a communicator that somebody else owns, and destroys after the engine; an error revokes it where NCCL
 // can (2.28), or leaves its calls to the owner. It should be non-blocking, and nobody else calls NCCL with it

@@ -37,7 +37,7 @@ Block BlockOf(const std::vector<int64_t>& all, int rank) {
 
 }  // namespace
 
-CallComparer::CallComparer(Engine& side, std::function<void(const absl::Status&)> fail)
+CollectiveVerifier::CollectiveVerifier(Engine& side, std::function<void(const absl::Status&)> fail)
     : side_(side),
       fail_(std::move(fail)),
       mine_(kWords),
@@ -46,7 +46,7 @@ CallComparer::CallComparer(Engine& side, std::function<void(const absl::Status&)
   thread_ = std::thread([this] { Loop(); });
 }
 
-CallComparer::~CallComparer() {
+CollectiveVerifier::~CollectiveVerifier() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -55,18 +55,18 @@ CallComparer::~CallComparer() {
   thread_.join();
 }
 
-void CallComparer::Add(const Fingerprint& call) {
+void CollectiveVerifier::Add(const Fingerprint& call) {
   std::unique_lock lock(mutex_);
   compared_.wait(lock, [this] { return calls_.size() < kAhead || failed_; });
   if (!failed_) calls_.push_back(call);
 }
 
-void CallComparer::AwaitAll() {
+void CollectiveVerifier::AwaitAll() {
   std::unique_lock lock(mutex_);
   compared_.wait(lock, [this] { return calls_.empty() || failed_; });
 }
 
-void CallComparer::Loop() {
+void CollectiveVerifier::Loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     if (calls_.empty()) {
@@ -85,7 +85,7 @@ void CallComparer::Loop() {
 }
 
 // Waits for all ranks to have a call, and compares as many as all have. So all agree on what has been compared.
-absl::Status CallComparer::Round() {
+absl::Status CollectiveVerifier::Round() {
   Block block;
   {
     std::lock_guard lock(mutex_);
@@ -93,7 +93,7 @@ absl::Status CallComparer::Round() {
     std::copy_n(calls_.begin(), block.count, block.calls.begin());
   }
   std::memcpy(mine_.data(), static_cast<const void*>(&block), sizeof(block));
-  const absl::Status heard = side_.Exchange(mine_, absl::MakeSpan(all_));
+  const absl::Status heard = side_.AllGatherHost(mine_, absl::MakeSpan(all_));
   if (absl::IsDeadlineExceeded(heard)) {
     return absl::DeadlineExceededError(
         absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
@@ -109,7 +109,7 @@ absl::Status CallComparer::Round() {
   return absl::OkStatus();
 }
 
-absl::Status CallComparer::Compare(int64_t calls) const {
+absl::Status CollectiveVerifier::Compare(int64_t calls) const {
   const Block first = BlockOf(all_, 0);
   for (int64_t i = 0; i < calls; ++i) {
     for (int rank = 1; rank < side_.size(); ++rank) {

@@ -21,11 +21,11 @@ namespace brigade::collectives {
 // Allocation   Add makes none.
 // Threads      Add, AwaitAll from one at a time.
 // Destruction  Compares first what was added.
-class CallComparer {
+class CollectiveVerifier {
  public:
   // Nobody else exchanges over `side` between an Add and the end of AwaitAll.
-  CallComparer(Engine& side, std::function<void(const absl::Status&)> fail);
-  ~CallComparer();
+  CollectiveVerifier(Engine& side, std::function<void(const absl::Status&)> fail);
+  ~CollectiveVerifier();
 
   // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);

@@ -6,7 +6,7 @@
 
 namespace brigade::collectives {
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const Placement& placement,
+absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const LaunchInfo& launch_info,
                                                             const NcclWorldOptions& options,
                                                             device::Context& context) {
   NcclOptions nccl = options.nccl;
@@ -21,8 +21,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const Placement& pla
   nccl.side_context = std::move(side_context);
   GlooWorldOptions side_options = options.side;
   side_options.timeout = absl::FromChrono(nccl.timeout);
-  BRIGADE_ASSIGN_OR_RETURN(side, NewGlooWorldEngine(placement, side_options, *nccl.side_context));
-  BRIGADE_ASSIGN_OR_RETURN(engine, NewNcclEngine(nccl, std::move(side), context));
+  BRIGADE_ASSIGN_OR_RETURN(side,
+                           CreateGlooWorldEngine(launch_info, side_options, *nccl.side_context));
+  BRIGADE_ASSIGN_OR_RETURN(engine, CreateNcclEngine(nccl, std::move(side), context));
   return Communicator::Create(std::move(engine), context);
 }
 

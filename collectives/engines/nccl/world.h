@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "brigade/collectives/communicator.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/gloo/world.h"
 #include "brigade/collectives/engines/nccl/nccl_engine.h"
 #include "brigade/device/context.h"
@@ -20,13 +20,13 @@ struct NcclWorldOptions {
 
 // The communicator of all processes that a launcher has started, one GPU each:
 //
-//   BRIGADE_ASSIGN_OR_RETURN(placement, PlacementFromEnvironment());
-//   device::ContextOptions options = {.device = device::Cuda(placement.local_rank)};
+//   BRIGADE_ASSIGN_OR_RETURN(launch_info, LaunchInfoFromEnvironment());
+//   device::ContextOptions options = {.device = device::Cuda(launch_info.local_rank)};
 //   ...
-//   BRIGADE_ASSIGN_OR_RETURN(world, JoinNcclWorld(placement, {}, *context));
+//   BRIGADE_ASSIGN_OR_RETURN(world, JoinNcclWorld(launch_info, {}, *context));
 //
-// Returns when all are there. Errors as of LoadNccl, JoinGlooWorld and NewNcclEngine.
-absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const Placement& placement,
+// Returns when all are there. Errors as of LoadNccl, JoinGlooWorld and CreateNcclEngine.
+absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const LaunchInfo& launch_info,
                                                             const NcclWorldOptions& options,
                                                             device::Context& context);
 

@@ -12,26 +12,26 @@
 namespace brigade::collectives {
 namespace {
 
-using Arrivals = absl::Span<const Meeting::Arrival>;
+using Arrivals = absl::Span<const Rendezvous::Arrival>;
 
-std::string Describe(int rank, const Call& call) {
-  return DescribeCall(rank, ToString(call.shape), call.sequence);
+std::string Describe(int rank, const Collective& collective) {
+  return DescribeCollective(rank, ToString(collective.signature), collective.sequence);
 }
 
 absl::Status CheckAlike(Arrivals arrivals, absl::FunctionRef<int(size_t)> rank_of) {
   for (size_t i = 1; i < arrivals.size(); ++i) {
-    const Call& first = arrivals[0].call;
-    const Call& other = arrivals[i].call;
-    if (other.shape == first.shape && other.sequence == first.sequence) continue;
+    const Collective& first = arrivals[0].collective;
+    const Collective& other = arrivals[i].collective;
+    if (other.signature == first.signature && other.sequence == first.sequence) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(rank_of(0), first), ", but ", Describe(rank_of(i), other)));
   }
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const absl::Status status = arrivals[i].stream->status();
     if (status.ok()) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat("rank ", rank_of(i), " cannot join ",
-                                     ToString(arrivals[i].call.shape), ": ", status.message()));
+    return absl::Status(status.code(), absl::StrCat("rank ", rank_of(i), " cannot join ",
+                                                    ToString(arrivals[i].collective.signature),
+                                                    ": ", status.message()));
   }
   return absl::OkStatus();
 }
@@ -66,7 +66,7 @@ void GroupState::Fail(const absl::Status& error) {
   std::lock_guard lock(mutex_);
   if (status_.ok()) status_ = error;
   all_.Break(status_);
-  for (auto& [ranks, meeting] : pairs_) meeting->Break(status_);
+  for (auto& [ranks, rendezvous] : pairs_) rendezvous->Break(status_);
 }
 
 absl::Status GroupState::status() const {
@@ -74,8 +74,8 @@ absl::Status GroupState::status() const {
   return status_;
 }
 
-absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arrival& arrival,
-                              absl::Span<const int> ranks,
+absl::Status GroupState::Meet(Rendezvous& rendezvous, int member,
+                              const Rendezvous::Arrival& arrival, absl::Span<const int> ranks,
                               absl::FunctionRef<absl::Status(Arrivals)> act) {
   const auto late = [&](absl::Span<const int> absent) -> absl::Status {
     const auto name = [&](std::string* out, int i) {
@@ -86,9 +86,9 @@ absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arriv
     const bool on_host = arrival.stream == nullptr;
     return absl::DeadlineExceededError(absl::StrCat(
         absl::StrJoin(absent, ", ", name), " did not join within ", seconds,
-        " s: ", on_host ? "an exchange on the host" : Describe(waiting, arrival.call)));
+        " s: ", on_host ? "an exchange on the host" : Describe(waiting, arrival.collective)));
   };
-  absl::Status met = meeting.Meet(member, arrival, options_.timeout, act, late);
+  absl::Status met = rendezvous.Meet(member, arrival, options_.timeout, act, late);
   if (!met.ok()) {
     Fail(met);
     return status();
@@ -96,37 +96,37 @@ absl::Status GroupState::Meet(Meeting& meeting, int member, const Meeting::Arriv
   return met;
 }
 
-absl::Status GroupState::Run(int rank, const Call& call, device::Stream& stream) {
-  const Meeting::Arrival arrival = {call, &stream, {}};
-  if (call.shape.kind != CallKind::kSend) {
+absl::Status GroupState::Run(int rank, const Collective& collective, device::Stream& stream) {
+  const Rendezvous::Arrival arrival = {collective, &stream, {}};
+  if (collective.signature.kind != CollectiveKind::kSend) {
     return Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) { return Enqueue(arrivals); });
   }
-  const int sender = call.shape.root;
-  const int receiver = rank == sender ? call.peer : rank;
-  return Meet(MeetingOf(sender, receiver), rank == sender ? 0 : 1, arrival, {sender, receiver},
+  const int sender = collective.signature.root;
+  const int receiver = rank == sender ? collective.peer : rank;
+  return Meet(RendezvousOf(sender, receiver), rank == sender ? 0 : 1, arrival, {sender, receiver},
               [&](Arrivals arrivals) { return EnqueueSend(sender, receiver, arrivals); });
 }
 
-Meeting& GroupState::MeetingOf(int sender, int receiver) {
+Rendezvous& GroupState::RendezvousOf(int sender, int receiver) {
   std::lock_guard lock(mutex_);
-  std::unique_ptr<Meeting>& meeting = pairs_[{sender, receiver}];
-  if (meeting == nullptr) {
-    meeting = std::make_unique<Meeting>(2);
-    if (!status_.ok()) meeting->Break(status_);
+  std::unique_ptr<Rendezvous>& rendezvous = pairs_[{sender, receiver}];
+  if (rendezvous == nullptr) {
+    rendezvous = std::make_unique<Rendezvous>(2);
+    if (!status_.ok()) rendezvous->Break(status_);
   }
-  return *meeting;
+  return *rendezvous;
 }
 
 absl::Status GroupState::Enqueue(Arrivals arrivals) {
   BRIGADE_RETURN_IF_ERROR(CheckAlike(arrivals, [](size_t i) { return static_cast<int>(i); }));
-  const CallShape& shape = arrivals[0].call.shape;
+  const CollectiveSignature& signature = arrivals[0].collective.signature;
   const int size = options_.size;
-  const int64_t scratch = ScratchElements(shape, size) * precision::SizeOf(shape.dtype);
+  const int64_t scratch = ScratchElements(signature, size) * precision::SizeOf(signature.dtype);
   for (Member& member : members_) {
     BRIGADE_RETURN_IF_ERROR(
         Provide(scratch, "collective scratch", *member.context, member.scratch));
   }
-  program_.Build(shape, size);
+  program_.Build(signature, size);
 
   const auto stream = [&](int rank) -> device::Stream& {
     return *arrivals[static_cast<size_t>(rank)].stream;
@@ -134,7 +134,7 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
   const auto reached = [&](int rank, int stage) -> device::Event& {
     return *members_[static_cast<size_t>(rank)].reached[stage % 2];
   };
-  const bool barrier = shape.kind == CallKind::kBarrier;
+  const bool barrier = signature.kind == CollectiveKind::kBarrier;
   const auto wait_for = [&](int rank, int other, int stage) -> absl::Status {
     if (!program_.ArePartners(rank, other)) return absl::OkStatus();
     return stream(rank).Wait(reached(other, stage));
@@ -167,11 +167,11 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
 
 absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int rank,
                                             Arrivals arrivals) {
-  const CallShape& shape = arrivals[0].call.shape;
-  const int64_t element_bytes = precision::SizeOf(shape.dtype);
+  const CollectiveSignature& signature = arrivals[0].collective.signature;
+  const int64_t element_bytes = precision::SizeOf(signature.dtype);
   const auto address = [&](const Part& part) {
     const auto i = static_cast<size_t>(part.rank);
-    return AddressOf(part, arrivals[i].call, members_[i].scratch.data());
+    return AddressOf(part, arrivals[i].collective, members_[i].scratch.data());
   };
   const auto count = [&](int from, int to) {
     if (from == to) return;
@@ -191,35 +191,36 @@ absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int 
   if (sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0]) {
     return absl::OkStatus();  // in place already
   }
-  return kernels::Reduce(sources_, targets_, instruction.count, {shape.dtype, shape.op},
+  return kernels::Reduce(sources_, targets_, instruction.count, {signature.dtype, signature.op},
                          *arrivals[static_cast<size_t>(rank)].stream);
 }
 
 absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals) {
   BRIGADE_RETURN_IF_ERROR(
       CheckAlike(arrivals, [&](size_t i) { return i == 0 ? sender : receiver; }));
-  const CallShape& shape = arrivals[0].call.shape;
+  const CollectiveSignature& signature = arrivals[0].collective.signature;
   device::Event& ready = *members_[static_cast<size_t>(sender)].reached[0];
   device::Event& done = *members_[static_cast<size_t>(receiver)].reached[1];
   device::Stream& from = *arrivals[0].stream;
   device::Stream& to = *arrivals[1].stream;
   members_[static_cast<size_t>(sender)].sent[static_cast<size_t>(receiver)] +=
-      shape.count * precision::SizeOf(shape.dtype);
+      signature.count * precision::SizeOf(signature.dtype);
   BRIGADE_RETURN_IF_ERROR(from.Record(ready));
   BRIGADE_RETURN_IF_ERROR(to.Wait(ready));
-  BRIGADE_RETURN_IF_ERROR(kernels::Reduce({arrivals[0].call.input}, {arrivals[1].call.output},
-                                          shape.count, {shape.dtype}, to));
+  BRIGADE_RETURN_IF_ERROR(kernels::Reduce({arrivals[0].collective.input},
+                                          {arrivals[1].collective.output}, signature.count,
+                                          {signature.dtype}, to));
   BRIGADE_RETURN_IF_ERROR(to.Record(done));
   return from.Wait(done);
 }
 
-absl::Status GroupState::Exchange(int rank, absl::Span<const int64_t> values,
-                                  absl::Span<int64_t> all) {
-  Meeting::Arrival arrival;
+absl::Status GroupState::AllGatherHost(int rank, absl::Span<const int64_t> values,
+                                       absl::Span<int64_t> all) {
+  Rendezvous::Arrival arrival;
   arrival.values = values;
   BRIGADE_RETURN_IF_ERROR(Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) -> absl::Status {
     exchanged_.clear();
-    for (const Meeting::Arrival& each : arrivals) {
+    for (const Rendezvous::Arrival& each : arrivals) {
       exchanged_.insert(exchanged_.end(), each.values.begin(), each.values.end());
     }
     return absl::OkStatus();

@@ -33,8 +33,8 @@ class GroupState {
 
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
-  absl::Status Run(int rank, const Call& call, device::Stream& stream);
-  absl::Status Exchange(int rank, absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
+  absl::Status AllGatherHost(int rank, absl::Span<const int64_t> values, absl::Span<int64_t> all);
   std::shared_ptr<GroupState> Child(absl::Span<const int> members, uint64_t generation);
   void Fail(const absl::Status& error);
   absl::Status status() const;
@@ -44,7 +44,7 @@ class GroupState {
   }
 
  private:
-  using Arrivals = absl::Span<const Meeting::Arrival>;
+  using Arrivals = absl::Span<const Rendezvous::Arrival>;
 
   struct Member {
     device::Context* context = nullptr;
@@ -53,15 +53,15 @@ class GroupState {
     std::array<std::atomic<int64_t>, kernels::kMaxReduceArrays> sent = {};
   };
 
-  absl::Status Meet(Meeting& meeting, int member, const Meeting::Arrival& arrival,
+  absl::Status Meet(Rendezvous& rendezvous, int member, const Rendezvous::Arrival& arrival,
                     absl::Span<const int> ranks, absl::FunctionRef<absl::Status(Arrivals)> act);
-  Meeting& MeetingOf(int sender, int receiver);
+  Rendezvous& RendezvousOf(int sender, int receiver);
   absl::Status Enqueue(Arrivals arrivals);
   absl::Status EnqueueSend(int sender, int receiver, Arrivals arrivals);
   absl::Status EnqueueInstruction(const Instruction& instruction, int rank, Arrivals arrivals);
 
   const ThreadGroup::Options options_;
-  Meeting all_;
+  Rendezvous all_;
   std::vector<Member> members_;
   Program program_;
   std::vector<const void*> sources_;
@@ -70,7 +70,7 @@ class GroupState {
 
   mutable std::mutex mutex_;
   absl::Status status_;
-  std::map<std::pair<int, int>, std::unique_ptr<Meeting>> pairs_;
+  std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> pairs_;
   std::map<std::string, std::shared_ptr<GroupState>> children_;
 };
 

@@ -6,12 +6,12 @@
 
 namespace brigade::collectives {
 
-Meeting::Meeting(int members)
+Rendezvous::Rendezvous(int members)
     : arrivals_(static_cast<size_t>(members)), arrived_(static_cast<size_t>(members), 0) {}
 
-absl::Status Meeting::Meet(int member, const Arrival& arrival, std::chrono::nanoseconds timeout,
-                           absl::FunctionRef<absl::Status(absl::Span<const Arrival>)> act,
-                           absl::FunctionRef<absl::Status(absl::Span<const int> absent)> late) {
+absl::Status Rendezvous::Meet(int member, const Arrival& arrival, std::chrono::nanoseconds timeout,
+                              absl::FunctionRef<absl::Status(absl::Span<const Arrival>)> act,
+                              absl::FunctionRef<absl::Status(absl::Span<const int> absent)> late) {
   std::unique_lock lock(mutex_);
   if (!broken_.ok()) return broken_;
   const uint64_t round = round_.load(std::memory_order_relaxed);
@@ -43,7 +43,7 @@ absl::Status Meeting::Meet(int member, const Arrival& arrival, std::chrono::nano
   return IsOver(round) ? result_ : broken_;
 }
 
-void Meeting::Break(const absl::Status& error) {
+void Rendezvous::Break(const absl::Status& error) {
   std::lock_guard lock(mutex_);
   if (broken_.ok()) broken_ = error;
   changed_.notify_all();

@@ -20,19 +20,19 @@ namespace brigade::collectives {
 //
 // Allocation   None after construction.
 // Threads      Each member's calls from one thread at a time; Break from any thread.
-class Meeting {
+class Rendezvous {
  public:
   // What a member brings; good until Meet returns on all members.
   struct Arrival {
-    Call call;
+    Collective collective;
     device::Stream* stream = nullptr;
     absl::Span<const int64_t> values;  // of a host exchange
   };
 
-  explicit Meeting(int members);
+  explicit Rendezvous(int members);
 
   // Returns what act(arrivals), called once by the last to arrive, has returned; or the error of Break.
-  // DeadlineExceeded, after which the meeting is broken, if somebody is missing `timeout` after the call:
+  // DeadlineExceeded, after which the rendezvous is broken, if somebody is missing `timeout` after the call:
   // late(absent) makes the message.
   absl::Status Meet(int member, const Arrival& arrival, std::chrono::nanoseconds timeout,
                     absl::FunctionRef<absl::Status(absl::Span<const Arrival>)> act,

@@ -19,22 +19,22 @@ class ThreadEngine final : public Engine {
 
   int rank() const override { return rank_; }
   int size() const override { return state_->options().size; }
-  absl::Status Run(const Call& call, device::Stream& stream) override {
-    return state_->Run(rank_, call, stream);
+  absl::Status Run(const Collective& collective, device::Stream& stream) override {
+    return state_->Run(rank_, collective, stream);
   }
-  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return state_->Exchange(rank_, values, all);
+  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(rank_, values, all);
   }
-  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
-                                                    absl::Span<const int> /*lost*/,
-                                                    uint64_t generation) override {
+  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
+                                                         absl::Span<const int> /*lost*/,
+                                                         uint64_t generation) override {
     const auto self = std::find(members.begin(), members.end(), rank_);
     const int rank = static_cast<int>(self - members.begin());
     std::shared_ptr<GroupState> child = state_->Child(members, generation);
     BRIGADE_RETURN_IF_ERROR(child->Join(rank, state_->context(rank_)));
     auto engine = std::make_unique<ThreadEngine>(std::move(child), rank);
     // Nobody goes on before all are there.
-    BRIGADE_RETURN_IF_ERROR(engine->Exchange({}, {}));
+    BRIGADE_RETURN_IF_ERROR(engine->AllGatherHost({}, {}));
     return engine;
   }
   void Abort(const absl::Status& reason) override { state_->Fail(reason); }

@@ -15,7 +15,7 @@ class GroupState;
 // Ranks that are threads of one process and reach each other's memory: on the CPU, or contexts of one GPU.
 //
 // A call meets the other ranks' calls on the host, where the last to come enqueues for all: kernels that read and
-// write the ranks' arrays, ordered by events between the ranks' streams. So nothing blocks but the meeting,
+// write the ranks' arrays, ordered by events between the ranks' streams. So nothing blocks but the rendezvous,
 // no message is copied, and the race checker sees every access. A rank must not wait for another one
 // between the two's calls.
 class ThreadGroup {

@@ -13,7 +13,8 @@ constexpr int64_t kAhead = 4;  // chunks of a source that may be on their way
 
 }  // namespace
 
-ProgramRunner::ProgramRunner(Transport& transport, device::Context& context, int64_t chunk_bytes)
+TransportExecutor::TransportExecutor(Transport& transport, device::Context& context,
+                                     int64_t chunk_bytes)
     : transport_(transport),
       context_(context),
       rank_(transport.rank()),
@@ -21,13 +22,13 @@ ProgramRunner::ProgramRunner(Transport& transport, device::Context& context, int
       chunk_bytes_(chunk_bytes),
       sent_(static_cast<size_t>(size_)) {}
 
-absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
-  call_ = &call;
-  element_bytes_ = precision::SizeOf(call.shape.dtype);
+absl::Status TransportExecutor::Run(const Collective& collective, device::ThreadPool& pool) {
+  collective_ = &collective;
+  element_bytes_ = precision::SizeOf(collective.signature.dtype);
   chunk_count_ = chunk_bytes_ / element_bytes_;
-  const int64_t scratch = ScratchElements(call.shape, size_) * element_bytes_;
+  const int64_t scratch = ScratchElements(collective.signature, size_) * element_bytes_;
   BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
-  program_.Build(call.shape, size_);
+  program_.Build(collective.signature, size_);
   BRIGADE_RETURN_IF_ERROR(ProvideLanding());
   BRIGADE_RETURN_IF_ERROR(Begin(0));
   BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(0));
@@ -47,7 +48,7 @@ absl::Status ProgramRunner::Run(const Call& call, device::ThreadPool& pool) {
   return transport_.Flush();
 }
 
-ProgramRunner::Task ProgramRunner::TaskOf(const Instruction& instruction) const {
+TransportExecutor::Task TransportExecutor::TaskOf(const Instruction& instruction) const {
   const auto is_elsewhere = [&](const Part& part) { return part.rank != rank_; };
   const auto sources =
       std::count_if(instruction.sources.begin(), instruction.sources.end(), is_elsewhere);
@@ -57,7 +58,7 @@ ProgramRunner::Task ProgramRunner::TaskOf(const Instruction& instruction) const 
 }
 
 // Room for a few chunks of every source of an instruction, or for all messages of a stage.
-absl::Status ProgramRunner::ProvideLanding() {
+absl::Status TransportExecutor::ProvideLanding() {
   int64_t sources = 0, most_messages = 0;
   landing_bytes_ = 0;
   for (int stage = 0; stage < program_.stages(); ++stage) {
@@ -76,34 +77,34 @@ absl::Status ProgramRunner::ProvideLanding() {
   return Provide(window_ * landing_bytes_, "collective chunks", context_, landing_);
 }
 
-char* ProgramRunner::Address(const Part& part, Chunk chunk) const {
-  return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *call_, scratch_.data());
+char* TransportExecutor::Address(const Part& part, Chunk chunk) const {
+  return AddressOf({part.rank, part.side, part.begin + chunk.begin}, *collective_, scratch_.data());
 }
 
-char* ProgramRunner::Landing(int64_t message) const {
+char* TransportExecutor::Landing(int64_t message) const {
   return landing_.as<char>().data() + message % window_ * landing_bytes_;
 }
 
-ProgramRunner::Chunk ProgramRunner::ChunkOf(int64_t count, int64_t number) const {
+TransportExecutor::Chunk TransportExecutor::ChunkOf(int64_t count, int64_t number) const {
   const int64_t begin = number * chunk_count_;
   return {begin, std::min(chunk_count_, count - begin)};
 }
 
 template <typename Visit>
-absl::Status ProgramRunner::ForEachChunk(int64_t count, const Visit& visit) const {
+absl::Status TransportExecutor::ForEachChunk(int64_t count, const Visit& visit) const {
   for (int64_t number = 0; number < Chunks(count); ++number) {
     BRIGADE_RETURN_IF_ERROR(visit(ChunkOf(count, number)));
   }
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::SendPart(int to, const Part& part, Chunk chunk) {
+absl::Status TransportExecutor::SendPart(int to, const Part& part, Chunk chunk) {
   const int64_t bytes = chunk.count * element_bytes_;
   CountSent(to, bytes);
   return transport_.Send(to, Address(part, chunk), bytes);
 }
 
-bool ProgramRunner::IsWrittenIn(int stage, const Part& part) const {
+bool TransportExecutor::IsWrittenIn(int stage, const Part& part) const {
   bool is_written = false;
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
     for (const Part& target : instruction.targets) is_written |= target == part;
@@ -112,7 +113,7 @@ bool ProgramRunner::IsWrittenIn(int stage, const Part& part) const {
 }
 
 // What others read in a stage, and what the stage before does not write: that is passed on.
-absl::Status ProgramRunner::SendWhatIsThere(int stage) {
+absl::Status TransportExecutor::SendWhatIsThere(int stage) {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
@@ -128,7 +129,7 @@ absl::Status ProgramRunner::SendWhatIsThere(int stage) {
   return status;
 }
 
-absl::Status ProgramRunner::Begin(int stage) {
+absl::Status TransportExecutor::Begin(int stage) {
   tasks_.clear();
   program_.ForEach(rank_, stage,
                    [&](const Instruction& instruction) { tasks_.push_back(TaskOf(instruction)); });
@@ -138,7 +139,7 @@ absl::Status ProgramRunner::Begin(int stage) {
 }
 
 // As far ahead as there is room.
-absl::Status ProgramRunner::ExpectSources() {
+absl::Status TransportExecutor::ExpectSources() {
   for (; expecting_task_ < tasks_.size(); ++expecting_task_, expecting_chunk_ = 0) {
     const auto& [instruction, chunks, sources, in_place] = tasks_[expecting_task_];
     for (; expecting_chunk_ < chunks; ++expecting_chunk_) {
@@ -155,7 +156,7 @@ absl::Status ProgramRunner::ExpectSources() {
   return absl::OkStatus();
 }
 
-absl::Status ProgramRunner::Execute(const Task& task, device::ThreadPool& pool) {
+absl::Status TransportExecutor::Execute(const Task& task, device::ThreadPool& pool) {
   for (int64_t number = 0; number < task.chunks; ++number) {
     for (const Part& source : task.instruction.sources) {
       if (source.rank != rank_) BRIGADE_RETURN_IF_ERROR(transport_.Await(source.rank));
@@ -169,8 +170,8 @@ absl::Status ProgramRunner::Execute(const Task& task, device::ThreadPool& pool) 
   return absl::OkStatus();
 }
 
-void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
-                                device::ThreadPool& pool) {
+void TransportExecutor::ReduceChunk(const Instruction& instruction, Chunk chunk,
+                                    device::ThreadPool& pool) {
   int64_t message = consumed_;
   sources_.clear();
   for (const Part& source : instruction.sources) {
@@ -179,12 +180,13 @@ void ProgramRunner::ReduceChunk(const Instruction& instruction, Chunk chunk,
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;
     void* const to = Address(target, chunk);
-    kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, call_->shape.dtype, call_->shape.op, pool);
+    kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, collective_->signature.dtype,
+                       collective_->signature.op, pool);
   }
 }
 
 // To the targets on other ranks, and to those who read them in the next stage.
-absl::Status ProgramRunner::SendResults(int stage) {
+absl::Status TransportExecutor::SendResults(int stage) {
   absl::Status status;
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
     const Part* own = nullptr;
@@ -214,7 +216,7 @@ absl::Status ProgramRunner::SendResults(int stage) {
 
 // Calls visit(other, target, chunk) for what others write into arrays of this rank, while it returns OK.
 template <typename Visit>
-absl::Status ProgramRunner::ForEachOfOthers(int stage, const Visit& visit) const {
+absl::Status TransportExecutor::ForEachOfOthers(int stage, const Visit& visit) const {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;

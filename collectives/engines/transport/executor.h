@@ -24,14 +24,14 @@ namespace brigade::collectives {
 //              room: behind data on the same connection the announcement, and with it the other direction, would wait.
 // Memory       For messages to be reduced, of each rank that an instruction reads: 4 chunks, or less if they are shorter.
 // Threads      One at a time.
-class ProgramRunner {
+class TransportExecutor {
  public:
   // Parts go in chunks of `chunk_bytes`. Of 64 MiB between 2 and 4 ranks on Gloo, 1 MiB is slower by 4 %, 256 KiB by 10 to
   // 20 %.
-  ProgramRunner(Transport& transport, device::Context& context,
-                int64_t chunk_bytes = int64_t{4} << 20);
+  TransportExecutor(Transport& transport, device::Context& context,
+                    int64_t chunk_bytes = int64_t{4} << 20);
 
-  absl::Status Run(const Call& call, device::ThreadPool& pool);
+  absl::Status Run(const Collective& collective, device::ThreadPool& pool);
 
   // Bytes of payload given to the transport for a rank. From any thread, also while a program runs.
   int64_t sent_bytes(int to) const {
@@ -83,7 +83,7 @@ class ProgramRunner {
   device::Buffer landing_;  // messages to be reduced, in a ring
 
   // Of the call that runs.
-  const Call* call_ = nullptr;
+  const Collective* collective_ = nullptr;
   int64_t element_bytes_ = 0;
   int64_t chunk_count_ = 0;    // elements
   int64_t landing_bytes_ = 0;  // of a message in landing_

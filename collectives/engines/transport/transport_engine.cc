@@ -23,26 +23,27 @@ std::vector<int> Others(const Transport& transport) {
 }
 
 // What outlives the engine while calls are in a queue.
-class Core {
+class TransportEngineState {
  public:
-  Core(std::unique_ptr<Transport> transport, Regroup regroup, device::Context& context)
+  TransportEngineState(std::unique_ptr<Transport> transport, Regroup regroup,
+                       device::Context& context)
       : context(context),
         transport(std::move(transport)),
         regroup(std::move(regroup)),
         others_(Others(*this->transport)),
-        runner_(*this->transport, context),
+        executor_(*this->transport, context),
         fingerprints_(static_cast<size_t>(this->transport->size())) {}
 
   // After an error the transport may still read and write what it was given: it goes first.
-  ~Core() { transport.reset(); }
+  ~TransportEngineState() { transport.reset(); }
 
   device::Context& context;
   std::unique_ptr<Transport> transport;
   const Regroup regroup;
 
-  absl::Status Run(const Call& call, device::ThreadPool& pool);
-  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all);
-  int64_t sent_bytes(int rank) const { return runner_.sent_bytes(rank); }
+  absl::Status Run(const Collective& collective, device::ThreadPool& pool);
+  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  int64_t sent_bytes(int rank) const { return executor_.sent_bytes(rank); }
 
   void Enter() {
     std::lock_guard lock(queue_mutex_);
@@ -55,12 +56,12 @@ class Core {
 
  private:
   absl::Status Compare(const Fingerprint& mine, absl::Span<const int> others);
-  absl::Status Move(const Call& call);
+  absl::Status Move(const Collective& collective);
 
   const std::vector<int> others_;  // all ranks but this one, ascending
 
   std::mutex mutex_;  // of what a call uses
-  ProgramRunner runner_;
+  TransportExecutor executor_;
   std::vector<Fingerprint> fingerprints_;  // [rank]
   uint64_t exchanges_ = 0;
   std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
@@ -72,7 +73,7 @@ class Core {
 
 // Tells `others`, in ascending order, hears them, and returns the same error on all ranks if somebody is about to do
 // something else.
-absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others) {
+absl::Status TransportEngineState::Compare(const Fingerprint& mine, absl::Span<const int> others) {
   const int self = transport->rank();
   fingerprints_[static_cast<size_t>(self)] = mine;
   for (const int other : others) {
@@ -99,39 +100,40 @@ absl::Status Core::Compare(const Fingerprint& mine, absl::Span<const int> others
   return transport->status();
 }
 
-absl::Status Core::Run(const Call& call, device::ThreadPool& pool) {
+absl::Status TransportEngineState::Run(const Collective& collective, device::ThreadPool& pool) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  const Fingerprint mine = {call.shape, call.sequence};
-  if (call.shape.kind == CallKind::kSend) {
-    BRIGADE_RETURN_IF_ERROR(Compare(mine, {call.peer}));
-    return Move(call);
+  const Fingerprint mine = {collective.signature, collective.sequence};
+  if (collective.signature.kind == CollectiveKind::kSend) {
+    BRIGADE_RETURN_IF_ERROR(Compare(mine, {collective.peer}));
+    return Move(collective);
   }
   BRIGADE_RETURN_IF_ERROR(Compare(mine, others_));
-  return runner_.Run(call, pool);
+  return executor_.Run(collective, pool);
 }
 
-absl::Status Core::Move(const Call& call) {
-  const int64_t bytes = call.shape.count * precision::SizeOf(call.shape.dtype);
-  if (transport->rank() == call.shape.root) {
-    runner_.CountSent(call.peer, bytes);
-    BRIGADE_RETURN_IF_ERROR(transport->Send(call.peer, call.input, bytes));
+absl::Status TransportEngineState::Move(const Collective& collective) {
+  const int64_t bytes = collective.signature.count * precision::SizeOf(collective.signature.dtype);
+  if (transport->rank() == collective.signature.root) {
+    executor_.CountSent(collective.peer, bytes);
+    BRIGADE_RETURN_IF_ERROR(transport->Send(collective.peer, collective.input, bytes));
     return transport->Flush();
   }
-  BRIGADE_RETURN_IF_ERROR(transport->Expect(call.peer, call.output, bytes));
-  return transport->Await(call.peer);
+  BRIGADE_RETURN_IF_ERROR(transport->Expect(collective.peer, collective.output, bytes));
+  return transport->Await(collective.peer);
 }
 
-absl::Status Core::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
+absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> values,
+                                                 absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
   std::unique_lock queue(queue_mutex_);
   empty_.wait(queue, [this] { return queued_ == 0; });
   queue.unlock();
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  CallShape shape;
-  shape.count = static_cast<int64_t>(values.size());
-  BRIGADE_RETURN_IF_ERROR(Compare({shape, exchanges_++, true}, others_));
+  CollectiveSignature signature;
+  signature.count = static_cast<int64_t>(values.size());
+  BRIGADE_RETURN_IF_ERROR(Compare({signature, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));
@@ -150,60 +152,63 @@ absl::Status Core::Exchange(absl::Span<const int64_t> values, absl::Span<int64_t
 }
 
 // A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the others.
-class Ticket {
+class QueuedCollective {
  public:
-  Ticket(std::shared_ptr<Core> core, const Call& call) : core_(std::move(core)), call_(call) {
-    core_->Enter();
+  QueuedCollective(std::shared_ptr<TransportEngineState> state, const Collective& collective)
+      : state_(std::move(state)), collective_(collective) {
+    state_->Enter();
   }
-  Ticket(Ticket&&) = default;
-  ~Ticket() {
-    if (core_ == nullptr) return;
+  QueuedCollective(QueuedCollective&&) = default;
+  ~QueuedCollective() {
+    if (state_ == nullptr) return;
     if (!ran_) {
-      core_->transport->Abort(absl::AbortedError(
-          absl::StrCat("rank ", core_->transport->rank(), " cannot join ", ToString(call_.shape),
-                       ": its stream has failed before")));
+      state_->transport->Abort(absl::AbortedError(
+          absl::StrCat("rank ", state_->transport->rank(), " cannot join ",
+                       ToString(collective_.signature), ": its stream has failed before")));
     }
-    core_->Leave();
+    state_->Leave();
   }
 
   absl::Status operator()(device::ThreadPool& pool) {
     ran_ = true;
-    return core_->Run(call_, pool);
+    return state_->Run(collective_, pool);
   }
 
  private:
-  std::shared_ptr<Core> core_;
-  Call call_;
+  std::shared_ptr<TransportEngineState> state_;
+  Collective collective_;
   bool ran_ = false;
 };
 
-class MessageEngine final : public Engine {
+class TransportEngine final : public Engine {
  public:
-  explicit MessageEngine(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  explicit TransportEngine(std::shared_ptr<TransportEngineState> state)
+      : state_(std::move(state)) {}
 
-  int rank() const override { return core_->transport->rank(); }
-  int size() const override { return core_->transport->size(); }
+  int rank() const override { return state_->transport->rank(); }
+  int size() const override { return state_->transport->size(); }
 
-  absl::Status Run(const Call& call, device::Stream& stream) override {
-    const int64_t bytes = precision::SizeOf(call.shape.dtype);
-    const int64_t read = InputElements(call.shape, rank(), size()) * bytes;
-    const int64_t written = OutputElements(call.shape, rank(), size()) * bytes;
-    return stream.Enqueue({Name(call.shape.kind),
-                           {device::Reads(call.input, read), device::Writes(call.output, written)}},
-                          Ticket(core_, call));
+  absl::Status Run(const Collective& collective, device::Stream& stream) override {
+    const int64_t bytes = precision::SizeOf(collective.signature.dtype);
+    const int64_t read = InputElements(collective.signature, rank(), size()) * bytes;
+    const int64_t written = OutputElements(collective.signature, rank(), size()) * bytes;
+    return stream.Enqueue(
+        {Name(collective.signature.kind),
+         {device::Reads(collective.input, read), device::Writes(collective.output, written)}},
+        QueuedCollective(state_, collective));
   }
 
-  absl::Status Exchange(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return core_->Exchange(values, all);
+  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(values, all);
   }
 
-  absl::StatusOr<std::unique_ptr<Engine>> NewEngine(absl::Span<const int> members,
-                                                    absl::Span<const int> lost,
-                                                    uint64_t generation) override {
+  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
+                                                         absl::Span<const int> lost,
+                                                         uint64_t generation) override {
     const std::string label = absl::StrCat(generation);
-    BRIGADE_ASSIGN_OR_RETURN(transport, core_->regroup(members, lost, label));
+    BRIGADE_ASSIGN_OR_RETURN(transport, state_->regroup(members, lost, label));
     // The new group's ranks are this one's by other numbers: groups made of it are made here.
-    Regroup regroup = [parent = core_->regroup, label,
+    Regroup regroup = [parent = state_->regroup, label,
                        names = std::vector<int>(members.begin(), members.end())](
                           absl::Span<const int> inner, absl::Span<const int> inner_lost,
                           const std::string& inner_label) {
@@ -212,28 +217,28 @@ class MessageEngine final : public Engine {
       for (const int rank : inner_lost) outer_lost.push_back(names[static_cast<size_t>(rank)]);
       return parent(outer, outer_lost, absl::StrCat(label, ".", inner_label));
     };
-    return NewMessageEngine(std::move(transport), std::move(regroup), core_->context);
+    return CreateTransportEngine(std::move(transport), std::move(regroup), state_->context);
   }
 
-  void Abort(const absl::Status& reason) override { core_->transport->Abort(reason); }
-  absl::Status status() const override { return core_->transport->status(); }
-  int64_t sent_bytes(int rank) const override { return core_->sent_bytes(rank); }
+  void Abort(const absl::Status& reason) override { state_->transport->Abort(reason); }
+  absl::Status status() const override { return state_->transport->status(); }
+  int64_t sent_bytes(int rank) const override { return state_->sent_bytes(rank); }
 
  private:
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<TransportEngineState> state_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
-                                                         Regroup regroup,
-                                                         device::Context& context) {
+absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(std::unique_ptr<Transport> transport,
+                                                              Regroup regroup,
+                                                              device::Context& context) {
   if (context.device().kind != device::DeviceKind::kCpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("messages need a CPU context, not ", context.device().ToString()));
   }
-  return std::make_unique<MessageEngine>(
-      std::make_shared<Core>(std::move(transport), std::move(regroup), context));
+  return std::make_unique<TransportEngine>(
+      std::make_shared<TransportEngineState>(std::move(transport), std::move(regroup), context));
 }
 
 }  // namespace brigade::collectives

@@ -13,7 +13,7 @@
 
 namespace brigade::collectives {
 
-// A transport among some ranks of a group, numbered in the order given; see Engine::NewEngine. No two groups with
+// A transport among some ranks of a group, numbered in the order given; see Engine::CreateSubgroup. No two groups with
 // the same members have the same label.
 using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
     absl::Span<const int> members, absl::Span<const int> lost, const std::string& label)>;
@@ -29,8 +29,9 @@ using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
 // Lifetime     Destroyed with calls in a queue, it carries them out first.
 //
 // InvalidArgument for a context that is not on the CPU.
-absl::StatusOr<std::unique_ptr<Engine>> NewMessageEngine(std::unique_ptr<Transport> transport,
-                                                         Regroup regroup, device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(std::unique_ptr<Transport> transport,
+                                                              Regroup regroup,
+                                                              device::Context& context);
 
 }  // namespace brigade::collectives
 

@@ -20,14 +20,17 @@ using Place = std::pair<int, int64_t>;  // array, element
 // One call on all ranks.
 class Interpreter {
  public:
-  Interpreter(const CallShape& shape, int size, bool in_place)
-      : shape_(shape), size_(size), in_place_(in_place), arrays_(static_cast<size_t>(3 * size)) {
+  Interpreter(const CollectiveSignature& signature, int size, bool in_place)
+      : signature_(signature),
+        size_(size),
+        in_place_(in_place),
+        arrays_(static_cast<size_t>(3 * size)) {
     for (int rank = 0; rank < size; ++rank) {
-      const int64_t inputs = InputElements(shape, rank, size);
-      const int64_t outputs = OutputElements(shape, rank, size);
+      const int64_t inputs = InputElements(signature, rank, size);
+      const int64_t outputs = OutputElements(signature, rank, size);
       Array(rank, Side::kInput).resize(in_place ? std::max(inputs, outputs) : inputs);
       if (!in_place) Array(rank, Side::kOutput).resize(outputs, kNothing);
-      Array(rank, Side::kScratch).resize(ScratchElements(shape, size), kNothing);
+      Array(rank, Side::kScratch).resize(ScratchElements(signature, size), kNothing);
       for (int64_t i = 0; i < inputs; ++i) At({rank, Side::kInput, i}) = Input(rank, i);
     }
   }
@@ -36,12 +39,12 @@ class Interpreter {
   int64_t Input(int rank, int64_t i) const { return (int64_t{1} << rank) + (i << 20); }
 
   void Run() {
-    for (int stage = 0; stage < Stages(shape_, size_); ++stage) {
+    for (int stage = 0; stage < Stages(signature_, size_); ++stage) {
       std::map<Place, int> writer_of;  // of each element, as a place
       std::vector<std::pair<Part, int64_t>> results;
       std::vector<std::pair<Place, int>> reads;
       for (int rank = 0; rank < size_; ++rank) {
-        ForEachInstruction(shape_, rank, size_, [&](const Instruction& instruction) {
+        ForEachInstruction(signature_, rank, size_, [&](const Instruction& instruction) {
           if (instruction.stage != stage) return;
           for (int64_t i = 0; i < instruction.count; ++i)
             Do(instruction, i, rank, writer_of, reads, results);
@@ -58,7 +61,7 @@ class Interpreter {
   int64_t Output(int rank, int64_t i) { return At({rank, Side::kOutput, i}); }
 
   std::string Name() const {
-    return absl::StrCat(ToString(shape_), " between ", size_, in_place_ ? ", in place" : "");
+    return absl::StrCat(ToString(signature_), " between ", size_, in_place_ ? ", in place" : "");
   }
 
  private:
@@ -70,10 +73,11 @@ class Interpreter {
   // In place both sides are one array.
   Part Resolve(Part part) const {
     if (!in_place_ || part.side == Side::kScratch) return part;
-    const bool inner = shape_.kind == CallKind::kReduceScatter ? part.side == Side::kOutput
-                       : shape_.kind == CallKind::kAllGather   ? part.side == Side::kInput
-                                                               : false;
-    return {part.rank, Side::kInput, part.begin + (inner ? part.rank * shape_.count : 0)};
+    const bool inner = signature_.kind == CollectiveKind::kReduceScatter
+                           ? part.side == Side::kOutput
+                       : signature_.kind == CollectiveKind::kAllGather ? part.side == Side::kInput
+                                                                       : false;
+    return {part.rank, Side::kInput, part.begin + (inner ? part.rank * signature_.count : 0)};
   }
   int64_t& At(const Part& part) {
     const Part at = Resolve(part);
@@ -108,22 +112,23 @@ class Interpreter {
     }
   }
 
-  const CallShape shape_;
+  const CollectiveSignature signature_;
   const int size_;
   const bool in_place_;
   std::vector<std::vector<int64_t>> arrays_;  // [rank][side]
 };
 
-void ExpectResult(const CallShape& shape, int size, bool in_place) {
-  Interpreter run(shape, size, in_place);
+void ExpectResult(const CollectiveSignature& signature, int size, bool in_place) {
+  Interpreter run(signature, size, in_place);
   run.Run();
   const int64_t all = (int64_t{1} << size) - 1;
   for (int rank = 0; rank < size; ++rank) {
-    for (int64_t i = 0; i < OutputElements(shape, rank, size); ++i) {
+    for (int64_t i = 0; i < OutputElements(signature, rank, size); ++i) {
       int64_t wanted = all + (i << 20);
-      if (shape.kind == CallKind::kReduceScatter) wanted = all + ((rank * shape.count + i) << 20);
-      if (shape.kind == CallKind::kAllGather) {
-        wanted = run.Input(static_cast<int>(i / shape.count), i % shape.count);
+      if (signature.kind == CollectiveKind::kReduceScatter)
+        wanted = all + ((rank * signature.count + i) << 20);
+      if (signature.kind == CollectiveKind::kAllGather) {
+        wanted = run.Input(static_cast<int>(i / signature.count), i % signature.count);
       }
       ASSERT_EQ(run.Output(rank, i), wanted)
           << run.Name() << ", rank " << rank << ", element " << i;
@@ -138,10 +143,10 @@ std::set<int> RanksOf(absl::Span<const Part> parts) {
 }
 
 // What the runner of messages relies on.
-void ExpectRulesOfMessages(const CallShape& shape, int size) {
+void ExpectRulesOfMessages(const CollectiveSignature& signature, int size) {
   Program program;
-  program.Build(shape, size);
-  const std::string name = absl::StrCat(ToString(shape), " between ", size);
+  program.Build(signature, size);
+  const std::string name = absl::StrCat(ToString(signature), " between ", size);
   for (int stage = 0; stage < program.stages() && program.stages() > 1; ++stage) {
     for (int rank = 0; rank < size; ++rank) {
       std::set<int> fresh_from;                   // ranks of which a fresh part was read
@@ -185,16 +190,17 @@ void ExpectRulesOfMessages(const CallShape& shape, int size) {
 }
 
 TEST(ProgramTest, EveryAlgorithmGivesItsResultByTheRules) {
-  for (const CallKind kind :
-       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather}) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
     for (const Algorithm algorithm : kAlgorithms) {
       for (int size = 1; size <= 19; ++size) {
         // All-reduces of fewer blocks than ranks, of uneven ones, and of equal ones.
         for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{40}, int64_t{16} * size}) {
-          const CallShape shape = {kind, algorithm, precision::DType::kFloat32, {}, count};
-          ExpectResult(shape, size, false);
-          ExpectResult(shape, size, true);
-          ExpectRulesOfMessages(shape, size);
+          const CollectiveSignature signature = {
+              kind, algorithm, precision::DType::kFloat32, {}, count};
+          ExpectResult(signature, size, false);
+          ExpectResult(signature, size, true);
+          ExpectRulesOfMessages(signature, size);
           if (::testing::Test::HasFailure()) return;
         }
       }
@@ -203,18 +209,19 @@ TEST(ProgramTest, EveryAlgorithmGivesItsResultByTheRules) {
 }
 
 TEST(ProgramTest, StagesAreAsManyAsPromised) {
-  const auto stages = [](CallKind kind, Algorithm algorithm, int size) {
+  const auto stages = [](CollectiveKind kind, Algorithm algorithm, int size) {
     return Stages({kind, algorithm, precision::DType::kFloat32, {}, 64}, size);
   };
   for (const int size : {2, 3, 4, 8, 9, 16}) {
-    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kDirect, size), 1);
-    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kRing, size), 2 * (size - 1));
-    EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kBidirectionalRing, size), 2 * (size / 2));
-    EXPECT_EQ(stages(CallKind::kAllGather, Algorithm::kBidirectionalRing, size), size / 2);
+    EXPECT_EQ(stages(CollectiveKind::kAllReduce, Algorithm::kDirect, size), 1);
+    EXPECT_EQ(stages(CollectiveKind::kAllReduce, Algorithm::kRing, size), 2 * (size - 1));
+    EXPECT_EQ(stages(CollectiveKind::kAllReduce, Algorithm::kBidirectionalRing, size),
+              2 * (size / 2));
+    EXPECT_EQ(stages(CollectiveKind::kAllGather, Algorithm::kBidirectionalRing, size), size / 2);
   }
-  EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kHalvingDoubling, 8), 6);
-  EXPECT_EQ(stages(CallKind::kAllReduce, Algorithm::kHalvingDoubling, 9), 8);
-  EXPECT_EQ(stages(CallKind::kReduceScatter, Algorithm::kHalvingDoubling, 16), 4);
+  EXPECT_EQ(stages(CollectiveKind::kAllReduce, Algorithm::kHalvingDoubling, 8), 6);
+  EXPECT_EQ(stages(CollectiveKind::kAllReduce, Algorithm::kHalvingDoubling, 9), 8);
+  EXPECT_EQ(stages(CollectiveKind::kReduceScatter, Algorithm::kHalvingDoubling, 16), 4);
 }
 
 }  // namespace

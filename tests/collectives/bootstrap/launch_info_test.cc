@@ -11,21 +11,21 @@ namespace {
 
 using ::brigade::testing::StatusIs;
 
-absl::StatusOr<Placement> Read(const std::map<std::string, std::string>& variables) {
-  return PlacementFromEnvironment([&](const char* name) -> const char* {
+absl::StatusOr<LaunchInfo> Read(const std::map<std::string, std::string>& variables) {
+  return LaunchInfoFromEnvironment([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
 }
 
-void ExpectPlacement(const absl::StatusOr<Placement>& placement, int rank, int size, int local_rank,
-                     const std::string& master_addr, int master_port) {
-  ASSERT_TRUE(placement.ok()) << placement.status();
-  EXPECT_EQ(placement->rank, rank);
-  EXPECT_EQ(placement->size, size);
-  EXPECT_EQ(placement->local_rank, local_rank);
-  EXPECT_EQ(placement->master_addr, master_addr);
-  EXPECT_EQ(placement->master_port, master_port);
+void ExpectPlacement(const absl::StatusOr<LaunchInfo>& launch_info, int rank, int size,
+                     int local_rank, const std::string& master_addr, int master_port) {
+  ASSERT_TRUE(launch_info.ok()) << launch_info.status();
+  EXPECT_EQ(launch_info->rank, rank);
+  EXPECT_EQ(launch_info->size, size);
+  EXPECT_EQ(launch_info->local_rank, local_rank);
+  EXPECT_EQ(launch_info->master_addr, master_addr);
+  EXPECT_EQ(launch_info->master_port, master_port);
 }
 
 void ExpectError(const std::map<std::string, std::string>& variables, const std::string& text) {

@@ -20,8 +20,8 @@ namespace {
 
 using testing::StatusIs;
 
-constexpr CallKind kOperations[] = {CallKind::kAllReduce, CallKind::kReduceScatter,
-                                    CallKind::kAllGather};
+constexpr CollectiveKind kOperations[] = {
+    CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather};
 
 Topology Nodes(std::vector<int> ranks_of_node, int ports_between = 1, int ports_inside = 1) {
   Topology topology;
@@ -54,7 +54,7 @@ std::vector<Topology> SmallTopologies() {
   return all;
 }
 
-std::string Describe(const Topology& topology, Route route, CallKind operation) {
+std::string Describe(const Topology& topology, Route route, CollectiveKind operation) {
   return absl::StrCat(std::string(Name(route)), " ", std::string(Name(operation)), " on ",
                       absl::StrJoin(topology.ranks_of_node, "+"), " ranks, ports ",
                       topology.inside.ports, " inside, ", topology.between.ports, " between");
@@ -108,7 +108,7 @@ TEST(CostModelTest, AgreesWithEveryMessageCountedOneByOne) {
   int compared = 0;
   for (const Topology& topology : SmallTopologies()) {
     for (const Route route : kRoutes) {
-      for (const CallKind operation : kOperations) {
+      for (const CollectiveKind operation : kOperations) {
         // 5 * 7 * 9 * 16: blocks and halves are whole.
         constexpr int64_t kBytes = 5040;
         const auto model = PhasesOf(topology, route, operation, kBytes);
@@ -146,16 +146,16 @@ TEST(CostModelTest, CountsTheBytesOfThePrograms) {
       if (topology.inside.ports > 1 || (route != Route::kRing && topology.between.ports > 1)) {
         continue;  // these programs' ports are the engine's choice
       }
-      for (const CallKind operation : kOperations) {
+      for (const CollectiveKind operation : kOperations) {
         SCOPED_TRACE(Describe(topology, route, operation));
         if (!CheckExists(topology, route, operation).ok()) continue;
         // Its halves, which are tested, load different ports most.
-        if (route == Route::kBidirectionalRing && operation == CallKind::kAllReduce) continue;
+        if (route == Route::kBidirectionalRing && operation == CollectiveKind::kAllReduce) continue;
         const int64_t elements = int64_t{16} * p;  // blocks of one size
-        CallShape shape;
+        CollectiveSignature shape;
         shape.kind = operation;
         shape.algorithm = *AlgorithmOf(route);
-        shape.count = operation == CallKind::kAllReduce ? elements : elements / p;
+        shape.count = operation == CollectiveKind::kAllReduce ? elements : elements / p;
         std::vector<double> inside(p), between(topology.nodes());
         for (int rank = 0; rank < p; ++rank) {
           std::vector<int64_t> to(p);
@@ -177,7 +177,7 @@ TEST(CostModelTest, CountsTheBytesOfThePrograms) {
   }
 }
 
-double Seconds(const Topology& topology, Route route, CallKind operation, int64_t bytes) {
+double Seconds(const Topology& topology, Route route, CollectiveKind operation, int64_t bytes) {
   const auto phases = PhasesOf(topology, route, operation, bytes);
   EXPECT_OK(phases);
   return phases.ok() ? SecondsOf(topology, *phases) : 0;
@@ -192,7 +192,7 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
   topology.reduced_bytes_per_s = 1 / kSum;
   const double part = 15.0 / 16 * kBytes, n = kBytes;
   const auto all_reduce = [&](Route route) {
-    return Seconds(topology, route, CallKind::kAllReduce, kBytes);
+    return Seconds(topology, route, CollectiveKind::kAllReduce, kBytes);
   };
   EXPECT_NEAR(all_reduce(Route::kDirect), 2 * kStep + 2 * part * kByte + part * kSum, 1e-12);
   EXPECT_NEAR(all_reduce(Route::kDirectOneShot), kStep + 15 * (n * kByte + n * kSum), 1e-12);
@@ -204,8 +204,8 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
   EXPECT_NEAR(all_reduce(Route::kDoubleTree), 8 * kStep + 2 * n * kByte + n * kSum, 1e-12);
   for (const Route route : {Route::kDirect, Route::kRing, Route::kHalvingDoubling}) {
     SCOPED_TRACE(std::string(Name(route)));
-    const double scatter = Seconds(topology, route, CallKind::kReduceScatter, kBytes);
-    const double gather = Seconds(topology, route, CallKind::kAllGather, kBytes);
+    const double scatter = Seconds(topology, route, CollectiveKind::kReduceScatter, kBytes);
+    const double gather = Seconds(topology, route, CollectiveKind::kAllGather, kBytes);
     EXPECT_NEAR(scatter + gather, all_reduce(route), 1e-12);
     EXPECT_NEAR(scatter - gather, part * kSum, 1e-12);
   }
@@ -218,7 +218,9 @@ TEST(CostModelTest, GivesTheTextbooksTimes) {
 TEST(CostModelTest, LetsBothLevelsSendAtTheSameTime) {
   Topology topology = Nodes({2, 2});
   const double steps = 3 * 3e-6 + 3 * 20e-6;  // of six hops every other leaves the node
-  const auto seconds = [&] { return Seconds(topology, Route::kRing, CallKind::kAllReduce, 1000); };
+  const auto seconds = [&] {
+    return Seconds(topology, Route::kRing, CollectiveKind::kAllReduce, 1000);
+  };
   EXPECT_NEAR(seconds(), steps + 1500 / topology.between.bytes_per_s, 1e-12);
   topology.inside.bytes_per_s = 1e9;
   EXPECT_NEAR(seconds(), steps + 1500 / topology.inside.bytes_per_s, 1e-12);
@@ -228,7 +230,7 @@ TEST(CostModelTest, LetsBothLevelsSendAtTheSameTime) {
 TEST(CostModelTest, CountsWhatCrossesTheLinkOfAHost) {
   const Topology topology = Nodes({2, 2});
   const auto crossing = [&](Route route) {
-    const auto phases = PhasesOf(topology, route, CallKind::kAllReduce, 1000);
+    const auto phases = PhasesOf(topology, route, CollectiveKind::kAllReduce, 1000);
     double bytes = 0;
     for (const Phase& phase : *phases) bytes += phase.between.bytes;
     return bytes;
@@ -242,19 +244,19 @@ TEST(CostModelTest, LetsTheMessagesOfARankQueue) {
   Topology topology = Nodes({1, 1, 1, 1});
   topology.message_s = 5e-6;
   const double without = 2 * (20e-6 + 750 / 10e9);
-  EXPECT_NEAR(Seconds(topology, Route::kDirect, CallKind::kAllReduce, 1000), without + 4 * 5e-6,
-              1e-12);
+  EXPECT_NEAR(Seconds(topology, Route::kDirect, CollectiveKind::kAllReduce, 1000),
+              without + 4 * 5e-6, 1e-12);
   // Of eight ranks halves are four, two and one blocks.
   topology = Nodes({8});
-  const double alone = Seconds(topology, Route::kHalvingDoubling, CallKind::kAllGather, 1024);
+  const double alone = Seconds(topology, Route::kHalvingDoubling, CollectiveKind::kAllGather, 1024);
   topology.message_s = 5e-6;
-  EXPECT_NEAR(Seconds(topology, Route::kHalvingDoubling, CallKind::kAllGather, 1024),
+  EXPECT_NEAR(Seconds(topology, Route::kHalvingDoubling, CollectiveKind::kAllGather, 1024),
               alone + (3 + 1) * 5e-6, 1e-12);
 }
 
 TEST(CostModelTest, CountsTheCallsThatARouteConsistsOf) {
   Topology topology = Nodes({2, 2});
-  const auto started = [&](Route route, CallKind operation) {
+  const auto started = [&](Route route, CollectiveKind operation) {
     const double before = Seconds(Nodes({2, 2}), route, operation, 1000);
     return Seconds(topology, route, operation, 1000) - before;
   };
@@ -263,53 +265,53 @@ TEST(CostModelTest, CountsTheCallsThatARouteConsistsOf) {
   topology.between.call_s = 1e-5;
   for (const Route route : kRoutes) {
     const bool hierarchical = route == Route::kHierarchical;
-    EXPECT_NEAR(started(route, CallKind::kAllReduce), hierarchical ? 2.1e-4 : 1e-3, 1e-12);
+    EXPECT_NEAR(started(route, CollectiveKind::kAllReduce), hierarchical ? 2.1e-4 : 1e-3, 1e-12);
   }
-  EXPECT_NEAR(started(Route::kHierarchical, CallKind::kReduceScatter), 1.1e-4, 1e-12);
-  EXPECT_NEAR(started(Route::kHierarchical, CallKind::kAllGather), 1.1e-4, 1e-12);
+  EXPECT_NEAR(started(Route::kHierarchical, CollectiveKind::kReduceScatter), 1.1e-4, 1e-12);
+  EXPECT_NEAR(started(Route::kHierarchical, CollectiveKind::kAllGather), 1.1e-4, 1e-12);
 }
 
 TEST(CostModelTest, CostsNothingAlone) {
   for (const Route route : kRoutes) {
-    EXPECT_EQ(Seconds(Nodes({1}), route, CallKind::kAllReduce, 1000), 0);
+    EXPECT_EQ(Seconds(Nodes({1}), route, CollectiveKind::kAllReduce, 1000), 0);
   }
-  EXPECT_EQ(BusBandwidth(CallKind::kAllReduce, 1, 1000, 0), 0);
+  EXPECT_EQ(BusBandwidth(CollectiveKind::kAllReduce, 1, 1000, 0), 0);
 }
 
 TEST(CostModelTest, IsReadyForAMillionRanks) {
   const Topology topology = Nodes({kMaxModelledRanks / 2, kMaxModelledRanks / 2});
   for (const Route route : kRoutes) {
-    const double seconds = Seconds(topology, route, CallKind::kAllReduce, int64_t{1} << 40);
+    const double seconds = Seconds(topology, route, CollectiveKind::kAllReduce, int64_t{1} << 40);
     EXPECT_TRUE(std::isfinite(seconds) && seconds > 100) << std::string(Name(route));
   }
 }
 
 TEST(CostModelTest, DefinesBusBandwidthAsNcclTestsDoes) {
-  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kAllReduce, 4, 1000, 2), 750);
-  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kReduceScatter, 4, 1000, 2), 375);
-  EXPECT_DOUBLE_EQ(BusBandwidth(CallKind::kAllGather, 4, 1000, 2), 375);
+  EXPECT_DOUBLE_EQ(BusBandwidth(CollectiveKind::kAllReduce, 4, 1000, 2), 750);
+  EXPECT_DOUBLE_EQ(BusBandwidth(CollectiveKind::kReduceScatter, 4, 1000, 2), 375);
+  EXPECT_DOUBLE_EQ(BusBandwidth(CollectiveKind::kAllGather, 4, 1000, 2), 375);
 }
 
 TEST(CostModelTest, RefusesWhatDoesNotExist) {
   using absl::StatusCode;
-  const auto refusal = [](const Topology& topology, Route route, CallKind operation) {
+  const auto refusal = [](const Topology& topology, Route route, CollectiveKind operation) {
     return PhasesOf(topology, route, operation, 8);
   };
   const Topology uneven = Nodes({3, 1});
-  EXPECT_THAT(refusal(uneven, Route::kHierarchical, CallKind::kAllReduce),
+  EXPECT_THAT(refusal(uneven, Route::kHierarchical, CollectiveKind::kAllReduce),
               StatusIs(StatusCode::kFailedPrecondition,
                        "hierarchical needs nodes of one size, they have 1 to 3 ranks"));
-  EXPECT_THAT(refusal(Nodes({3, 3}), Route::kHalvingDoubling, CallKind::kAllReduce),
+  EXPECT_THAT(refusal(Nodes({3, 3}), Route::kHalvingDoubling, CollectiveKind::kAllReduce),
               StatusIs(StatusCode::kFailedPrecondition,
                        "halving_doubling needs a power of two, there are 6 ranks"));
-  EXPECT_THAT(refusal(Nodes({2}), Route::kDoubleTree, CallKind::kAllGather),
+  EXPECT_THAT(refusal(Nodes({2}), Route::kDoubleTree, CollectiveKind::kAllGather),
               StatusIs(StatusCode::kFailedPrecondition,
                        "double_tree is for all_reduce, not for all_gather"));
-  EXPECT_THAT(refusal(Nodes({2}), Route::kRing, CallKind::kAllToAll),
+  EXPECT_THAT(refusal(Nodes({2}), Route::kRing, CollectiveKind::kAllToAll),
               StatusIs(StatusCode::kInvalidArgument, "there is no cost model of all_to_all"));
-  EXPECT_THAT(refusal(Nodes({}), Route::kRing, CallKind::kAllReduce),
+  EXPECT_THAT(refusal(Nodes({}), Route::kRing, CollectiveKind::kAllReduce),
               StatusIs(StatusCode::kInvalidArgument, "the topology has no nodes"));
-  EXPECT_THAT(PhasesOf(Nodes({2}), Route::kRing, CallKind::kAllReduce, -1),
+  EXPECT_THAT(PhasesOf(Nodes({2}), Route::kRing, CollectiveKind::kAllReduce, -1),
               StatusIs(StatusCode::kInvalidArgument, "bytes is -1"));
 }
 

@@ -16,11 +16,12 @@ namespace brigade::collectives {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
-constexpr CallKind kAllReduce = CallKind::kAllReduce, kReduceScatter = CallKind::kReduceScatter;
+constexpr CollectiveKind kAllReduce = CollectiveKind::kAllReduce,
+                         kReduceScatter = CollectiveKind::kReduceScatter;
 
 struct Published {
   int nodes;
-  CallKind operation;
+  CollectiveKind operation;
   Route route;
   int64_t bytes;
   double gigabytes_per_s;

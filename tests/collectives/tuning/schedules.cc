@@ -44,15 +44,15 @@ Messages Backwards(Messages messages) {
 
 class Planner {
  public:
-  Planner(const Topology& topology, CallKind operation, double bytes)
+  Planner(const Topology& topology, CollectiveKind operation, double bytes)
       : topology_(topology),
         node_(NodesOf(topology)),
         p_(topology.ranks()),
         m_(topology.nodes()),
         n_(bytes),
-        rounds_(operation == CallKind::kAllReduce ? 2 : 1),
-        reduces_(operation != CallKind::kAllGather),
-        gathers_(operation != CallKind::kReduceScatter) {
+        rounds_(operation == CollectiveKind::kAllReduce ? 2 : 1),
+        reduces_(operation != CollectiveKind::kAllGather),
+        gathers_(operation != CollectiveKind::kReduceScatter) {
     for (int rank = 0; rank < p_; ++rank) order_.push_back(rank);
     for (int rank = 0, first = 0; rank < p_; ++rank) {
       if (node_[rank] != node_[first]) first = rank;
@@ -112,7 +112,7 @@ class Planner {
   }
 
   // The block of each owner, from both sides.
-  Schedule Meeting() const {
+  Schedule Rendezvous() const {
     const int far = p_ / 2, near = p_ - 1 - far;
     Messages there;
     for (const int owner : order_) {
@@ -250,7 +250,7 @@ class Planner {
   const bool reduces_, gathers_;
   std::vector<int> order_, local_;
 
-  friend Schedule brigade::collectives::ScheduleOf(const Topology&, Route, CallKind, double);
+  friend Schedule brigade::collectives::ScheduleOf(const Topology&, Route, CollectiveKind, double);
 };
 
 }  // namespace
@@ -263,7 +263,7 @@ std::vector<int> NodesOf(const Topology& topology) {
   return nodes;
 }
 
-Schedule ScheduleOf(const Topology& topology, Route route, CallKind operation, double bytes) {
+Schedule ScheduleOf(const Topology& topology, Route route, CollectiveKind operation, double bytes) {
   const Planner planner(topology, operation, bytes);
   switch (route) {
     case Route::kDirect:
@@ -279,7 +279,7 @@ Schedule ScheduleOf(const Topology& topology, Route route, CallKind operation, d
     case Route::kOpposedRings:
       return planner.Bidirectional();
     case Route::kBidirectionalRing:
-      return planner.Meeting();
+      return planner.Rendezvous();
     case Route::kHalvingDoubling:
       return planner.HalvingDoubling();
     case Route::kDoubleTree:

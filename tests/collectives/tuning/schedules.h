@@ -19,7 +19,7 @@ struct Message {
 using Schedule = std::vector<std::vector<Message>>;  // by phase
 
 // Who sends what to whom. The topology has ranks enough for more than one.
-Schedule ScheduleOf(const Topology& topology, Route route, CallKind operation, double bytes);
+Schedule ScheduleOf(const Topology& topology, Route route, CollectiveKind operation, double bytes);
 
 // The node of each rank.
 std::vector<int> NodesOf(const Topology& topology);

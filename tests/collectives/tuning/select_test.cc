@@ -38,11 +38,11 @@ TEST(SelectTest, KnowsWhatCanBeRun) {
 
 TEST(SelectTest, TakesFewStepsForLittleDataAndFewBytesAPortForMuch) {
   const Topology topology = Nodes({4, 4}, 1);
-  ASSERT_OK_AND_ASSIGN(const Choice little, Select(topology, CallKind::kAllReduce, kKiB));
+  ASSERT_OK_AND_ASSIGN(const Choice little, Select(topology, CollectiveKind::kAllReduce, kKiB));
   EXPECT_EQ(little.route, Route::kDirect);
   EXPECT_NEAR(little.seconds, 2 * (10e-6 + 16 * 128e-9), 1e-12);
   // All four ranks of a node send half of all by its port, twice: 4 n; a ring 2 * 7/8 n.
-  ASSERT_OK_AND_ASSIGN(const Choice much, Select(topology, CallKind::kAllReduce, kGiB));
+  ASSERT_OK_AND_ASSIGN(const Choice much, Select(topology, CollectiveKind::kAllReduce, kGiB));
   EXPECT_EQ(much.route, Route::kBidirectionalRing);
   EXPECT_EQ(
       much.reason,
@@ -52,17 +52,19 @@ TEST(SelectTest, TakesFewStepsForLittleDataAndFewBytesAPortForMuch) {
 
 TEST(SelectTest, CountsPortsAndNotNodes) {
   // With a port for each rank nothing is shared, and direct has fewer steps for fewer bytes.
-  ASSERT_OK_AND_ASSIGN(const Choice choice, Select(Nodes({4, 4}, 4), CallKind::kAllReduce, kGiB));
+  ASSERT_OK_AND_ASSIGN(const Choice choice,
+                       Select(Nodes({4, 4}, 4), CollectiveKind::kAllReduce, kGiB));
   EXPECT_EQ(choice.route, Route::kDirect);
 }
 
 TEST(SelectTest, ChoosesAmongTheCallersRoutes) {
   Topology topology = Nodes({4, 4, 4}, 1);
   topology.inside.bytes_per_s = 100e9;
-  ASSERT_OK_AND_ASSIGN(const Choice best, Select(topology, CallKind::kAllReduce, kGiB, kRoutes));
+  ASSERT_OK_AND_ASSIGN(const Choice best,
+                       Select(topology, CollectiveKind::kAllReduce, kGiB, kRoutes));
   EXPECT_EQ(best.route, Route::kHierarchical);
   ASSERT_OK_AND_ASSIGN(const Choice only,
-                       Select(Nodes({4}, 1), CallKind::kAllGather, kKiB, {Route::kRing}));
+                       Select(Nodes({4}, 1), CollectiveKind::kAllGather, kKiB, {Route::kRing}));
   EXPECT_EQ(only.reason,
             "ring for all_gather of 1 KiB on 4 ranks of one node: 30.8 us, and no other route");
 }
@@ -72,27 +74,27 @@ TEST(SelectTest, TakesTheFirstOfEquals) {
   for (const auto& [first, second] :
        {std::pair(Route::kRing, Route::kDirect), std::pair(Route::kDirect, Route::kRing)}) {
     ASSERT_OK_AND_ASSIGN(const Choice choice,
-                         Select(topology, CallKind::kAllReduce, kKiB, {first, second}));
+                         Select(topology, CollectiveKind::kAllReduce, kKiB, {first, second}));
     EXPECT_EQ(choice.route, first);
   }
 }
 
 TEST(SelectTest, PassesOverWhatDoesNotExistHere) {
   const Topology uneven = Nodes({3, 2}, 1);
-  ASSERT_OK_AND_ASSIGN(const Choice choice, Select(uneven, CallKind::kAllReduce, kKiB,
+  ASSERT_OK_AND_ASSIGN(const Choice choice, Select(uneven, CollectiveKind::kAllReduce, kKiB,
                                                    {Route::kHierarchical, Route::kRing}));
   EXPECT_EQ(choice.reason,
             "ring for all_reduce of 1 KiB on 5 ranks of 2 nodes: 81.6 us, and no other route");
-  EXPECT_THAT(
-      Select(uneven, CallKind::kAllReduce, kKiB, {Route::kHierarchical, Route::kHalvingDoubling}),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: "
-               "hierarchical needs nodes of one size, they have 2 to 3 ranks; "
-               "halving_doubling needs a power of two, there are 5 ranks"));
-  EXPECT_THAT(Select(uneven, CallKind::kAllReduce, kKiB, {}),
+  EXPECT_THAT(Select(uneven, CollectiveKind::kAllReduce, kKiB,
+                     {Route::kHierarchical, Route::kHalvingDoubling}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: "
+                       "hierarchical needs nodes of one size, they have 2 to 3 ranks; "
+                       "halving_doubling needs a power of two, there are 5 ranks"));
+  EXPECT_THAT(Select(uneven, CollectiveKind::kAllReduce, kKiB, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        "no route for all_reduce of 1 KiB on 5 ranks of 2 nodes: none was given"));
-  EXPECT_THAT(Select(Nodes({}, 1), CallKind::kAllReduce, kKiB),
+  EXPECT_THAT(Select(Nodes({}, 1), CollectiveKind::kAllReduce, kKiB),
               StatusIs(absl::StatusCode::kInvalidArgument, "the topology has no nodes"));
 }
 

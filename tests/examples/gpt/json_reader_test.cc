@@ -81,7 +81,7 @@ struct Values {
 };
 
 Keys KeysOf(Values& v) {
-  constexpr Range kRange = {0.0, 10.0, "0 to 10"};
+  constexpr NumberRange kRange = {0.0, 10.0, "0 to 10"};
   return {
       {"flag", Flag(&v.flag), {}, {}, "say so"},
       {"numbers",

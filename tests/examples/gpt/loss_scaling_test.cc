@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "brigade/examples/gpt/corpus.h"
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/examples/gpt/nn/lab.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
@@ -40,8 +40,8 @@ class OneRank {
     }
     seed_[0] = scale;
     const nn::Texts texts = {texts_.data(), kBatch, kModel.context};
-    EXPECT_OK(passes_->Forward(texts, losses_.data(), parameters, lab_.stream()));
-    EXPECT_OK(passes_->Backward(texts, seed_.data(), parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Forward(texts, losses_.data(), parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Backward(texts, seed_.data(), parameters, lab_.stream()));
     EXPECT_OK(lab_.stream().Synchronize());
   }
 
@@ -59,8 +59,8 @@ class OneRank {
                                                             : DType::kBFloat16;
   nn::Lab lab_;
   const Corpus corpus_ = ReadLicences().value();
-  const std::unique_ptr<Passes> passes_ =
-      Passes::Create(kModel, kBatch, kDType, lab_.context()).value();
+  const std::unique_ptr<Transformer> transformer_ =
+      Transformer::Create(kModel, kBatch, kDType, lab_.context()).value();
   const absl::Span<uint8_t> texts_ = lab_.Bytes(kBatch * kTextBytes);
   const absl::Span<float> losses_, seed_;
 };

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 
 namespace brigade::gpt {
 
 // A model's weights and gradients as plain arrays of T on the CPU: one rank, no optimizer.
 template <typename T>
-class PlainParameters final : public ParameterStore {
+class PlainParameters final : public ModelParameters {
  public:
   PlainParameters(const ModelOptions& model, uint64_t seed) {
     for (const zero::UnitSpec& unit : SpecOf(model)) {

@@ -44,10 +44,11 @@ TEST(TimeSplitTest, KnowsOperationsByTheirNames) {
   for (const char* const name : {"grad_check", "step_control", "adam", "sgd"}) {
     EXPECT_EQ(ActivityOf(Work(name, 0, 1)), Activity::kOptimizer) << name;
   }
-  using collectives::CallKind;
-  for (const CallKind kind :
-       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather, CallKind::kAllToAll,
-        CallKind::kBroadcast, CallKind::kSend, CallKind::kBarrier}) {
+  using collectives::CollectiveKind;
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
+        CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kSend,
+        CollectiveKind::kBarrier}) {
     EXPECT_EQ(ActivityOf(Work(Name(kind), 0, 1)), Activity::kCommunication) << Name(kind);
   }
 }

@@ -26,25 +26,25 @@ void ExpectSound(const Plan& plan, int64_t bucket_elements) {
     EXPECT_EQ(bucket.size % plan.ranks(), 0);
     EXPECT_EQ(plan.slice(bucket) * element % 256, 0);
     std::vector<int> covered(static_cast<size_t>(bucket.size));
-    for (const Place& place : bucket.places) {
-      const Parameter& p = plan.parameter(place.parameter);
-      EXPECT_TRUE(placed.insert(place.parameter).second) << p.spec.name << " is placed twice";
-      EXPECT_EQ(place.range.begin * element % 256, 0) << p.spec.name;
+    for (const BucketEntry& entry : bucket.entries) {
+      const Parameter& p = plan.parameter(entry.parameter);
+      EXPECT_TRUE(placed.insert(entry.parameter).second) << p.spec.name << " is placed twice";
+      EXPECT_EQ(entry.range.begin * element % 256, 0) << p.spec.name;
       EXPECT_EQ(p.bucket, static_cast<int>(b));
-      EXPECT_EQ(p.begin, place.range.begin);
-      EXPECT_EQ(p.spec.size, place.range.size);
+      EXPECT_EQ(p.begin, entry.range.begin);
+      EXPECT_EQ(p.spec.size, entry.range.size);
       EXPECT_EQ(*p.spec.dtype, bucket.dtype);
       EXPECT_EQ(p.spec.trainable, bucket.trainable);
       EXPECT_EQ(p.unit, bucket.unit);
-      for (int64_t i = 0; i < place.range.size; ++i) ++covered[place.range.begin + i];
+      for (int64_t i = 0; i < entry.range.size; ++i) ++covered[entry.range.begin + i];
     }
-    for (const Range& range : bucket.padding) {
+    for (const ElementRange& range : bucket.padding) {
       for (int64_t i = 0; i < range.size; ++i) ++covered[range.begin + i];
     }
     EXPECT_TRUE(covered == std::vector<int>(covered.size(), 1)) << "bucket " << b;
-    if (bucket.places.size() > 1) {
-      EXPECT_LE(bucket.places.back().range.begin + bucket.places.back().range.size,
-                bucket_elements + 256 * static_cast<int64_t>(bucket.places.size()));
+    if (bucket.entries.size() > 1) {
+      EXPECT_LE(bucket.entries.back().range.begin + bucket.entries.back().range.size,
+                bucket_elements + 256 * static_cast<int64_t>(bucket.entries.size()));
     }
   }
   EXPECT_EQ(placed.size(), plan.parameters().size());
@@ -71,7 +71,7 @@ TEST(PlanTest, PutsTheLastUnitFirstAndCrossesNoUnit) {
   ASSERT_EQ(plan.buckets().size(), 2u);
   EXPECT_EQ(plan.buckets()[0].unit, 1);
   // "d" is used last, so it is first in its bucket.
-  EXPECT_EQ(plan.buckets()[0].places[0].parameter, plan.FindParameter("d").value());
+  EXPECT_EQ(plan.buckets()[0].entries[0].parameter, plan.FindParameter("d").value());
   EXPECT_THAT(plan.units()[0].buckets, ElementsAre(1));
 }
 
@@ -94,7 +94,7 @@ TEST(PlanTest, GivesALargeParameterABucketOfItsOwn) {
                                  {.ranks = 4, .bucket_elements = 1000})
                         .value();
   ASSERT_EQ(plan.buckets().size(), 3u);
-  EXPECT_THAT(plan.buckets()[1].places, ::testing::SizeIs(1));
+  EXPECT_THAT(plan.buckets()[1].entries, ::testing::SizeIs(1));
   EXPECT_GE(plan.buckets()[1].size, 5000);
 }
 
@@ -106,9 +106,9 @@ TEST(PlanTest, CountsSlotsOfTheSizesThatUnitsInARowNeed) {
   const int64_t layer = plan.buckets()[0].bytes();
   const int64_t embedding = plan.buckets()[4].bytes();
   using Sizes = std::map<int64_t, int>;
-  EXPECT_EQ(SlotsNeeded(plan, 1, all), (Sizes{{layer, 1}, {embedding, 1}}));
-  EXPECT_EQ(SlotsNeeded(plan, 2, all), (Sizes{{layer, 2}, {embedding, 1}}));
-  EXPECT_EQ(SlotsNeeded(plan, 9, all), (Sizes{{layer, 4}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan, 1, all), (Sizes{{layer, 1}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan, 2, all), (Sizes{{layer, 2}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan, 9, all), (Sizes{{layer, 4}, {embedding, 1}}));
 }
 
 TEST(PlanTest, NamesWhatIsWrongWithAModel) {

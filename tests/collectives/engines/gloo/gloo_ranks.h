@@ -25,7 +25,7 @@
 namespace brigade::collectives::testing {
 
 // How a rank finds the others.
-struct Meeting {
+struct Rendezvous {
   int size = 2;
   int port = 0;
   absl::Duration timeout = absl::Seconds(20);
@@ -33,7 +33,7 @@ struct Meeting {
   std::string interface = "", host = "";  // as in GlooOptions
 };
 
-inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Meeting& meeting,
+inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Rendezvous& meeting,
                                                             device::Context& context) {
   TcpStoreOptions store_options = StoreOptions(rank, meeting.size, meeting.port);
   store_options.master_addr = meeting.master_addr;
@@ -46,12 +46,12 @@ inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Meet
   options.timeout = meeting.timeout;
   options.interface = meeting.interface;
   options.host = meeting.host;
-  return NewGlooEngine(options, context);
+  return CreateGlooEngine(options, context);
 }
 
 // For OnRanks.
 inline NewEngineFn GlooEngines(const RanksOptions& options) {
-  const Meeting meeting = {
+  const Rendezvous meeting = {
       .size = options.size, .port = FreePort(), .timeout = absl::FromChrono(options.timeout)};
   return [meeting](int rank, device::Context& context) {
     return MeetOverGloo(rank, meeting, context);
@@ -64,7 +64,7 @@ struct Arrays {
 };
 
 // Makes this process rank `rank` and runs body.
-inline absl::Status AsRank(int rank, const Meeting& meeting,
+inline absl::Status AsRank(int rank, const Rendezvous& meeting,
                            const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
   Arrays arrays;
   Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
@@ -83,7 +83,7 @@ inline absl::Status AsRank(int rank, const Meeting& meeting,
 using RankBody = std::function<absl::Status(Rank& self, Arrays& arrays, Fault& fault)>;
 inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const RankBody& body,
                                        absl::Duration limit = absl::Seconds(50)) {
-  const Meeting meeting = {.size = size, .port = FreePort(), .timeout = timeout};
+  const Rendezvous meeting = {.size = size, .port = FreePort(), .timeout = timeout};
   return RunRanks(size, limit, [&](int rank, Fault& fault) {
     return AsRank(rank, meeting, [&](Rank& self, Arrays& arrays) {
       const absl::Status status = body(self, arrays, fault);

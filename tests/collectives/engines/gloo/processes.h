@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/engines/gloo/gloo_transport.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
+#include "brigade/collectives/engines/gloo/gloo_transport.h"
 
 namespace brigade::collectives::testing {
 

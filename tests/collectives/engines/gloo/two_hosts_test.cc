@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/hierarchical/hierarchical.h"
+#include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/measure.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/device/status_macros.h"
@@ -52,7 +52,7 @@ class TwoHostsTest : public ::testing::Test {
     return RunRanks(4, absl::Seconds(50), [&](int rank, Fault& fault) {
       const int host = rank / 2;
       hosts_.Enter(host);
-      Meeting meeting = {.size = 4, .port = 29500, .timeout = timeout};
+      Rendezvous meeting = {.size = 4, .port = 29500, .timeout = timeout};
       meeting.master_addr = TwoHosts::kAddress[0];
       // Once by interface, once by address.
       (host == 0 ? meeting.interface : meeting.host) =
@@ -119,7 +119,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
       seconds = std::max(seconds, reports[rank].seconds);
     }
     ASSERT_OK_AND_ASSIGN(const auto phases,
-                         PhasesOf(topology, route, CallKind::kAllReduce, kBytes));
+                         PhasesOf(topology, route, CollectiveKind::kAllReduce, kBytes));
     double model = 0;
     for (const Phase& phase : phases) model += phase.between.bytes;
     const int64_t payload = std::max(board_->payload_bytes[0], board_->payload_bytes[1]).load();

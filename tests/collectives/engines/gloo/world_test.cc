@@ -14,12 +14,12 @@ constexpr int kSize = 3;
 
 // A rank as a user writes it, its variables being set.
 absl::Status SumOnes(int rank, const GlooWorldOptions& options) {
-  auto placement = PlacementFromEnvironment();
-  BRIGADE_RETURN_IF_ERROR(placement.status());
-  if (placement->rank != rank) return Wrong("the environment is another's");
+  auto launch_info = LaunchInfoFromEnvironment();
+  BRIGADE_RETURN_IF_ERROR(launch_info.status());
+  if (launch_info->rank != rank) return Wrong("the environment is another's");
   const auto context = NewRankContext(rank, {});
-  Rank self = {rank, placement->size, nullptr, context->NewStream("compute").value(), nullptr};
-  auto world = JoinGlooWorld(*placement, options, *context);
+  Rank self = {rank, launch_info->size, nullptr, context->NewStream("compute").value(), nullptr};
+  auto world = JoinGlooWorld(*launch_info, options, *context);
   BRIGADE_RETURN_IF_ERROR(world.status());
   Arrays arrays;
   return AddOnes(**world, self, arrays, 100);

@@ -27,8 +27,9 @@ TEST(NcclApiTest, WhatIsMissingIsNamed) {
 TEST(NcclApiTest, AVersionThatIsTooOldIsNamedBesideTheOldestThatIsNot) {
   EXPECT_THAT(
       LoadNccl(std::string(kFolder) + "libold_nccl.so"),
-      StatusIs(absl::StatusCode::kUnavailable,
-               "NCCL 2.18.5 at tests/collectives/engines/nccl/libold_nccl.so is older than 2.19.0"));
+      StatusIs(
+          absl::StatusCode::kUnavailable,
+          "NCCL 2.18.5 at tests/collectives/engines/nccl/libold_nccl.so is older than 2.19.0"));
 }
 
 TEST(NcclApiTest, FunctionsThatAreMissingAreNamed) {

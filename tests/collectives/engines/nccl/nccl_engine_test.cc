@@ -5,8 +5,8 @@
 #include <barrier>
 #include <vector>
 
-#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/collectives/algorithms/program.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/race_checker.h"
 #include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/conformance.h"
@@ -83,19 +83,19 @@ TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
 TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
   for (const int size : {1, 2, 3, 8}) {
     for (const int64_t count : {0, 1, 15, 16, 1000, 1003}) {
-      for (const CallKind kind :
-           {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather,
-            CallKind::kAllToAll, CallKind::kBroadcast, CallKind::kBarrier}) {
+      for (const CollectiveKind kind :
+           {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
+            CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kBarrier}) {
         for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
-          CallShape shape = {kind, algorithm, precision::DType::kFloat32, {}, count};
-          shape.root = size / 2;
+          CollectiveSignature signature = {kind, algorithm, precision::DType::kFloat32, {}, count};
+          signature.root = size / 2;
           for (int rank = 0; rank < size; ++rank) {
             std::vector<int64_t> wanted(static_cast<size_t>(size)), sent(wanted);
-            CountWireElements(shape, rank, absl::MakeSpan(wanted));
-            ForEachSent(shape, rank, size, [&](int to, int64_t elements) {
+            CountWireElements(signature, rank, absl::MakeSpan(wanted));
+            ForEachSent(signature, rank, size, [&](int to, int64_t elements) {
               sent[static_cast<size_t>(to)] += elements;
             });
-            EXPECT_EQ(sent, wanted) << ToString(shape) << ", rank " << rank << " of " << size;
+            EXPECT_EQ(sent, wanted) << ToString(signature) << ", rank " << rank << " of " << size;
           }
         }
       }
@@ -145,7 +145,8 @@ TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
 TEST_F(NcclTest, RegistersMemoryUntilItsEnd) {
   auto group = ThreadGroup::Create({1}).value();
   auto context = NewRankContext(0, {});
-  auto engine = NewNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
+  auto engine =
+      CreateNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
   std::vector<float> array(64);
   ASSERT_OK(engine->Register(array.data(), 256));
   EXPECT_EQ(FakeNccl::LiveRegistrations(), 1);
@@ -226,7 +227,7 @@ TEST_F(NcclTest, BadArgumentsAreNamed) {
   auto context = NewRankContext(0, {});
   NcclOptions options = FakeOptions({});
   options.api.on_host = false;
-  EXPECT_THAT(NewNcclEngine(options, group->Join(0, *context).value(), *context),
+  EXPECT_THAT(CreateNcclEngine(options, group->Join(0, *context).value(), *context),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("NCCL needs a CUDA context, not cpu")));
 }

@@ -30,7 +30,7 @@ class NcclGpuTest : public ::testing::Test {
     auto group = ThreadGroup::Create({1}).value();
     NcclOptions nccl;
     nccl.api = LoadNccl().value();
-    auto engine = NewNcclEngine(nccl, group->Join(0, *context_).value(), *context_).value();
+    auto engine = CreateNcclEngine(nccl, group->Join(0, *context_).value(), *context_).value();
     engine_ = engine.get();
     communicator_ = Communicator::Create(std::move(engine), *context_).value();
     input_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();

@@ -145,7 +145,8 @@ TEST_F(NcclFaultTest, RegistrationThatFailsIsNamed) {
   FakeNccl::Inject({"ncclCommRegister", -1, Effect::kReturns, NcclResult::kInvalidUsage});
   auto group = ThreadGroup::Create({1}).value();
   auto context = NewRankContext(0, {});
-  auto engine = NewNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
+  auto engine =
+      CreateNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
   std::vector<float> array(64);
   EXPECT_THAT(engine->Register(array.data(), 256),
               StatusIs(absl::StatusCode::kFailedPrecondition,

@@ -32,7 +32,7 @@ inline NewEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt
     if (adapt) adapt(rank, nccl);
     auto side = group->Join(rank, context);
     if (!side.ok()) return side.status();
-    return NewNcclEngine(nccl, *std::move(side), context);
+    return CreateNcclEngine(nccl, *std::move(side), context);
   };
 }
 

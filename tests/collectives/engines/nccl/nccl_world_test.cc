@@ -22,13 +22,13 @@ void OnWorld(int size, const std::function<void(Rank&)>& body) {
     threads.emplace_back([&, rank] {
       Rank self = {rank, size, NewRankContext(rank, {}), nullptr, nullptr};
       self.stream = self.context->NewStream("compute").value();
-      Placement placement;
-      placement.rank = rank;
-      placement.size = size;
-      placement.master_port = port;
+      LaunchInfo launch_info;
+      launch_info.rank = rank;
+      launch_info.size = size;
+      launch_info.master_port = port;
       NcclWorldOptions options;
       options.nccl.api = FakeNccl::Api();
-      auto world = JoinNcclWorld(placement, options, *self.context);
+      auto world = JoinNcclWorld(launch_info, options, *self.context);
       ASSERT_OK(world);
       self.communicator = *std::move(world);
       body(self);

@@ -124,19 +124,20 @@ class PostTransport final : public Transport {
 
 float Element(int64_t i, int rank) { return static_cast<float>(i % 1000 + rank); }
 
-float Result(const CallShape& shape, int64_t i, int rank, int size) {
-  if (shape.kind == CallKind::kAllGather) {
-    return Element(i % shape.count, static_cast<int>(i / shape.count));
+float Result(const CollectiveSignature& signature, int64_t i, int rank, int size) {
+  if (signature.kind == CollectiveKind::kAllGather) {
+    return Element(i % signature.count, static_cast<int>(i / signature.count));
   }
-  if (shape.kind == CallKind::kReduceScatter) i += rank * shape.count;
+  if (signature.kind == CollectiveKind::kReduceScatter) i += rank * signature.count;
   float sum = 0;
   for (int each = 0; each < size; ++each) sum += Element(i, each);
   return sum;
 }
 
 // Returns how many messages went early. In place, input and output are one array.
-int RunAndCheck(const CallShape& shape, int size, int64_t chunk_bytes, bool in_place) {
-  SCOPED_TRACE(absl::StrCat(ToString(shape), " of ", size, in_place ? " in place" : ""));
+int RunAndCheck(const CollectiveSignature& signature, int size, int64_t chunk_bytes,
+                bool in_place) {
+  SCOPED_TRACE(absl::StrCat(ToString(signature), " of ", size, in_place ? " in place" : ""));
   Post post(size);
   std::vector<std::thread> threads;
   std::atomic<int> early_sends = 0;
@@ -145,21 +146,21 @@ int RunAndCheck(const CallShape& shape, int size, int64_t chunk_bytes, bool in_p
       ASSERT_OK_AND_ASSIGN(const auto context, device::Context::Create({}));
       device::ThreadPool pool(1);
       PostTransport transport(rank, post);
-      ProgramRunner runner(transport, *context, chunk_bytes);
-      const int64_t inputs = InputElements(shape, rank, size);
-      const int64_t outputs = OutputElements(shape, rank, size);
+      TransportExecutor runner(transport, *context, chunk_bytes);
+      const int64_t inputs = InputElements(signature, rank, size);
+      const int64_t outputs = OutputElements(signature, rank, size);
       std::vector<float> first(std::max(inputs, outputs)), second(outputs);
-      float* const own_part = first.data() + rank * shape.count;
+      float* const own_part = first.data() + rank * signature.count;
       float* input = first.data();
       float* output = in_place ? first.data() : second.data();
-      if (in_place && shape.kind == CallKind::kAllGather) input = own_part;
-      if (in_place && shape.kind == CallKind::kReduceScatter) output = own_part;
+      if (in_place && signature.kind == CollectiveKind::kAllGather) input = own_part;
+      if (in_place && signature.kind == CollectiveKind::kReduceScatter) output = own_part;
       for (int64_t i = 0; i < inputs; ++i) input[i] = Element(i, rank);
-      const Call call = {.shape = shape, .input = input, .output = output};
+      const Collective call = {.signature = signature, .input = input, .output = output};
       ASSERT_OK(runner.Run(call, pool));
       early_sends += transport.early_sends();
       for (int64_t i = 0; i < outputs; ++i) {
-        ASSERT_EQ(output[i], Result(shape, i, rank, size)) << "element " << i;
+        ASSERT_EQ(output[i], Result(signature, i, rank, size)) << "element " << i;
       }
     });
   }
@@ -169,24 +170,24 @@ int RunAndCheck(const CallShape& shape, int size, int64_t chunk_bytes, bool in_p
 
 template <typename Visit>
 void ForEachCall(const Visit& visit) {
-  for (const CallKind kind :
-       {CallKind::kAllReduce, CallKind::kReduceScatter, CallKind::kAllGather}) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
     for (const Algorithm algorithm : kAlgorithms) {
-      CallShape shape;
-      shape.kind = kind;
-      shape.algorithm = algorithm;
-      shape.dtype = precision::DType::kFloat32;
-      shape.count = 1003;
-      visit(shape);
+      CollectiveSignature signature;
+      signature.kind = kind;
+      signature.algorithm = algorithm;
+      signature.dtype = precision::DType::kFloat32;
+      signature.count = 1003;
+      visit(signature);
     }
   }
 }
 
 TEST(ProgramRunnerTest, CarriesPartsOfMoreChunksThanMayBeOnTheirWay) {
   constexpr int64_t kChunkBytes = 64;  // and the last one is shorter
-  ForEachCall([](const CallShape& shape) {
+  ForEachCall([](const CollectiveSignature& signature) {
     for (const int size : {2, 3, 4, 5, 8}) {
-      for (const bool in_place : {false, true}) RunAndCheck(shape, size, kChunkBytes, in_place);
+      for (const bool in_place : {false, true}) RunAndCheck(signature, size, kChunkBytes, in_place);
     }
   });
 }
@@ -194,12 +195,13 @@ TEST(ProgramRunnerTest, CarriesPartsOfMoreChunksThanMayBeOnTheirWay) {
 // On one connection the announcement would wait behind the data. Rings of more than two send to one neighbour and expect
 // of the other.
 TEST(ProgramRunnerTest, AnnouncesBeforeItSends) {
-  ForEachCall([](const CallShape& shape) {
-    const bool is_ring =
-        shape.algorithm == Algorithm::kRing || shape.algorithm == Algorithm::kBidirectionalRing;
+  ForEachCall([](const CollectiveSignature& signature) {
+    const bool is_ring = signature.algorithm == Algorithm::kRing ||
+                         signature.algorithm == Algorithm::kBidirectionalRing;
     for (const int size : {2, 4, 8}) {
       if (size > 2 && is_ring) continue;
-      EXPECT_EQ(RunAndCheck(shape, size, 1 << 20, false), 0) << ToString(shape) << " of " << size;
+      EXPECT_EQ(RunAndCheck(signature, size, 1 << 20, false), 0)
+          << ToString(signature) << " of " << size;
     }
   });
 }

@@ -1,6 +1,6 @@
 // The whole model's gradient against finite differences in double.
 
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 
 #include <cmath>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 constexpr ModelOptions kModel = {.layers = 2, .heads = 2, .width = 6, .context = 5};
 constexpr int64_t kBatch = 2;
 
-TEST(PassesTest, TheModelsGradientIsThatOfItsLoss) {
+TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
   nn::Lab lab;
   PlainParameters<double> parameters(kModel, 3);
   // Away from where it begins: biases and norms are not 0 and 1, and each path has weight.
@@ -25,21 +25,22 @@ TEST(PassesTest, TheModelsGradientIsThatOfItsLoss) {
   for (auto& weights : parameters.weights) {
     for (double& weight : weights) weight = 0.9 * weight + 0.4 * (2 * random.Uniform() - 1);
   }
-  auto passes = Passes::Create(kModel, kBatch, precision::DType::kFloat64, lab.context()).value();
+  auto transformer =
+      Transformer::Create(kModel, kBatch, precision::DType::kFloat64, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(kBatch * (kModel.context + 1), 6).data(), kBatch,
                            kModel.context};
   const auto losses = lab.Raw<double>(texts.rows());
   const auto seed = lab.Raw<float>(1);
   seed[0] = 4;
   const auto f = [&] {
-    EXPECT_OK(passes->Forward(texts, losses.data(), parameters, lab.stream()));
+    EXPECT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
     EXPECT_OK(lab.stream().Synchronize());
     double sum = 0;
     for (const double loss : losses) sum += loss;
     return 4 * sum / static_cast<double>(losses.size());
   };
   f();
-  ASSERT_OK(passes->Backward(texts, seed.data(), parameters, lab.stream()));
+  ASSERT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   const auto gradients = parameters.gradients;
   for (size_t p = 0; p < gradients.size(); ++p) {
@@ -52,21 +53,22 @@ TEST(PassesTest, TheModelsGradientIsThatOfItsLoss) {
   }
 }
 
-TEST(PassesTest, TheModelBeginsAtTheEntropyOfAByte) {
+TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
   nn::Lab lab;
   constexpr ModelOptions kDefault = {};
   PlainParameters<float> parameters(kDefault, 1);
-  auto passes = Passes::Create(kDefault, 2, precision::DType::kFloat32, lab.context()).value();
+  auto transformer =
+      Transformer::Create(kDefault, 2, precision::DType::kFloat32, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(2 * (kDefault.context + 1)).data(), 2, kDefault.context};
   const auto losses = lab.Raw<float>(texts.rows());
-  ASSERT_OK(passes->Forward(texts, losses.data(), parameters, lab.stream()));
+  ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   double sum = 0;
   for (const float loss : losses) sum += static_cast<double>(loss);
   EXPECT_NEAR(sum / static_cast<double>(losses.size()), std::log(256.0), 0.1);
 }
 
-TEST(PassesTest, MemoryIsWhatTheFormulaSays) {
+TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   nn::Lab lab;
   // Per row of 10: blocks have 6 matrices of the width, 3 and twice 4 times the width, 10 scores, and 4 statistics;
   // then 4 of the width, 4 and 3 times the width, logits, 10 scores, 2 statistics. Each ends at 256 bytes.
@@ -76,11 +78,12 @@ TEST(PassesTest, MemoryIsWhatTheFormulaSays) {
   const int64_t wanted =
       2 * (5 * matrix(6) + matrix(18) + 2 * matrix(24) + matrix(10) + 4 * statistics) +
       4 * matrix(6) + matrix(24) + matrix(18) + matrix(256) + matrix(10) + 2 * statistics;
-  EXPECT_EQ(Passes::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
-  auto passes = Passes::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
+  EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
+  auto transformer =
+      Transformer::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
   EXPECT_EQ(lab.context().books().current_bytes(device::Purpose::kActivations), wanted);
   EXPECT_EQ(lab.context().books().current_bytes(device::Purpose::kScratch),
-            Passes::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16));
+            Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16));
 }
 
 TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {

@@ -3,17 +3,17 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/attention.h"
 #include "brigade/examples/gpt/nn/layer_norm.h"
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 #include "brigade/examples/gpt/unit_access.h"
 
 namespace brigade::gpt {
 
-void* Passes::Output(int64_t layer) {
+void* Transformer::Output(int64_t layer) {
   return layer + 1 == model_.layers ? all_.x : blocks_[static_cast<size_t>(layer) + 1].x;
 }
 
-absl::Status Passes::Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs,
-                            void* y, device::Stream& stream) {
+absl::Status Transformer::Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs,
+                                 void* y, device::Stream& stream) {
   return blas_->Gemm({.dtype = dtype_,
                       .m = rows_,
                       .n = outputs,
@@ -24,9 +24,9 @@ absl::Status Passes::Linear(const void* x, int64_t inputs, const void* weight, i
                      stream);
 }
 
-absl::Status Passes::LinearBackward(const void* dy, int64_t outputs, const void* x, int64_t inputs,
-                                    const void* weight, nn::Gradient dweight, void* dx,
-                                    device::Stream& stream) {
+absl::Status Transformer::LinearBackward(const void* dy, int64_t outputs, const void* x,
+                                         int64_t inputs, const void* weight, nn::Gradient dweight,
+                                         void* dx, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(blas_->Gemm({.dtype = dtype_,
                                        .m = outputs,
                                        .n = inputs,
@@ -46,8 +46,8 @@ absl::Status Passes::LinearBackward(const void* dy, int64_t outputs, const void*
                      stream);
 }
 
-absl::Status Passes::ForwardBlock(int64_t layer, ParameterStore& parameters,
-                                  device::Stream& stream) {
+absl::Status Transformer::ForwardBlock(int64_t layer, ModelParameters& parameters,
+                                       device::Stream& stream) {
   const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
   const int64_t width = model_.width;
   UnitAccess unit(parameters, static_cast<int>(layer) + 1);
@@ -90,8 +90,8 @@ absl::Status Passes::ForwardBlock(int64_t layer, ParameterStore& parameters,
 }
 
 // all_.dx is the gradient of the block's output, and becomes that of its input.
-absl::Status Passes::BackwardBlock(int64_t layer, ParameterStore& parameters,
-                                   device::Stream& stream) {
+absl::Status Transformer::BackwardBlock(int64_t layer, ModelParameters& parameters,
+                                        device::Stream& stream) {
   const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
   const int64_t width = model_.width;
   UnitAccess unit(parameters, static_cast<int>(layer) + 1);

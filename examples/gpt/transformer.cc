@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/passes.h"
+#include "brigade/examples/gpt/transformer.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace brigade::gpt {
 
 // Cuts memory into arrays that begin at multiples of 256 bytes; without memory it only counts.
-class Passes::Arena {
+class Transformer::Arena {
  public:
   explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
 
@@ -28,8 +28,8 @@ class Passes::Arena {
   int64_t bytes_ = 0;
 };
 
-void Passes::LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype, Arena& arena,
-                    Activations& all, std::vector<BlockActivations>& blocks) {
+void Transformer::LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype,
+                         Arena& arena, Activations& all, std::vector<BlockActivations>& blocks) {
   const int64_t rows = batch * model.context;
   const auto matrix = [&](int64_t columns) {
     return arena.Take(rows * columns * precision::SizeOf(dtype));
@@ -67,10 +67,11 @@ void Passes::LayOut(const ModelOptions& model, int64_t batch, precision::DType d
          .dscores = matrix(scores)};
 }
 
-Passes::Passes(const ModelOptions& model, int64_t batch, precision::DType dtype)
+Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype)
     : model_(model), batch_(batch), rows_(batch * model.context), dtype_(dtype) {}
 
-int64_t Passes::ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype) {
+int64_t Transformer::ActivationBytes(const ModelOptions& model, int64_t batch,
+                                     precision::DType dtype) {
   Arena arena(nullptr);
   Activations all;
   std::vector<BlockActivations> blocks;
@@ -78,7 +79,8 @@ int64_t Passes::ActivationBytes(const ModelOptions& model, int64_t batch, precis
   return arena.bytes();
 }
 
-int64_t Passes::WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype) {
+int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
+                                    precision::DType dtype) {
   const int64_t rows = batch * model.context;
   const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
     return nn::Blas::WorkspaceBytes(dtype, m, n, k);
@@ -88,26 +90,27 @@ int64_t Passes::WorkspaceBytes(const ModelOptions& model, int64_t batch, precisi
                    bytes(model.context, model.context, model.width / model.heads)});
 }
 
-absl::StatusOr<std::unique_ptr<Passes>> Passes::Create(const ModelOptions& model, int64_t batch,
-                                                       precision::DType dtype,
-                                                       device::Context& context) {
+absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOptions& model,
+                                                                 int64_t batch,
+                                                                 precision::DType dtype,
+                                                                 device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(model));
   if (batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
   }
-  std::unique_ptr<Passes> passes(new Passes(model, batch, dtype));
+  std::unique_ptr<Transformer> transformer(new Transformer(model, batch, dtype));
   BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(ActivationBytes(model, batch, dtype),
                                                     device::Purpose::kActivations, "activations"));
-  passes->memory_ = std::move(memory);
-  Arena arena(passes->memory_.data());
-  LayOut(model, batch, dtype, arena, passes->all_, passes->blocks_);
+  transformer->memory_ = std::move(memory);
+  Arena arena(transformer->memory_.data());
+  LayOut(model, batch, dtype, arena, transformer->all_, transformer->blocks_);
   BRIGADE_ASSIGN_OR_RETURN(blas, nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
-  passes->blas_ = std::move(blas);
-  return passes;
+  transformer->blas_ = std::move(blas);
+  return transformer;
 }
 
-absl::Status Passes::Forward(const nn::Texts& texts, void* losses, ParameterStore& parameters,
-                             device::Stream& stream) {
+absl::Status Transformer::Forward(const nn::Texts& texts, void* losses, ModelParameters& parameters,
+                                  device::Stream& stream) {
   constexpr Direction kForward = Direction::kForward;
   const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
     BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, kForward));
@@ -141,8 +144,8 @@ absl::Status Passes::Forward(const nn::Texts& texts, void* losses, ParameterStor
   });
 }
 
-absl::Status Passes::Backward(const nn::Texts& texts, const float* seed, ParameterStore& parameters,
-                              device::Stream& stream) {
+absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
+                                   ModelParameters& parameters, device::Stream& stream) {
   const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
     BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, Direction::kBackward));
     BRIGADE_RETURN_IF_ERROR(work());

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_PASSES_H_
-#define BRIGADE_EXAMPLES_GPT_PASSES_H_
+#ifndef BRIGADE_EXAMPLES_GPT_TRANSFORMER_H_
+#define BRIGADE_EXAMPLES_GPT_TRANSFORMER_H_
 
 #include <cstdint>
 #include <memory>
@@ -22,9 +22,9 @@ namespace brigade::gpt {
 enum class Direction : uint8_t { kForward, kBackward };
 
 // Where weights come from and gradients go: a ZeroOptimizer when training (zero_parameters.h), plain arrays in a test.
-class ParameterStore {
+class ModelParameters {
  public:
-  virtual ~ParameterStore() = default;
+  virtual ~ModelParameters() = default;
 
   // Around each use of a unit's weights.
   virtual absl::Status Acquire(int unit, Direction direction) = 0;
@@ -42,22 +42,22 @@ class ParameterStore {
 //              products (Blas::WorkspaceBytes of the largest one), scratch. All at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 // Errors       Create: InvalidArgument naming the option; those of Blas.
-class Passes {
+class Transformer {
  public:
-  static absl::StatusOr<std::unique_ptr<Passes>> Create(const ModelOptions& model, int64_t batch,
-                                                        precision::DType dtype,
-                                                        device::Context& context);
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model,
+                                                             int64_t batch, precision::DType dtype,
+                                                             device::Context& context);
 
   static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
   static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
-  absl::Status Forward(const nn::Texts& texts, void* losses, ParameterStore& parameters,
+  absl::Status Forward(const nn::Texts& texts, void* losses, ModelParameters& parameters,
                        device::Stream& stream);
 
   // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once for each Forward,
   // and of the same texts: it uses up what that has left.
-  absl::Status Backward(const nn::Texts& texts, const float* seed, ParameterStore& parameters,
+  absl::Status Backward(const nn::Texts& texts, const float* seed, ModelParameters& parameters,
                         device::Stream& stream);
 
  private:
@@ -72,7 +72,7 @@ class Passes {
   };
   class Arena;
 
-  Passes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+  Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
   static void LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype, Arena& arena,
                      Activations& all, std::vector<BlockActivations>& blocks);
@@ -80,8 +80,8 @@ class Passes {
   nn::MatrixShape Shape(int64_t columns) const { return {dtype_, rows_, columns}; }
   void* Output(int64_t layer);  // of block `layer`
 
-  absl::Status ForwardBlock(int64_t layer, ParameterStore& parameters, device::Stream& stream);
-  absl::Status BackwardBlock(int64_t layer, ParameterStore& parameters, device::Stream& stream);
+  absl::Status ForwardBlock(int64_t layer, ModelParameters& parameters, device::Stream& stream);
+  absl::Status BackwardBlock(int64_t layer, ModelParameters& parameters, device::Stream& stream);
   // y = x weight^T, of a weight [outputs, inputs]; and its gradients.
   absl::Status Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs, void* y,
                       device::Stream& stream);
@@ -100,4 +100,4 @@ class Passes {
 
 }  // namespace brigade::gpt
 
-#endif  // BRIGADE_EXAMPLES_GPT_PASSES_H_
+#endif  // BRIGADE_EXAMPLES_GPT_TRANSFORMER_H_
