@@ -21,7 +21,7 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(std::vector<std::string>, contestants,

@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/compressed/amax_scale.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/abs_max/abs_max.h"
+#include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/common/arguments.h"
 #include "brigade/kernels/fill/fill.h"
-#include "brigade/kernels/wire_scale/wire_scale.h"
+#include "brigade/kernels/list_arguments.h"
 
 namespace brigade::collectives {
 namespace {

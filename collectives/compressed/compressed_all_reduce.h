@@ -9,12 +9,12 @@
 #include "brigade/collectives/call.h"
 #include "brigade/collectives/call_order.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/amax_scale_types.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/abs_max/abs_max_types.h"
-#include "brigade/kernels/wire_scale/wire_scale_types.h"
+#include "brigade/kernels/amax/amax_types.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::collectives {
@@ -24,7 +24,7 @@ namespace brigade::collectives {
 // kNone      1: for bfloat16, which has the range of float, and for values known to fit float16.
 // kStatic    WireOptions::scale.
 // kDynamic   The largest power of two that keeps every sum in range: from the largest absolute value on any rank, on
-//            which the ranks agree in an all-reduce of one float. kernels/wire_scale/wire_scale.h has the formula.
+//            which the ranks agree in an all-reduce of one float. collectives/compressed/amax_scale.h has the formula.
 enum class WireScaling : uint8_t { kNone, kStatic, kDynamic };
 
 struct WireOptions {

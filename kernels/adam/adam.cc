@@ -1,9 +1,9 @@
 #include "brigade/kernels/adam/adam.h"
 
 #include "brigade/kernels/adam/adam_cpu.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
-#include "brigade/kernels/common/update_dispatch.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_dispatch.h"
+#include "brigade/kernels/list_arguments.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/adam/adam_cuda.h"

@@ -8,8 +8,8 @@
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/weight_decay.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

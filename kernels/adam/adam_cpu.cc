@@ -6,9 +6,9 @@
 
 #include <type_traits>
 
-#include "brigade/kernels/common/cache_line.h"
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/cache_line.h"
+#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include "brigade/device/thread_pool.h"
 #include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/cpu_list.h"
+#include "brigade/kernels/internal/cpu_list.h"
 
 namespace brigade::kernels {
 

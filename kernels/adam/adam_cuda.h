@@ -7,7 +7,7 @@
 
 #include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/update_types.h"
 
 namespace brigade::kernels {
 

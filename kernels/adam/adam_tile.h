@@ -8,9 +8,9 @@
 
 #include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_types.h"
 
 namespace brigade::kernels {
 

@@ -5,9 +5,9 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 
 #include "brigade/kernels/cast/cast_math.h"
-#include "brigade/kernels/common/cache_line.h"
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/internal/cache_line.h"
+#include "brigade/kernels/nontemporal_store.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {

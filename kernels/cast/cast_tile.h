@@ -7,8 +7,8 @@
 
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/cast/cast_types.h"
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
 
 namespace brigade::kernels {
 

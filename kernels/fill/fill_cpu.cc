@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 
 namespace brigade::kernels {
 

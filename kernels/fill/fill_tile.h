@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
 #include "brigade/kernels/fill/fill_math.h"
 #include "brigade/kernels/fill/fill_types.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
 
 namespace brigade::kernels {
 

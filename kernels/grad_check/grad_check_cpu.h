@@ -3,8 +3,8 @@
 
 #include "absl/types/span.h"
 #include "brigade/device/thread_pool.h"
-#include "brigade/kernels/common/cpu_list.h"
 #include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/step_control/step_state.h"
 
 namespace brigade::kernels {

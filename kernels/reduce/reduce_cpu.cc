@@ -8,9 +8,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce_math.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {

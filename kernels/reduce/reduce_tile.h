@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/common/gpu_tile.h"
+#include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::kernels {

@@ -1,9 +1,9 @@
 #include "brigade/kernels/sgd/sgd.h"
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
-#include "brigade/kernels/common/update_dispatch.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_dispatch.h"
+#include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 
 #if BRIGADE_CUDA

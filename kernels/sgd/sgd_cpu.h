@@ -3,7 +3,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/device/thread_pool.h"
-#include "brigade/kernels/common/cpu_list.h"
+#include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/sgd/sgd_math.h"
 #include "brigade/kernels/sgd/sgd_types.h"
 

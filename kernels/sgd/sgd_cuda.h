@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
 #include "brigade/kernels/sgd/sgd_types.h"
 

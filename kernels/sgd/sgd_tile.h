@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
 #include "brigade/kernels/sgd/sgd_types.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "brigade/device/context.h"
-#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/spec/formats.h"

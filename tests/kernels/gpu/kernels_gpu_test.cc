@@ -4,13 +4,13 @@
 #include <cstring>
 #include <vector>
 
-#include "brigade/kernels/abs_max/abs_max.h"
+#include "brigade/collectives/compressed/amax_scale.h"
+#include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/flatten/flatten.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_control.h"
-#include "brigade/kernels/wire_scale/wire_scale.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
 

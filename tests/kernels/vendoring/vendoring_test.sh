@@ -36,7 +36,7 @@ EOF
 for header in kernels/*/*_cuda.h; do
   op=$(basename "$header" _cuda.h)
   case $op in
-    abs_max) try abs_max 'LaunchAbsMax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
+    amax) try amax 'LaunchAbsMax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
     adam) try adam 'LaunchAdam<precision::Half, precision::Half>(nullptr, 0, AdamParameters(), nullptr)' ;;
     cast) try cast 'LaunchCast<float, precision::Half>(nullptr, 0, nullptr, false, nullptr)' ;;
     fill) try fill 'LaunchFill(nullptr, 0, FillPattern(), 4, nullptr)' ;;
@@ -44,7 +44,6 @@ for header in kernels/*/*_cuda.h; do
     reduce) try reduce 'LaunchReduce<precision::Half>(ReduceArrays(), ReduceOp::kSum, nullptr)' ;;
     sgd) try sgd 'LaunchSgd<float, NoCopy>(nullptr, 0, SgdParameters(), nullptr)' ;;
     step_control) try step_control 'LaunchStepControl(StepParameters(), nullptr)' ;;
-    wire_scale) try wire_scale 'LaunchWireScale(nullptr, 1, kHalfLimit, nullptr, nullptr)' ;;
     *) fail "$header: say here how to call this launcher" ;;
   esac
   echo "$op: vendored"

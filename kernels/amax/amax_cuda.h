@@ -1,0 +1,21 @@
+#ifndef BRIGADE_KERNELS_AMAX_AMAX_CUDA_H_
+#define BRIGADE_KERNELS_AMAX_AMAX_CUDA_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::kernels {
+
+// AbsMax on `stream`, without checks of the arguments: what AbsMax (abs_max.h) does once it has checked them. Two
+// launches. All pointers are device memory; `scale` may be null. T is float, Half or BFloat16.
+template <typename T>
+cudaError_t LaunchAbsMax(const T* array, int64_t size, const float* scale,
+                         AbsMaxWorkspace* workspace, AbsMaxResult* result, cudaStream_t stream);
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_AMAX_AMAX_CUDA_H_

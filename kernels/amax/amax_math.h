@@ -1,0 +1,27 @@
+#ifndef BRIGADE_KERNELS_AMAX_AMAX_MATH_H_
+#define BRIGADE_KERNELS_AMAX_AMAX_MATH_H_
+
+// The maximum of absolute values, for CUDA, SIMD and scalar code alike: a maximum of their bits as integers, whose
+// order is that of the values, with infinity above all numbers and NaN above infinity.
+
+#include <cstdint>
+
+#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
+
+namespace brigade::kernels {
+
+BRIGADE_INLINE int32_t MagnitudeBits(float x, float scale) {
+  return __builtin_bit_cast(int32_t, precision::Mul(x, scale)) & 0x7fffffff;
+}
+
+BRIGADE_INLINE int32_t LargerBits(int32_t a, int32_t b) { return a < b ? b : a; }
+
+BRIGADE_INLINE AbsMaxResult AbsMaxOf(int32_t bits) {
+  return {__builtin_bit_cast(float, bits), bits >= 0x7f800000 ? 1 : 0};
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_AMAX_AMAX_MATH_H_

@@ -1,0 +1,23 @@
+#ifndef BRIGADE_KERNELS_AMAX_AMAX_TYPES_H_
+#define BRIGADE_KERNELS_AMAX_AMAX_TYPES_H_
+
+#include <cstdint>
+
+namespace brigade::kernels {
+
+// Device memory.
+struct AbsMaxResult {
+  float value;         // largest absolute value; 0 of no elements, NaN if there is one
+  int32_t non_finite;  // 1 if `value` is infinite or NaN, else 0
+};
+
+// Device memory that AbsMax works in: the maxima of parts of the array, as bits.
+inline constexpr int64_t kMaxAbsMaxParts =
+    1024;  // 8 blocks for each of 128 multiprocessors; untuned
+struct AbsMaxWorkspace {
+  int32_t parts[kMaxAbsMaxParts];
+};
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_AMAX_AMAX_TYPES_H_
