@@ -27,8 +27,8 @@ struct Parts {
 };
 
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512bw"))) void StreamOut512(char* dst, const char* src,
-                                                              int64_t bytes) {
+__attribute__((target("avx512f,avx512bw"))) void NontemporalStore512(char* dst, const char* src,
+                                                                     int64_t bytes) {
   const Parts parts(dst, bytes);
   const auto copy_some = [&](int64_t at, int64_t count)
       __attribute__((target("avx512f,avx512bw"))) {
@@ -43,32 +43,32 @@ __attribute__((target("avx512f,avx512bw"))) void StreamOut512(char* dst, const c
   copy_some(i, parts.tail);
 }
 
-void StreamLines(char* dst, const char* src, int64_t bytes) {
+void StoreLines(char* dst, const char* src, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += sizeof(__m128i)) {
     const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i));
     _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), value);
   }
 }
 #else
-void StreamLines(char* dst, const char* src, int64_t bytes) { std::memcpy(dst, src, bytes); }
+void StoreLines(char* dst, const char* src, int64_t bytes) { std::memcpy(dst, src, bytes); }
 #endif
 
 }  // namespace
 
-void StreamOut(void* to, const void* from, int64_t bytes) {
+void NontemporalStore(void* to, const void* from, int64_t bytes) {
   char* const dst = static_cast<char*>(to);
   const char* const src = static_cast<const char*>(from);
 #ifdef __x86_64__
-  if (CurrentSimdTarget() == SimdTarget::kAvx512) return StreamOut512(dst, src, bytes);
+  if (CurrentSimdTarget() == SimdTarget::kAvx512) return NontemporalStore512(dst, src, bytes);
 #endif
   const Parts parts(dst, bytes);
   const int64_t rest = parts.head + parts.lines;
   std::memcpy(dst, src, parts.head);
-  StreamLines(dst + parts.head, src + parts.head, parts.lines);
+  StoreLines(dst + parts.head, src + parts.head, parts.lines);
   std::memcpy(dst + rest, src + rest, parts.tail);
 }
 
-void StreamOutFence() {
+void NontemporalStoreFence() {
 #ifdef __x86_64__
   _mm_sfence();
 #endif

@@ -3,20 +3,20 @@
 #include "brigade/collectives/compressed/amax_scale_cuda.h"
 #include "brigade/collectives/compressed/amax_scale_math.h"
 
-namespace brigade::kernels {
+namespace brigade::collectives {
 namespace {
 
 __global__ void __launch_bounds__(1)
-    WireScaleKernel(const float* abs_max, int64_t terms, int32_t limit, WireScale* result) {
-  *result = ChooseScale(*abs_max, terms, limit);
+    AmaxScaleKernel(const float* amax, int64_t terms, int32_t limit, AmaxScale* result) {
+  *result = AmaxScaleFor(*amax, terms, limit);
 }
 
 }  // namespace
 
-cudaError_t LaunchWireScale(const float* abs_max, int64_t terms, int32_t limit, WireScale* result,
+cudaError_t LaunchAmaxScale(const float* amax, int64_t terms, int32_t limit, AmaxScale* result,
                             cudaStream_t stream) {
-  WireScaleKernel<<<1, 1, 0, stream>>>(abs_max, terms, limit, result);
+  AmaxScaleKernel<<<1, 1, 0, stream>>>(amax, terms, limit, result);
   return cudaGetLastError();
 }
 
-}  // namespace brigade::kernels
+}  // namespace brigade::collectives

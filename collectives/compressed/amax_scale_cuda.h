@@ -7,13 +7,13 @@
 
 #include "brigade/collectives/compressed/amax_scale_types.h"
 
-namespace brigade::kernels {
+namespace brigade::collectives {
 
-// ChooseWireScale on `stream`, without checks of the arguments: what it does (wire_scale.h) once it has checked them.
+// ChooseAmaxScale on `stream`, without checks of the arguments: what it does (amax_scale.h) once it has checked them.
 // `limit` is that of the wire's type. The pointers are device memory.
-cudaError_t LaunchWireScale(const float* abs_max, int64_t terms, int32_t limit, WireScale* result,
+cudaError_t LaunchAmaxScale(const float* amax, int64_t terms, int32_t limit, AmaxScale* result,
                             cudaStream_t stream);
 
-}  // namespace brigade::kernels
+}  // namespace brigade::collectives
 
 #endif  // BRIGADE_COLLECTIVES_COMPRESSED_AMAX_SCALE_CUDA_H_

@@ -6,14 +6,14 @@
 #include "brigade/collectives/compressed/amax_scale_types.h"
 #include "brigade/precision/host_device.h"
 
-namespace brigade::kernels {
+namespace brigade::collectives {
 
-// The scale for values of at most `abs_max`, of which any `terms` add up to 2^limit or less. In integers: floats are
+// The scale for values of at most `amax`, of which any `terms` add up to 2^limit or less. In integers: floats are
 // powers of two in their exponent's bits.
-BRIGADE_HOST_DEVICE inline WireScale ChooseScale(float abs_max, int64_t terms, int32_t limit) {
-  const int32_t bits = __builtin_bit_cast(int32_t, abs_max);
+BRIGADE_HOST_DEVICE inline AmaxScale AmaxScaleFor(float amax, int64_t terms, int32_t limit) {
+  const int32_t bits = __builtin_bit_cast(int32_t, amax);
   if (bits == 0 || bits >= 0x7f800000) return {1.0f, 1.0f};
-  int32_t exponent = limit - ((bits >> 23) - 126);  // abs_max < 2^((bits >> 23) - 126)
+  int32_t exponent = limit - ((bits >> 23) - 126);  // amax < 2^((bits >> 23) - 126)
   for (int64_t power = 1; power < terms; power *= 2) --exponent;
   if (exponent < -126) exponent = -126;
   if (exponent > 126) exponent = 126;
@@ -21,6 +21,6 @@ BRIGADE_HOST_DEVICE inline WireScale ChooseScale(float abs_max, int64_t terms, i
           __builtin_bit_cast(float, (127 - exponent) << 23)};
 }
 
-}  // namespace brigade::kernels
+}  // namespace brigade::collectives
 
 #endif  // BRIGADE_COLLECTIVES_COMPRESSED_AMAX_SCALE_MATH_H_

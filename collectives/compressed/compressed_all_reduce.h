@@ -30,7 +30,7 @@ enum class WireScaling : uint8_t { kNone, kStatic, kDynamic };
 struct WireOptions {
   precision::DType wire = precision::DType::kFloat16;  // or kBFloat16
   WireScaling scaling = WireScaling::kDynamic;
-  float scale = 1.0f;  // of kStatic: kernels::kMinWireScale to kernels::kMaxWireScale
+  float scale = 1.0f;  // of kStatic: kMinAmaxScale to kMaxAmaxScale
   Algorithm algorithm = Algorithm::kDirect;
 };
 
@@ -77,10 +77,10 @@ class CompressedAllReduce {
 
  private:
   struct State {  // in device memory
-    kernels::AbsMaxResult agreed;
-    kernels::WireScale scale;
-    kernels::AbsMaxResult result;
-    kernels::AbsMaxWorkspace workspace;
+    kernels::AmaxResult agreed;
+    AmaxScale scale;
+    kernels::AmaxResult result;
+    kernels::AmaxWorkspace workspace;
   };
 
   CompressedAllReduce(Communicator& communicator, device::Context& context, device::Buffer wire,

@@ -38,9 +38,9 @@ AdamParameters MakeAdamParameters(const AdamOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const AdamGroup& group = options.groups[i];
     parameters.groups[i] = {.beta1 = static_cast<float>(group.beta1),
-                            .gain1 = static_cast<float>(1.0 - group.beta1),
+                            .one_minus_beta1 = static_cast<float>(1.0 - group.beta1),
                             .beta2 = static_cast<float>(group.beta2),
-                            .gain2 = static_cast<float>(1.0 - group.beta2),
+                            .one_minus_beta2 = static_cast<float>(1.0 - group.beta2),
                             .eps = static_cast<float>(group.eps),
                             .weight_decay = static_cast<float>(group.weight_decay)};
   }

@@ -19,8 +19,8 @@ inline constexpr int kMaxAdamGroups = 128;
 
 // A group's constants that do not change from step to step.
 struct AdamGroupConstants {
-  float beta1, gain1;  // gain = 1 - beta, rounded once from double
-  float beta2, gain2;
+  float beta1, one_minus_beta1;  // 1 - beta is rounded once, from double
+  float beta2, one_minus_beta2;
   float eps;
   float weight_decay;
 };
@@ -36,11 +36,11 @@ struct AdamParameters {
 // The constants of one parameter group in one step.
 struct AdamCoefficients {
   float multiplier;  // of the gradient: unscaling and clipping
-  float beta1, gain1;
-  float beta2, gain2;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
   float eps;
-  float l2;    // weight decay that enters the gradient
-  float keep;  // factor on the parameter: 1 - lr * decoupled weight decay
+  float l2;            // weight decay that enters the gradient
+  float decay_factor;  // factor on the parameter: 1 - lr * decoupled weight decay
   float step_size;
   float inv_sqrt_correction;
 };
@@ -54,12 +54,12 @@ BRIGADE_INLINE AdamCoefficients MakeAdamCoefficients(const AdamParameters& param
   AdamCoefficients c;
   c.multiplier = parameters.state->grad_multiplier;
   c.beta1 = group.beta1;
-  c.gain1 = group.gain1;
+  c.one_minus_beta1 = group.one_minus_beta1;
   c.beta2 = group.beta2;
-  c.gain2 = group.gain2;
+  c.one_minus_beta2 = group.one_minus_beta2;
   c.eps = group.eps;
   c.l2 = decoupled ? 0.0f : group.weight_decay;
-  c.keep = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
+  c.decay_factor = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
   c.step_size = step.step_size;
   c.inv_sqrt_correction = step.inv_sqrt_correction;
   return c;
@@ -75,10 +75,10 @@ BRIGADE_INLINE void AdamElement(const AdamCoefficients& c, float gradient, float
   using precision::Sqrt;
   float g = Mul(gradient, c.multiplier);
   if constexpr (kL2) g = Fma(c.l2, param, g);
-  m = Fma(c.beta1, m, Mul(c.gain1, g));
-  v = Fma(c.beta2, v, Mul(Mul(c.gain2, g), g));
+  m = Fma(c.beta1, m, Mul(c.one_minus_beta1, g));
+  v = Fma(c.beta2, v, Mul(Mul(c.one_minus_beta2, g), g));
   const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
-  param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.keep));
+  param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.decay_factor));
 }
 
 }  // namespace brigade::kernels

@@ -24,8 +24,8 @@ struct AdamArguments {
 static_assert(sizeof(AdamArguments) <= kMaxLaunchArgumentBytes);
 
 template <typename Grad, typename Copy>
-BRIGADE_HOST_DEVICE GroupLayout AdamLayout(const AdamSegment& s) {
-  GroupLayoutBuilder builder;
+BRIGADE_HOST_DEVICE PackLayout AdamLayout(const AdamSegment& s) {
+  PackLayoutBuilder builder;
   builder.Add(s.param);
   builder.Add(s.m);
   builder.Add(s.v);
@@ -44,29 +44,29 @@ BRIGADE_INLINE void AdamThread(const AdamArguments& arguments, int64_t tile, int
   const Grad* const grad = static_cast<const Grad*>(s.grad);
   [[maybe_unused]] Copy* const copy = static_cast<Copy*>(s.param_copy);
 
-  const auto group = [&](int64_t i) {
+  const auto pack = [&](int64_t i) {
     // All loads before the first use: 7 or 8 accesses of 16 bytes in flight per thread.
-    const Group<Grad> g = LoadGroup(grad + i);
-    Group<float> p = LoadGroup(s.param + i);
-    Group<float> m = LoadGroup(s.m + i);
-    Group<float> v = LoadGroup(s.v + i);
-    for (int j = 0; j < kGroup; ++j) {
+    const Pack8<Grad> g = LoadPack8(grad + i);
+    Pack8<float> p = LoadPack8(s.param + i);
+    Pack8<float> m = LoadPack8(s.m + i);
+    Pack8<float> v = LoadPack8(s.v + i);
+    for (int j = 0; j < kPackSize; ++j) {
       AdamElement<kL2>(c, static_cast<float>(g.values[j]), p.values[j], m.values[j], v.values[j]);
     }
-    StoreGroup(p, s.param + i);
-    StoreGroup(m, s.m + i);
-    StoreGroup(v, s.v + i);
+    StorePack8(p, s.param + i);
+    StorePack8(m, s.m + i);
+    StorePack8(v, s.v + i);
     if constexpr (!std::is_same_v<Copy, NoCopy>) {
-      Group<Copy> rounded;
-      for (int j = 0; j < kGroup; ++j) rounded.values[j] = Copy(p.values[j]);
-      StoreGroup(rounded, copy + i);
+      Pack8<Copy> rounded;
+      for (int j = 0; j < kPackSize; ++j) rounded.values[j] = Copy(p.values[j]);
+      StorePack8(rounded, copy + i);
     }
   };
   const auto single = [&](int64_t i) {
     AdamElement<kL2>(c, static_cast<float>(grad[i]), s.param[i], s.m[i], s.v[i]);
     if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
   };
-  ForThread(s.size, AdamLayout<Grad, Copy>(s), tile - batch.first_tile[index], thread, group,
+  ForThread(s.size, AdamLayout<Grad, Copy>(s), tile - batch.first_tile[index], thread, pack,
             single);
 }
 

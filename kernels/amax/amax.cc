@@ -11,11 +11,11 @@
 
 namespace brigade::kernels {
 
-absl::Status AbsMax(const void* array, int64_t size, const AbsMaxOptions& options,
-                    AbsMaxWorkspace* workspace, AbsMaxResult* result, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckFloatType("abs_max", "array", options.dtype));
-  if (size < 0) return absl::InvalidArgumentError(absl::StrCat("abs_max: size is ", size));
-  ListArguments arguments("abs_max", {}, stream);
+absl::Status Amax(const void* array, int64_t size, const AmaxOptions& options,
+                  AmaxWorkspace* workspace, AmaxResult* result, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckFloatType("amax", "array", options.dtype));
+  if (size < 0) return absl::InvalidArgumentError(absl::StrCat("amax: size is ", size));
+  ListArguments arguments("amax", {}, stream);
   const int64_t bytes = precision::SizeOf(options.dtype);
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand({"array", bytes, false}, array, size));
   if (options.scale != nullptr) {
@@ -25,7 +25,7 @@ absl::Status AbsMax(const void* array, int64_t size, const AbsMaxOptions& option
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("result", result, 1));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
-  const device::Operation operation = {"abs_max", arguments.accesses()};
+  const device::Operation operation = {"amax", arguments.accesses()};
   absl::Status status;
   precision::VisitFloat(options.dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -33,16 +33,16 @@ absl::Status AbsMax(const void* array, int64_t size, const AbsMaxOptions& option
 #if BRIGADE_CUDA
     if (stream.device().kind == device::DeviceKind::kCuda) {
       status = stream.Launch(operation, [&](void* cuda_stream) {
-        return device::CudaStatus(LaunchAbsMax<T>(elements, size, options.scale, workspace, result,
-                                                  static_cast<cudaStream_t>(cuda_stream)),
-                                  "abs_max");
+        return device::CudaStatus(LaunchAmax<T>(elements, size, options.scale, workspace, result,
+                                                static_cast<cudaStream_t>(cuda_stream)),
+                                  "amax");
       });
       return;
     }
 #endif
     status = stream.Enqueue(operation,
                             [elements, size, scale = options.scale, workspace, result](auto& pool) {
-                              *result = AbsMaxCpu<T>(elements, size, scale, *workspace, pool);
+                              *result = AmaxCpu<T>(elements, size, scale, *workspace, pool);
                               return absl::OkStatus();
                             });
   });

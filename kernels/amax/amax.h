@@ -10,7 +10,7 @@
 
 namespace brigade::kernels {
 
-struct AbsMaxOptions {
+struct AmaxOptions {
   precision::DType dtype = precision::DType::kFloat32;  // float32, float16 or bfloat16
   const float* scale = nullptr;  // device memory: a factor on every element; null: 1
 };
@@ -26,8 +26,8 @@ struct AbsMaxOptions {
 // Determinism  Same bits on every device, for any number of threads and SIMD target, payloads of NaN aside.
 // Errors       InvalidArgument naming argument and value, before anything is enqueued: null with elements, negative
 //              size, misaligned address, overlap, memory known as another device's, another dtype.
-absl::Status AbsMax(const void* array, int64_t size, const AbsMaxOptions& options,
-                    AbsMaxWorkspace* workspace, AbsMaxResult* result, device::Stream& stream);
+absl::Status Amax(const void* array, int64_t size, const AmaxOptions& options,
+                  AmaxWorkspace* workspace, AmaxResult* result, device::Stream& stream);
 
 }  // namespace brigade::kernels
 

@@ -13,10 +13,10 @@
 namespace brigade::kernels {
 
 template <typename T>
-AbsMaxResult AbsMaxCpu(const T* array, int64_t size, const float* scale_pointer,
-                       AbsMaxWorkspace& workspace, device::ThreadPool& pool) {
+AmaxResult AmaxCpu(const T* array, int64_t size, const float* scale_pointer,
+                   AmaxWorkspace& workspace, device::ThreadPool& pool) {
   const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
-  const int64_t share = std::max(kCpuTile, CeilDiv(size, kMaxAbsMaxParts));
+  const int64_t share = std::max(kCpuTile, CeilDiv(size, kMaxAmaxParts));
   pool.ParallelRanges(size, share, [&](int64_t begin, int64_t end) {
     int32_t largest = 0;
     RunSimd([&]() BRIGADE_SIMD_BODY {
@@ -32,12 +32,12 @@ AbsMaxResult AbsMaxCpu(const T* array, int64_t size, const float* scale_pointer,
   for (int64_t i = 0; i < CeilDiv(size, share); ++i) {
     largest = LargerBits(largest, workspace.parts[i]);
   }
-  return AbsMaxOf(largest);
+  return AmaxOf(largest);
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                          \
-  template AbsMaxResult AbsMaxCpu<T>(const T*, int64_t, const float*, AbsMaxWorkspace&, \
-                                     device::ThreadPool&);
+#define BRIGADE_INSTANTIATE(T)                                                    \
+  template AmaxResult AmaxCpu<T>(const T*, int64_t, const float*, AmaxWorkspace&, \
+                                 device::ThreadPool&);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)
 BRIGADE_INSTANTIATE(precision::BFloat16)

@@ -10,8 +10,8 @@ namespace brigade::kernels {
 
 // Looks in the calling thread and the pool's. The arguments are valid.
 template <typename T>
-AbsMaxResult AbsMaxCpu(const T* array, int64_t size, const float* scale, AbsMaxWorkspace& workspace,
-                       device::ThreadPool& pool);
+AmaxResult AmaxCpu(const T* array, int64_t size, const float* scale, AmaxWorkspace& workspace,
+                   device::ThreadPool& pool);
 
 }  // namespace brigade::kernels
 

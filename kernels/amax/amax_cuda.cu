@@ -25,27 +25,26 @@ __device__ int32_t BlockMax(int32_t bits) {
 
 template <typename T>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    AbsMaxKernel(const T* array, int64_t size, const float* scale, int32_t* parts) {
-  const int32_t bits =
-      BlockMax(AbsMaxThread(array, size, scale, blockIdx.x, gridDim.x, threadIdx.x));
+    AmaxKernel(const T* array, int64_t size, const float* scale, int32_t* parts) {
+  const int32_t bits = BlockMax(AmaxThread(array, size, scale, blockIdx.x, gridDim.x, threadIdx.x));
   if (threadIdx.x == 0) parts[blockIdx.x] = bits;
 }
 
 __global__ void __launch_bounds__(kTileThreads)
-    FinishKernel(const int32_t* parts, int64_t count, AbsMaxResult* result) {
-  const int32_t bits = BlockMax(AbsMaxOfParts(parts, count, threadIdx.x));
-  if (threadIdx.x == 0) *result = AbsMaxOf(bits);
+    FinishKernel(const int32_t* parts, int64_t count, AmaxResult* result) {
+  const int32_t bits = BlockMax(AmaxOfParts(parts, count, threadIdx.x));
+  if (threadIdx.x == 0) *result = AmaxOf(bits);
 }
 
 }  // namespace
 
 template <typename T>
-cudaError_t LaunchAbsMax(const T* array, int64_t size, const float* scale,
-                         AbsMaxWorkspace* workspace, AbsMaxResult* result, cudaStream_t stream) {
-  const int64_t tiles = GpuTiles(size, AbsMaxLayout(array));
-  const auto blocks = static_cast<unsigned>(tiles < kMaxAbsMaxParts ? tiles : kMaxAbsMaxParts);
+cudaError_t LaunchAmax(const T* array, int64_t size, const float* scale, AmaxWorkspace* workspace,
+                       AmaxResult* result, cudaStream_t stream) {
+  const int64_t tiles = GpuTiles(size, AmaxLayout(array));
+  const auto blocks = static_cast<unsigned>(tiles < kMaxAmaxParts ? tiles : kMaxAmaxParts);
   if (blocks > 0) {
-    AbsMaxKernel<<<blocks, kTileThreads, 0, stream>>>(array, size, scale, workspace->parts);
+    AmaxKernel<<<blocks, kTileThreads, 0, stream>>>(array, size, scale, workspace->parts);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
   }
@@ -53,9 +52,9 @@ cudaError_t LaunchAbsMax(const T* array, int64_t size, const float* scale,
   return cudaGetLastError();
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                            \
-  template cudaError_t LaunchAbsMax<T>(const T*, int64_t, const float*, AbsMaxWorkspace*, \
-                                       AbsMaxResult*, cudaStream_t);
+#define BRIGADE_INSTANTIATE(T)                                                                     \
+  template cudaError_t LaunchAmax<T>(const T*, int64_t, const float*, AmaxWorkspace*, AmaxResult*, \
+                                     cudaStream_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)
 BRIGADE_INSTANTIATE(precision::BFloat16)

@@ -10,11 +10,11 @@
 
 namespace brigade::kernels {
 
-// AbsMax on `stream`, without checks of the arguments: what AbsMax (abs_max.h) does once it has checked them. Two
+// Amax on `stream`, without checks of the arguments: what Amax (amax.h) does once it has checked them. Two
 // launches. All pointers are device memory; `scale` may be null. T is float, Half or BFloat16.
 template <typename T>
-cudaError_t LaunchAbsMax(const T* array, int64_t size, const float* scale,
-                         AbsMaxWorkspace* workspace, AbsMaxResult* result, cudaStream_t stream);
+cudaError_t LaunchAmax(const T* array, int64_t size, const float* scale, AmaxWorkspace* workspace,
+                       AmaxResult* result, cudaStream_t stream);
 
 }  // namespace brigade::kernels
 

@@ -18,7 +18,7 @@ BRIGADE_INLINE int32_t MagnitudeBits(float x, float scale) {
 
 BRIGADE_INLINE int32_t LargerBits(int32_t a, int32_t b) { return a < b ? b : a; }
 
-BRIGADE_INLINE AbsMaxResult AbsMaxOf(int32_t bits) {
+BRIGADE_INLINE AmaxResult AmaxOf(int32_t bits) {
   return {__builtin_bit_cast(float, bits), bits >= 0x7f800000 ? 1 : 0};
 }
 

@@ -54,7 +54,7 @@ int64_t CountElements(absl::Span<const PlannedSegment<Segment>> plan) {
 
 // Calls fn(segment, begin, end, first_tile) for ranges of elements that together cover the plan, each of
 // whole tiles and as long as one worker's share allows; `first_tile` is the list's number of the range's
-// first tile. What fn streams out (stream_out.h) is fenced.
+// first tile. What fn stores past the caches (nontemporal_store.h) is fenced.
 template <typename Segment, typename Fn>
 void ForEachRange(absl::Span<const PlannedSegment<Segment>> plan, int64_t tile_size,
                   device::ThreadPool& pool, const Fn& fn) {
@@ -72,7 +72,7 @@ void ForEachRange(absl::Span<const PlannedSegment<Segment>> plan, int64_t tile_s
       fn(segment, begin, end, tile);
       tile = plan[i].first_tile + CeilDiv(end, tile_size);
     }
-    StreamOutFence();
+    NontemporalStoreFence();
   });
 }
 

@@ -8,10 +8,10 @@
 // accesses of float, one of a 16-bit type, all issued before the first is used. That puts 48 KiB and more
 // in flight on an SM at half occupancy, which is what Hopper's memory needs.
 //
-// Groups of 8 are laid so that they start on 16-byte boundaries: a segment that starts `shift` elements
-// past one has its first group cut short by `shift`, as its last one is by its length, and only these two
+// Packs of 8 are laid so that they start on 16-byte boundaries: a segment that starts `shift` elements
+// past one has its first pack cut short by `shift`, as its last one is by its length, and only these two
 // go element by element. Where the arrays of a segment start at different distances from a boundary no
-// group can be aligned in all of them; then the threads take single elements side by side, which the
+// pack can be aligned in all of them; then the threads take single elements side by side, which the
 // memory system still joins into full lines.
 
 #include <cstdint>
@@ -22,18 +22,18 @@
 namespace brigade::kernels {
 
 inline constexpr int kTileThreads = 256;
-inline constexpr int kGroup = 8;                                   // elements of a thread
-inline constexpr int64_t kGpuTile = kTileThreads * kGroup;         // untuned
+inline constexpr int kPackSize = 8;                                // elements of a thread
+inline constexpr int64_t kGpuTile = kTileThreads * kPackSize;      // untuned
 inline constexpr int64_t kMaxGridBlocks = (int64_t{1} << 31) - 1;  // CUDA's limit in x
 
-// Where the groups of a segment lie.
-struct GroupLayout {
-  int64_t shift;  // elements that the first group lacks at its front: 0 to 7
-  bool vector;    // whether whole groups are 16-byte aligned in every array
+// Where the packs of a segment lie.
+struct PackLayout {
+  int64_t shift;  // elements that the first pack lacks at its front: 0 to 7
+  bool vector;    // whether whole packs are 16-byte aligned in every array
 };
 
-// Elements of size `kBytes` from the last boundary between groups, whose first address a group of 8
-// can have: 16 bytes for 16-bit types, and for float too (a group is two accesses there).
+// Elements of size `kBytes` from the last boundary between packs, whose first address a pack of 8
+// can have: 16 bytes for 16-bit types, and for float too (a pack is two accesses there).
 template <int kBytes>
 BRIGADE_HOST_DEVICE inline int64_t ElementsPastBoundary(const void* data) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16) / kBytes;
@@ -41,7 +41,7 @@ BRIGADE_HOST_DEVICE inline int64_t ElementsPastBoundary(const void* data) {
 
 // The layout for arrays with elements of the given sizes. A 16-bit array fixes the shift; floats, of which
 // 4 fill 16 bytes, must agree with it. Null arrays do not take part.
-class GroupLayoutBuilder {
+class PackLayoutBuilder {
  public:
   template <typename T>
   BRIGADE_HOST_DEVICE void Add(const T* data) {
@@ -54,8 +54,8 @@ class GroupLayoutBuilder {
     }
   }
 
-  BRIGADE_HOST_DEVICE GroupLayout Build() const {
-    GroupLayout layout;
+  BRIGADE_HOST_DEVICE PackLayout Build() const {
+    PackLayout layout;
     layout.shift = has_half_ ? half_shift_ : float_shift_;
     layout.vector = agree_ && !(has_half_ && has_float_ && half_shift_ % 4 != float_shift_);
     if (!layout.vector) layout.shift = 0;
@@ -77,36 +77,36 @@ class GroupLayoutBuilder {
 };
 
 // Tiles of a segment of `size` elements; 0 for an empty one.
-BRIGADE_HOST_DEVICE inline int64_t GpuTiles(int64_t size, GroupLayout layout) {
+BRIGADE_HOST_DEVICE inline int64_t GpuTiles(int64_t size, PackLayout layout) {
   return size == 0 ? 0 : (size + layout.shift + kGpuTile - 1) / kGpuTile;
 }
 
 // Eight elements of T as a thread moves them: by 16-byte accesses.
 template <typename T>
-struct alignas(16) Group {
-  T values[kGroup];
+struct alignas(16) Pack8 {
+  T values[kPackSize];
 };
 
 template <typename T>
-BRIGADE_INLINE Group<T> LoadGroup(const T* from) {
-  Group<T> group;
+BRIGADE_INLINE Pack8<T> LoadPack8(const T* from) {
+  Pack8<T> pack;
 #ifdef __CUDA_ARCH__
-  for (unsigned i = 0; i < sizeof(group) / sizeof(uint4); ++i) {
-    reinterpret_cast<uint4*>(&group)[i] = reinterpret_cast<const uint4*>(from)[i];
+  for (unsigned i = 0; i < sizeof(pack) / sizeof(uint4); ++i) {
+    reinterpret_cast<uint4*>(&pack)[i] = reinterpret_cast<const uint4*>(from)[i];
   }
 #else
-  std::memcpy(&group, __builtin_assume_aligned(from, 16), sizeof(group));
+  std::memcpy(&pack, __builtin_assume_aligned(from, 16), sizeof(pack));
 #endif
-  return group;
+  return pack;
 }
 
 template <typename T>
-BRIGADE_INLINE void StoreGroup(const Group<T>& group, T* to) {
+BRIGADE_INLINE void StorePack8(const Pack8<T>& pack, T* to) {
 #ifdef __CUDA_ARCH__
   // As PTX: given plain vectors to store, nvcc 13.0 splits half of them into words.
-  uint32_t words[sizeof(group) / sizeof(uint32_t)];
-  std::memcpy(words, &group, sizeof(group));
-  for (unsigned i = 0; i < sizeof(group) / 16; ++i) {
+  uint32_t words[sizeof(pack) / sizeof(uint32_t)];
+  std::memcpy(words, &pack, sizeof(pack));
+  for (unsigned i = 0; i < sizeof(pack) / 16; ++i) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                  :
                  : "l"(__cvta_generic_to_global(reinterpret_cast<char*>(to) + 16 * i)),
@@ -115,24 +115,24 @@ BRIGADE_INLINE void StoreGroup(const Group<T>& group, T* to) {
                  : "memory");
   }
 #else
-  std::memcpy(__builtin_assume_aligned(to, 16), &group, sizeof(group));
+  std::memcpy(__builtin_assume_aligned(to, 16), &pack, sizeof(pack));
 #endif
 }
 
 // Gives thread `thread` of tile `tile` its elements of a segment of `size`: either one call of
-// group(first), for 8 elements that are aligned in every array, or calls of single(i).
-template <typename GroupFn, typename SingleFn>
-BRIGADE_INLINE void ForThread(int64_t size, GroupLayout layout, int64_t tile, int thread,
-                              const GroupFn& group, const SingleFn& single) {
+// pack(first), for 8 elements that are aligned in every array, or calls of single(i).
+template <typename PackFn, typename SingleFn>
+BRIGADE_INLINE void ForThread(int64_t size, PackLayout layout, int64_t tile, int thread,
+                              const PackFn& pack, const SingleFn& single) {
   if (layout.vector) {
-    const int64_t first = tile * kGpuTile + int64_t{thread} * kGroup - layout.shift;
-    if (first >= 0 && first + kGroup <= size) {
-      group(first);
+    const int64_t first = tile * kGpuTile + int64_t{thread} * kPackSize - layout.shift;
+    if (first >= 0 && first + kPackSize <= size) {
+      pack(first);
     } else {
-      for (int64_t i = first < 0 ? 0 : first; i < first + kGroup && i < size; ++i) single(i);
+      for (int64_t i = first < 0 ? 0 : first; i < first + kPackSize && i < size; ++i) single(i);
     }
   } else {
-    for (int j = 0; j < kGroup; ++j) {
+    for (int j = 0; j < kPackSize; ++j) {
       const int64_t i = tile * kGpuTile + int64_t{j} * kTileThreads + thread;
       if (i < size) single(i);
     }

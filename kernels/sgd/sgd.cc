@@ -55,7 +55,7 @@ SgdParameters MakeSgdParameters(const SgdOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const SgdGroup& group = options.groups[i];
     parameters.groups[i] = {.momentum = static_cast<float>(group.momentum),
-                            .gain = static_cast<float>(1.0 - group.dampening),
+                            .one_minus_dampening = static_cast<float>(1.0 - group.dampening),
                             .weight_decay = static_cast<float>(group.weight_decay),
                             .nesterov = group.nesterov ? 1 : 0};
   }

@@ -19,7 +19,7 @@ inline constexpr int kMaxSgdGroups = 128;
 // A group's constants that do not change from step to step.
 struct SgdGroupConstants {
   float momentum;
-  float gain;  // 1 - dampening, rounded once from double
+  float one_minus_dampening;  // 1 - dampening, rounded once from double
   float weight_decay;
   int32_t nesterov;
 };
@@ -36,9 +36,9 @@ struct SgdParameters {
 struct SgdCoefficients {
   float multiplier;  // of the gradient: unscaling and clipping
   float momentum;
-  float gain;
-  float l2;    // weight decay that enters the gradient
-  float keep;  // factor on the parameter: 1 - lr * decoupled weight decay
+  float one_minus_dampening;
+  float l2;            // weight decay that enters the gradient
+  float decay_factor;  // factor on the parameter: 1 - lr * decoupled weight decay
   float lr;
   bool nesterov;
 };
@@ -51,10 +51,10 @@ BRIGADE_INLINE SgdCoefficients MakeSgdCoefficients(const SgdParameters& paramete
   c.multiplier = parameters.state->grad_multiplier;
   c.momentum = group.momentum;
   // The first gradient enters the momentum undampened.
-  c.gain = parameters.state->step == 1 ? 1.0f : group.gain;
+  c.one_minus_dampening = parameters.state->step == 1 ? 1.0f : group.one_minus_dampening;
   c.lr = parameters.group_steps[group_index].lr;
   c.l2 = group.weight_decay;
-  c.keep = precision::Fma(-c.lr, group.weight_decay, 1.0f);
+  c.decay_factor = precision::Fma(-c.lr, group.weight_decay, 1.0f);
   c.nesterov = group.nesterov != 0;
   return c;
 }
@@ -62,7 +62,7 @@ BRIGADE_INLINE SgdCoefficients MakeSgdCoefficients(const SgdParameters& paramete
 // The kind of update, fixed for a whole segment.
 template <bool kL2_, bool kMomentum_>
 struct SgdVariant {
-  static constexpr bool kL2 = kL2_;              // c.l2 applies, else c.keep
+  static constexpr bool kL2 = kL2_;              // c.l2 applies, else c.decay_factor
   static constexpr bool kMomentum = kMomentum_;  // else `momentum` is not touched
 };
 
@@ -84,10 +84,10 @@ BRIGADE_INLINE void SgdElement(const SgdCoefficients& c, float gradient, float& 
   float g = Mul(gradient, c.multiplier);
   if constexpr (Variant::kL2) g = Fma(c.l2, param, g);
   if constexpr (Variant::kMomentum) {
-    momentum = Fma(c.momentum, momentum, Mul(c.gain, g));
+    momentum = Fma(c.momentum, momentum, Mul(c.one_minus_dampening, g));
     g = c.nesterov ? Fma(c.momentum, momentum, g) : momentum;
   }
-  if constexpr (!Variant::kL2) param = Mul(param, c.keep);
+  if constexpr (!Variant::kL2) param = Mul(param, c.decay_factor);
   param = Fma(-c.lr, g, param);
 }
 

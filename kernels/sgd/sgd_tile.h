@@ -24,8 +24,8 @@ struct SgdArguments {
 static_assert(sizeof(SgdArguments) <= kMaxLaunchArgumentBytes);
 
 template <typename Grad, typename Copy>
-BRIGADE_HOST_DEVICE GroupLayout SgdLayout(const SgdSegment& s) {
-  GroupLayoutBuilder builder;
+BRIGADE_HOST_DEVICE PackLayout SgdLayout(const SgdSegment& s) {
+  PackLayoutBuilder builder;
   builder.Add(s.param);
   builder.Add(s.momentum);
   builder.Add(static_cast<const Grad*>(s.grad));
@@ -45,21 +45,21 @@ BRIGADE_INLINE void SgdThread(const SgdArguments& arguments, int64_t tile, int t
 
   VisitSgdVariant(arguments.parameters.decoupled, s.momentum != nullptr, [&](auto variant) {
     using Variant = decltype(variant);
-    const auto group = [&](int64_t i) {
+    const auto pack = [&](int64_t i) {
       // All loads before the first use.
-      const Group<Grad> g = LoadGroup(grad + i);
-      Group<float> p = LoadGroup(s.param + i);
-      Group<float> m = {};
-      if constexpr (Variant::kMomentum) m = LoadGroup(s.momentum + i);
-      for (int j = 0; j < kGroup; ++j) {
+      const Pack8<Grad> g = LoadPack8(grad + i);
+      Pack8<float> p = LoadPack8(s.param + i);
+      Pack8<float> m = {};
+      if constexpr (Variant::kMomentum) m = LoadPack8(s.momentum + i);
+      for (int j = 0; j < kPackSize; ++j) {
         SgdElement<Variant>(c, static_cast<float>(g.values[j]), p.values[j], m.values[j]);
       }
-      StoreGroup(p, s.param + i);
-      if constexpr (Variant::kMomentum) StoreGroup(m, s.momentum + i);
+      StorePack8(p, s.param + i);
+      if constexpr (Variant::kMomentum) StorePack8(m, s.momentum + i);
       if constexpr (!std::is_same_v<Copy, NoCopy>) {
-        Group<Copy> rounded;
-        for (int j = 0; j < kGroup; ++j) rounded.values[j] = Copy(p.values[j]);
-        StoreGroup(rounded, copy + i);
+        Pack8<Copy> rounded;
+        for (int j = 0; j < kPackSize; ++j) rounded.values[j] = Copy(p.values[j]);
+        StorePack8(rounded, copy + i);
       }
     };
     const auto single = [&](int64_t i) {
@@ -68,7 +68,7 @@ BRIGADE_INLINE void SgdThread(const SgdArguments& arguments, int64_t tile, int t
       SgdElement<Variant>(c, static_cast<float>(grad[i]), s.param[i], m);
       if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
     };
-    ForThread(s.size, SgdLayout<Grad, Copy>(s), tile - batch.first_tile[index], thread, group,
+    ForThread(s.size, SgdLayout<Grad, Copy>(s), tile - batch.first_tile[index], thread, pack,
               single);
   });
 }

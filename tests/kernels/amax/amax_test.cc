@@ -33,8 +33,8 @@ void FillFinite(GuardedArray<T>& array, std::mt19937& random) {
 
 // By definition, one element after the other.
 template <typename T>
-AbsMaxResult Wanted(const GuardedArray<T>& array, float scale) {
-  AbsMaxResult wanted = {0.0f, 0};
+AmaxResult Wanted(const GuardedArray<T>& array, float scale) {
+  AmaxResult wanted = {0.0f, 0};
   for (int64_t i = 0; i < array.size(); ++i) {
     const float x = std::fabs(static_cast<float>(array[i]) * scale);
     if (std::isnan(x) || x > wanted.value) wanted.value = x;
@@ -43,14 +43,14 @@ AbsMaxResult Wanted(const GuardedArray<T>& array, float scale) {
   return wanted;
 }
 
-void ExpectSame(const AbsMaxResult& actual, const AbsMaxResult& wanted, const std::string& how) {
+void ExpectSame(const AmaxResult& actual, const AmaxResult& wanted, const std::string& how) {
   EXPECT_TRUE(SameBits(actual.value, wanted.value))
       << how << ": " << actual.value << ", not " << wanted.value;
   EXPECT_EQ(actual.non_finite, wanted.non_finite) << how;
 }
 
 template <typename T>
-AbsMaxResult RunGpuBodies(const T* array, int64_t size, const float* scale, int64_t blocks) {
+AmaxResult RunGpuBodies(const T* array, int64_t size, const float* scale, int64_t blocks) {
   const auto max_of_threads = [](const auto& of_thread) {
     int32_t bits = 0;
     for (int thread = 0; thread < kTileThreads; ++thread)
@@ -60,30 +60,29 @@ AbsMaxResult RunGpuBodies(const T* array, int64_t size, const float* scale, int6
   std::vector<int32_t> parts;
   for (int64_t block = 0; block < blocks; ++block) {
     parts.push_back(max_of_threads(
-        [&](int thread) { return AbsMaxThread(array, size, scale, block, blocks, thread); }));
+        [&](int thread) { return AmaxThread(array, size, scale, block, blocks, thread); }));
   }
-  return AbsMaxOf(max_of_threads([&](int thread) {
-    return AbsMaxOfParts(parts.data(), static_cast<int64_t>(parts.size()), thread);
+  return AmaxOf(max_of_threads([&](int thread) {
+    return AmaxOfParts(parts.data(), static_cast<int64_t>(parts.size()), thread);
   }));
 }
 
 template <typename T>
-class AbsMaxTypedTest : public ::testing::Test {
+class AmaxTypedTest : public ::testing::Test {
  protected:
-  static AbsMaxResult Run(const GuardedArray<T>& array, const float* scale,
-                          device::Stream& stream) {
-    AbsMaxWorkspace workspace;
-    AbsMaxResult result = {-1.0f, -1};
-    EXPECT_OK(AbsMax(array.data(), array.size(), {precision::kDType<T>, scale}, &workspace, &result,
-                     stream));
+  static AmaxResult Run(const GuardedArray<T>& array, const float* scale, device::Stream& stream) {
+    AmaxWorkspace workspace;
+    AmaxResult result = {-1.0f, -1};
+    EXPECT_OK(Amax(array.data(), array.size(), {precision::kDType<T>, scale}, &workspace, &result,
+                   stream));
     EXPECT_OK(stream.Synchronize());
     return result;
   }
 };
 using Types = ::testing::Types<float, Half, BFloat16>;
-TYPED_TEST_SUITE(AbsMaxTypedTest, Types);
+TYPED_TEST_SUITE(AmaxTypedTest, Types);
 
-TYPED_TEST(AbsMaxTypedTest, FindsTheLargestOnEveryCpuAndInTheGpuThreads) {
+TYPED_TEST(AmaxTypedTest, FindsTheLargestOnEveryCpuAndInTheGpuThreads) {
   std::mt19937 random(61);
   const float scale = 0.3f;
   for (const int64_t size : {0, 1, 31, 32, 33, 2047, 2048, 2049, 4097, 100003}) {
@@ -91,7 +90,7 @@ TYPED_TEST(AbsMaxTypedTest, FindsTheLargestOnEveryCpuAndInTheGpuThreads) {
       GuardedArray<TypeParam> array(size, offset);
       FillFinite(array, random);
       for (const float* factor : {static_cast<const float*>(nullptr), &scale}) {
-        const AbsMaxResult wanted = Wanted(array, factor == nullptr ? 1.0f : scale);
+        const AmaxResult wanted = Wanted(array, factor == nullptr ? 1.0f : scale);
         OnEveryCpu([&](device::Stream& stream, const std::string& how) {
           ExpectSame(this->Run(array, factor, stream), wanted, how);
         });
@@ -103,7 +102,7 @@ TYPED_TEST(AbsMaxTypedTest, FindsTheLargestOnEveryCpuAndInTheGpuThreads) {
   }
 }
 
-TYPED_TEST(AbsMaxTypedTest, FindsOneValueAnywhere) {
+TYPED_TEST(AmaxTypedTest, FindsOneValueAnywhere) {
   const CpuRun cpu = OnCpu(2);
   GuardedArray<TypeParam> array(20011, 5);
   std::mt19937 random(62);
@@ -113,8 +112,8 @@ TYPED_TEST(AbsMaxTypedTest, FindsOneValueAnywhere) {
     for (const float value : values) {
       const TypeParam before = array[i];
       array[i] = TypeParam(value);
-      const AbsMaxResult wanted = {std::fabs(static_cast<float>(TypeParam(value))),
-                                   std::isfinite(value) ? 0 : 1};
+      const AmaxResult wanted = {std::fabs(static_cast<float>(TypeParam(value))),
+                                 std::isfinite(value) ? 0 : 1};
       ExpectSame(this->Run(array, nullptr, *cpu.stream), wanted, "CPU");
       ExpectSame(RunGpuBodies(array.data(), array.size(), nullptr, 4), wanted, "GPU threads");
       array[i] = before;
@@ -122,36 +121,36 @@ TYPED_TEST(AbsMaxTypedTest, FindsOneValueAnywhere) {
   }
 }
 
-TEST(AbsMaxTest, PrefersNaNToInfinityWhicheverComesFirst) {
+TEST(AmaxTest, PrefersNaNToInfinityWhicheverComesFirst) {
   const CpuRun cpu = OnCpu(1);
   for (const int64_t nan_at : {0, 9000}) {
     GuardedArray<float> array(9001, 0);
     array[9000 - nan_at] = kInfinity;
     array[nan_at] = -std::nanf("");
-    AbsMaxWorkspace workspace;
-    AbsMaxResult result = {};
-    ASSERT_OK(AbsMax(array.data(), array.size(), {}, &workspace, &result, *cpu.stream));
+    AmaxWorkspace workspace;
+    AmaxResult result = {};
+    ASSERT_OK(Amax(array.data(), array.size(), {}, &workspace, &result, *cpu.stream));
     ASSERT_OK(cpu.stream->Synchronize());
     EXPECT_TRUE(std::isnan(result.value));
     EXPECT_EQ(result.non_finite, 1);
   }
 }
 
-TEST(AbsMaxTest, JudgesWhatIsFiniteAfterScaling) {
+TEST(AmaxTest, JudgesWhatIsFiniteAfterScaling) {
   const CpuRun cpu = OnCpu(1);
   const float scale = 2.0f;
   GuardedArray<float> array(10, 0);
   array[3] = 0x1.fffffep127f;
-  AbsMaxWorkspace workspace;
-  AbsMaxResult result = {};
-  ASSERT_OK(AbsMax(array.data(), 10, {DType::kFloat32, &scale}, &workspace, &result, *cpu.stream));
+  AmaxWorkspace workspace;
+  AmaxResult result = {};
+  ASSERT_OK(Amax(array.data(), 10, {DType::kFloat32, &scale}, &workspace, &result, *cpu.stream));
   ASSERT_OK(cpu.stream->Synchronize());
   EXPECT_EQ(result.value, kInfinity);
   EXPECT_EQ(result.non_finite, 1);
 }
 
 // More parts than the block that finishes has threads, and more tiles than blocks.
-TEST(AbsMaxTest, FindsAValueInTheLastTileOfManyBlocks) {
+TEST(AmaxTest, FindsAValueInTheLastTileOfManyBlocks) {
   GuardedArray<float> array(300 * kGpuTile, 0);
   array[array.size() - 1] = -3.0f;
   for (const int64_t blocks : {7, 299, 300}) {
@@ -160,49 +159,49 @@ TEST(AbsMaxTest, FindsAValueInTheLastTileOfManyBlocks) {
 }
 
 // The last tile of a huge array; the memory before it is never touched.
-TEST(AbsMaxTest, LooksPast2To31Elements) {
+TEST(AmaxTest, LooksPast2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   const SparseArray<Half> array(kSize, 5);
-  const int64_t tiles = GpuTiles(kSize, AbsMaxLayout(array.data()));
+  const int64_t tiles = GpuTiles(kSize, AmaxLayout(array.data()));
   array[kSize - 1] = Half(-7.0f);
   int32_t bits = 0;
   for (int thread = 0; thread < kTileThreads; ++thread) {
-    bits = LargerBits(bits,
-                      AbsMaxThread<Half>(array.data(), kSize, nullptr, tiles - 1, tiles, thread));
+    bits =
+        LargerBits(bits, AmaxThread<Half>(array.data(), kSize, nullptr, tiles - 1, tiles, thread));
   }
-  EXPECT_EQ(AbsMaxOf(bits).value, 7.0f);
+  EXPECT_EQ(AmaxOf(bits).value, 7.0f);
 }
 
-TEST(AbsMaxTest, RejectsEveryBadArray) {
+TEST(AmaxTest, RejectsEveryBadArray) {
   const CpuRun cpu = OnCpu(1);
-  BadArrays arrays("abs_max");
+  BadArrays arrays("amax");
   const void* array;
-  AbsMaxOptions options = {DType::kFloat16, nullptr};
-  AbsMaxResult* result;
-  AbsMaxWorkspace workspace;
+  AmaxOptions options = {DType::kFloat16, nullptr};
+  AmaxResult* result;
+  AmaxWorkspace workspace;
   arrays.Add("array", array, 10, 2, 2, BadArrays::kRead);
   arrays.Add("scale", options.scale, 1, BadArrays::kReadUnlessNull);
   arrays.Add("result", result, 1, BadArrays::kWritten);
   arrays.ExpectRefused(*cpu.stream,
-                       [&] { return AbsMax(array, 10, options, &workspace, result, *cpu.stream); });
+                       [&] { return Amax(array, 10, options, &workspace, result, *cpu.stream); });
 }
 
-TEST(AbsMaxTest, RejectsBadSizesWorkspacesAndTypes) {
+TEST(AmaxTest, RejectsBadSizesWorkspacesAndTypes) {
   const CpuRun cpu = OnCpu(1);
   const GuardedArray<float> array(10, 0);
-  AbsMaxWorkspace workspace;
-  AbsMaxResult result;
-  const auto expect = [&](int64_t size, DType dtype, AbsMaxWorkspace* where, const char* message) {
-    EXPECT_THAT(AbsMax(array.data(), size, {dtype, nullptr}, where, &result, *cpu.stream),
+  AmaxWorkspace workspace;
+  AmaxResult result;
+  const auto expect = [&](int64_t size, DType dtype, AmaxWorkspace* where, const char* message) {
+    EXPECT_THAT(Amax(array.data(), size, {dtype, nullptr}, where, &result, *cpu.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
-  expect(-1, DType::kFloat32, &workspace, "abs_max: size is -1");
-  expect(10, DType::kInt32, &workspace, "abs_max: dtype of array is int32");
-  expect(10, DType::kFloat32, nullptr, "abs_max: workspace is null");
-  EXPECT_THAT(AbsMax(array.data(), 10, {}, &workspace,
-                     reinterpret_cast<AbsMaxResult*>(workspace.parts + 7), *cpu.stream),
+  expect(-1, DType::kFloat32, &workspace, "amax: size is -1");
+  expect(10, DType::kInt32, &workspace, "amax: dtype of array is int32");
+  expect(10, DType::kFloat32, nullptr, "amax: workspace is null");
+  EXPECT_THAT(Amax(array.data(), 10, {}, &workspace,
+                   reinterpret_cast<AmaxResult*>(workspace.parts + 7), *cpu.stream),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("abs_max: workspace and result overlap in 8 bytes")));
+                       HasSubstr("amax: workspace and result overlap in 8 bytes")));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(GpuTileTest, CoversASegmentOfMoreThan2To31ElementsOnce) {
   segment.v = segment.m;
   segment.grad = segment.m;
   segment.size = kSize;
-  const GroupLayout layout = AdamLayout<float, NoCopy>(segment);
+  const PackLayout layout = AdamLayout<float, NoCopy>(segment);
   EXPECT_TRUE(layout.vector);
   EXPECT_EQ(layout.shift, 3);
   const int64_t tiles = GpuTiles(kSize, layout);
@@ -116,8 +116,8 @@ TEST(GpuTileTest, CoversASegmentOfMoreThan2To31ElementsOnce) {
           kSize, layout, tile, thread,
           [&](int64_t first) {
             ASSERT_EQ(first, next);
-            ASSERT_EQ((first + layout.shift) % kGroup, 0);
-            next += kGroup;
+            ASSERT_EQ((first + layout.shift) % kPackSize, 0);
+            next += kPackSize;
           },
           [&](int64_t i) {
             ASSERT_EQ(i, next);
@@ -130,18 +130,18 @@ TEST(GpuTileTest, CoversASegmentOfMoreThan2To31ElementsOnce) {
 
 TEST(GpuTileTest, CostsAnOddAddressOnlyItsEdges) {
   for (int64_t shift = 0; shift < 4; ++shift) {
-    const GroupLayout layout = {shift, true};
+    const PackLayout layout = {shift, true};
     constexpr int64_t kSize = 10001;
     int64_t singles = 0;
-    int64_t groups = 0;
+    int64_t packs = 0;
     for (int64_t tile = 0; tile < GpuTiles(kSize, layout); ++tile) {
       for (int thread = 0; thread < kTileThreads; ++thread) {
         ForThread(
-            kSize, layout, tile, thread, [&](int64_t) { ++groups; }, [&](int64_t) { ++singles; });
+            kSize, layout, tile, thread, [&](int64_t) { ++packs; }, [&](int64_t) { ++singles; });
       }
     }
-    EXPECT_EQ(groups * kGroup + singles, kSize);
-    EXPECT_LT(singles, 2 * kGroup);
+    EXPECT_EQ(packs * kPackSize + singles, kSize);
+    EXPECT_LT(singles, 2 * kPackSize);
   }
 }
 
@@ -150,16 +150,16 @@ TEST(GpuTileTest, TakesSingleElementsOnlyWhereArraysDisagree) {
   const auto half_at = [](uintptr_t address) {
     return reinterpret_cast<const precision::Half*>(address);
   };
-  GroupLayoutBuilder agree;
+  PackLayoutBuilder agree;
   agree.Add(at(1024 + 4));
   agree.Add(half_at(2048 + 10));  // 5 elements past: 5 mod 4 is the floats' 1
   EXPECT_TRUE(agree.Build().vector);
   EXPECT_EQ(agree.Build().shift, 5);
-  GroupLayoutBuilder disagree;
+  PackLayoutBuilder disagree;
   disagree.Add(at(1024 + 4));
   disagree.Add(at(1024 + 8));
   EXPECT_FALSE(disagree.Build().vector);
-  GroupLayoutBuilder halves;
+  PackLayoutBuilder halves;
   halves.Add(at(1024));
   halves.Add(half_at(2048 + 2));
   EXPECT_FALSE(halves.Build().vector);

@@ -170,7 +170,7 @@ TYPED_TEST(ReduceTypedTest, GpuThreadsDoTheSame) {
           arrays.size = size;
           std::copy(this->from_.begin(), this->from_.end(), arrays.sources);
           std::copy(this->to_.begin(), this->to_.end(), arrays.targets);
-          const GroupLayout layout = ReduceLayout<TypeParam>(arrays);
+          const PackLayout layout = ReduceLayout<TypeParam>(arrays);
           EXPECT_TRUE(!aligned || layout.vector == (sizeof(TypeParam) > 1));
           VisitReduceOp(op, [&](auto constant) {
             ForEachGpuThread(GpuTiles(size, layout), kTileThreads, [&](int64_t tile, int thread) {

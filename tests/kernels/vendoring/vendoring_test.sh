@@ -36,7 +36,7 @@ EOF
 for header in kernels/*/*_cuda.h; do
   op=$(basename "$header" _cuda.h)
   case $op in
-    amax) try amax 'LaunchAbsMax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
+    amax) try amax 'LaunchAmax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
     adam) try adam 'LaunchAdam<precision::Half, precision::Half>(nullptr, 0, AdamParameters(), nullptr)' ;;
     cast) try cast 'LaunchCast<float, precision::Half>(nullptr, 0, nullptr, false, nullptr)' ;;
     fill) try fill 'LaunchFill(nullptr, 0, FillPattern(), 4, nullptr)' ;;
