@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "brigade/collectives/compressed/amax_scale_types.h"
+#include "brigade/collectives/compressed/amax_scale_math.h"
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/collectives/compressed/amax_scale_types.h"
+#include "brigade/collectives/compressed/amax_scale_math.h"
 
 namespace brigade::collectives {
 

@@ -3,10 +3,23 @@
 
 #include <cstdint>
 
-#include "brigade/collectives/compressed/amax_scale_types.h"
 #include "brigade/precision/host_device.h"
 
 namespace brigade::collectives {
+
+// Device memory.
+struct AmaxScale {
+  float scale;    // into the wire's range
+  float unscale;  // and back: 1 / scale
+};
+
+// Scales and their inverses are normal floats.
+inline constexpr float kMinAmaxScale = 0x1p-126f;
+inline constexpr float kMaxAmaxScale = 0x1p126f;
+
+// Exponents of the limits of sums on the wire: half of the power of two past the type's largest value.
+inline constexpr int32_t kHalfSumLimit = 15;       // of 65504
+inline constexpr int32_t kBFloat16SumLimit = 127;  // of 2^128 - 2^120
 
 // The scale for values of at most `amax`, of which any `terms` add up to 2^limit or less. In integers: floats are
 // powers of two in their exponent's bits.

@@ -9,12 +9,12 @@
 #include "brigade/collectives/call.h"
 #include "brigade/collectives/call_order.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/compressed/amax_scale_types.h"
+#include "brigade/collectives/compressed/amax_scale_math.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/kernels/amax/amax_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::collectives {

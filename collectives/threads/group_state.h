@@ -19,7 +19,7 @@
 #include "brigade/collectives/threads/meeting.h"
 #include "brigade/collectives/threads/thread_group.h"
 #include "brigade/device/context.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "brigade/kernels/adam/adam_math.h"
-#include "brigade/kernels/adam/adam_types.h"
 #include "brigade/kernels/internal/update_types.h"
 
 namespace brigade::kernels {

@@ -15,6 +15,18 @@
 
 namespace brigade::kernels {
 
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device memory.
+struct AdamSegment {
+  float* param;      // [size] fp32 master
+  float* m;          // [size] first moment, exp_avg
+  float* v;          // [size] second moment, exp_avg_sq
+  const void* grad;  // [size] of AdamOptions::grad_dtype
+  // [size] of AdamOptions::copy_dtype: the rounded new parameter; null without one.
+  void* param_copy;
+  int64_t size;
+  int32_t group;  // index of its parameter group
+};
+
 inline constexpr int kMaxAdamGroups = 128;
 
 // A group's constants that do not change from step to step.

@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "brigade/kernels/adam/adam_math.h"
-#include "brigade/kernels/adam/adam_types.h"
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/internal/update_types.h"

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/kernels/amax/amax_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

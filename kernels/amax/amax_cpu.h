@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "brigade/device/thread_pool.h"
-#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/kernels/amax/amax_math.h"
 
 namespace brigade::kernels {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/amax/amax_types.h"
+#include "brigade/kernels/amax/amax_math.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {

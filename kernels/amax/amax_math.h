@@ -6,11 +6,24 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/amax/amax_types.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
+
+// Device memory.
+struct AmaxResult {
+  float value;         // largest absolute value; 0 of no elements, NaN if there is one
+  int32_t non_finite;  // 1 if `value` is infinite or NaN, else 0
+};
+
+// 1024: 8 blocks for each of 128 multiprocessors; untuned.
+inline constexpr int64_t kMaxAmaxParts = 1024;
+
+// Device memory that Amax works in: the maxima of parts of the array, as bits.
+struct AmaxWorkspace {
+  int32_t parts[kMaxAmaxParts];
+};
 
 BRIGADE_INLINE int32_t MagnitudeBits(float x, float scale) {
   return __builtin_bit_cast(int32_t, precision::Mul(x, scale)) & 0x7fffffff;

@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/cast/cast_types.h"
+#include "brigade/kernels/cast/cast_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/cast/cast_types.h"
+#include "brigade/kernels/cast/cast_math.h"
 
 namespace brigade::kernels {
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "brigade/kernels/cast/cast_math.h"
-#include "brigade/kernels/cast/cast_types.h"
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
 

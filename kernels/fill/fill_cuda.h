@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "brigade/kernels/fill/fill_math.h"
-#include "brigade/kernels/fill/fill_types.h"
 
 namespace brigade::kernels {
 

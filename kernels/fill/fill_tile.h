@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "brigade/kernels/fill/fill_math.h"
-#include "brigade/kernels/fill/fill_types.h"
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
 

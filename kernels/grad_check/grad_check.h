@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 

@@ -3,7 +3,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/device/thread_pool.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/step_control/step_state.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/float16.h"
 

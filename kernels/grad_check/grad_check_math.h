@@ -12,6 +12,12 @@
 
 namespace brigade::kernels {
 
+// One piece of the gradients; a flat range is a list of one. Device memory.
+struct GradSegment {
+  const void* grad;  // [size] of the list's dtype
+  int64_t size;
+};
+
 inline constexpr int64_t kGradTile = 8192;  // elements summed into one double
 inline constexpr int kGradLanes = 256;      // element i of a tile enters lane i mod 256
 

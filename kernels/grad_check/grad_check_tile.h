@@ -16,7 +16,6 @@
 #include <cstdint>
 
 #include "brigade/kernels/grad_check/grad_check_math.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
 #include "brigade/precision/float16.h"

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/device/thread_pool.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

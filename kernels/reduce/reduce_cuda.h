@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {

@@ -11,12 +11,34 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "brigade/kernels/reduce/reduce_types.h"
 #include "brigade/precision/float16.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
+
+enum class ReduceOp : uint8_t { kSum, kMin, kMax };
+
+// Sources and targets of one call, each.
+inline constexpr int kMaxReduceArrays = 64;
+
+// Pointers and size of one reduction, as a kernel gets them.
+struct ReduceArrays {
+  const void* sources[kMaxReduceArrays];
+  void* targets[kMaxReduceArrays];
+  int32_t source_count;  // >= 1
+  int32_t target_count;
+  int64_t size;  // elements of each array
+};
+
+#define BRIGADE_FOR_EACH_REDUCE_TYPE(BODY) \
+  BODY(float)                              \
+  BODY(precision::Half)                    \
+  BODY(precision::BFloat16)                \
+  BODY(double)                             \
+  BODY(int32_t)                            \
+  BODY(int64_t)                            \
+  BODY(uint8_t)
 
 template <typename T>
 struct ReduceWideType {

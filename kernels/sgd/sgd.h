@@ -7,7 +7,6 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"

@@ -5,7 +5,6 @@
 #include "brigade/device/thread_pool.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 
 namespace brigade::kernels {
 

@@ -7,7 +7,6 @@
 
 #include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 
 namespace brigade::kernels {
 

@@ -14,6 +14,17 @@
 
 namespace brigade::kernels {
 
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device memory.
+struct SgdSegment {
+  float* param;      // [size] fp32 master
+  float* momentum;   // [size] momentum buffer; null in a group without momentum
+  const void* grad;  // [size] of SgdOptions::grad_dtype
+  // [size] of SgdOptions::copy_dtype: the rounded new parameter; null without one.
+  void* param_copy;
+  int64_t size;
+  int32_t group;  // index of its parameter group
+};
+
 inline constexpr int kMaxSgdGroups = 128;
 
 // A group's constants that do not change from step to step.

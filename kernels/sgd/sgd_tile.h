@@ -10,7 +10,6 @@
 #include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 
 namespace brigade::kernels {
 

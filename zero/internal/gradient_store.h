@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
-#include "brigade/kernels/fill/fill_types.h"
+#include "brigade/kernels/fill/fill_math.h"
 #include "brigade/zero/internal/lanes.h"
 #include "brigade/zero/internal/slots.h"
 #include "brigade/zero/options.h"
