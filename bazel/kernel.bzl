@@ -12,6 +12,7 @@ def brigade_kernel(
         math_deps = [],
         cpu_deps = [],
         tile_deps = [],
+        launcher_deps = [],
         cpu_visibility = _TESTS):
     """An operation: the public call and, of the others, those whose files exist.
 
@@ -33,6 +34,7 @@ def brigade_kernel(
       math_deps: what <name>_math needs besides.
       cpu_deps: what <name>_cpu needs besides.
       tile_deps: what <name>_tile needs besides.
+      launcher_deps: what <name>_cuda needs besides.
       cpu_visibility: of <name>_cpu.
     """
     public = ["//visibility:public"]
@@ -98,7 +100,7 @@ def brigade_kernel(
             srcs = [name + "_cuda.cu"],
             hdrs = [name + "_cuda.h"],
             visibility = public,
-            deps = math + tile,
+            deps = math + tile + launcher_deps,
         )
     native.filegroup(
         name = "sources",

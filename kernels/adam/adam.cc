@@ -1,7 +1,7 @@
 #include "brigade/kernels/adam/adam.h"
 
-#include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
 
@@ -77,7 +77,9 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
     using Copy = decltype(copy);
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) { AdamCpu<Grad, Copy>(plan, parameters, pool); },
+        [parameters](auto plan, auto& pool) {
+          UpdateCpu<AdamPolicy, Grad, Copy>(plan, parameters, pool);
+        },
         [&](auto cuda_stream) {
           return LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });

@@ -57,41 +57,63 @@ struct AdamCoefficients {
   float inv_sqrt_correction;
 };
 
-// Reads device memory: only where the kernel runs.
-BRIGADE_INLINE AdamCoefficients MakeAdamCoefficients(const AdamParameters& parameters,
-                                                     int32_t group_index) {
-  const AdamGroupConstants& group = parameters.groups[group_index];
-  const GroupStep step = parameters.group_steps[group_index];
-  const bool decoupled = parameters.decoupled;
-  AdamCoefficients c;
-  c.multiplier = parameters.state->grad_multiplier;
-  c.beta1 = group.beta1;
-  c.one_minus_beta1 = group.one_minus_beta1;
-  c.beta2 = group.beta2;
-  c.one_minus_beta2 = group.one_minus_beta2;
-  c.eps = group.eps;
-  c.l2 = decoupled ? 0.0f : group.weight_decay;
-  c.decay_factor = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
-  c.step_size = step.step_size;
-  c.inv_sqrt_correction = step.inv_sqrt_correction;
-  return c;
-}
-
 // L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is unused.
 template <bool kL2>
-BRIGADE_INLINE void AdamElement(const AdamCoefficients& c, float gradient, float& param, float& m,
-                                float& v) {
-  using precision::Div;
-  using precision::Fma;
-  using precision::Mul;
-  using precision::Sqrt;
-  float g = Mul(gradient, c.multiplier);
-  if constexpr (kL2) g = Fma(c.l2, param, g);
-  m = Fma(c.beta1, m, Mul(c.one_minus_beta1, g));
-  v = Fma(c.beta2, v, Mul(Mul(c.one_minus_beta2, g), g));
-  const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
-  param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.decay_factor));
-}
+struct AdamElement {
+  static constexpr int kStates = 2;  // m and v
+
+  static BRIGADE_INLINE void Update(const AdamCoefficients& c, float gradient, float& param,
+                                    float* state) {
+    using precision::Div;
+    using precision::Fma;
+    using precision::Mul;
+    using precision::Sqrt;
+    float& m = state[0];
+    float& v = state[1];
+    float g = Mul(gradient, c.multiplier);
+    if constexpr (kL2) g = Fma(c.l2, param, g);
+    m = Fma(c.beta1, m, Mul(c.one_minus_beta1, g));
+    v = Fma(c.beta2, v, Mul(Mul(c.one_minus_beta2, g), g));
+    const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
+    param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.decay_factor));
+  }
+};
+
+// Adam for the loops that optimizers share (kernels/internal/update_tile.h).
+struct AdamPolicy {
+  using Segment = AdamSegment;
+  using Parameters = AdamParameters;
+  // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's arguments.
+  static constexpr int kMaxSegments = 460;
+  static constexpr int kStates = 2;
+
+  static BRIGADE_INLINE float* State(const AdamSegment& s, int k) { return k == 0 ? s.m : s.v; }
+
+  static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
+                                                          const AdamSegment& s) {
+    const AdamGroupConstants& group = parameters.groups[s.group];
+    const GroupStep step = parameters.group_steps[s.group];
+    const bool decoupled = parameters.decoupled;
+    AdamCoefficients c;
+    c.multiplier = parameters.state->grad_multiplier;
+    c.beta1 = group.beta1;
+    c.one_minus_beta1 = group.one_minus_beta1;
+    c.beta2 = group.beta2;
+    c.one_minus_beta2 = group.one_minus_beta2;
+    c.eps = group.eps;
+    c.l2 = decoupled ? 0.0f : group.weight_decay;
+    c.decay_factor = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
+    c.step_size = step.step_size;
+    c.inv_sqrt_correction = step.inv_sqrt_correction;
+    return c;
+  }
+
+  template <typename Run>
+  static BRIGADE_INLINE void VisitElement(const AdamParameters& parameters, const AdamSegment&,
+                                          const Run& run) {
+    parameters.decoupled ? run(AdamElement<false>()) : run(AdamElement<true>());
+  }
+};
 
 }  // namespace brigade::kernels
 

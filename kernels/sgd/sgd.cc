@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
-#include "brigade/kernels/sgd/sgd_cpu.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/sgd/sgd_cuda.h"
@@ -94,7 +94,9 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
     using Copy = decltype(copy);
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) { SgdCpu<Grad, Copy>(plan, parameters, pool); },
+        [parameters](auto plan, auto& pool) {
+          UpdateCpu<SgdPolicy, Grad, Copy>(plan, parameters, pool);
+        },
         [&](auto cuda_stream) {
           return LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });

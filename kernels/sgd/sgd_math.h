@@ -54,53 +54,64 @@ struct SgdCoefficients {
   bool nesterov;
 };
 
-// Reads device memory: only where the kernel runs.
-BRIGADE_INLINE SgdCoefficients MakeSgdCoefficients(const SgdParameters& parameters,
-                                                   int32_t group_index) {
-  const SgdGroupConstants& group = parameters.groups[group_index];
-  SgdCoefficients c;
-  c.multiplier = parameters.state->grad_multiplier;
-  c.momentum = group.momentum;
-  // The first gradient enters the momentum undampened.
-  c.one_minus_dampening = parameters.state->step == 1 ? 1.0f : group.one_minus_dampening;
-  c.lr = parameters.group_steps[group_index].lr;
-  c.l2 = group.weight_decay;
-  c.decay_factor = precision::Fma(-c.lr, group.weight_decay, 1.0f);
-  c.nesterov = group.nesterov != 0;
-  return c;
-}
+// The kind of update, fixed for a whole segment: with kL2 c.l2 applies, else c.decay_factor; without kMomentum there is
+// no state.
+template <bool kL2, bool kMomentum>
+struct SgdElement {
+  static constexpr int kStates = kMomentum ? 1 : 0;
 
-// The kind of update, fixed for a whole segment.
-template <bool kL2_, bool kMomentum_>
-struct SgdVariant {
-  static constexpr bool kL2 = kL2_;              // c.l2 applies, else c.decay_factor
-  static constexpr bool kMomentum = kMomentum_;  // else `momentum` is not touched
+  static BRIGADE_INLINE void Update(const SgdCoefficients& c, float gradient, float& param,
+                                    [[maybe_unused]] float* state) {
+    using precision::Fma;
+    using precision::Mul;
+    float g = Mul(gradient, c.multiplier);
+    if constexpr (kL2) g = Fma(c.l2, param, g);
+    if constexpr (kMomentum) {
+      float& momentum = state[0];
+      momentum = Fma(c.momentum, momentum, Mul(c.one_minus_dampening, g));
+      g = c.nesterov ? Fma(c.momentum, momentum, g) : momentum;
+    }
+    if constexpr (!kL2) param = Mul(param, c.decay_factor);
+    param = Fma(-c.lr, g, param);
+  }
 };
 
-// Calls run(SgdVariant) with the variant of one segment.
-template <typename Run>
-BRIGADE_INLINE void VisitSgdVariant(bool decoupled, bool has_momentum, const Run& run) {
-  if (decoupled) {
-    has_momentum ? run(SgdVariant<false, true>()) : run(SgdVariant<false, false>());
-  } else {
-    has_momentum ? run(SgdVariant<true, true>()) : run(SgdVariant<true, false>());
-  }
-}
+// SGD for the loops that optimizers share (kernels/internal/update_tile.h).
+struct SgdPolicy {
+  using Segment = SgdSegment;
+  using Parameters = SgdParameters;
+  // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's arguments.
+  static constexpr int kMaxSegments = 540;
+  static constexpr int kStates = 1;
 
-template <typename Variant>
-BRIGADE_INLINE void SgdElement(const SgdCoefficients& c, float gradient, float& param,
-                               [[maybe_unused]] float& momentum) {
-  using precision::Fma;
-  using precision::Mul;
-  float g = Mul(gradient, c.multiplier);
-  if constexpr (Variant::kL2) g = Fma(c.l2, param, g);
-  if constexpr (Variant::kMomentum) {
-    momentum = Fma(c.momentum, momentum, Mul(c.one_minus_dampening, g));
-    g = c.nesterov ? Fma(c.momentum, momentum, g) : momentum;
+  static BRIGADE_INLINE float* State(const SgdSegment& s, int) { return s.momentum; }
+
+  static BRIGADE_INLINE SgdCoefficients MakeCoefficients(const SgdParameters& parameters,
+                                                         const SgdSegment& s) {
+    const SgdGroupConstants& group = parameters.groups[s.group];
+    SgdCoefficients c;
+    c.multiplier = parameters.state->grad_multiplier;
+    c.momentum = group.momentum;
+    // The first gradient enters the momentum undampened.
+    c.one_minus_dampening = parameters.state->step == 1 ? 1.0f : group.one_minus_dampening;
+    c.lr = parameters.group_steps[s.group].lr;
+    c.l2 = group.weight_decay;
+    c.decay_factor = precision::Fma(-c.lr, group.weight_decay, 1.0f);
+    c.nesterov = group.nesterov != 0;
+    return c;
   }
-  if constexpr (!Variant::kL2) param = Mul(param, c.decay_factor);
-  param = Fma(-c.lr, g, param);
-}
+
+  template <typename Run>
+  static BRIGADE_INLINE void VisitElement(const SgdParameters& parameters, const SgdSegment& s,
+                                          const Run& run) {
+    const bool has_momentum = s.momentum != nullptr;
+    if (parameters.decoupled) {
+      has_momentum ? run(SgdElement<false, true>()) : run(SgdElement<false, false>());
+    } else {
+      has_momentum ? run(SgdElement<true, true>()) : run(SgdElement<true, false>());
+    }
+  }
+};
 
 }  // namespace brigade::kernels
 

@@ -6,13 +6,14 @@
 #include <mutex>
 #include <vector>
 
-#include "brigade/kernels/adam/adam_tile.h"
+#include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/cast/cast_tile.h"
 #include "brigade/kernels/fill/fill_tile.h"
 #include "brigade/kernels/grad_check/grad_check_tile.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/internal/segments.h"
-#include "brigade/kernels/sgd/sgd_tile.h"
+#include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/sgd/sgd_math.h"
 #include "gtest/gtest.h"
 
 namespace brigade::kernels {
@@ -32,21 +33,21 @@ float* const kArray = reinterpret_cast<float*>(uintptr_t{1} << 20);
 
 // What differs between the operations: the batch of one launch, and how many elements a tile has.
 struct Adam {
-  using Batch = AdamBatch;
+  using Batch = decltype(UpdateArguments<AdamPolicy>::batch);
   static constexpr int64_t kTile = 2048;
   static AdamSegment Make(int64_t size) {
     return {kArray, kArray, kArray, kArray, nullptr, size, 0};
   }
   static int64_t Tiles(const AdamSegment& s) {
-    return GpuTiles(s.size, AdamLayout<float, NoCopy>(s));
+    return GpuTiles(s.size, UpdateLayout<AdamPolicy, float, NoCopy>(s));
   }
 };
 struct Sgd {
-  using Batch = SgdBatch;
+  using Batch = decltype(UpdateArguments<SgdPolicy>::batch);
   static constexpr int64_t kTile = 2048;
   static SgdSegment Make(int64_t size) { return {kArray, kArray, kArray, nullptr, size, 0}; }
   static int64_t Tiles(const SgdSegment& s) {
-    return GpuTiles(s.size, SgdLayout<float, NoCopy>(s));
+    return GpuTiles(s.size, UpdateLayout<SgdPolicy, float, NoCopy>(s));
   }
 };
 struct Cast {

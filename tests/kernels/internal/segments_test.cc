@@ -3,9 +3,10 @@
 #include <memory>
 #include <vector>
 
-#include "brigade/kernels/adam/adam_tile.h"
+#include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/update_tile.h"
 #include "gtest/gtest.h"
 
 namespace brigade::kernels {
@@ -99,7 +100,7 @@ TEST(GpuTileTest, CoversASegmentOfMoreThan2To31ElementsOnce) {
   segment.v = segment.m;
   segment.grad = segment.m;
   segment.size = kSize;
-  const PackLayout layout = AdamLayout<float, NoCopy>(segment);
+  const PackLayout layout = UpdateLayout<AdamPolicy, float, NoCopy>(segment);
   EXPECT_TRUE(layout.vector);
   EXPECT_EQ(layout.shift, 3);
   const int64_t tiles = GpuTiles(kSize, layout);
