@@ -6,14 +6,6 @@
 
 namespace brigade::kernels {
 
-absl::Status CheckInRange(absl::string_view operation, absl::string_view name, int64_t group,
-                          double value, ValueRange range) {
-  if (value >= range.low && value <= range.high) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", name,
-                                                 group < 0 ? "" : absl::StrCat(" of group ", group),
-                                                 " is ", value, ", must be ", range.text));
-}
-
 absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
                             precision::DType dtype) {
   if (precision::IsTrainingFormat(dtype)) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {

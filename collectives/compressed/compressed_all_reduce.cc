@@ -11,6 +11,7 @@
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::collectives {
 namespace {

@@ -89,8 +89,8 @@ BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy>& arguments, int64
       for (int k = 0; k < kStates; ++k) Policy::State(s, k)[i] = state[k];
       if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
     };
-    ForThread(s.size, UpdateLayout<Policy, Grad, Copy>(s),
-              tile - arguments.batch.first_tile[index], thread, pack, single);
+    ForThread(s.size, UpdateLayout<Policy, Grad, Copy>(s), tile - arguments.batch.first_tile[index],
+              thread, pack, single);
   });
 }
 

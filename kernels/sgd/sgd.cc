@@ -5,6 +5,7 @@
 #include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/sgd/sgd_cuda.h"

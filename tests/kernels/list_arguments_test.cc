@@ -16,9 +16,9 @@ using ::brigade::testing::IsOk;
 using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
-class ArgumentsTest : public ::testing::Test {
+class ListArgumentsTest : public ::testing::Test {
  protected:
-  ArgumentsTest() : context_(device::Context::Create({}).value()) {
+  ListArgumentsTest() : context_(device::Context::Create({}).value()) {
     stream_ = context_->NewStream("compute").value();
     buffer_ = context_->Allocate(4096, device::Purpose::kScratch, "buffer").value();
     data_ = buffer_.as<float>().data();
@@ -53,12 +53,12 @@ class ArgumentsTest : public ::testing::Test {
   float* data_;
 };
 
-TEST_F(ArgumentsTest, AllowsInputsToOverlapAndArraysInAnyOrder) {
+TEST_F(ListArgumentsTest, AllowsInputsToOverlapAndArraysInAnyOrder) {
   EXPECT_OK(Check({{{0, 10}, {100, 10}}, {{5, 10}, {200, 10}}, {{0, 10}, {110, 10}}}));
   EXPECT_OK(Check({{{500, 10}, {900, 10}}, {{600, 10}, {20, 10}}, {{0, 10}, {400, 10}}}));
 }
 
-TEST_F(ArgumentsTest, FindsEveryOverlapOfSomethingWritten) {
+TEST_F(ListArgumentsTest, FindsEveryOverlapOfSomethingWritten) {
   EXPECT_THAT(Check({{{0, 10}, {100, 10}}, {{20, 10}, {109, 10}}}),
               Invalid("op: out of segment 0 and out of segment 1 overlap in 4 bytes"));
   EXPECT_THAT(Check({{{0, 10}, {9, 10}}}),
@@ -71,7 +71,7 @@ TEST_F(ArgumentsTest, FindsEveryOverlapOfSomethingWritten) {
               Invalid("out of segment 1 and out of segment 0 overlap in 4 bytes"));
 }
 
-TEST_F(ArgumentsTest, ChecksEachArrayBeforeAnythingElse) {
+TEST_F(ListArgumentsTest, ChecksEachArrayBeforeAnythingElse) {
   EXPECT_OK(One(0, nullptr, nullptr));
   EXPECT_THAT(One(-1, data_, data_ + 100), Invalid("op: segment 0 has negative size -1"));
   EXPECT_THAT(One(3, nullptr, data_), Invalid("op: in of segment 0 is null with 3 elements"));
@@ -84,7 +84,7 @@ TEST_F(ArgumentsTest, ChecksEachArrayBeforeAnythingElse) {
               Invalid("in of segment 0 has 1025 elements and reaches 4 bytes past its buffer"));
 }
 
-TEST_F(ArgumentsTest, KnowsMemoryOfAnotherDevice) {
+TEST_F(ListArgumentsTest, KnowsMemoryOfAnotherDevice) {
   std::vector<float> gpu(10);
   device::AddressBook::Global().Add(gpu.data(), 40, device::Cuda(1), false);
   EXPECT_THAT(One(10, gpu.data(), data_),
@@ -92,7 +92,7 @@ TEST_F(ArgumentsTest, KnowsMemoryOfAnotherDevice) {
   device::AddressBook::Global().Remove(gpu.data(), 40, false);
 }
 
-TEST_F(ArgumentsTest, ChecksOperandsLikeArrays) {
+TEST_F(ListArgumentsTest, ChecksOperandsLikeArrays) {
   ListArguments arguments("op", {{"out", 4, true}}, *stream_);
   EXPECT_OK(arguments.Add(0, 10, {data_}));
   const double* null = nullptr;
@@ -100,16 +100,6 @@ TEST_F(ArgumentsTest, ChecksOperandsLikeArrays) {
   EXPECT_OK(arguments.AddOperand("scale", static_cast<const float*>(data_ + 9), 1));
   EXPECT_THAT(arguments.CheckOverlap(),
               Invalid("op: out of segment 0 and scale overlap in 4 bytes"));
-}
-
-TEST_F(ArgumentsTest, SaysWhatARangeIs) {
-  EXPECT_OK(CheckInRange("op", "beta", 2, 0.5, kBelowOne));
-  EXPECT_THAT(CheckInRange("op", "beta", 2, 1.0, kBelowOne),
-              Invalid("op: beta of group 2 is 1, must be in [0, 1)"));
-  EXPECT_THAT(CheckInRange("op", "eps", -1, 0.0, kPositive),
-              Invalid("op: eps is 0, must be positive"));
-  EXPECT_THAT(CheckInRange("op", "eps", -1, std::numeric_limits<double>::quiet_NaN(), kNonNegative),
-              Invalid("op: eps is nan"));
 }
 
 }  // namespace
