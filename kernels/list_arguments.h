@@ -1,7 +1,8 @@
 #ifndef BRIGADE_KERNELS_LIST_ARGUMENTS_H_
 #define BRIGADE_KERNELS_LIST_ARGUMENTS_H_
 
-// Checks of a kernel's arguments before anything is enqueued, and what it declares to the race checker.
+// Checks of a kernel's arguments before anything is enqueued, and what it declares to the race
+// checker.
 
 #include <array>
 #include <cstdint>
@@ -27,8 +28,10 @@ struct ArrayRole {
   const char* name;
   int64_t element_bytes;
   bool write;
-  bool present = true;    // false: the array must be null in every segment
-  int64_t alignment = 0;  // of its address; 0: element_bytes
+  // If false, the array must be null in every segment.
+  bool present = true;
+  // The alignment of the array's address; 0 means element_bytes.
+  int64_t alignment = 0;
 };
 
 // InvalidArgument unless `dtype`, the type of the array `name`, is float32, float16 or bfloat16.
@@ -37,16 +40,17 @@ absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
 
 // Checks the arrays of a list of segments and gathers what they touch.
 //
-// Make one for a call, give it every segment, then finish. All messages begin with the operation's name
-// and say which segment and array is meant. Steady state allocates nothing.
+// Make one for a call, give it every segment, then finish. All messages begin with the operation's
+// name and say which segment and array is meant. Steady state allocates nothing.
 class ListArguments {
  public:
   ListArguments(absl::string_view operation, absl::Span<const ArrayRole> roles,
                 const device::Stream& stream);
 
-  // The arrays of segment `index`, in the order of the roles. InvalidArgument for a negative size, null
-  // with elements, an address that is not a multiple of the element's size, an array that ends beyond the
-  // address space or its Buffer, memory that a Buffer or Borrow knows as another device's.
+  // The arrays of segment `index`, in the order of the roles. InvalidArgument for a negative size,
+  // null with elements, an address that is not a multiple of the element's size, an array that ends
+  // beyond the address space or its Buffer, memory that a Buffer or Borrow knows as another
+  // device's.
   absl::Status Add(int64_t index, int64_t size, absl::Span<const void* const> arrays);
 
   // One array of segment `index`, likewise; -1: of an operand.
@@ -62,8 +66,8 @@ class ListArguments {
   // InvalidArgument if something written overlaps anything else. Must follow the last Add.
   absl::Status CheckOverlap();
 
-  // For the operation's declaration; empty where nobody checks races. Valid until the next ListArguments
-  // of this thread.
+  // For the operation's declaration; empty where nobody checks races. Valid until the next
+  // ListArguments of this thread.
   absl::Span<const device::Access> accesses() const;
 
   // Roles and operands together.
@@ -73,10 +77,12 @@ class ListArguments {
   struct Range {
     uintptr_t begin;
     uintptr_t end;
-    int64_t segment;  // -1: an operand
+    // -1 for an operand.
+    int64_t segment;
     int32_t role;
   };
-  // Lists usually lie in address order, array by array: then the hulls decide and nothing is sorted.
+  // Lists usually lie in address order, array by array: then the hulls decide and nothing is
+  // sorted.
   struct Hull {
     uintptr_t begin = 0;
     uintptr_t end = 0;
@@ -98,7 +104,8 @@ class ListArguments {
   const device::Device device_;
   const bool checks_races_;
   std::array<ArrayRole, kMaxArrays> roles_;
-  std::array<device::AddressBook::Lookup, kMaxArrays> lookups_;  // arrays of a role share buffers
+  // One for each role, whose arrays share buffers.
+  std::array<device::AddressBook::Lookup, kMaxArrays> lookups_;
   std::array<Hull, kMaxArrays> hulls_;
   int role_count_;
   Scratch& scratch_;

@@ -13,8 +13,8 @@
 namespace brigade::kernels {
 namespace {
 
-// A copy in three parts: up to the first line of the target, whole lines past the caches, and the rest. Whole
-// lines only: the write-combining buffers then never have to merge with memory.
+// A copy in three parts: up to the first line of the target, whole lines past the caches, and the
+// rest. Whole lines only: the write-combining buffers then never have to merge with memory.
 struct Parts {
   int64_t head;
   int64_t lines;

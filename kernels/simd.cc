@@ -8,8 +8,8 @@
 namespace brigade::kernels {
 namespace {
 
-// Highway's own kernels and RunSimd follow the same choice, and Highway knows best what a processor and
-// its operating system support.
+// Highway's own kernels and RunSimd follow the same choice, and Highway knows best what a processor
+// and its operating system support.
 int64_t HighwayTargets(SimdTarget target) {
   const int64_t avx512 = HWY_AVX3 | HWY_AVX3_DL;
   switch (target) {

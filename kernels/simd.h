@@ -3,16 +3,17 @@
 
 // Runs one loop body, compiled for several instruction sets, on the best that the processor has.
 //
-// The body is a plain loop that the compiler vectorises. It is inlined into one function per instruction
-// set; which one runs does not change any bit of the result, because the formulas round explicitly
-// (precision/rounding.h). The body must be an always-inline callable, or it would keep the baseline's
-// instructions: write `[&](...) BRIGADE_SIMD_BODY { ... }`.
+// The body is a plain loop that the compiler vectorises. It is inlined into one function per
+// instruction set; which one runs does not change any bit of the result, because the formulas round
+// explicitly (precision/rounding.h). The body must be an always-inline callable, or it would keep
+// the baseline's instructions: write `[&](...) BRIGADE_SIMD_BODY { ... }`.
 
 namespace brigade::kernels {
 
 #define BRIGADE_SIMD_BODY __attribute__((always_inline))
 
-// In ascending order of capability. On processors other than x86-64 all mean the compiler's baseline.
+// In ascending order of capability. On processors other than x86-64 all mean the compiler's
+// baseline.
 enum class SimdTarget { kBaseline, kAvx2, kAvx512 };
 
 // The best target of this processor, or the one set by SetSimdTarget.
@@ -21,8 +22,8 @@ SimdTarget CurrentSimdTarget();
 // The best target of this processor.
 SimdTarget BestSimdTarget();
 
-// For tests and comparisons: from now on use `target`, or the best one if the processor lacks it. Not
-// synchronised with kernels in flight: those finish with either.
+// For tests and comparisons: from now on use `target`, or the best one if the processor lacks it.
+// Not synchronised with kernels in flight: those finish with either.
 void SetSimdTarget(SimdTarget target);
 
 namespace simd_internal {

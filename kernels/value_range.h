@@ -8,7 +8,8 @@
 
 namespace brigade::kernels {
 
-// The values that a hyper-parameter may have, ends included, and how a message says so. NaN is in no range.
+// The values that a hyper-parameter may have, ends included, and how a message says so. NaN is in
+// no range.
 struct ValueRange {
   double low;
   double high;

@@ -5,8 +5,10 @@ namespace brigade::kernels {
 
 // How an optimizer applies weight decay.
 enum class WeightDecayMode {
-  kDecoupled,  // param *= 1 - lr * weight_decay (AdamW)
-  kCoupled,    // grad += weight_decay * param (L2 regularisation)
+  // param *= 1 - lr * weight_decay (AdamW).
+  kDecoupled,
+  // grad += weight_decay * param (L2 regularisation).
+  kCoupled,
 };
 
 }  // namespace brigade::kernels

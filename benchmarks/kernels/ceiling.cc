@@ -21,7 +21,8 @@ using kernels::NoCopy;
 using precision::BFloat16;
 using precision::Half;
 
-// Ranges are as long as the kernels' at most, like theirs at least 8 a thread, and a multiple of this.
+// Ranges are as long as the kernels' at most, like theirs at least 8 a thread, and a multiple of
+// this.
 constexpr int64_t kMaxGrain = int64_t{1} << 18;
 constexpr int64_t kMinGrain = 4096;
 

@@ -9,8 +9,8 @@
 
 namespace brigade::collectives {
 
-// ChooseAmaxScale on `stream`, without checks of the arguments: what it does (amax_scale.h) once it has checked them.
-// `limit` is that of the wire's type. The pointers are device memory.
+// ChooseAmaxScale on `stream`, without checks of the arguments: what it does (amax_scale.h) once it
+// has checked them. `limit` is that of the wire's type. The pointers are device memory.
 cudaError_t LaunchAmaxScale(const float* amax, int64_t terms, int32_t limit, AmaxScale* result,
                             cudaStream_t stream);
 

@@ -1,7 +1,7 @@
-// AdamW over a list on the GPU. Reads param, m, v and the gradient, writes param, m, v and the copy: 24 bytes
-// of state per element, plus gradient and copy. A thread takes 8 elements and has 112 bytes in flight with a
-// 16-bit gradient; 4 blocks of 256 threads on an SM (64 registers a thread) make 112 KiB, above the 48 KiB
-// that Hopper's memory needs.
+// AdamW over a list on the GPU. Reads param, m, v and the gradient, writes param, m, v and the
+// copy: 24 bytes of state per element, plus gradient and copy. A thread takes 8 elements and has
+// 112 bytes in flight with a 16-bit gradient; 4 blocks of 256 threads on an SM (64 registers a
+// thread) make 112 KiB, above the 48 KiB that Hopper's memory needs.
 
 #include "brigade/kernels/adam/adam_cuda.h"
 #include "brigade/kernels/internal/update_tile.h"

@@ -3,8 +3,8 @@
 
 // The update of one parameter by Adam or AdamW, for CUDA, SIMD and scalar code alike.
 //
-// Source       Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2. epsilon stands
-//              outside the bias-corrected root, as in PyTorch.
+// Source       Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2. epsilon
+//              stands outside the bias-corrected root, as in PyTorch.
 // Determinism  Every operation rounds once, where it is written.
 
 #include <cstdint>
@@ -15,23 +15,30 @@
 
 namespace brigade::kernels {
 
-// One piece of the parameters with its optimizer state; a flat range is a list of one. Device memory.
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device
+// memory.
 struct AdamSegment {
-  float* param;      // [size] fp32 master
-  float* m;          // [size] first moment, exp_avg
-  float* v;          // [size] second moment, exp_avg_sq
-  const void* grad;  // [size] of AdamOptions::grad_dtype
+  // [size], the fp32 master.
+  float* param;
+  // [size], the first moment, exp_avg.
+  float* m;
+  // [size], the second moment, exp_avg_sq.
+  float* v;
+  // [size] of AdamOptions::grad_dtype.
+  const void* grad;
   // [size] of AdamOptions::copy_dtype: the rounded new parameter; null without one.
   void* param_copy;
   int64_t size;
-  int32_t group;  // index of its parameter group
+  // The index of the parameter group.
+  int32_t group;
 };
 
 inline constexpr int kMaxAdamGroups = 128;
 
 // A group's constants that do not change from step to step.
 struct AdamGroupConstants {
-  float beta1, one_minus_beta1;  // 1 - beta is rounded once, from double
+  // 1 - beta is rounded once, from double.
+  float beta1, one_minus_beta1;
   float beta2, one_minus_beta2;
   float eps;
   float weight_decay;
@@ -47,20 +54,25 @@ struct AdamParameters {
 
 // The constants of one parameter group in one step.
 struct AdamCoefficients {
-  float multiplier;  // of the gradient: unscaling and clipping
+  // The factor on the gradient, which unscales and clips it.
+  float multiplier;
   float beta1, one_minus_beta1;
   float beta2, one_minus_beta2;
   float eps;
-  float l2;            // weight decay that enters the gradient
-  float decay_factor;  // factor on the parameter: 1 - lr * decoupled weight decay
+  // The weight decay that enters the gradient.
+  float l2;
+  // The factor on the parameter: 1 - lr * decoupled weight decay.
+  float decay_factor;
   float step_size;
   float inv_sqrt_correction;
 };
 
-// L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is unused.
+// L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is
+// unused.
 template <bool kL2>
 struct AdamElement {
-  static constexpr int kStates = 2;  // m and v
+  // The arrays m and v.
+  static constexpr int kStates = 2;
 
   static BRIGADE_INLINE void Update(const AdamCoefficients& c, float gradient, float& param,
                                     float* state) {
@@ -83,7 +95,8 @@ struct AdamElement {
 struct AdamPolicy {
   using Segment = AdamSegment;
   using Parameters = AdamParameters;
-  // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's arguments.
+  // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's
+  // arguments.
   static constexpr int kMaxSegments = 460;
   static constexpr int kStates = 2;
 

@@ -1,5 +1,6 @@
-// The largest absolute value on the GPU: reads the array once, 4 or 2 bytes an element. A thread has 8 elements in
-// flight, 16 or 32 bytes: full occupancy makes 32 to 64 KiB an SM. No atomics: one value of each block, then of all.
+// The largest absolute value on the GPU: reads the array once, 4 or 2 bytes an element. A thread
+// has 8 elements in flight, 16 or 32 bytes: full occupancy makes 32 to 64 KiB an SM. No atomics:
+// one value of each block, then of all.
 
 #include "brigade/kernels/amax/amax_cuda.h"
 #include "brigade/kernels/amax/amax_tile.h"

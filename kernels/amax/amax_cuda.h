@@ -10,8 +10,9 @@
 
 namespace brigade::kernels {
 
-// Amax on `stream`, without checks of the arguments: what Amax (amax.h) does once it has checked them. Two
-// launches. All pointers are device memory; `scale` may be null. T is float, Half or BFloat16.
+// Amax on `stream`, without checks of the arguments: what Amax (amax.h) does once it has checked
+// them. Two launches. All pointers are device memory; `scale` may be null. T is float, Half or
+// BFloat16.
 template <typename T>
 cudaError_t LaunchAmax(const T* array, int64_t size, const float* scale, AmaxWorkspace* workspace,
                        AmaxResult* result, cudaStream_t stream);

@@ -1,8 +1,9 @@
 #ifndef BRIGADE_KERNELS_AMAX_AMAX_MATH_H_
 #define BRIGADE_KERNELS_AMAX_AMAX_MATH_H_
 
-// The maximum of absolute values, for CUDA, SIMD and scalar code alike: a maximum of their bits as integers, whose
-// order is that of the values, with infinity above all numbers and NaN above infinity.
+// The maximum of absolute values, for CUDA, SIMD and scalar code alike: a maximum of their bits as
+// integers, whose order is that of the values, with infinity above all numbers and NaN above
+// infinity.
 
 #include <cstdint>
 
@@ -13,8 +14,10 @@ namespace brigade::kernels {
 
 // Device memory.
 struct AmaxResult {
-  float value;         // largest absolute value; 0 of no elements, NaN if there is one
-  int32_t non_finite;  // 1 if `value` is infinite or NaN, else 0
+  // The largest absolute value: 0 without elements, NaN if an element is NaN.
+  float value;
+  // 1 if `value` is infinite or NaN, else 0.
+  int32_t non_finite;
 };
 
 // 1024: 8 blocks for each of 128 multiprocessors; untuned.

@@ -18,7 +18,8 @@ BRIGADE_HOST_DEVICE PackLayout AmaxLayout(const T* array) {
   return builder.Build();
 }
 
-// The maximum of what thread `thread` of block `block` looks at: its packs of every `blocks`-th tile.
+// The maximum of what thread `thread` of block `block` looks at: its packs of every `blocks`-th
+// tile.
 template <typename T>
 BRIGADE_INLINE int32_t AmaxThread(const T* array, int64_t size, const float* scale_pointer,
                                   int64_t block, int64_t blocks, int thread) {

@@ -11,8 +11,10 @@ namespace brigade::kernels {
 
 // One pair of arrays. Device memory.
 struct CastSegment {
-  const void* source;  // [size] of CastOptions::source_dtype
-  void* target;        // [size] of CastOptions::target_dtype
+  // [size] of CastOptions::source_dtype.
+  const void* source;
+  // [size] of CastOptions::target_dtype.
+  void* target;
   int64_t size;
 };
 
@@ -28,8 +30,8 @@ struct CastSegment {
   DO(precision::BFloat16, precision::Half) \
   DO(precision::BFloat16, precision::BFloat16)
 
-// target = source * scale, or target + source * scale: the product and the sum round to fp32, the result
-// to the target's type.
+// target = source * scale, or target + source * scale: the product and the sum round to fp32, the
+// result to the target's type.
 template <bool kAccumulate, typename Source, typename Target>
 BRIGADE_INLINE Target CastElement(Source source, [[maybe_unused]] Target target, float scale) {
   float x = precision::Mul(static_cast<float>(source), scale);

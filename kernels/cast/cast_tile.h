@@ -15,7 +15,8 @@ namespace brigade::kernels {
 using CastBatch = SegmentBatch<CastSegment, 1000>;
 
 struct CastArguments {
-  const float* scale;  // null: 1
+  // Null means 1.
+  const float* scale;
   CastBatch batch;
 };
 static_assert(sizeof(CastArguments) <= kMaxLaunchArgumentBytes);

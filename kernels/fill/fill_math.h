@@ -7,13 +7,14 @@ namespace brigade::kernels {
 
 // One array. Device memory.
 struct FillSegment {
-  void* data;  // [size] of the call's dtype
+  // [size] of the call's dtype.
+  void* data;
   int64_t size;
 };
 
-// An element's bytes, repeated to fill 16: what goes to every 16-byte boundary of an array. Elements are 1,
-// 2, 4 or 8 bytes at addresses that are multiples of their size, so the bytes at address a are always
-// those from a mod 16 on.
+// An element's bytes, repeated to fill 16: what goes to every 16-byte boundary of an array.
+// Elements are 1, 2, 4 or 8 bytes at addresses that are multiples of their size, so the bytes at
+// address a are always those from a mod 16 on.
 struct alignas(16) FillPattern {
   uint32_t words[4];
 };

@@ -13,7 +13,8 @@
 namespace brigade::kernels {
 
 // Bytes of a tile: four 16-byte stores for each thread of a block, those of a warp side by side.
-inline constexpr int64_t kFillStores = 4;  // untuned
+// Untuned.
+inline constexpr int64_t kFillStores = 4;
 inline constexpr int64_t kFillTileBytes = kTileThreads * 16 * kFillStores;
 
 // 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.

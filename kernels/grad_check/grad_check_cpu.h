@@ -9,8 +9,8 @@
 
 namespace brigade::kernels {
 
-// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements, workspace
-// one double for each.
+// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements,
+// workspace one double for each.
 template <typename Grad>
 GradStats GradCheckCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* workspace,
                        device::ThreadPool& pool);

@@ -3,15 +3,15 @@
 
 // What one GPU thread does, in plain C++: the CUDA kernels call it, and tests run it on the host.
 //
-// A warp sums a tile of 8192 elements. A thread loads packs of 8 at 16-byte boundaries: where a segment
-// starts `shift` elements past one, thread t's packs hold the lanes 8 t - shift to 8 t - shift + 7 (mod
-// 256) of the canonical order, the same ones in every row. So no address costs more than its edges;
-// thread 0, whose pack begins before the tile, makes up for it with one more row and takes its last rows
-// element by element.
+// A warp sums a tile of 8192 elements. A thread loads packs of 8 at 16-byte boundaries: where a
+// segment starts `shift` elements past one, thread t's packs hold the lanes 8 t - shift to 8 t -
+// shift + 7 (mod 256) of the canonical order, the same ones in every row. So no address costs more
+// than its edges; thread 0, whose pack begins before the tile, makes up for it with one more row
+// and takes its last rows element by element.
 //
-// The lanes meet in shared memory, where they are added by halving. They may stay rotated by `shift`: a
-// halving adds the lanes that are equal modulo a power of two, which a rotation keeps together, and
-// addition commutes.
+// The lanes meet in shared memory, where they are added by halving. They may stay rotated by
+// `shift`: a halving adds the lanes that are equal modulo a power of two, which a rotation keeps
+// together, and addition commutes.
 
 #include <cstdint>
 
@@ -23,16 +23,20 @@
 namespace brigade::kernels {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kGradRow = kWarp * kPackSize;  // elements that a warp takes at once
-inline constexpr int kRowsAtOnce = 4;               // loads in flight before the first use; untuned
+// The elements that a warp takes at once.
+inline constexpr int kGradRow = kWarp * kPackSize;
+// The loads in flight before the first use; untuned.
+inline constexpr int kRowsAtOnce = 4;
 static_assert(kGradRow == kGradLanes);
 
 // 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.
 using GradBatch = SegmentBatch<GradSegment, 1300>;
 
 struct GradArguments {
-  double* tile_sums;     // of the whole list
-  int64_t tiles_before;  // of this launch
+  // The sums of the tiles of the whole list.
+  double* tile_sums;
+  // The tiles of the list before this launch.
+  int64_t tiles_before;
   GradBatch batch;
 };
 static_assert(sizeof(GradArguments) <= kMaxLaunchArgumentBytes);
@@ -45,8 +49,10 @@ BRIGADE_HOST_DEVICE inline int64_t GradTiles(const GradSegment& s) {
 template <typename Grad>
 struct GradTile {
   const Grad* grad;
-  int64_t size;   // elements of the tile, at most kGradTile
-  int64_t shift;  // elements that the tile's begin is past a 16-byte boundary
+  // The elements of the tile, at most kGradTile.
+  int64_t size;
+  // The elements from a 16-byte boundary to the tile's begin.
+  int64_t shift;
 
   BRIGADE_HOST_DEVICE static GradTile Find(const GradBatch& batch, int64_t tile) {
     const int64_t index = batch.Find(tile);

@@ -8,17 +8,20 @@
 
 namespace brigade::kernels {
 
-inline constexpr int64_t kCacheLine = 64;  // bytes
+// In bytes.
+inline constexpr int64_t kCacheLine = 64;
 
-// How many elements lie between an element's address and the next line's begin; 0 at a line's begin.
+// How many elements lie between an element's address and the next line's begin; 0 at a line's
+// begin.
 template <typename T>
 int64_t ElementsToLine(const T* address) {
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) % kCacheLine);
   return (kCacheLine - past) % kCacheLine / static_cast<int64_t>(sizeof(T));
 }
 
-// Calls loop(from, to) for the elements [begin, end) in two parts, the second from a line of `written` on:
-// vector stores that cross lines cost a tensor at an odd address 15 % of its speed. Short ranges stay whole.
+// Calls loop(from, to) for the elements [begin, end) in two parts, the second from a line of
+// `written` on: vector stores that cross lines cost a tensor at an odd address 15 % of its speed.
+// Short ranges stay whole.
 template <typename T, typename Loop>
 BRIGADE_INLINE void SplitAtLine(const T* written, int64_t begin, int64_t end, const Loop& loop) {
   constexpr int64_t kShort = 256;

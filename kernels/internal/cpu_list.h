@@ -21,10 +21,11 @@ struct PlannedSegment {
   int64_t first_tile;
 };
 
-inline constexpr int64_t kCpuTile = 4096;  // elements; small enough that odd sizes split evenly
+// In elements; small enough that odd sizes split evenly.
+inline constexpr int64_t kCpuTile = 4096;
 
-// The non-empty segments with their tiles of `tile_size` elements. Valid until this thread's next call
-// for the same Segment; steady state allocates nothing.
+// The non-empty segments with their tiles of `tile_size` elements. Valid until this thread's next
+// call for the same Segment; steady state allocates nothing.
 template <typename Segment>
 absl::Span<const PlannedSegment<Segment>> PlanSegments(absl::Span<const Segment> segments,
                                                        int64_t tile_size) {
@@ -52,14 +53,14 @@ int64_t CountElements(absl::Span<const PlannedSegment<Segment>> plan) {
   return elements;
 }
 
-// Calls fn(segment, begin, end, first_tile) for ranges of elements that together cover the plan, each of
-// whole tiles and as long as one worker's share allows; `first_tile` is the list's number of the range's
-// first tile. What fn stores past the caches (nontemporal_store.h) is fenced.
+// Calls fn(segment, begin, end, first_tile) for ranges of elements that together cover the plan,
+// each of whole tiles and as long as one worker's share allows; `first_tile` is the list's number
+// of the range's first tile. What fn stores past the caches (nontemporal_store.h) is fenced.
 template <typename Segment, typename Fn>
 void ForEachRange(absl::Span<const PlannedSegment<Segment>> plan, int64_t tile_size,
                   device::ThreadPool& pool, const Fn& fn) {
-  // Shares of up to 64 tiles (256 Ki elements): long enough to stream, and at least 8 a thread, so that a
-  // thread that is held up costs little.
+  // Shares of up to 64 tiles (256 Ki elements): long enough to stream, and at least 8 a thread, so
+  // that a thread that is held up costs little.
   const int64_t tiles = CountTiles(plan, tile_size);
   const int64_t share = std::clamp<int64_t>(tiles / (8 * pool.threads()), 1, 64);
   pool.ParallelRanges(tiles, share, [&](int64_t begin_tile, int64_t end_tile) {

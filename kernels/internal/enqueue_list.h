@@ -19,11 +19,12 @@
 
 namespace brigade::kernels {
 
-// On a CPU stream enqueues on_cpu(plan, pool), with the plan of the segments in tiles of `cpu_tile` elements; it
-// must hold all else that it needs. On a CUDA stream calls on_cuda(cudaStream_t) -> cudaError_t at once.
+// On a CPU stream enqueues on_cpu(plan, pool), with the plan of the segments in tiles of `cpu_tile`
+// elements; it must hold all else that it needs. On a CUDA stream calls on_cuda(cudaStream_t) ->
+// cudaError_t at once.
 //
-// on_cuda must be generic, `[&](auto cuda_stream) { return LaunchX(..., cuda_stream); }`: where there is no CUDA
-// toolkit nobody instantiates it, and the launcher need not be declared.
+// on_cuda must be generic, `[&](auto cuda_stream) { return LaunchX(..., cuda_stream); }`: where
+// there is no CUDA toolkit nobody instantiates it, and the launcher need not be declared.
 template <typename Segment, typename OnCpu, typename OnCuda>
 absl::Status EnqueueList(const device::Operation& operation, absl::Span<const Segment> segments,
                          int64_t cpu_tile, device::Stream& stream, OnCpu on_cpu,

@@ -1,18 +1,18 @@
 #ifndef BRIGADE_KERNELS_INTERNAL_GPU_TILE_H_
 #define BRIGADE_KERNELS_INTERNAL_GPU_TILE_H_
 
-// The layout of element-wise work on the GPU: which thread touches which elements, and how. Plain C++ that
-// the host runs in tests.
+// The layout of element-wise work on the GPU: which thread touches which elements, and how. Plain
+// C++ that the host runs in tests.
 //
-// A block of 256 threads takes a tile of 2048 elements. A thread takes 8 consecutive ones: two 16-byte
-// accesses of float, one of a 16-bit type, all issued before the first is used. That puts 48 KiB and more
-// in flight on an SM at half occupancy, which is what Hopper's memory needs.
+// A block of 256 threads takes a tile of 2048 elements. A thread takes 8 consecutive ones: two
+// 16-byte accesses of float, one of a 16-bit type, all issued before the first is used. That puts
+// 48 KiB and more in flight on an SM at half occupancy, which is what Hopper's memory needs.
 //
-// Packs of 8 are laid so that they start on 16-byte boundaries: a segment that starts `shift` elements
-// past one has its first pack cut short by `shift`, as its last one is by its length, and only these two
-// go element by element. Where the arrays of a segment start at different distances from a boundary no
-// pack can be aligned in all of them; then the threads take single elements side by side, which the
-// memory system still joins into full lines.
+// Packs of 8 are laid so that they start on 16-byte boundaries: a segment that starts `shift`
+// elements past one has its first pack cut short by `shift`, as its last one is by its length, and
+// only these two go element by element. Where the arrays of a segment start at different distances
+// from a boundary no pack can be aligned in all of them; then the threads take single elements side
+// by side, which the memory system still joins into full lines.
 
 #include <cstdint>
 #include <cstring>
@@ -22,14 +22,19 @@
 namespace brigade::kernels {
 
 inline constexpr int kTileThreads = 256;
-inline constexpr int kPackSize = 8;                                // elements of a thread
-inline constexpr int64_t kGpuTile = kTileThreads * kPackSize;      // untuned
-inline constexpr int64_t kMaxGridBlocks = (int64_t{1} << 31) - 1;  // CUDA's limit in x
+// The elements of a thread.
+inline constexpr int kPackSize = 8;
+// Untuned.
+inline constexpr int64_t kGpuTile = kTileThreads * kPackSize;
+// CUDA's limit in x.
+inline constexpr int64_t kMaxGridBlocks = (int64_t{1} << 31) - 1;
 
 // Where the packs of a segment lie.
 struct PackLayout {
-  int64_t shift;  // elements that the first pack lacks at its front: 0 to 7
-  bool vector;    // whether whole packs are 16-byte aligned in every array
+  // The elements that the first pack lacks at its front: 0 to 7.
+  int64_t shift;
+  // Whether whole packs are 16-byte aligned in every array.
+  bool vector;
 };
 
 // Elements of size `kBytes` from the last boundary between packs, whose first address a pack of 8
@@ -39,8 +44,8 @@ BRIGADE_HOST_DEVICE inline int64_t ElementsPastBoundary(const void* data) {
   return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16) / kBytes;
 }
 
-// The layout for arrays with elements of the given sizes. A 16-bit array fixes the shift; floats, of which
-// 4 fill 16 bytes, must agree with it. Null arrays do not take part.
+// The layout for arrays with elements of the given sizes. A 16-bit array fixes the shift; floats,
+// of which 4 fill 16 bytes, must agree with it. Null arrays do not take part.
 class PackLayoutBuilder {
  public:
   template <typename T>

@@ -1,12 +1,12 @@
 #ifndef BRIGADE_KERNELS_INTERNAL_SEGMENTS_H_
 #define BRIGADE_KERNELS_INTERNAL_SEGMENTS_H_
 
-// How a list of segments becomes equal pieces of work: tiles. Plain C++ for the CPU and for the GPU; the
-// host runs all of it in tests.
+// How a list of segments becomes equal pieces of work: tiles. Plain C++ for the CPU and for the
+// GPU; the host runs all of it in tests.
 //
-// Each segment is cut into tiles of its own; an empty one has none. Tiles are numbered through the list,
-// and a worker finds the segment of its tile by binary search in the segments' first tiles. All counts
-// are 64-bit.
+// Each segment is cut into tiles of its own; an empty one has none. Tiles are numbered through the
+// list, and a worker finds the segment of its tile by binary search in the segments' first tiles.
+// All counts are 64-bit.
 
 #include <cstdint>
 
@@ -19,8 +19,8 @@ inline constexpr int64_t kMaxLaunchArgumentBytes = 32764;
 
 BRIGADE_HOST_DEVICE constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The last i in [0, count) with first_tile(i) <= tile; first_tile(0) must be <= tile. With empty segments
-// left out of the list it is the segment that holds the tile.
+// The last i in [0, count) with first_tile(i) <= tile; first_tile(0) must be <= tile. With empty
+// segments left out of the list it is the segment that holds the tile.
 template <typename FirstTile>
 BRIGADE_HOST_DEVICE int64_t FindSegment(int64_t count, int64_t tile, const FirstTile& first_tile) {
   int64_t low = 0;
@@ -41,7 +41,8 @@ template <typename Segment, int kCapacity>
 struct SegmentBatch {
   static constexpr int kMaxSegments = kCapacity;
 
-  int64_t first_tile[kCapacity + 1];  // [count] is the number of tiles
+  // first_tile[count] is the number of tiles.
+  int64_t first_tile[kCapacity + 1];
   Segment segments[kCapacity];
   int32_t count;
 
@@ -51,11 +52,12 @@ struct SegmentBatch {
   }
 };
 
-// Cuts a list into batches: calls launch(first_tile_of_list) with `batch` filled, for each batch in order,
-// until one does not return `ok`; returns the last result. tiles_of(segment) is the number of its tiles.
+// Cuts a list into batches: calls launch(first_tile_of_list) with `batch` filled, for each batch in
+// order, until one does not return `ok`; returns the last result. tiles_of(segment) is the number
+// of its tiles.
 //
-// A batch ends when it is full or when one more segment would take it past `max_tiles`, the largest grid;
-// a single segment's tiles must fit into one grid.
+// A batch ends when it is full or when one more segment would take it past `max_tiles`, the largest
+// grid; a single segment's tiles must fit into one grid.
 template <typename Batch, typename Segment, typename TilesOf, typename Result, typename Launch>
 Result ForEachBatch(const Segment* segments, int64_t count, int64_t max_tiles,
                     const TilesOf& tiles_of, Batch& batch, Result ok, const Launch& launch) {

@@ -15,7 +15,8 @@
 
 namespace brigade::kernels {
 
-// Ordinary stores for the copy: nontemporal ones measured the same beside six in-place streams of Adam.
+// Ordinary stores for the copy: nontemporal ones measured the same beside six in-place streams of
+// Adam.
 template <typename Policy, typename Element, typename Grad, typename Copy, typename Coefficients>
 void UpdateRange(const typename Policy::Segment& segment, const Coefficients& coefficients,
                  int64_t begin, int64_t end) {
@@ -23,7 +24,7 @@ void UpdateRange(const typename Policy::Segment& segment, const Coefficients& co
     constexpr int kStates = Element::kStates;
     const Coefficients c = coefficients;
     float* const param = segment.param;
-    float* arrays[kStates + 1];  // no array is empty
+    float* arrays[kStates + 1];  // One more, since no array may be empty.
     for (int k = 0; k < kStates; ++k) arrays[k] = Policy::State(segment, k);
     const Grad* const grad = static_cast<const Grad*>(segment.grad);
     [[maybe_unused]] Copy* const copy = static_cast<Copy*>(segment.param_copy);

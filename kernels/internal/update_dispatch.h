@@ -14,7 +14,8 @@ namespace brigade::kernels {
 absl::Status CheckUpdateTypes(absl::string_view operation, precision::DType grad_dtype,
                               std::optional<precision::DType> copy_dtype);
 
-// Calls visit(gradient tag, copy tag) with value-initialised element types; they passed the check above.
+// Calls visit(gradient tag, copy tag) with value-initialised element types; they passed the check
+// above.
 template <typename Visitor>
 void VisitUpdateTypes(precision::DType grad_dtype, std::optional<precision::DType> copy_dtype,
                       const Visitor& visit) {

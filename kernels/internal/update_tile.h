@@ -1,25 +1,32 @@
 #ifndef BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_
 #define BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_
 
-// What one GPU thread does in the update of an optimizer, in plain C++: the CUDA kernels call it, and tests run it on
-// the host. update_cpu.h has the CPU's loop.
+// What one GPU thread does in the update of an optimizer, in plain C++: the CUDA kernels call it,
+// and tests run it on the host. update_cpu.h has the CPU's loop.
 //
 // Both are templates over the optimizer's policy, which its folder defines beside the formula:
 //
 //   struct Policy {
-//     using Segment;     // has param, grad, param_copy, size
-//     using Parameters;  // of a call; has state, with the skip flag
-//     static constexpr int kMaxSegments;  // of one launch
-//     static constexpr int kStates;       // arrays of optimizer state of a segment, at most
-//     static float* State(const Segment&, int k);  // the k-th of them; may be null
+//     // Has the members param, grad, param_copy and size.
+//     using Segment;
+//     // What a call passes beside its segments. The member state has the skip flag.
+//     using Parameters;
+//     // Segments of one launch.
+//     static constexpr int kMaxSegments;
+//     // The largest number of arrays of optimizer state that a segment has.
+//     static constexpr int kStates;
+//     // The k-th of these arrays, or null.
+//     static float* State(const Segment&, int k);
 //     // The constants of a segment's update. Reads device memory.
-//     static auto MakeCoefficients(const Parameters&, const Segment&);
+//     static Coefficients MakeCoefficients(const Parameters&, const Segment&);
 //     // Calls run(Element()) for the kind of update that the segment needs.
 //     static void VisitElement(const Parameters&, const Segment&, const Run& run);
 //   };
 //   struct Element {
-//     static constexpr int kStates;  // the first so many arrays of the policy are touched
-//     static void Update(const Coefficients&, float gradient, float& param, float* state);  // state[kStates]
+//     // The update touches the first kStates arrays of the policy.
+//     static constexpr int kStates;
+//     // The formula for one element, with its value in each of these arrays.
+//     static void Update(const Coefficients&, float gradient, float& param, float* state);
 //   };
 
 #include <cstdint>
@@ -66,7 +73,7 @@ BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy>& arguments, int64
       // All loads before the first use: with Adam 7 or 8 accesses of 16 bytes in flight per thread.
       const Pack8<Grad> g = LoadPack8(grad + i);
       Pack8<float> p = LoadPack8(s.param + i);
-      Pack8<float> states[kStates + 1];  // no array is empty
+      Pack8<float> states[kStates + 1];  // One more, since no array may be empty.
       for (int k = 0; k < kStates; ++k) states[k] = LoadPack8(Policy::State(s, k) + i);
       for (int j = 0; j < kPackSize; ++j) {
         float state[kStates + 1];

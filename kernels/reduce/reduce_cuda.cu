@@ -1,5 +1,6 @@
-// Reduction on the GPU: reads every source once, writes every target once. A thread takes 8 elements of all
-// sources, so with two sources of float 64 bytes are in flight per thread and 128 KiB an SM.
+// Reduction on the GPU: reads every source once, writes every target once. A thread takes 8
+// elements of all sources, so with two sources of float 64 bytes are in flight per thread and 128
+// KiB an SM.
 
 #include "brigade/kernels/reduce/reduce_cuda.h"
 #include "brigade/kernels/reduce/reduce_tile.h"

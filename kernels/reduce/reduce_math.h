@@ -1,12 +1,13 @@
 #ifndef BRIGADE_KERNELS_REDUCE_REDUCE_MATH_H_
 #define BRIGADE_KERNELS_REDUCE_REDUCE_MATH_H_
 
-// The reduction of one element over its sources, in their order, for CUDA, SIMD and scalar code alike.
+// The reduction of one element over its sources, in their order, for CUDA, SIMD and scalar code
+// alike.
 //
 // Precision    16-bit types add in float and round once, at the end; all others in their own type.
 //              Integers wrap around.
-// NaN          A NaN among the sources gives NaN, also for the minimum and the maximum. Of equal values
-//              (0 and -0) the first one stays.
+// NaN          A NaN among the sources gives NaN, also for the minimum and the maximum. Of equal
+//              values (0 and -0) the first one stays.
 
 #include <cstdint>
 #include <type_traits>
@@ -26,9 +27,11 @@ inline constexpr int kMaxReduceArrays = 64;
 struct ReduceArrays {
   const void* sources[kMaxReduceArrays];
   void* targets[kMaxReduceArrays];
-  int32_t source_count;  // >= 1
+  // At least 1.
+  int32_t source_count;
   int32_t target_count;
-  int64_t size;  // elements of each array
+  // The number of elements of each array.
+  int64_t size;
 };
 
 #define BRIGADE_FOR_EACH_REDUCE_TYPE(BODY) \

@@ -34,8 +34,8 @@ absl::Status CheckOptions(const SgdOptions& options) {
   return absl::OkStatus();
 }
 
-// A buffer where the group has no momentum would silently stay behind; none where it has some would not
-// do what was asked.
+// A buffer where the group has no momentum would silently stay behind; none where it has some would
+// not do what was asked.
 absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGroup& group) {
   if (segment.size == 0 || (group.momentum != 0.0) == (segment.momentum != nullptr)) {
     return absl::OkStatus();

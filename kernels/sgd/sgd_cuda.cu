@@ -1,7 +1,7 @@
-// SGD with momentum over a list on the GPU. Reads param, momentum and the gradient, writes param, momentum
-// and the copy: 16 bytes of state per element, plus gradient and copy. A thread takes 8 elements and has 80
-// bytes in flight with a 16-bit gradient; 5 blocks of 256 threads on an SM make 100 KiB, above the 48 KiB that
-// Hopper's memory needs.
+// SGD with momentum over a list on the GPU. Reads param, momentum and the gradient, writes param,
+// momentum and the copy: 16 bytes of state per element, plus gradient and copy. A thread takes 8
+// elements and has 80 bytes in flight with a 16-bit gradient; 5 blocks of 256 threads on an SM make
+// 100 KiB, above the 48 KiB that Hopper's memory needs.
 
 #include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"

@@ -10,9 +10,9 @@
 
 namespace brigade::kernels {
 
-// Sgd on `stream`, without checks of the arguments: what Sgd (sgd.h) does once it has checked them. One
-// launch for each 540 non-empty segments. `segments` and `parameters` may go when the call returns;
-// everything they point to is device memory.
+// Sgd on `stream`, without checks of the arguments: what Sgd (sgd.h) does once it has checked them.
+// One launch for each 540 non-empty segments. `segments` and `parameters` may go when the call
+// returns; everything they point to is device memory.
 template <typename Grad, typename Copy>
 cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParameters& parameters,
                       cudaStream_t stream);

@@ -14,15 +14,20 @@
 
 namespace brigade::kernels {
 
-// One piece of the parameters with its optimizer state; a flat range is a list of one. Device memory.
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device
+// memory.
 struct SgdSegment {
-  float* param;      // [size] fp32 master
-  float* momentum;   // [size] momentum buffer; null in a group without momentum
-  const void* grad;  // [size] of SgdOptions::grad_dtype
+  // [size], the fp32 master.
+  float* param;
+  // [size], the momentum buffer; null in a group without momentum.
+  float* momentum;
+  // [size] of SgdOptions::grad_dtype.
+  const void* grad;
   // [size] of SgdOptions::copy_dtype: the rounded new parameter; null without one.
   void* param_copy;
   int64_t size;
-  int32_t group;  // index of its parameter group
+  // The index of the parameter group.
+  int32_t group;
 };
 
 inline constexpr int kMaxSgdGroups = 128;
@@ -30,7 +35,8 @@ inline constexpr int kMaxSgdGroups = 128;
 // A group's constants that do not change from step to step.
 struct SgdGroupConstants {
   float momentum;
-  float one_minus_dampening;  // 1 - dampening, rounded once from double
+  // 1 - dampening, rounded once from double.
+  float one_minus_dampening;
   float weight_decay;
   int32_t nesterov;
 };
@@ -45,17 +51,20 @@ struct SgdParameters {
 
 // The constants of one parameter group in one step.
 struct SgdCoefficients {
-  float multiplier;  // of the gradient: unscaling and clipping
+  // The factor on the gradient, which unscales and clips it.
+  float multiplier;
   float momentum;
   float one_minus_dampening;
-  float l2;            // weight decay that enters the gradient
-  float decay_factor;  // factor on the parameter: 1 - lr * decoupled weight decay
+  // The weight decay that enters the gradient.
+  float l2;
+  // The factor on the parameter: 1 - lr * decoupled weight decay.
+  float decay_factor;
   float lr;
   bool nesterov;
 };
 
-// The kind of update, fixed for a whole segment: with kL2 c.l2 applies, else c.decay_factor; without kMomentum there is
-// no state.
+// The kind of update, fixed for a whole segment: with kL2 c.l2 applies, else c.decay_factor;
+// without kMomentum there is no state.
 template <bool kL2, bool kMomentum>
 struct SgdElement {
   static constexpr int kStates = kMomentum ? 1 : 0;
@@ -80,7 +89,8 @@ struct SgdElement {
 struct SgdPolicy {
   using Segment = SgdSegment;
   using Parameters = SgdParameters;
-  // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's arguments.
+  // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's
+  // arguments.
   static constexpr int kMaxSegments = 540;
   static constexpr int kStates = 1;
 

@@ -35,7 +35,8 @@ std::optional<DType> CopyType() {
   }
 }
 
-// How the arrays of a segment lie: all at the same odd distance from a boundary, or each at its own.
+// How the arrays of a segment lie: all at the same odd distance from a boundary, or each at its
+// own.
 int64_t SameOffset(int, size_t segment) { return segment % 9; }
 int64_t MixedOffset(int array, size_t segment) { return (segment * 3 + array * 5) % 7; }
 

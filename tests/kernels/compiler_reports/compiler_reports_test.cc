@@ -1,4 +1,5 @@
-// What nvcc and ptxas say of the kernels: no spills, at most 64 registers, 16-byte accesses, no atomics.
+// What nvcc and ptxas say of the kernels: no spills, at most 64 registers, 16-byte accesses, no
+// atomics.
 
 #include <fstream>
 #include <map>
@@ -87,7 +88,8 @@ void ExpectNoSpillsAnd64Registers(const std::string& kernel, size_t kernels) {
 TEST(CompilerReportsTest, AdamKeepsToItsRegistersAndMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("adam", 9);
   for (const auto& [name, ptx] : PtxOf("adam", 9)) {
-    // For each kind of weight decay: param, m, v: two words each. The gradient: two of float, one of 16 bits.
+    // For each kind of weight decay: param, m, v: two words each. The gradient: two of float, one
+    // of 16 bits.
     EXPECT_GE(Loads16(ptx), 2 * 7) << name;
     EXPECT_GE(Count(ptx, "st.global.v4."), 2 * 6) << name;
   }

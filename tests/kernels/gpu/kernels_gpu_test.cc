@@ -1,5 +1,6 @@
-// The kernels around the optimizers on a GPU against the same calls on the CPU, which other tests hold to the
-// specification: every byte of memory must agree, so nothing is written beside its place either.
+// The kernels around the optimizers on a GPU against the same calls on the CPU, which other tests
+// hold to the specification: every byte of memory must agree, so nothing is written beside its
+// place either.
 
 #include <cstring>
 #include <vector>
@@ -158,7 +159,8 @@ TEST(KernelsGpuTest, FlattenAndUnflattenGiveTheCpusBits) {
   }
 }
 
-// A launch of few blocks and one whose blocks take several tiles. Not NaN, whose payloads are not promised.
+// A launch of few blocks and one whose blocks take several tiles. Not NaN, whose payloads are not
+// promised.
 TEST(KernelsGpuTest, AmaxGivesTheCpusBits) {
   for (const DType dtype : kFloats) {
     for (const int64_t size : {0, 1, 5000, 2'500'000}) {

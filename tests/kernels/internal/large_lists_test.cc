@@ -1,5 +1,5 @@
-// Plans of lists with far more than 2^31 elements and more segments than a launch takes, with empty ones first, last
-// and in between. Planning only computes: there is no memory behind these lists.
+// Plans of lists with far more than 2^31 elements and more segments than a launch takes, with empty
+// ones first, last and in between. Planning only computes: there is no memory behind these lists.
 
 #include <algorithm>
 #include <memory>

@@ -91,7 +91,8 @@ TEST(SegmentsTest, StopsAtTheFirstLaunchThatFails) {
   EXPECT_EQ(launches, 2);
 }
 
-// More than 2^31 elements through the real layout, without the memory: what each thread would touch.
+// More than 2^31 elements through the real layout, without the memory: what each thread would
+// touch.
 TEST(GpuTileTest, CoversASegmentOfMoreThan2To31ElementsOnce) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   AdamSegment segment = {};

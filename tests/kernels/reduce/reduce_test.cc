@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
 
-// What one element must become, by definition: in double for what 16-bit types and integers hold exactly.
+// What one element must become, by definition: in double for what 16-bit types and integers hold
+// exactly.
 template <typename T>
 T Oracle(ReduceOp op, const std::vector<T>& x) {
   if (x.size() == 1) return x[0];

@@ -1,8 +1,9 @@
 #!/bin/bash
 # vendoring_test.sh NVCC
 #
-# Runs the lines of kernels/README.md that copy a launcher out of the project and compile it, for each launcher into an
-# empty folder; then builds a program that calls it with nothing but that folder and the CUDA runtime.
+# Runs the lines of kernels/README.md that copy a launcher out of the project and compile it, for
+# each launcher into an empty folder; then builds a program that calls it with nothing but that
+# folder and the CUDA runtime.
 set -u
 nvcc=$1
 
