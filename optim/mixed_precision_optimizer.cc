@@ -5,8 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/common/arguments.h"
 #include "brigade/kernels/grad_check/grad_check.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {

@@ -21,7 +21,7 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(std::vector<std::string>, contestants,
@@ -50,9 +50,9 @@ absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const int64_t share = arrays.whole() / threads;
   BRIGADE_ASSIGN_OR_RETURN(seconds, TimeOnRanks(threads, [&](int thread) {
-                             kernels::StreamOut(arrays.output(0) + thread * share,
-                                                arrays.input(0) + thread * share, share * 4);
-                             kernels::StreamOutFence();
+                             kernels::NontemporalStore(arrays.output(0) + thread * share,
+                                                       arrays.input(0) + thread * share, share * 4);
+                             kernels::NontemporalStoreFence();
                              return absl::OkStatus();
                            }));
   return static_cast<double>(2 * share * threads * 4) / seconds;

@@ -19,8 +19,9 @@
 
 namespace brigade::kernels {
 
-// Gives an operation memory for its arrays, then calls it with each array in turn null, misaligned, on another device
-// and overlapping another one; every call must be refused by name and leave all memory as it is.
+// Gives an operation memory for its arrays, then calls it with each array in turn null, misaligned,
+// on another device and overlapping another one; every call must be refused by name and leave all
+// memory as it is.
 class BadArrays {
  public:
   enum Kind { kRead, kReadUnlessNull, kWritten };
@@ -30,8 +31,8 @@ class BadArrays {
   }
   BadArrays(const BadArrays&) = delete;
 
-  // `place` is where the call finds the address of `count` elements, which messages call `label`. Points it to
-  // memory filled with 0x3c: sensible numbers in all floating-point types.
+  // `place` is where the call finds the address of `count` elements, which messages call `label`.
+  // Points it to memory filled with 0x3c: sensible numbers in all floating-point types.
   template <typename T>
   void Add(const std::string& label, T*& place, int64_t count, int64_t element_bytes,
            int64_t alignment, Kind kind) {

@@ -13,7 +13,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/arrays.h"
 #include "brigade/examples/gpt/nn/functions.h"
-#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::nn {
 namespace {

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_TESTS_KERNELS_GPU_BOTH_DEVICES_H_
 #define BRIGADE_TESTS_KERNELS_GPU_BOTH_DEVICES_H_
 
-// Runs the same calls on a CPU and on a GPU, on blocks of memory with the same contents, and compares every byte.
+// Runs the same calls on a CPU and on a GPU, on blocks of memory with the same contents, and
+// compares every byte.
 
 #include <cmath>
 #include <cstdint>

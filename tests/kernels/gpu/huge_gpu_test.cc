@@ -1,5 +1,6 @@
-// Arrays of more than 2^31 elements, whose kernels must compute places in 64 bits. The CPU computes only windows of
-// them: around 0, 2^30, 2^31 and the end; and one of the constant that is everywhere else. Tens of GB of GPU memory.
+// Arrays of more than 2^31 elements, whose kernels must compute places in 64 bits. The CPU computes
+// only windows of them: around 0, 2^30, 2^31 and the end; and one of the constant that is
+// everywhere else. Tens of GB of GPU memory.
 
 #include <cstring>
 #include <functional>

@@ -1,5 +1,6 @@
-// The kernels of a step strung together by hand: what they declare to the race checker fits together. Bits, waits
-// and allocations of whole steps: tests/optim/mixed_precision_optimizer_test.cc.
+// The kernels of a step strung together by hand: what they declare to the race checker fits
+// together. Bits, waits and allocations of whole steps:
+// tests/optim/mixed_precision_optimizer_test.cc.
 
 #include <atomic>
 #include <memory>
@@ -90,8 +91,8 @@ TEST(MixedPrecisionStepTest, IsFreeOfRacesOnOneStreamButNotOnTwo) {
   for (int step = 0; step < 3; ++step) ASSERT_OK(trainer.Step());
   ASSERT_OK(trainer.stream->Synchronize());
   EXPECT_TRUE(checker.reports().empty());
-  // On a stream of its own and without a wait, the update races with the step before. Here an atomic
-  // flag keeps the two apart, which the checker cannot know, so that only it reports.
+  // On a stream of its own and without a wait, the update races with the step before. Here an
+  // atomic flag keeps the two apart, which the checker cannot know, so that only it reports.
   std::atomic<bool> stepped{false};
   ASSERT_OK(trainer.Step());
   ASSERT_OK(trainer.stream->Enqueue({"flag", {}}, [&stepped](device::ThreadPool&) {

@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
 
-// What one element must become, by definition: in double for what 16-bit types and integers hold exactly.
+// What one element must become, by definition: in double for what 16-bit types and integers hold
+// exactly.
 template <typename T>
 T Oracle(ReduceOp op, const std::vector<T>& x) {
   if (x.size() == 1) return x[0];
@@ -170,7 +171,7 @@ TYPED_TEST(ReduceTypedTest, GpuThreadsDoTheSame) {
           arrays.size = size;
           std::copy(this->from_.begin(), this->from_.end(), arrays.sources);
           std::copy(this->to_.begin(), this->to_.end(), arrays.targets);
-          const GroupLayout layout = ReduceLayout<TypeParam>(arrays);
+          const PackLayout layout = ReduceLayout<TypeParam>(arrays);
           EXPECT_TRUE(!aligned || layout.vector == (sizeof(TypeParam) > 1));
           VisitReduceOp(op, [&](auto constant) {
             ForEachGpuThread(GpuTiles(size, layout), kTileThreads, [&](int64_t tile, int thread) {
