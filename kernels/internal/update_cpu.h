@@ -15,8 +15,8 @@
 
 namespace brigade::kernels {
 
-// Ordinary stores for the copy: nontemporal ones measured the same beside six in-place streams of
-// Adam.
+// Updates the elements [begin, end) of a segment. The copy takes ordinary stores: nontemporal ones
+// measured the same beside the six in-place streams of Adam.
 template <typename Policy, typename Element, typename Grad, typename Copy, typename Coefficients>
 void UpdateRange(const typename Policy::Segment& segment, const Coefficients& coefficients,
                  int64_t begin, int64_t end) {
