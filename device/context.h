@@ -11,7 +11,7 @@
 #include "brigade/device/context_options.h"
 #include "brigade/device/device.h"
 #include "brigade/device/event.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/stream.h"
 
 namespace brigade::device {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "brigade/device/device.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device {
 

@@ -9,7 +9,7 @@
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/core.h"
 #include "brigade/device/internal/messages.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device {
 namespace {

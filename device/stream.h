@@ -14,8 +14,8 @@
 #include "brigade/device/device.h"
 #include "brigade/device/internal/task.h"
 #include "brigade/device/operation.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device {
 

@@ -5,7 +5,7 @@
 
 #include "brigade/device/context_options.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device::internal {
 

@@ -5,8 +5,8 @@
 
 #include "brigade/device/cpu/cpu_memory.h"
 #include "brigade/device/internal/messages.h"
-#include "brigade/device/internal/spin.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/threads/spin.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device::internal {
 namespace {

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "brigade/device/context_options.h"
+#include "brigade/device/cpu/task_queue.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/task_queue.h"
-#include "brigade/device/internal/track.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/device/tracing/track.h"
 
 namespace brigade::device::internal {
 

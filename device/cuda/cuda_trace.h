@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/internal/track.h"
+#include "brigade/device/tracing/track.h"
 
 namespace brigade::device::internal {
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/internal/task.h"
-#include "brigade/device/vector_clock.h"
+#include "brigade/device/race_checker/vector_clock.h"
 
 namespace brigade::device {
 class RaceChecker;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/address_book.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device::internal {
 namespace {

@@ -14,9 +14,9 @@
 #include "brigade/device/books.h"
 #include "brigade/device/context_options.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/thread_pool.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device::internal {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "brigade/device/address_book.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

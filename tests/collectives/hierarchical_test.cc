@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "brigade/collectives/tuning/cost_model.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"

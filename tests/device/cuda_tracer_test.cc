@@ -7,7 +7,7 @@
 
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 
 #include <memory>
 #include <string>

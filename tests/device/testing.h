@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "brigade/device/context.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/stream.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device {
 

@@ -1,4 +1,4 @@
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 #include <atomic>
 #include <chrono>

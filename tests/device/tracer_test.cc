@@ -1,4 +1,4 @@
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
 #include <chrono>
 #include <cstdint>

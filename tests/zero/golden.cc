@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/testing/status_matchers.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "brigade/device/internal/spin.h"
+#include "brigade/device/threads/spin.h"
 
 namespace brigade::collectives {
 

@@ -7,7 +7,7 @@
 
 #include "brigade/collectives/algorithms/program.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_EVENT_RECORD_H_
-#define BRIGADE_DEVICE_INTERNAL_EVENT_RECORD_H_
+#ifndef BRIGADE_DEVICE_CPU_EVENT_RECORD_H_
+#define BRIGADE_DEVICE_CPU_EVENT_RECORD_H_
 
 #include <atomic>
 #include <condition_variable>
@@ -66,4 +66,4 @@ class EventRecordRef {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_EVENT_RECORD_H_
+#endif  // BRIGADE_DEVICE_CPU_EVENT_RECORD_H_

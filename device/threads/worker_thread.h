@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_WORKER_THREAD_H_
-#define BRIGADE_DEVICE_INTERNAL_WORKER_THREAD_H_
+#ifndef BRIGADE_DEVICE_THREADS_WORKER_THREAD_H_
+#define BRIGADE_DEVICE_THREADS_WORKER_THREAD_H_
 
 #include <thread>
 #include <utility>
@@ -26,4 +26,4 @@ std::thread StartWorkerThread(F body) noexcept {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_WORKER_THREAD_H_
+#endif  // BRIGADE_DEVICE_THREADS_WORKER_THREAD_H_

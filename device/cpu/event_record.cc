@@ -1,6 +1,6 @@
-#include "brigade/device/internal/event_record.h"
+#include "brigade/device/cpu/event_record.h"
 
-#include "brigade/device/internal/spin.h"
+#include "brigade/device/threads/spin.h"
 
 namespace brigade::device::internal {
 namespace {

@@ -1,7 +1,7 @@
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
-#include "brigade/device/internal/spin.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/threads/spin.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device {
 

@@ -1,4 +1,4 @@
-#include "brigade/device/internal/shadow.h"
+#include "brigade/device/race_checker/shadow.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_TASK_QUEUE_H_
-#define BRIGADE_DEVICE_INTERNAL_TASK_QUEUE_H_
+#ifndef BRIGADE_DEVICE_CPU_TASK_QUEUE_H_
+#define BRIGADE_DEVICE_CPU_TASK_QUEUE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "brigade/device/internal/event_record.h"
+#include "brigade/device/cpu/event_record.h"
 #include "brigade/device/internal/task.h"
 
 namespace brigade::device::internal {
@@ -66,4 +66,4 @@ class TaskQueue {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_TASK_QUEUE_H_
+#endif  // BRIGADE_DEVICE_CPU_TASK_QUEUE_H_

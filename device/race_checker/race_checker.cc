@@ -1,4 +1,4 @@
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 
 #include <cstdio>
 #include <limits>
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/internal/actors.h"
-#include "brigade/device/internal/interval_map.h"
-#include "brigade/device/internal/shadow.h"
+#include "brigade/device/race_checker/actors.h"
+#include "brigade/device/race_checker/interval_map.h"
+#include "brigade/device/race_checker/shadow.h"
 
 namespace brigade::device {
 namespace {

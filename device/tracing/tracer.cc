@@ -1,6 +1,6 @@
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
-#include "brigade/device/internal/track.h"
+#include "brigade/device/tracing/track.h"
 
 namespace brigade::device {
 

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_INTERVAL_MAP_H_
-#define BRIGADE_DEVICE_INTERNAL_INTERVAL_MAP_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_INTERVAL_MAP_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_INTERVAL_MAP_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -97,4 +97,4 @@ class IntervalMap {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_INTERVAL_MAP_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_INTERVAL_MAP_H_

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_TRACK_H_
-#define BRIGADE_DEVICE_INTERNAL_TRACK_H_
+#ifndef BRIGADE_DEVICE_TRACING_TRACK_H_
+#define BRIGADE_DEVICE_TRACING_TRACK_H_
 
 #include <chrono>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "absl/container/node_hash_set.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device::internal {
 
@@ -65,4 +65,4 @@ class TrackedScope {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_TRACK_H_
+#endif  // BRIGADE_DEVICE_TRACING_TRACK_H_

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_RACE_CHECKER_H_
-#define BRIGADE_DEVICE_RACE_CHECKER_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_RACE_CHECKER_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_RACE_CHECKER_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/operation.h"
-#include "brigade/device/vector_clock.h"
+#include "brigade/device/race_checker/vector_clock.h"
 
 namespace brigade::device {
 
@@ -96,4 +96,4 @@ class RaceChecker {
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_RACE_CHECKER_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_RACE_CHECKER_H_

@@ -1,4 +1,4 @@
-#include "brigade/device/internal/track.h"
+#include "brigade/device/tracing/track.h"
 
 namespace brigade::device::internal {
 

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_TRACER_H_
-#define BRIGADE_DEVICE_TRACER_H_
+#ifndef BRIGADE_DEVICE_TRACING_TRACER_H_
+#define BRIGADE_DEVICE_TRACING_TRACER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -66,4 +66,4 @@ class Tracer {
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_TRACER_H_
+#endif  // BRIGADE_DEVICE_TRACING_TRACER_H_

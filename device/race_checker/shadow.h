@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_SHADOW_H_
-#define BRIGADE_DEVICE_INTERNAL_SHADOW_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_SHADOW_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_SHADOW_H_
 
 #include <cstdint>
 #include <memory>
@@ -8,9 +8,9 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
-#include "brigade/device/internal/interval_map.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/vector_clock.h"
+#include "brigade/device/race_checker/interval_map.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/race_checker/vector_clock.h"
 
 namespace brigade::device::internal {
 
@@ -69,4 +69,4 @@ class Shadow {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_SHADOW_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_SHADOW_H_

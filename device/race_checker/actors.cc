@@ -1,4 +1,4 @@
-#include "brigade/device/internal/actors.h"
+#include "brigade/device/race_checker/actors.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_SPIN_H_
-#define BRIGADE_DEVICE_INTERNAL_SPIN_H_
+#ifndef BRIGADE_DEVICE_THREADS_SPIN_H_
+#define BRIGADE_DEVICE_THREADS_SPIN_H_
 
 #include <chrono>
 #include <thread>
@@ -35,4 +35,4 @@ bool SpinUntil(F done) {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_SPIN_H_
+#endif  // BRIGADE_DEVICE_THREADS_SPIN_H_

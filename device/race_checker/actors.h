@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_ACTORS_H_
-#define BRIGADE_DEVICE_INTERNAL_ACTORS_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "brigade/device/vector_clock.h"
+#include "brigade/device/race_checker/vector_clock.h"
 
 namespace brigade::device::internal {
 
@@ -72,4 +72,4 @@ class Actors {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_ACTORS_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_

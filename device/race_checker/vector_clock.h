@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_VECTOR_CLOCK_H_
-#define BRIGADE_DEVICE_VECTOR_CLOCK_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_VECTOR_CLOCK_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_VECTOR_CLOCK_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -31,4 +31,4 @@ class VectorClock {
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_VECTOR_CLOCK_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_VECTOR_CLOCK_H_

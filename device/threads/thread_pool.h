@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_THREAD_POOL_H_
-#define BRIGADE_DEVICE_THREAD_POOL_H_
+#ifndef BRIGADE_DEVICE_THREADS_THREAD_POOL_H_
+#define BRIGADE_DEVICE_THREADS_THREAD_POOL_H_
 
 #include <algorithm>
 #include <atomic>
@@ -89,4 +89,4 @@ class ThreadPool {
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_THREAD_POOL_H_
+#endif  // BRIGADE_DEVICE_THREADS_THREAD_POOL_H_

@@ -1,4 +1,4 @@
-#include "brigade/device/internal/task_queue.h"
+#include "brigade/device/cpu/task_queue.h"
 
 #include <algorithm>
 #include <cstring>
