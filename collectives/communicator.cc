@@ -12,7 +12,7 @@ namespace brigade::collectives {
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(std::unique_ptr<Engine> engine,
                                                                    device::Context& context) {
   if (engine == nullptr) return absl::InvalidArgumentError("communicator: engine is null");
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("communicator"));
+  BRIGADE_ASSIGN_OR_RETURN(last, context.CreateEvent("communicator"));
   return std::unique_ptr<Communicator>(
       new Communicator(std::move(engine), context, std::move(last)));
 }

@@ -7,13 +7,13 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "brigade/device/books.h"
 #include "brigade/device/device.h"
+#include "brigade/device/memory_stats.h"
 
 namespace brigade::device {
 
 namespace internal {
-class Core;
+class ContextState;
 }  // namespace internal
 
 // Memory with a name: the device's, with a purpose (Context::Allocate), the host's (Context::AllocateHost), or
@@ -51,12 +51,12 @@ class Buffer {
 
   enum class Kind : uint8_t { kBorrowed, kDevice, kHost };
 
-  Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes, absl::string_view name,
-         Purpose purpose, Kind kind);
+  Buffer(std::shared_ptr<internal::ContextState> context, void* data, int64_t bytes,
+         absl::string_view name, Purpose purpose, Kind kind);
 
   void Release();
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   std::string name_;

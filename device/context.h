@@ -6,11 +6,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/books.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context_options.h"
 #include "brigade/device/device.h"
 #include "brigade/device/event.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/stream.h"
 
@@ -35,8 +35,8 @@ class Context {
   absl::string_view name() const;
   int compute_threads() const;  // 1 on CUDA, whose work the CPU does not do
 
-  absl::StatusOr<std::unique_ptr<Stream>> NewStream(absl::string_view name);
-  absl::StatusOr<std::unique_ptr<Event>> NewEvent(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent(absl::string_view name);
 
   // Memory of the device, aligned to 256 bytes at least, every byte 0xFF. InvalidArgument if
   // `bytes` is negative; ResourceExhausted beyond the limit or the device, naming context, purpose,
@@ -55,8 +55,8 @@ class Context {
   // InvalidArgument on the CPU.
   absl::StatusOr<std::unique_ptr<Stream>> BorrowStream(void* cuda_stream, absl::string_view name);
 
-  Books& books();
-  const Books& books() const;
+  MemoryStats& memory_stats();
+  const MemoryStats& memory_stats() const;
 
   // How often the host waited for this context's device; docs/device.md, rule 19.
   int64_t host_waits() const;
@@ -65,12 +65,12 @@ class Context {
   RaceChecker* race_checker() const;
 
  private:
-  explicit Context(std::shared_ptr<internal::Core> core);
+  explicit Context(std::shared_ptr<internal::ContextState> state);
 
-  internal::Track* NewTrack(absl::string_view stream);  // null: not traced
+  internal::TraceBuffer* CreateTraceBuffer(absl::string_view stream);  // null: not traced
   absl::Status CheckBytes(int64_t bytes, absl::string_view name) const;
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> state_;
 };
 
 }  // namespace brigade::device

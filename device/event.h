@@ -12,12 +12,12 @@
 namespace brigade::device {
 
 namespace internal {
-class Core;
+class ContextState;
 class EventState;
 }  // namespace internal
 
 // A place in a stream: Stream::Record sets it, Stream::Wait and the host wait for it. Made by
-// Context::NewEvent, used again and again.
+// Context::CreateEvent, used again and again.
 //
 // Binding      Everything here is about the latest record at the time of the call. Recording again
 //              does not move waits already made.
@@ -46,10 +46,10 @@ class Event {
   friend class Context;
   friend class Stream;
 
-  Event(std::shared_ptr<internal::Core> core, std::unique_ptr<internal::EventState> state,
-        std::string name);
+  Event(std::shared_ptr<internal::ContextState> context,
+        std::unique_ptr<internal::EventState> state, std::string name);
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   std::unique_ptr<internal::EventState> state_;
   std::string name_;
   Device device_;

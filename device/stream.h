@@ -22,11 +22,11 @@ namespace brigade::device {
 class Event;
 
 namespace internal {
-class Core;
+class ContextState;
 class StreamState;
 }  // namespace internal
 
-// Runs work in order, apart from the host and from other streams. Made by Context::NewStream or
+// Runs work in order, apart from the host and from other streams. Made by Context::CreateStream or
 // BorrowStream.
 //
 // Order        docs/device.md, rules 1 to 6.
@@ -98,25 +98,26 @@ class Stream {
  private:
   friend class Context;
 
-  Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamState> state,
-         std::string name, bool owned, RaceChecker::Actor actor);
+  Stream(std::shared_ptr<internal::ContextState> context,
+         std::shared_ptr<internal::StreamState> state, std::string name, bool owned,
+         RaceChecker::ActorId actor);
 
   absl::Status Submit(const Operation& operation, const internal::TaskType& type, void* work,
                       const void* list, size_t items);
-  absl::Status Admit(const Operation& operation);  // submitting_ held; the error if it has failed
+  absl::Status Admit(const Operation& operation);  // submit_mutex_ held; the error if it has failed
   absl::Status CheckKind(absl::string_view call, const Event& event) const;
   absl::Status WaitOnHost();
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   std::shared_ptr<internal::StreamState> state_;
   std::string name_;
   const Device device_;
   const bool owned_;
   RaceChecker* const checker_;  // null: checks are off
-  const RaceChecker::Actor actor_;
+  const RaceChecker::ActorId actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.
-  mutable std::mutex submitting_;
+  mutable std::mutex submit_mutex_;
   absl::Status race_;
 };
 

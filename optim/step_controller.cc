@@ -109,7 +109,7 @@ absl::StatusOr<StepController::Staging> StepController::NewStaging(int64_t bytes
                                                                    absl::string_view name,
                                                                    device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(buffer, context.AllocateHost(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(done, context.NewEvent(name));
+  BRIGADE_ASSIGN_OR_RETURN(done, context.CreateEvent(name));
   return Staging{std::move(buffer), std::move(done)};
 }
 

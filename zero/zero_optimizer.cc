@@ -49,9 +49,9 @@ absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(update, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
                                                                    *parameters_, *streams_));
   update_ = std::move(update);
-  BRIGADE_ASSIGN_OR_RETURN(finished, streams_->context().NewEvent("backward finished"));
+  BRIGADE_ASSIGN_OR_RETURN(finished, streams_->context().CreateEvent("backward finished"));
   finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(decided, streams_->context().NewEvent("step decided"));
+  BRIGADE_ASSIGN_OR_RETURN(decided, streams_->context().CreateEvent("step decided"));
   decided_ = std::move(decided);
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
   return streams_->comm().Synchronize();

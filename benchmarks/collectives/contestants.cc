@@ -86,7 +86,7 @@ class Brigade final : public ThreadContestant {
       context_options.checks = false;
       BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(context_options));
       rank.context = std::move(context);
-      BRIGADE_ASSIGN_OR_RETURN(stream, rank.context->NewStream("collectives"));
+      BRIGADE_ASSIGN_OR_RETURN(stream, rank.context->CreateStream("collectives"));
       rank.stream = std::move(stream);
       std::unique_ptr<collectives::Engine> made;
       if (engine == "threads") {

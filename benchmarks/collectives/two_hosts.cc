@@ -223,7 +223,7 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
   options.compute_threads = 1;
   options.checks = false;
   BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
-  BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("collectives"));
+  BRIGADE_ASSIGN_OR_RETURN(stream, context->CreateStream("collectives"));
   collectives::LaunchInfo launch_info;
   launch_info.rank = rank;
   launch_info.size = kRanks;

@@ -46,7 +46,7 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   options.checks = false;
   BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
   context_ = std::move(context);
-  BRIGADE_ASSIGN_OR_RETURN(compute, context_->NewStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(compute, context_->CreateStream("compute"));
   compute_ = std::move(compute);
   BRIGADE_ASSIGN_OR_RETURN(engine, group.Join(rank, *context_));
   BRIGADE_ASSIGN_OR_RETURN(

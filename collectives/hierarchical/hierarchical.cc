@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
   }
   BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(nodes.node, nodes.place));
   BRIGADE_ASSIGN_OR_RETURN(between, world.Split(nodes.place, nodes.node));
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("hierarchical"));
+  BRIGADE_ASSIGN_OR_RETURN(last, context.CreateEvent("hierarchical"));
   return std::unique_ptr<Hierarchical>(new Hierarchical(
       options, std::move(slices), std::move(inside), std::move(between), std::move(last), context));
 }

@@ -10,7 +10,7 @@
 namespace brigade::device::internal {
 
 // The CPU as a device. `pool` outlives the backend and its streams.
-std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool, RandomDelay delay);
+std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, RandomDelay delay);
 
 }  // namespace brigade::device::internal
 

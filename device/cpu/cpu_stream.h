@@ -13,7 +13,7 @@
 #include "brigade/device/cpu/task_queue.h"
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/threads/thread_pool.h"
-#include "brigade/device/tracing/track.h"
+#include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
 
@@ -31,7 +31,8 @@ class CpuStream final : public StreamState {
  public:
   // ResourceExhausted if the system refuses the thread.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(std::string label, ThreadPool& pool,
-                                                             RandomDelay delay, Track* track);
+                                                             RandomDelay delay,
+                                                             TraceBuffer* trace_buffer);
   ~CpuStream() override;
 
   void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
@@ -48,17 +49,17 @@ class CpuStream final : public StreamState {
   void Close() override;
 
  private:
-  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, Track* track);
+  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, TraceBuffer* trace_buffer);
 
   void Loop();
   absl::Status Execute(Task& task, bool failed);
-  void Pushed();  // mutex_ held
+  void NotifyWorker();  // mutex_ held
   void SleepRandomly();
 
   const std::string label_;
   ThreadPool& pool_;
   const RandomDelay delay_;
-  Track* const track_;  // null: not traced
+  TraceBuffer* const trace_buffer_;  // null: not traced
   uint64_t random_state_;
 
   mutable std::mutex mutex_;

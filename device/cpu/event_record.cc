@@ -10,7 +10,7 @@ struct FreeList {
   EventRecord* first = nullptr;
 };
 
-FreeList& Free() {
+FreeList& FreeRecords() {
   static FreeList* const list = new FreeList;  // never destroyed: records may outlive main
   return *list;
 }
@@ -34,12 +34,12 @@ absl::Status EventRecord::Wait() {
   return carried_;
 }
 
-EventRecordRef EventRecordRef::New() {
+EventRecordRef EventRecordRef::Create() {
   EventRecordRef ref;
   {
-    std::lock_guard lock(Free().mutex);
-    ref.record_ = Free().first;
-    if (ref.record_ != nullptr) Free().first = ref.record_->next_free_;
+    std::lock_guard lock(FreeRecords().mutex);
+    ref.record_ = FreeRecords().first;
+    if (ref.record_ != nullptr) FreeRecords().first = ref.record_->next_free_;
   }
   if (ref.record_ == nullptr) ref.record_ = new EventRecord;
   ref.record_->references_.store(1, std::memory_order_relaxed);
@@ -51,9 +51,9 @@ void EventRecordRef::Release() {
   if (record_ == nullptr) return;
   if (record_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   record_->carried_ = absl::OkStatus();
-  std::lock_guard lock(Free().mutex);
-  record_->next_free_ = Free().first;
-  Free().first = record_;
+  std::lock_guard lock(FreeRecords().mutex);
+  record_->next_free_ = FreeRecords().first;
+  FreeRecords().first = record_;
 }
 
 }  // namespace brigade::device::internal

@@ -42,7 +42,7 @@ class EventRecord {
 class EventRecordRef {
  public:
   EventRecordRef() = default;  // empty
-  static EventRecordRef New();
+  static EventRecordRef Create();
 
   ~EventRecordRef() { Release(); }
   EventRecordRef(const EventRecordRef& other) : record_(other.record_) {

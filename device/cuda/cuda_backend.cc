@@ -61,17 +61,18 @@ class CudaBackend final : public Backend {
     return CudaStatus(cudaStreamSynchronize(housekeeping_), "cudaStreamSynchronize");
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label, Track* track) override {
-    return CudaStream::Create(ordinal_, std::move(label), track, housekeeping_);
+  absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
+                                                            TraceBuffer* trace_buffer) override {
+    return CudaStream::Create(ordinal_, std::move(label), trace_buffer, housekeeping_);
   }
 
   absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream, std::string label,
-                                                            Track* track) override {
+                                                            TraceBuffer* trace_buffer) override {
     return CudaStream::Borrow(ordinal_, static_cast<cudaStream_t>(cuda_stream), std::move(label),
-                              track, housekeeping_);
+                              trace_buffer, housekeeping_);
   }
 
-  absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
+  absl::StatusOr<std::unique_ptr<EventState>> CreateEvent() override {
     return CudaEvent::Create(ordinal_);
   }
 
@@ -82,7 +83,7 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int ordinal) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal) {
   const std::string device = absl::StrCat("cuda:", ordinal);
   int devices = 0;
   const absl::Status counted =

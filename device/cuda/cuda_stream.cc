@@ -48,7 +48,8 @@ absl::StatusOr<bool> CudaEvent::Query() {
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std::string label,
-                                                                Track* track, cudaStream_t idle) {
+                                                                TraceBuffer* trace_buffer,
+                                                                cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
   cudaStream_t handle = nullptr;
   // Without order after the legacy default stream: rule 3 of docs/device.md has no exception.
@@ -57,23 +58,24 @@ absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std
   if (!created.ok()) return created;
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/true, std::move(label)));
-  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cudaStream_t handle,
-                                                                std::string label, Track* track,
+                                                                std::string label,
+                                                                TraceBuffer* trace_buffer,
                                                                 cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/false, std::move(label)));
-  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-absl::Status CudaStream::StartTrace(Track* track, cudaStream_t idle) {
-  if (track == nullptr) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(trace, CudaTrace::Create(*track, handle_, idle));
+absl::Status CudaStream::StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle) {
+  if (trace_buffer == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(trace, CudaTrace::Create(*trace_buffer, handle_, idle));
   trace_ = std::move(trace);
   return absl::OkStatus();
 }
@@ -87,12 +89,12 @@ CudaStream::~CudaStream() {
   trace_.reset();
 }
 
-absl::Status CudaStream::Timed(TracedOperation::Kind kind, absl::string_view name,
-                               absl::FunctionRef<absl::Status()> enqueue) {
+absl::Status CudaStream::EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
+                                      absl::FunctionRef<absl::Status()> enqueue) {
   return trace_ == nullptr ? enqueue() : trace_->Time(kind, name, enqueue);
 }
 
-absl::Status CudaStream::Note(absl::string_view operation, absl::Status status) {
+absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Status status) {
   if (status.ok()) return status;
   status = FailedOperation(operation, label_, status);
   std::lock_guard lock(mutex_);
@@ -107,33 +109,34 @@ void CudaStream::Enqueue(absl::string_view, const TaskType&, void*, const void*,
 absl::Status CudaStream::Launch(absl::string_view operation,
                                 absl::FunctionRef<absl::Status(void*)> launch) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note(operation,
-              Timed(TracedOperation::Kind::kWork, operation, [&] { return launch(handle_); }));
+  return KeepFirstError(operation, EnqueueTimed(TracedOperation::Kind::kWork, operation,
+                                                [&] { return launch(handle_); }));
 }
 
 absl::Status CudaStream::Copy(void* destination, const void* source, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("copy", Timed(TracedOperation::Kind::kWork, "copy", [&] {
-                return CudaStatus(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
-                                                  cudaMemcpyDefault, handle_),
-                                  "cudaMemcpyAsync");
-              }));
+  return KeepFirstError("copy", EnqueueTimed(TracedOperation::Kind::kWork, "copy", [&] {
+                          return CudaStatus(
+                              cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
+                                              cudaMemcpyDefault, handle_),
+                              "cudaMemcpyAsync");
+                        }));
 }
 
 absl::Status CudaStream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("fill_bytes", Timed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
-                return CudaStatus(
-                    cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
-                    "cudaMemsetAsync");
-              }));
+  return KeepFirstError(
+      "fill_bytes", EnqueueTimed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
+        return CudaStatus(cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
+                          "cudaMemsetAsync");
+      }));
 }
 
 absl::Status CudaStream::Record(EventState& event) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   const CudaDeviceGuard guard(ordinal_);
-  const absl::Status recorded =
-      Note("record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
+  const absl::Status recorded = KeepFirstError(
+      "record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
   cuda_event.carried = error();
   // A failed stream records too: its event carries the error, also if CUDA accepts nothing any
   // more.
@@ -148,10 +151,10 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
     if (error_.ok()) error_ = ArrivedThrough(event_name, label_, cuda_event.carried);
   }
   const absl::Status waited =
-      Note("wait", Timed(TracedOperation::Kind::kWait, event_name, [&] {
-             return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
-                               "cudaStreamWaitEvent");
-           }));
+      KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+                       return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
+                                         "cudaStreamWaitEvent");
+                     }));
   return cuda_event.carried.ok() ? waited : absl::OkStatus();
 }
 
@@ -163,7 +166,8 @@ bool CudaStream::Drain() {
     static_cast<void>(cudaGetLastError());
     answer = cudaStreamSynchronize(handle_);
   }
-  Note("work", CudaStatus(answer, "cudaStreamSynchronize")).IgnoreError();  // kept in error_
+  KeepFirstError("work", CudaStatus(answer, "cudaStreamSynchronize"))
+      .IgnoreError();  // kept in error_
   if (trace_ != nullptr) trace_->Collect();
   return busy;
 }

@@ -40,11 +40,13 @@ class CudaEvent final : public EventState {
 //              by itself.
 class CudaStream final : public StreamState {
  public:
-  // A null track: not traced. `idle` is a stream of the device with nothing to do.
+  // A null trace_buffer: not traced. `idle` is a stream of the device with nothing to do.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label,
-                                                             Track* track, cudaStream_t idle);
+                                                             TraceBuffer* trace_buffer,
+                                                             cudaStream_t idle);
   static absl::StatusOr<std::shared_ptr<StreamState>> Borrow(int ordinal, cudaStream_t handle,
-                                                             std::string label, Track* track,
+                                                             std::string label,
+                                                             TraceBuffer* trace_buffer,
                                                              cudaStream_t idle);
   ~CudaStream() override;
 
@@ -64,14 +66,14 @@ class CudaStream final : public StreamState {
  private:
   CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label);
 
-  absl::Status StartTrace(Track* track, cudaStream_t idle);
+  absl::Status StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle);
 
   // Calls `enqueue`, timed if this stream is traced.
-  absl::Status Timed(TracedOperation::Kind kind, absl::string_view name,
-                     absl::FunctionRef<absl::Status()> enqueue);
+  absl::Status EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
+                            absl::FunctionRef<absl::Status()> enqueue);
 
   // Keeps the first error, named after the operation; returns the error of this one.
-  absl::Status Note(absl::string_view operation, absl::Status status);
+  absl::Status KeepFirstError(absl::string_view operation, absl::Status status);
 
   const int ordinal_;
   const std::string label_;

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/tracing/track.h"
+#include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
 
@@ -27,8 +27,8 @@ namespace brigade::device::internal {
 class CudaTrace {
  public:
   // Waits for `idle`, a stream of the same device with nothing to do. That device is current.
-  static absl::StatusOr<std::unique_ptr<CudaTrace>> Create(Track& track, cudaStream_t stream,
-                                                           cudaStream_t idle);
+  static absl::StatusOr<std::unique_ptr<CudaTrace>> Create(TraceBuffer& trace_buffer,
+                                                           cudaStream_t stream, cudaStream_t idle);
   ~CudaTrace();
   CudaTrace(const CudaTrace&) = delete;
   CudaTrace& operator=(const CudaTrace&) = delete;
@@ -37,18 +37,19 @@ class CudaTrace {
   absl::Status Time(TracedOperation::Kind kind, absl::string_view name,
                     absl::FunctionRef<absl::Status()> enqueue);
 
-  // Adds to the track what has ended.
+  // Adds to the trace_buffer what has ended.
   void Collect();
 
  private:
-  struct Timed {
+  struct TimedOperation {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
     TracedOperation::Kind kind = TracedOperation::Kind::kWork;
     std::string name;  // its memory is used again
   };
 
-  CudaTrace(Track& track, cudaStream_t stream) : track_(track), stream_(stream), ring_(kRing) {}
+  CudaTrace(TraceBuffer& trace_buffer, cudaStream_t stream)
+      : trace_buffer_(trace_buffer), stream_(stream), ring_(kRing) {}
 
   absl::Status MakeEvents(cudaStream_t idle);
   void CollectLocked();
@@ -56,11 +57,11 @@ class CudaTrace {
   // 1024: about as many launches as CUDA queues before it makes the host wait.
   static constexpr size_t kRing = 1024;
 
-  Track& track_;
+  TraceBuffer& trace_buffer_;
   const cudaStream_t stream_;
 
   std::mutex mutex_;
-  std::vector<Timed> ring_;
+  std::vector<TimedOperation> ring_;
   size_t first_ = 0;       // the oldest that has not ended
   size_t unfinished_ = 0;  // at most kRing - 1: the end before the first is still needed
   int64_t last_end_ns_ = 0;

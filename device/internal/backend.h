@@ -20,10 +20,10 @@ class RaceChecker;
 
 namespace brigade::device::internal {
 
-class Track;
+class TraceBuffer;
 
 // What a kind of device must bring. Arguments are checked, kinds match and the race checker knows
-// before these are called: that is written once, in stream.cc, event.cc and core.cc.
+// before these are called: that is written once, in stream.cc, event.cc and context.cc.
 
 class EventState {
  public:
@@ -79,14 +79,14 @@ class Backend {
   // Returns when done.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
 
-  // `label` is the stream in messages: stream "compute" of "rank 0". What it runs goes to `track`
+  // `label` is the stream in messages: stream "compute" of "rank 0". What it runs goes to `trace_buffer`
   // unless that is null.
-  virtual absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label,
-                                                                 Track* track) = 0;
+  virtual absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
+                                                                    TraceBuffer* trace_buffer) = 0;
   virtual absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
                                                                     std::string label,
-                                                                    Track* track) = 0;
-  virtual absl::StatusOr<std::unique_ptr<EventState>> NewEvent() = 0;
+                                                                    TraceBuffer* trace_buffer) = 0;
+  virtual absl::StatusOr<std::unique_ptr<EventState>> CreateEvent() = 0;
 };
 
 }  // namespace brigade::device::internal

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/race_checker/actors.h"
+#include "brigade/device/race_checker/actor_table.h"
 #include "brigade/device/race_checker/interval_map.h"
 #include "brigade/device/race_checker/shadow.h"
 
@@ -49,23 +49,23 @@ class RaceChecker::Impl {
   }
 
   // What the thread did so far comes before what it enqueues, records or waits for now.
-  void JoinThisThread(Actor stream) { actors.clock(stream).Join(actors.clock(ThisThread())); }
+  void JoinThisThread(ActorId stream) { actors.clock(stream).Join(actors.clock(ThisThread())); }
 
-  absl::Status Access(Actor actor, const Operation& operation);
+  absl::Status CheckAccesses(ActorId actor, const Operation& operation);
   void Report(const internal::PastAccess& past, const internal::PastAccess& now,
               std::string& first_message);
 
   mutable std::mutex mutex;
-  internal::Actors actors;
+  internal::ActorTable actors;
   internal::IntervalMap<Coverage> coverage;
   internal::Shadow followed;  // history of covered memory
   internal::Shadow loose;     // history of the rest
   std::set<std::tuple<Race::Side, Race::Side, std::string>> reported;
   std::vector<Race> reports;
-  int64_t left_off = 0;
+  int64_t dropped = 0;
 };
 
-absl::Status RaceChecker::Impl::Access(Actor actor, const Operation& operation) {
+absl::Status RaceChecker::Impl::CheckAccesses(ActorId actor, const Operation& operation) {
   internal::PastAccess now;
   now.actor = actor;
   now.tick = actors.Tick(actor);
@@ -114,7 +114,7 @@ void RaceChecker::Impl::Report(const internal::PastAccess& past, const internal:
   auto pair = std::make_tuple(race.first, race.second, name);
   if (reported.contains(pair)) return;
   if (reports.size() == kReportsKept) {
-    ++left_off;
+    ++dropped;
     return;
   }
   reported.insert(std::move(pair));
@@ -135,16 +135,16 @@ std::vector<Race> RaceChecker::reports() const {
   return impl_->reports;
 }
 
-int64_t RaceChecker::reports_left_off() const {
+int64_t RaceChecker::reports_dropped() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->left_off;
+  return impl_->dropped;
 }
 
 void RaceChecker::ClearReports() {
   std::lock_guard lock(impl_->mutex);
   impl_->reports.clear();
   impl_->reported.clear();
-  impl_->left_off = 0;
+  impl_->dropped = 0;
 }
 
 VectorClock RaceChecker::HostRelease() {
@@ -161,12 +161,12 @@ void RaceChecker::HostAcquire(const VectorClock& clock) {
 
 absl::Status RaceChecker::HostRead(absl::string_view operation, const void* data, int64_t bytes) {
   std::lock_guard lock(impl_->mutex);
-  return impl_->Access(impl_->ThisThread(), {operation, {Reads(data, bytes)}});
+  return impl_->CheckAccesses(impl_->ThisThread(), {operation, {Reads(data, bytes)}});
 }
 
 absl::Status RaceChecker::HostWrite(absl::string_view operation, void* data, int64_t bytes) {
   std::lock_guard lock(impl_->mutex);
-  return impl_->Access(impl_->ThisThread(), {operation, {Writes(data, bytes)}});
+  return impl_->CheckAccesses(impl_->ThisThread(), {operation, {Writes(data, bytes)}});
 }
 
 int64_t RaceChecker::intervals() const {
@@ -179,45 +179,45 @@ int64_t RaceChecker::actors() const {
   return static_cast<int64_t>(impl_->actors.size());
 }
 
-RaceChecker::Actor RaceChecker::AddStream(absl::string_view stream, absl::string_view context) {
+RaceChecker::ActorId RaceChecker::AddStream(absl::string_view stream, absl::string_view context) {
   std::lock_guard lock(impl_->mutex);
   return impl_->actors.AddStream(std::string(stream), std::string(context),
                                  [this](std::vector<bool>& used) { impl_->MarkUsed(used); });
 }
 
-RaceChecker::Actor RaceChecker::AddBorrowedStream(absl::string_view stream,
-                                                  absl::string_view context, int device,
-                                                  const void* native) {
+RaceChecker::ActorId RaceChecker::AddBorrowedStream(absl::string_view stream,
+                                                    absl::string_view context, int device,
+                                                    const void* native) {
   std::lock_guard lock(impl_->mutex);
   return impl_->actors.AddBorrowedStream(
       std::string(stream), std::string(context), {device, native},
       [this](std::vector<bool>& used) { impl_->MarkUsed(used); });
 }
 
-void RaceChecker::RemoveStream(Actor stream) {
+void RaceChecker::RemoveStream(ActorId stream) {
   std::lock_guard lock(impl_->mutex);
   impl_->actors.End(stream);
 }
 
-absl::Status RaceChecker::Enqueue(Actor stream, const Operation& operation) {
+absl::Status RaceChecker::Enqueue(ActorId stream, const Operation& operation) {
   std::lock_guard lock(impl_->mutex);
   impl_->JoinThisThread(stream);
-  return impl_->Access(stream, operation);
+  return impl_->CheckAccesses(stream, operation);
 }
 
-void RaceChecker::Record(Actor stream, VectorClock& event) {
+void RaceChecker::Record(ActorId stream, VectorClock& event) {
   std::lock_guard lock(impl_->mutex);
   impl_->JoinThisThread(stream);
   event = impl_->actors.clock(stream);
 }
 
-void RaceChecker::Wait(Actor stream, const VectorClock& event) {
+void RaceChecker::Wait(ActorId stream, const VectorClock& event) {
   std::lock_guard lock(impl_->mutex);
   impl_->JoinThisThread(stream);
   impl_->actors.clock(stream).Join(event);
 }
 
-VectorClock RaceChecker::Now(Actor stream) const {
+VectorClock RaceChecker::Now(ActorId stream) const {
   std::lock_guard lock(impl_->mutex);
   return impl_->actors.clock(stream);
 }
@@ -258,8 +258,8 @@ void RaceChecker::RemoveMemory(const void* data, int64_t bytes, bool owned) {
   const auto end = begin + static_cast<uintptr_t>(bytes);
   std::lock_guard lock(impl_->mutex);
   if (owned) {
-    const absl::Status raced =
-        impl_->Access(impl_->ThisThread(), {"free", {Writes(const_cast<void*>(data), bytes)}});
+    const absl::Status raced = impl_->CheckAccesses(
+        impl_->ThisThread(), {"free", {Writes(const_cast<void*>(data), bytes)}});
     raced.IgnoreError();  // reported; there is no stream to fail
     impl_->followed.Forget(begin, end);
   }

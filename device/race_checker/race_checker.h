@@ -50,8 +50,8 @@ class RaceChecker {
   static RaceChecker& Default();
 
   std::vector<Race> reports() const;
-  int64_t reports_left_off() const;  // races beyond those kept
-  void ClearReports();               // also forgets which pairs were reported
+  int64_t reports_dropped() const;  // races beyond those kept
+  void ClearReports();              // also forgets which pairs were reported
 
   // Host-to-host order. What the releasing thread knew is known to the acquiring one from then on.
   // The clock is a value: it travels with the message, or is joined into one that a mutex guards (a
@@ -70,20 +70,20 @@ class RaceChecker {
 
   // What follows is for Stream, Event, Context and Buffer.
 
-  using Actor = int;
+  using ActorId = int;
 
   // Streams borrowed from the same native one are the same actor, whenever they live.
-  Actor AddStream(absl::string_view stream, absl::string_view context);
-  Actor AddBorrowedStream(absl::string_view stream, absl::string_view context, int device,
-                          const void* native);
-  void RemoveStream(Actor stream);  // not for a borrowed one
+  ActorId AddStream(absl::string_view stream, absl::string_view context);
+  ActorId AddBorrowedStream(absl::string_view stream, absl::string_view context, int device,
+                            const void* native);
+  void RemoveStream(ActorId stream);  // not for a borrowed one
 
   // FailedPrecondition with the first message if `operation` is part of a race. The operation
   // counts as enqueued in any case.
-  absl::Status Enqueue(Actor stream, const Operation& operation);
-  void Record(Actor stream, VectorClock& event);
-  void Wait(Actor stream, const VectorClock& event);
-  VectorClock Now(Actor stream) const;  // a host thread that waited for the stream acquires it
+  absl::Status Enqueue(ActorId stream, const Operation& operation);
+  void Record(ActorId stream, VectorClock& event);
+  void Wait(ActorId stream, const VectorClock& event);
+  VectorClock Now(ActorId stream) const;  // a host thread that waited for the stream acquires it
 
   // Memory is born, or lent, or goes. The going of owned memory is a write by this thread.
   void AddMemory(const void* data, int64_t bytes, absl::string_view name, bool owned);

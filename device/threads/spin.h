@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-namespace brigade::device::internal {
+namespace brigade::device {
 
 inline void PauseInSpin() {
 #if defined(__x86_64__)
@@ -33,6 +33,6 @@ bool SpinUntil(F done) {
   return false;
 }
 
-}  // namespace brigade::device::internal
+}  // namespace brigade::device
 
 #endif  // BRIGADE_DEVICE_THREADS_SPIN_H_

@@ -53,7 +53,7 @@ void ThreadPool::Run(Job& job) {
     open_jobs_.fetch_sub(1, std::memory_order_relaxed);
   }
   const auto alone = [&job] { return job.helpers.load(std::memory_order_acquire) == 0; };
-  if (internal::SpinUntil(alone)) return;
+  if (SpinUntil(alone)) return;
   std::unique_lock lock(mutex_);
   helper_left_.wait(lock, alone);
 }
@@ -83,7 +83,7 @@ void ThreadPool::WorkerLoop() {
     // polling for nothing.
     if (open_jobs_.load(std::memory_order_relaxed) == 0) {
       lock.unlock();
-      internal::SpinUntil([this] { return open_jobs_.load(std::memory_order_relaxed) != 0; });
+      SpinUntil([this] { return open_jobs_.load(std::memory_order_relaxed) != 0; });
       lock.lock();
       if (first_job_ != nullptr) continue;
       if (closing_) return;

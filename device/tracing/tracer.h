@@ -12,7 +12,7 @@
 namespace brigade::device {
 
 namespace internal {
-class Track;
+class TraceBuffer;
 }  // namespace internal
 
 // What a stream did from one moment to another, on the host's steady clock.
@@ -56,12 +56,12 @@ class Tracer {
   std::vector<TracedStream> Take();
 
   // For contexts: another stream.
-  internal::Track& AddStream(absl::string_view context, absl::string_view stream);
+  internal::TraceBuffer& AddStream(absl::string_view context, absl::string_view stream);
 
  private:
   const size_t capacity_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<internal::Track>> tracks_;
+  std::vector<std::unique_ptr<internal::TraceBuffer>> trace_buffers_;
 };
 
 }  // namespace brigade::device

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
         InitializeParameter(job.model, parameter, job.seed, values);
         return absl::OkStatus();
       }));
-  context.books().ResetPeaks();  // the model is of what is left when parameters are in
+  context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
 }
 
@@ -65,8 +65,8 @@ absl::Status RankTrainer::Allocate() {
                              context_.Allocate(SlotBytes(), Purpose::kActivations, "batch"));
     BRIGADE_ASSIGN_OR_RETURN(host_in, context_.AllocateHost(SlotBytes(), "batch to come"));
     BRIGADE_ASSIGN_OR_RETURN(host_out, context_.AllocateHost(SlotBytes(), "losses"));
-    BRIGADE_ASSIGN_OR_RETURN(computed, context_.NewEvent("losses computed"));
-    BRIGADE_ASSIGN_OR_RETURN(done, context_.NewEvent("step done"));
+    BRIGADE_ASSIGN_OR_RETURN(computed, context_.CreateEvent("losses computed"));
+    BRIGADE_ASSIGN_OR_RETURN(done, context_.CreateEvent("step done"));
     slot = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
             std::move(done)};
   }
@@ -261,7 +261,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
 RankSummary RankTrainer::Summary() const {
   RankSummary summary = summary_;
   for (int i = 0; i < device::kPurposes; ++i) {
-    summary.memory[i] = context_.books().peak_bytes(static_cast<Purpose>(i));
+    summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
     summary.memory_model[i] =
         zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero), static_cast<Purpose>(i));
   }

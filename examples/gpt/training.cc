@@ -48,7 +48,7 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
                                   device::Context& context, const Watchers& watchers,
                                   FirstError& first_error) {
   const bool first = communicator.rank() == 0;
-  BRIGADE_ASSIGN_OR_RETURN(compute, context.NewStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(compute, context.CreateStream("compute"));
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/tests/device/testing.h"
@@ -66,17 +66,17 @@ class CudaTest : public ::testing::Test {
 
   RaceChecker checker_;
   std::unique_ptr<Context> context_ = NewContext("rank 0");
-  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
-  std::unique_ptr<Stream> comm_ = context_->NewStream("comm").value();
-  std::unique_ptr<Event> ready_ = context_->NewEvent("ready").value();
+  std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
+  std::unique_ptr<Stream> comm_ = context_->CreateStream("comm").value();
+  std::unique_ptr<Event> ready_ = context_->CreateEvent("ready").value();
 };
 
 TEST_F(CudaTest, MemoryIsBornPoisonedAlignedAndInTheBooks) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kGradients, "grads").value();
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(0xFF));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
-  EXPECT_EQ(context_->books().current_bytes(Purpose::kGradients), kBytes);
-  EXPECT_EQ(AddressBook::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
+  EXPECT_EQ(context_->memory_stats().current_bytes(Purpose::kGradients), kBytes);
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
 }
 
 TEST_F(CudaTest, EventsOrderStreams) {
@@ -98,7 +98,7 @@ TEST_F(CudaTest, EventsOrderStreams) {
 
 TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
   auto other = NewContext("rank 1");
-  auto update = other->NewStream("update").value();
+  auto update = other->CreateStream("update").value();
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
   ASSERT_OK(Delay(*compute_));
   ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
@@ -107,7 +107,7 @@ TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
   ASSERT_OK(update->FillBytes(buffer.data(), 2, kBytes));
   ASSERT_OK(update->Synchronize());
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
-  EXPECT_EQ(other->books().current_bytes(), 0);
+  EXPECT_EQ(other->memory_stats().current_bytes(), 0);
   EXPECT_THAT(checker_.reports(), IsEmpty());
 }
 
@@ -124,8 +124,8 @@ TEST_F(CudaTest, CopiesToHostMemoryDoNotBlock) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "device").value();
   const Buffer host = context_->AllocateHost(kBytes, "host").value();
   EXPECT_EQ(host.device(), Cpu());
-  EXPECT_EQ(AddressBook::Global().DeviceOf(host.data()), Cpu());
-  EXPECT_EQ(context_->books().current_bytes(), kBytes);
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(host.data()), Cpu());
+  EXPECT_EQ(context_->memory_stats().current_bytes(), kBytes);
   EXPECT_THAT(host.as<uint8_t>(), Each(0xFF));
   ASSERT_OK(Delay(*compute_));
   ASSERT_OK(compute_->FillBytes(buffer.data(), 5, kBytes));
@@ -148,8 +148,8 @@ TEST_F(CudaTest, MissingWaitIsReportedWithoutHavingToGoWrong) {
 
 TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
   auto other = NewContext("rank 1");
-  auto update = other->NewStream("update").value();
-  auto reduced = context_->NewEvent("reduced").value();
+  auto update = other->CreateStream("update").value();
+  auto reduced = context_->CreateEvent("reduced").value();
   EXPECT_THAT(FailLaunch(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
   EXPECT_THAT(Delay(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
   ASSERT_OK(compute_->Record(*ready_));
@@ -198,8 +198,8 @@ TEST_F(CudaTest, EnqueueBelongsToTheCpu) {
 
 TEST_F(CudaTest, EventsOfAnotherKindAreRefused) {
   auto cpu = MakeContext(CheckedOptions(checker_, "cpu"));
-  auto cpu_stream = cpu->NewStream("host").value();
-  auto cpu_event = cpu->NewEvent("host_event").value();
+  auto cpu_stream = cpu->CreateStream("host").value();
+  auto cpu_event = cpu->CreateEvent("host_event").value();
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(compute_->Record(*cpu_event),
               StatusIs(invalid,
@@ -218,11 +218,11 @@ TEST_F(CudaTest, OutOfMemoryIsAnErrorThatChangesNothing) {
   const Buffer some = limited->Allocate(900, Purpose::kParameters).value();
   EXPECT_THAT(limited->Allocate(101, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit 1000")));
-  EXPECT_EQ(limited->books().peak_bytes(), 900);
+  EXPECT_EQ(limited->memory_stats().peak_bytes(), 900);
   EXPECT_THAT(context_->Allocate(int64_t{1} << 50, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("cudaErrorMemoryAllocation (out of memory)")));
-  EXPECT_EQ(context_->books().peak_bytes(), 0);
+  EXPECT_EQ(context_->memory_stats().peak_bytes(), 0);
   EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch));
 }
 

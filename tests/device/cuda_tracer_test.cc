@@ -44,12 +44,12 @@ class CudaTracerTest : public ::testing::Test {
 
   Tracer tracer_;
   std::unique_ptr<Context> context_ = NewContext(tracer_);
-  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
-  std::unique_ptr<Stream> communication_ = context_->NewStream("communication").value();
+  std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
+  std::unique_ptr<Stream> communication_ = context_->CreateStream("communication").value();
 };
 
 TEST_F(CudaTracerTest, TimesWorkAndWaitsOnTheHostsClock) {
-  auto written = context_->NewEvent("written").value();
+  auto written = context_->CreateEvent("written").value();
   auto memory = context_->Allocate(64, Purpose::kScratch).value();
   const int64_t before = NowNs();
   ASSERT_OK(Delay(*compute_));

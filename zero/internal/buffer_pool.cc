@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
                                                                  device::Context& context) {
   auto slot = std::make_unique<PooledBuffer>();
   BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(bytes, purpose, name));
-  BRIGADE_ASSIGN_OR_RETURN(event, context.NewEvent(name));
+  BRIGADE_ASSIGN_OR_RETURN(event, context.CreateEvent(name));
   slot->memory = std::move(memory);
   slot->free = std::move(event);
   return slot;

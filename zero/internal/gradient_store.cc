@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
       state.accumulator = std::move(accumulator);
     }
-    BRIGADE_ASSIGN_OR_RETURN(written, context.NewEvent(absl::StrCat(name, " written")));
+    BRIGADE_ASSIGN_OR_RETURN(written, context.CreateEvent(absl::StrCat(name, " written")));
     state.written = std::move(written);
   }
   const auto moves = [&](const Bucket& bucket) {

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
                                   absl::StrCat("slice of ", name)));
       state.slice = std::move(slice);
     }
-    BRIGADE_ASSIGN_OR_RETURN(gathered, context.NewEvent(absl::StrCat(name, " gathered")));
+    BRIGADE_ASSIGN_OR_RETURN(gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
     state.gathered = std::move(gathered);
   }
   for (size_t b = 0; b < store->states_.size(); ++b) {

@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
     device::Stream& compute) {
   std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
   if (options.overlap_comm) {
-    BRIGADE_ASSIGN_OR_RETURN(stream, context.NewStream("communication"));
+    BRIGADE_ASSIGN_OR_RETURN(stream, context.CreateStream("communication"));
     streams->own_ = std::move(stream);
   }
   return streams;

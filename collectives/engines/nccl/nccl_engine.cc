@@ -35,7 +35,7 @@ class OnDevice {
   }
 
  private:
-  std::optional<device::internal::CudaDeviceGuard> guard_;
+  std::optional<device::CudaDeviceGuard> guard_;
 };
 #else
 class OnDevice {

@@ -82,7 +82,7 @@ class CudaBlas final : public Blas {
   CudaBlas(const Cublas& cublas, int ordinal, cublasHandle_t handle, device::Buffer workspace)
       : cublas_(cublas), ordinal_(ordinal), handle_(handle), workspace_(std::move(workspace)) {}
   ~CudaBlas() override {
-    const device::internal::CudaDeviceGuard guard(ordinal_);
+    const device::CudaDeviceGuard guard(ordinal_);
     cublas_.destroy(handle_);
   }
 
@@ -142,8 +142,7 @@ absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
                            context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),
                                             device::Purpose::kScratch, "workspace of cuBLAS"));
   const int ordinal = context.device().ordinal;
-  const device::internal::CudaDeviceGuard guard(
-      ordinal);  // a handle is of the device that is current
+  const device::CudaDeviceGuard guard(ordinal);  // a handle is of the device that is current
   cublasHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublas->create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas->status_string(status)));

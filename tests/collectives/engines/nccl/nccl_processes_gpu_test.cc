@@ -29,7 +29,7 @@ absl::Status AddTwice(int rank, int port) {
   device::ContextOptions options;
   options.device = device::Cuda();
   BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
-  BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(stream, context->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(world, JoinNcclWorld(launch_info, {}, *context));
   const int64_t bytes = kCount * static_cast<int64_t>(sizeof(float));
   BRIGADE_ASSIGN_OR_RETURN(array, context->Allocate(bytes, device::Purpose::kGradients));

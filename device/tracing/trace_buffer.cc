@@ -1,14 +1,14 @@
-#include "brigade/device/tracing/track.h"
+#include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
 
-Track::Track(absl::string_view context, absl::string_view stream, size_t capacity)
+TraceBuffer::TraceBuffer(absl::string_view context, absl::string_view stream, size_t capacity)
     : context_(context), stream_(stream), capacity_(capacity) {
   operations_.reserve(capacity);
 }
 
-void Track::Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns,
-                int64_t end_ns) {
+void TraceBuffer::Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns,
+                      int64_t end_ns) {
   std::lock_guard lock(mutex_);
   if (operations_.size() == capacity_) {
     ++dropped_;
@@ -19,12 +19,12 @@ void Track::Add(TracedOperation::Kind kind, absl::string_view name, int64_t begi
   operations_.push_back({kind, *known, begin_ns, end_ns});
 }
 
-void Track::Drop(int64_t operations) {
+void TraceBuffer::Drop(int64_t operations) {
   std::lock_guard lock(mutex_);
   dropped_ += operations;
 }
 
-TracedStream Track::Take() {
+TracedStream TraceBuffer::Take() {
   std::lock_guard lock(mutex_);
   // A copy, because the memory here is warm and stays for what comes next.
   TracedStream taken = {context_, stream_, operations_, dropped_};

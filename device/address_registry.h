@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_ADDRESS_BOOK_H_
-#define BRIGADE_DEVICE_ADDRESS_BOOK_H_
+#ifndef BRIGADE_DEVICE_ADDRESS_REGISTRY_H_
+#define BRIGADE_DEVICE_ADDRESS_REGISTRY_H_
 
 #include <cstdint>
 #include <map>
@@ -17,52 +17,52 @@ namespace brigade::device {
 // Overlap      Owned memory never overlaps; borrowed memory may overlap anything, and the owner's
 //              device wins.
 // Threads      Safe from any thread.
-class AddressBook {
+class AddressRegistry {
  public:
-  struct Range {
+  struct Region {
     uintptr_t begin = 0;
     uintptr_t end = 0;
     Device device = {};
     bool owned = false;  // by a Buffer; else borrowed
   };
 
-  // The process's one book.
-  static AddressBook& Global();
+  // The process's one registry.
+  static AddressRegistry& Global();
 
   // nullopt if no live buffer or borrow holds the address.
   std::optional<Device> DeviceOf(const void* address) const;
-  std::optional<Range> Find(const void* address) const;
+  std::optional<Region> Find(const void* address) const;
 
   // For Context and Buffer. Empty ranges are ignored.
   void Add(const void* data, int64_t bytes, Device device, bool owned);
   void Remove(const void* data, int64_t bytes, bool owned);
 
-  // Remembers the last range found, so that a list of views into few buffers costs a comparison
+  // Remembers the last region found, so that a list of views into few buffers costs a comparison
   // each. Make one for a call and drop it with the call: it does not notice that a buffer dies.
   class Lookup {
    public:
-    explicit Lookup(const AddressBook& book = Global()) : book_(book) {}
+    explicit Lookup(const AddressRegistry& registry = Global()) : registry_(registry) {}
 
-    // The range that holds the address, until the next Find; null if none does.
-    const Range* Find(const void* address) {
+    // The region that holds the address, until the next Find; null if none does.
+    const Region* Find(const void* address) {
       const auto at = reinterpret_cast<uintptr_t>(address);
-      return at >= last_.begin && at < last_.end ? &last_ : FindInBook(address);
+      return at >= last_.begin && at < last_.end ? &last_ : FindInRegistry(address);
     }
 
    private:
-    const Range* FindInBook(const void* address);
+    const Region* FindInRegistry(const void* address);
 
-    const AddressBook& book_;
-    Range last_;
+    const AddressRegistry& registry_;
+    Region last_;
   };
 
  private:
   mutable std::shared_mutex mutex_;
-  std::map<uintptr_t, Range> owned_;          // by begin; disjoint
-  std::multimap<uintptr_t, Range> borrowed_;  // by begin; may overlap
-  uintptr_t longest_borrow_ = 0;              // how far left of an address its borrow may begin
+  std::map<uintptr_t, Region> owned_;          // by begin; disjoint
+  std::multimap<uintptr_t, Region> borrowed_;  // by begin; may overlap
+  uintptr_t longest_borrow_ = 0;               // how far left of an address its borrow may begin
 };
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_ADDRESS_BOOK_H_
+#endif  // BRIGADE_DEVICE_ADDRESS_REGISTRY_H_

@@ -1,4 +1,4 @@
-#include "brigade/device/race_checker/actors.h"
+#include "brigade/device/race_checker/actor_table.h"
 
 #include <algorithm>
 
@@ -21,12 +21,12 @@ thread_local ThreadIdentity this_thread;
 
 }  // namespace
 
-int Actors::AddStream(std::string stream, std::string context, MarkUsed mark) {
+int ActorTable::AddStream(std::string stream, std::string context, MarkUsed mark) {
   return Add(std::move(stream), std::move(context), mark);
 }
 
-int Actors::AddBorrowedStream(std::string stream, std::string context,
-                              std::pair<int, const void*> native, MarkUsed mark) {
+int ActorTable::AddBorrowedStream(std::string stream, std::string context,
+                                  std::pair<int, const void*> native, MarkUsed mark) {
   const auto known = borrowed_.find(native);
   if (known == borrowed_.end()) {
     return borrowed_[native] = Add(std::move(stream), std::move(context), mark);
@@ -36,7 +36,7 @@ int Actors::AddBorrowedStream(std::string stream, std::string context,
   return known->second;
 }
 
-int Actors::ThisThread(MarkUsed mark) {
+int ActorTable::ThisThread(MarkUsed mark) {
   const auto known = threads_.find(this_thread.number);
   if (known != threads_.end()) return known->second.actor;
   const int actor = Add("a host thread", "", mark);
@@ -44,19 +44,19 @@ int Actors::ThisThread(MarkUsed mark) {
   return actor;
 }
 
-void Actors::End(int actor) {
+void ActorTable::End(int actor) {
   at(actor).ended = true;
   ++ended_;
 }
 
-uint64_t Actors::Tick(int actor) {
+uint64_t ActorTable::Tick(int actor) {
   const auto index = static_cast<size_t>(actor);
   const uint64_t tick = at(actor).clock.at(index) + 1;
   at(actor).clock.Set(index, tick);
   return tick;
 }
 
-int Actors::Add(std::string stream, std::string context, MarkUsed mark) {
+int ActorTable::Add(std::string stream, std::string context, MarkUsed mark) {
   EndGoneThreads();
   if (free_.empty() && ended_ >= collect_at_) CollectFree(mark);
   if (free_.empty()) {
@@ -72,7 +72,7 @@ int Actors::Add(std::string stream, std::string context, MarkUsed mark) {
   return actor;
 }
 
-void Actors::EndGoneThreads() {
+void ActorTable::EndGoneThreads() {
   for (auto it = threads_.begin(); it != threads_.end();) {
     if (it->second.gone->load(std::memory_order_relaxed)) {
       End(it->second.actor);
@@ -83,7 +83,7 @@ void Actors::EndGoneThreads() {
   }
 }
 
-void Actors::CollectFree(MarkUsed mark) {
+void ActorTable::CollectFree(MarkUsed mark) {
   std::vector<bool> used(actors_.size(), false);
   mark(used);
   size_t kept = 0;

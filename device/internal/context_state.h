@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_INTERNAL_CORE_H_
-#define BRIGADE_DEVICE_INTERNAL_CORE_H_
+#ifndef BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_
+#define BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/books.h"
 #include "brigade/device/context_options.h"
 #include "brigade/device/internal/backend.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/device/tracing/tracer.h"
@@ -27,19 +27,19 @@ inline constexpr std::optional<Purpose> kHostMemory = std::nullopt;
 // the last of them.
 //
 // Threads      Safe from any thread.
-class Core {
+class ContextState {
  public:
   // Options are valid, with defaults filled in.
-  Core(const ContextOptions& options, RaceChecker* checker, int compute_threads);
-  ~Core();
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
+  ContextState(const ContextOptions& options, RaceChecker* checker, int compute_threads);
+  ~ContextState();
+  ContextState(const ContextState&) = delete;
+  ContextState& operator=(const ContextState&) = delete;
 
   const Device device;
   const std::string name;
   RaceChecker* const checker;  // null: checks are off
   Tracer* const tracer;        // null: nothing is traced
-  Books books;
+  MemoryStats memory_stats;
   ThreadPool pool;
   std::unique_ptr<Backend> backend;  // set once, before the core is shared
 
@@ -47,7 +47,7 @@ class Core {
   int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
 
   // Streams whose work a freed buffer waits for.
-  void AddStream(std::shared_ptr<StreamState> state, RaceChecker::Actor actor);
+  void AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor);
   void RemoveStream(const StreamState* state);
 
   // What AllocateHost's memory belongs to.
@@ -58,34 +58,34 @@ class Core {
   void Free(void* data, int64_t bytes, std::optional<Purpose> purpose);
 
  private:
-  struct Enlisted {
+  struct RegisteredStream {
     std::shared_ptr<StreamState> state;
-    RaceChecker::Actor actor = 0;
+    RaceChecker::ActorId actor = 0;
   };
-  struct Memory {
+  struct Allocation {
     void* data = nullptr;
     int64_t bytes = 0;
     std::optional<Purpose> purpose;
   };
 
   void WaitForStreams();
-  absl::Status Poison(const Memory& memory);
-  void ReturnToSystem(const Memory& memory);
-  void ReturnMemory(const Memory& memory);
+  absl::Status Poison(const Allocation& memory);
+  void ReturnToSystem(const Allocation& memory);
+  void ReturnMemory(const Allocation& memory);
   void ReturnDeferred();
 
   const int64_t limit_bytes_;
   std::atomic<int64_t> host_waits_{0};
 
   std::mutex streams_mutex_;
-  std::vector<Enlisted> streams_;
+  std::vector<RegisteredStream> streams_;
 
-  std::mutex allocating_;  // from the look at the limit to the entry in the books
+  std::mutex allocation_mutex_;  // from the look at the limit to the entry in the books
 
   std::mutex deferred_mutex_;
-  std::vector<Memory> deferred_;  // freed by workers, who must not wait
+  std::vector<Allocation> deferred_;  // freed by workers, who must not wait
 };
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_INTERNAL_CORE_H_
+#endif  // BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_

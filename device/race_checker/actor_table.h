@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_
-#define BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_
+#ifndef BRIGADE_DEVICE_RACE_CHECKER_ACTOR_TABLE_H_
+#define BRIGADE_DEVICE_RACE_CHECKER_ACTOR_TABLE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace brigade::device::internal {
 //              short in a long run. Ticks go on where the ended one stopped, so nothing that was
 //              known of it is taken for knowledge of its successor.
 // Threads      The caller's lock guards every call.
-class Actors {
+class ActorTable {
  public:
   // mark(used) sets used[actor] for every actor that history still names.
   using MarkUsed = absl::FunctionRef<void(std::vector<bool>& used)>;
@@ -72,4 +72,4 @@ class Actors {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_RACE_CHECKER_ACTORS_H_
+#endif  // BRIGADE_DEVICE_RACE_CHECKER_ACTOR_TABLE_H_

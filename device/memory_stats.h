@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_BOOKS_H_
-#define BRIGADE_DEVICE_BOOKS_H_
+#ifndef BRIGADE_DEVICE_MEMORY_STATS_H_
+#define BRIGADE_DEVICE_MEMORY_STATS_H_
 
 #include <array>
 #include <cstdint>
@@ -34,11 +34,11 @@ absl::string_view ToString(Purpose purpose);
 // Peaks        The peak of the total is the largest total at one moment, not the sum of the
 //              purposes' peaks.
 // Threads      Safe from any thread.
-class Books {
+class MemoryStats {
  public:
-  Books() = default;
-  Books(const Books&) = delete;
-  Books& operator=(const Books&) = delete;
+  MemoryStats() = default;
+  MemoryStats(const MemoryStats&) = delete;
+  MemoryStats& operator=(const MemoryStats&) = delete;
 
   int64_t current_bytes(Purpose purpose) const;
   int64_t peak_bytes(Purpose purpose) const;
@@ -69,4 +69,4 @@ class Books {
 
 }  // namespace brigade::device
 
-#endif  // BRIGADE_DEVICE_BOOKS_H_
+#endif  // BRIGADE_DEVICE_MEMORY_STATS_H_

@@ -1,10 +1,10 @@
-#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/context_state.h"
 
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device::internal {
@@ -14,7 +14,7 @@ constexpr uint8_t kPoison = 0xFF;
 
 }  // namespace
 
-Core::Core(const ContextOptions& options, RaceChecker* checker, int compute_threads)
+ContextState::ContextState(const ContextOptions& options, RaceChecker* checker, int compute_threads)
     : device(options.device),
       name(options.name),
       checker(checker),
@@ -22,27 +22,28 @@ Core::Core(const ContextOptions& options, RaceChecker* checker, int compute_thre
       pool(compute_threads),
       limit_bytes_(options.memory_limit_bytes) {}
 
-// Here no stream is left to wait for: each holds its core.
-Core::~Core() {
-  for (const Memory& memory : deferred_) ReturnMemory(memory);
+// Here no stream is left to wait for: each holds its context.
+ContextState::~ContextState() {
+  for (const Allocation& memory : deferred_) ReturnMemory(memory);
 }
 
-void Core::AddStream(std::shared_ptr<StreamState> state, RaceChecker::Actor actor) {
+void ContextState::AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor) {
   std::lock_guard lock(streams_mutex_);
   streams_.push_back({std::move(state), actor});
 }
 
-void Core::RemoveStream(const StreamState* state) {
+void ContextState::RemoveStream(const StreamState* state) {
   std::lock_guard lock(streams_mutex_);
-  std::erase_if(streams_, [state](const Enlisted& entry) { return entry.state.get() == state; });
+  std::erase_if(streams_,
+                [state](const RegisteredStream& entry) { return entry.state.get() == state; });
 }
 
-void Core::WaitForStreams() {
+void ContextState::WaitForStreams() {
   std::vector<std::shared_ptr<StreamState>> states;
   VectorClock over;
   {
     std::lock_guard lock(streams_mutex_);
-    for (const Enlisted& entry : streams_) {
+    for (const RegisteredStream& entry : streams_) {
       states.push_back(entry.state);
       if (checker != nullptr) over.Join(checker->Now(entry.actor));
     }
@@ -53,13 +54,13 @@ void Core::WaitForStreams() {
   if (checker != nullptr) checker->HostAcquire(over);
 }
 
-absl::Status Core::Poison(const Memory& memory) {
+absl::Status ContextState::Poison(const Allocation& memory) {
   if (memory.purpose.has_value()) return backend->FillBytes(memory.data, kPoison, memory.bytes);
   std::memset(memory.data, kPoison, static_cast<size_t>(memory.bytes));
   return absl::OkStatus();
 }
 
-void Core::ReturnToSystem(const Memory& memory) {
+void ContextState::ReturnToSystem(const Allocation& memory) {
   if (memory.purpose.has_value()) {
     backend->Free(memory.data, memory.bytes);
   } else {
@@ -67,8 +68,8 @@ void Core::ReturnToSystem(const Memory& memory) {
   }
 }
 
-absl::StatusOr<void*> Core::Allocate(int64_t bytes, std::optional<Purpose> purpose,
-                                     absl::string_view name) {
+absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpose> purpose,
+                                             absl::string_view name) {
   ReturnDeferred();
   if (bytes == 0) return nullptr;
   const auto refuse = [&](const absl::Status& why) {
@@ -77,29 +78,31 @@ absl::StatusOr<void*> Core::Allocate(int64_t bytes, std::optional<Purpose> purpo
         absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes for ",
                      purpose.has_value() ? ToString(*purpose) : "the host",
                      name.empty() ? "" : absl::StrCat(" (\"", name, "\")"), ": ", why.message(),
-                     "; in use ", books.current_bytes(), " bytes (", books.ToString(), "), limit ",
-                     limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
+                     "; in use ", memory_stats.current_bytes(), " bytes (", memory_stats.ToString(),
+                     "), limit ", limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
   };
-  std::lock_guard lock(allocating_);
-  if (purpose.has_value() && limit_bytes_ != 0 && bytes > limit_bytes_ - books.current_bytes()) {
+  std::lock_guard lock(allocation_mutex_);
+  if (purpose.has_value() && limit_bytes_ != 0 &&
+      bytes > limit_bytes_ - memory_stats.current_bytes()) {
     return refuse(absl::ResourceExhaustedError("the context's limit would be exceeded"));
   }
   const absl::StatusOr<void*> data =
       purpose.has_value() ? backend->Allocate(bytes) : backend->AllocateHost(bytes);
   if (!data.ok()) return refuse(data.status());
-  const Memory memory = {*data, bytes, purpose};
+  const Allocation memory = {*data, bytes, purpose};
   const absl::Status poisoned = Poison(memory);
   if (!poisoned.ok()) {
     ReturnToSystem(memory);
     return refuse(poisoned);
   }
-  if (purpose.has_value()) books.Add(*purpose, bytes);
-  AddressBook::Global().Add(*data, bytes, purpose.has_value() ? device : host(), /*owned=*/true);
+  if (purpose.has_value()) memory_stats.Add(*purpose, bytes);
+  AddressRegistry::Global().Add(*data, bytes, purpose.has_value() ? device : host(),
+                                /*owned=*/true);
   if (checker != nullptr) checker->AddMemory(*data, bytes, name, /*owned=*/true);
   return data;
 }
 
-void Core::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
+void ContextState::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
   if (data == nullptr) return;
   if (on_worker_thread) {
     std::lock_guard lock(deferred_mutex_);
@@ -111,26 +114,26 @@ void Core::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
   ReturnMemory({data, bytes, purpose});
 }
 
-void Core::ReturnMemory(const Memory& memory) {
+void ContextState::ReturnMemory(const Allocation& memory) {
   // Out of the lists first: the moment the memory is free, somebody else may get the same address.
   if (checker != nullptr) checker->RemoveMemory(memory.data, memory.bytes, /*owned=*/true);
-  AddressBook::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
-  if (memory.purpose.has_value()) books.Remove(*memory.purpose, memory.bytes);
+  AddressRegistry::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
+  if (memory.purpose.has_value()) memory_stats.Remove(*memory.purpose, memory.bytes);
   // A device that cannot even be poisoned has reported so elsewhere; the memory goes back anyway.
   if (checker != nullptr) Poison(memory).IgnoreError();
   ReturnToSystem(memory);
 }
 
-void Core::ReturnDeferred() {
+void ContextState::ReturnDeferred() {
   if (on_worker_thread) return;
-  std::vector<Memory> memories;
+  std::vector<Allocation> memories;
   {
     std::lock_guard lock(deferred_mutex_);
     memories.swap(deferred_);
   }
   if (memories.empty()) return;
   WaitForStreams();
-  for (const Memory& memory : memories) ReturnMemory(memory);
+  for (const Allocation& memory : memories) ReturnMemory(memory);
 }
 
 }  // namespace brigade::device::internal

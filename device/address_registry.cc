@@ -1,22 +1,23 @@
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 
 #include <algorithm>
 #include <mutex>
 
 namespace brigade::device {
 
-AddressBook& AddressBook::Global() {
-  static AddressBook* const book = new AddressBook;  // never destroyed: buffers may outlive main
-  return *book;
+AddressRegistry& AddressRegistry::Global() {
+  static AddressRegistry* const registry =
+      new AddressRegistry;  // never destroyed: buffers may outlive main
+  return *registry;
 }
 
-std::optional<Device> AddressBook::DeviceOf(const void* address) const {
-  const std::optional<Range> range = Find(address);
-  if (!range.has_value()) return std::nullopt;
-  return range->device;
+std::optional<Device> AddressRegistry::DeviceOf(const void* address) const {
+  const std::optional<Region> region = Find(address);
+  if (!region.has_value()) return std::nullopt;
+  return region->device;
 }
 
-std::optional<AddressBook::Range> AddressBook::Find(const void* address) const {
+std::optional<AddressRegistry::Region> AddressRegistry::Find(const void* address) const {
   const auto at = reinterpret_cast<uintptr_t>(address);
   std::shared_lock lock(mutex_);
   auto owned = owned_.upper_bound(at);
@@ -33,20 +34,20 @@ std::optional<AddressBook::Range> AddressBook::Find(const void* address) const {
   return std::nullopt;
 }
 
-void AddressBook::Add(const void* data, int64_t bytes, Device device, bool owned) {
+void AddressRegistry::Add(const void* data, int64_t bytes, Device device, bool owned) {
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  const Range range{begin, begin + static_cast<uintptr_t>(bytes), device, owned};
+  const Region region{begin, begin + static_cast<uintptr_t>(bytes), device, owned};
   std::unique_lock lock(mutex_);
   if (owned) {
-    owned_[begin] = range;
+    owned_[begin] = region;
   } else {
-    borrowed_.emplace(begin, range);
+    borrowed_.emplace(begin, region);
     longest_borrow_ = std::max(longest_borrow_, static_cast<uintptr_t>(bytes));
   }
 }
 
-void AddressBook::Remove(const void* data, int64_t bytes, bool owned) {
+void AddressRegistry::Remove(const void* data, int64_t bytes, bool owned) {
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
   std::unique_lock lock(mutex_);
@@ -62,10 +63,10 @@ void AddressBook::Remove(const void* data, int64_t bytes, bool owned) {
   if (borrowed_.empty()) longest_borrow_ = 0;
 }
 
-const AddressBook::Range* AddressBook::Lookup::FindInBook(const void* address) {
-  const std::optional<Range> range = book_.Find(address);
-  if (!range.has_value()) return nullptr;
-  last_ = *range;
+const AddressRegistry::Region* AddressRegistry::Lookup::FindInRegistry(const void* address) {
+  const std::optional<Region> region = registry_.Find(address);
+  if (!region.has_value()) return nullptr;
+  last_ = *region;
   return &last_;
 }
 

@@ -1,4 +1,4 @@
-#include "brigade/device/books.h"
+#include "brigade/device/memory_stats.h"
 
 #include <algorithm>
 
@@ -24,33 +24,33 @@ absl::string_view ToString(Purpose purpose) {
   return "unknown";
 }
 
-int64_t Books::current_bytes(Purpose purpose) const {
+int64_t MemoryStats::current_bytes(Purpose purpose) const {
   std::lock_guard lock(mutex_);
   return by_purpose_[static_cast<size_t>(purpose)].current;
 }
 
-int64_t Books::peak_bytes(Purpose purpose) const {
+int64_t MemoryStats::peak_bytes(Purpose purpose) const {
   std::lock_guard lock(mutex_);
   return by_purpose_[static_cast<size_t>(purpose)].peak;
 }
 
-int64_t Books::current_bytes() const {
+int64_t MemoryStats::current_bytes() const {
   std::lock_guard lock(mutex_);
   return total_.current;
 }
 
-int64_t Books::peak_bytes() const {
+int64_t MemoryStats::peak_bytes() const {
   std::lock_guard lock(mutex_);
   return total_.peak;
 }
 
-void Books::ResetPeaks() {
+void MemoryStats::ResetPeaks() {
   std::lock_guard lock(mutex_);
   for (Entry& entry : by_purpose_) entry.peak = entry.current;
   total_.peak = total_.current;
 }
 
-std::string Books::ToString() const {
+std::string MemoryStats::ToString() const {
   std::lock_guard lock(mutex_);
   std::string text;
   for (int i = 0; i < kPurposes; ++i) {
@@ -62,7 +62,7 @@ std::string Books::ToString() const {
   return text.empty() ? "nothing" : text;
 }
 
-void Books::Add(Purpose purpose, int64_t bytes) {
+void MemoryStats::Add(Purpose purpose, int64_t bytes) {
   std::lock_guard lock(mutex_);
   for (Entry* entry : {&by_purpose_[static_cast<size_t>(purpose)], &total_}) {
     entry->current += bytes;
@@ -70,7 +70,7 @@ void Books::Add(Purpose purpose, int64_t bytes) {
   }
 }
 
-void Books::Remove(Purpose purpose, int64_t bytes) {
+void MemoryStats::Remove(Purpose purpose, int64_t bytes) {
   std::lock_guard lock(mutex_);
   by_purpose_[static_cast<size_t>(purpose)].current -= bytes;
   total_.current -= bytes;

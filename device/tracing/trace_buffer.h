@@ -1,5 +1,5 @@
-#ifndef BRIGADE_DEVICE_TRACING_TRACK_H_
-#define BRIGADE_DEVICE_TRACING_TRACK_H_
+#ifndef BRIGADE_DEVICE_TRACING_TRACE_BUFFER_H_
+#define BRIGADE_DEVICE_TRACING_TRACE_BUFFER_H_
 
 #include <chrono>
 #include <cstddef>
@@ -22,9 +22,9 @@ inline int64_t SteadyNs() {
 // One stream's operations that nobody has taken yet.
 //
 // Threads      Safe from any thread.
-class Track {
+class TraceBuffer {
  public:
-  Track(absl::string_view context, absl::string_view stream, size_t capacity);
+  TraceBuffer(absl::string_view context, absl::string_view stream, size_t capacity);
 
   // In order of time. `name` is copied the first time it comes.
   void Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns, int64_t end_ns);
@@ -43,21 +43,21 @@ class Track {
   int64_t dropped_ = 0;
 };
 
-// Adds what happens while it lives; with a null track it is one branch at each end.
-class TrackedScope {
+// Adds what happens while it lives; with a null trace_buffer it is one branch at each end.
+class TraceScope {
  public:
-  TrackedScope(Track* track, TracedOperation::Kind kind, absl::string_view name)
-      : track_(track), kind_(kind), name_(name) {
-    if (track_ != nullptr) begin_ns_ = SteadyNs();
+  TraceScope(TraceBuffer* trace_buffer, TracedOperation::Kind kind, absl::string_view name)
+      : trace_buffer_(trace_buffer), kind_(kind), name_(name) {
+    if (trace_buffer_ != nullptr) begin_ns_ = SteadyNs();
   }
-  ~TrackedScope() {
-    if (track_ != nullptr) track_->Add(kind_, name_, begin_ns_, SteadyNs());
+  ~TraceScope() {
+    if (trace_buffer_ != nullptr) trace_buffer_->Add(kind_, name_, begin_ns_, SteadyNs());
   }
-  TrackedScope(const TrackedScope&) = delete;
-  TrackedScope& operator=(const TrackedScope&) = delete;
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
 
  private:
-  Track* const track_;
+  TraceBuffer* const trace_buffer_;
   const TracedOperation::Kind kind_;
   const absl::string_view name_;
   int64_t begin_ns_ = 0;
@@ -65,4 +65,4 @@ class TrackedScope {
 
 }  // namespace brigade::device::internal
 
-#endif  // BRIGADE_DEVICE_TRACING_TRACK_H_
+#endif  // BRIGADE_DEVICE_TRACING_TRACE_BUFFER_H_
