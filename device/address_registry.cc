@@ -6,8 +6,8 @@
 namespace brigade::device {
 
 AddressRegistry& AddressRegistry::Global() {
-  static AddressRegistry* const registry =
-      new AddressRegistry;  // never destroyed: buffers may outlive main
+  // Never destroyed: buffers may outlive main.
+  static AddressRegistry* const registry = new AddressRegistry;
   return *registry;
 }
 

@@ -23,13 +23,14 @@ class AddressRegistry {
     uintptr_t begin = 0;
     uintptr_t end = 0;
     Device device = {};
-    bool owned = false;  // by a Buffer; else borrowed
+    // True for the memory of a Buffer, false for borrowed memory.
+    bool owned = false;
   };
 
-  // The process's one registry.
+  // The registry of this process.
   static AddressRegistry& Global();
 
-  // nullopt if no live buffer or borrow holds the address.
+  // nullopt if no live buffer and no borrowed memory holds the address.
   std::optional<Device> DeviceOf(const void* address) const;
   std::optional<Region> Find(const void* address) const;
 
@@ -37,8 +38,8 @@ class AddressRegistry {
   void Add(const void* data, int64_t bytes, Device device, bool owned);
   void Remove(const void* data, int64_t bytes, bool owned);
 
-  // Remembers the last region found, so that a list of views into few buffers costs a comparison
-  // each. Make one for a call and drop it with the call: it does not notice that a buffer dies.
+  // Remembers the last region found, so that each view of a list into few buffers costs one
+  // comparison. It does not notice that a buffer is freed: create one for each call.
   class Lookup {
    public:
     explicit Lookup(const AddressRegistry& registry = Global()) : registry_(registry) {}
@@ -58,9 +59,12 @@ class AddressRegistry {
 
  private:
   mutable std::shared_mutex mutex_;
-  std::map<uintptr_t, Region> owned_;          // by begin; disjoint
-  std::multimap<uintptr_t, Region> borrowed_;  // by begin; may overlap
-  uintptr_t longest_borrow_ = 0;               // how far left of an address its borrow may begin
+  // By begin; disjoint.
+  std::map<uintptr_t, Region> owned_;
+  // By begin; may overlap.
+  std::multimap<uintptr_t, Region> borrowed_;
+  // How far below an address the borrowed region that holds it may begin.
+  uintptr_t longest_borrow_ = 0;
 };
 
 }  // namespace brigade::device

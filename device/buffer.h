@@ -16,17 +16,18 @@ namespace internal {
 class ContextState;
 }  // namespace internal
 
-// Memory with a name: the device's, with a purpose (Context::Allocate), the host's (Context::AllocateHost), or
-// somebody else's (Context::Borrow).
+// Memory with a name: the device's, with a purpose (Context::Allocate), the host's
+// (Context::AllocateHost), or borrowed from its owner (Context::Borrow).
 //
-// Contents     Every byte is 0xFF at birth, and again on free with checks on. Borrowed memory is
-//              left alone.
+// Contents     Every byte is 0xFF after the allocation, and with checks on again before the free.
+//              Borrowed memory is left as it is.
 // Lifetime     Destroying an owned buffer waits for the work already enqueued on its context's
 //              streams; see docs/device.md, rules 12 to 17. A buffer may outlive its context.
 // Threads      A value: one thread at a time may move or destroy it.
 class Buffer {
  public:
-  Buffer() = default;  // empty: no memory, zero bytes
+  // An empty buffer: no memory, zero bytes.
+  Buffer() = default;
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -34,9 +35,8 @@ class Buffer {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool owned() const { return kind_ != Kind::kBorrowed; }
-  Purpose purpose() const {
-    return purpose_;
-  }  // of device memory; kScratch for others, which are in no books
+  // Of device memory; kScratch for host and borrowed memory, which MemoryStats do not count.
+  Purpose purpose() const { return purpose_; }
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }
 

@@ -10,8 +10,8 @@
 
 namespace brigade::device {
 
-// What memory is for. The terms of the ZeRO paper's memory model, so that books and formula can be
-// compared.
+// What memory is for, in the terms of the ZeRO paper's memory model, so that the measured bytes can
+// be compared with its formulas.
 enum class Purpose : uint8_t {
   kParameters,
   kGradients,
@@ -26,8 +26,8 @@ inline constexpr int kPurposes = 6;
 // "parameters", "gradients", "optimizer_state", "activations", "communication", "scratch".
 absl::string_view ToString(Purpose purpose);
 
-// Bytes of device memory that one context owns, by purpose: now, and at most since the last
-// ResetPeaks.
+// Bytes of device memory that one context owns, by purpose: the current bytes, and the peak since
+// the last ResetPeaks.
 //
 // Exact        Counts what was asked for, not what the allocator rounds it to. Borrowed memory is
 //              not counted.
@@ -42,14 +42,15 @@ class MemoryStats {
 
   int64_t current_bytes(Purpose purpose) const;
   int64_t peak_bytes(Purpose purpose) const;
-  int64_t current_bytes() const;  // over all purposes
+
+  // Of all purposes together.
+  int64_t current_bytes() const;
   int64_t peak_bytes() const;
 
   // Sets every peak to the current value.
   void ResetPeaks();
 
-  // "parameters 1024, scratch 96": what is in use, purposes with none left out; "nothing" if none
-  // has any.
+  // The current bytes of the purposes that have any: "parameters 1024, scratch 96", or "nothing".
   std::string ToString() const;
 
   // For Context and Buffer.

@@ -26,8 +26,8 @@ class ContextState;
 class StreamState;
 }  // namespace internal
 
-// Runs work in order, apart from the host and from other streams. Made by Context::CreateStream or
-// BorrowStream.
+// Runs work in order, concurrently with the host and with other streams. Created by
+// Context::CreateStream or BorrowStream.
 //
 // Order        docs/device.md, rules 1 to 6.
 // Errors       OK means enqueued. InvalidArgument for bad arguments, with nothing enqueued. Once
@@ -44,7 +44,7 @@ class Stream {
   Device device() const { return device_; }
   absl::string_view name() const { return name_; }
 
-  // Whether declared accesses are looked at. If not, a caller with a long list of them may pass
+  // Whether the declared accesses are checked. If not, a caller with a long list of them may pass
   // none.
   bool checks_races() const { return checker_ != nullptr; }
 
@@ -92,7 +92,7 @@ class Stream {
   // Waits likewise, then clears the error.
   absl::Status Reset();
 
-  // The first error known by now. Does not wait.
+  // The first error known by now. Never waits, not even for another thread's call that blocks.
   absl::Status status() const;
 
  private:
@@ -104,7 +104,9 @@ class Stream {
 
   absl::Status Submit(const Operation& operation, const internal::TaskType& type, void* work,
                       const void* list, size_t items);
-  absl::Status Admit(const Operation& operation);  // submit_mutex_ held; the error if it has failed
+  // Tells the race checker of the operation, or returns the error of a failed stream. The caller
+  // holds submit_mutex_.
+  absl::Status Admit(const Operation& operation);
   absl::Status CheckKind(absl::string_view call, const Event& event) const;
   absl::Status WaitOnHost();
 
@@ -113,7 +115,8 @@ class Stream {
   std::string name_;
   const Device device_;
   const bool owned_;
-  RaceChecker* const checker_;  // null: checks are off
+  // Null: checks are off.
+  RaceChecker* const checker_;
   const RaceChecker::ActorId actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.

@@ -198,8 +198,8 @@ void CpuStream::Loop() {
       error_ = std::move(status);
       failed_.store(true, std::memory_order_relaxed);
     }
-    // Under the lock, so that whoever learns by the event that the work is over finds it over here
-    // too.
+    // Under the lock, so that a thread which learns from the event that the work is over finds it
+    // over in this stream too.
     if (task.kind == Task::Kind::kRecord) task.record->Finish(error_);
     queue_.PopFront();
     ended_.fetch_add(1, std::memory_order_release);

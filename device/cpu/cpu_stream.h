@@ -17,13 +17,14 @@
 
 namespace brigade::device::internal {
 
-// An event of the CPU: the latest record, which waits bind by a reference to it.
+// An event of the CPU: a reference to its latest record, which each wait copies.
 class CpuEvent final : public EventState {
  public:
   absl::Status Synchronize(std::unique_lock<std::mutex>& lock) override;
   absl::StatusOr<bool> Query() override;
 
-  EventRecordRef latest;  // guarded by mutex
+  // Guarded by mutex.
+  EventRecordRef latest;
 };
 
 // A stream of the CPU: a worker thread and its queue.
@@ -53,13 +54,15 @@ class CpuStream final : public StreamState {
 
   void Loop();
   absl::Status Execute(Task& task, bool failed);
-  void NotifyWorker();  // mutex_ held
+  // Counts a task that was pushed and wakes the worker. The caller holds mutex_.
+  void NotifyWorker();
   void SleepRandomly();
 
   const std::string label_;
   ThreadPool& pool_;
   const RandomDelay delay_;
-  TraceBuffer* const trace_buffer_;  // null: not traced
+  // Null: not traced.
+  TraceBuffer* const trace_buffer_;
   uint64_t random_state_;
 
   mutable std::mutex mutex_;

@@ -11,7 +11,8 @@ struct FreeList {
 };
 
 FreeList& FreeRecords() {
-  static FreeList* const list = new FreeList;  // never destroyed: records may outlive main
+  // Never destroyed: records may outlive main.
+  static FreeList* const list = new FreeList;
   return *list;
 }
 

@@ -10,20 +10,20 @@
 
 namespace brigade::device::internal {
 
-// One record of a CPU event: not reached, then reached for good, perhaps with an error.
+// One record of a CPU event: unfinished, then finished, with or without an error.
 //
-// Lifetime     Counted by EventRecordRef. At zero it goes to a free list of the process, because a
-//              wait in another context's queue may hold the last reference; taken from there, it
-//              costs no allocation.
+// Lifetime     Reference-counted by EventRecordRef. At zero it goes to a free list of the process
+//              (not of a context: a wait in another context's queue may hold the last reference),
+//              from which it is used again without an allocation.
 // Threads      Safe from any thread.
 class EventRecord {
  public:
-  // Once: the place in the queue is reached; `carried` is the error that waits for it shall get.
+  // Called once, when the stream reaches the record; Wait returns `carried`.
   void Finish(absl::Status carried);
 
   bool finished() const { return finished_.load(std::memory_order_acquire); }
 
-  // Blocks until finished; returns what it carries.
+  // Blocks until the record is finished; returns the error that it carries.
   absl::Status Wait();
 
  private:
@@ -36,12 +36,14 @@ class EventRecord {
   std::mutex mutex_;
   std::condition_variable reached_;
   int waiting_ = 0;
-  absl::Status carried_;  // written before finished_ is set, constant after
+  // Written before finished_ is set, constant after.
+  absl::Status carried_;
 };
 
 class EventRecordRef {
  public:
-  EventRecordRef() = default;  // empty
+  // Empty.
+  EventRecordRef() = default;
   static EventRecordRef Create();
 
   ~EventRecordRef() { Release(); }

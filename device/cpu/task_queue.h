@@ -19,26 +19,32 @@ struct Task {
   enum class Kind { kWork, kRecord, kWait };
 
   Kind kind = Kind::kWork;
-  absl::string_view name;          // of the operation; of the event for kWait
-  const TaskType* type = nullptr;  // kWork
-  void* work = nullptr;            // kWork; whoever runs or skips it destroys it
-  const void* list = nullptr;      // kWork
-  size_t items = 0;                // kWork
-  EventRecordRef record;           // kRecord, kWait
+  // Of the operation (kWork) or of the event (kWait).
+  absl::string_view name;
+
+  // For kWork. The worker destroys `work` after it has run or skipped it.
+  const TaskType* type = nullptr;
+  void* work = nullptr;
+  const void* list = nullptr;
+  size_t items = 0;
+
+  // For kRecord and kWait.
+  EventRecordRef record;
 
   Task* next = nullptr;
   QueueSegment* segment = nullptr;
 };
 
-// First in, first out, in segments of raw memory that are used again: it allocates only to rise
-// above its high-water mark, and never refuses.
+// A first-in, first-out queue in segments of raw memory that are used again: it allocates only to
+// exceed its high-water mark, and is never full.
 //
 // Threads      The caller's lock guards every call. The front task may be used without it, until
 //              PopFront.
 class TaskQueue {
  public:
   TaskQueue();
-  ~TaskQueue();  // must be empty
+  // The queue must be empty.
+  ~TaskQueue();
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
@@ -54,11 +60,13 @@ class TaskQueue {
   int64_t capacity_bytes() const { return capacity_bytes_; }
 
  private:
-  Task* Push(size_t bytes);  // room for a Task with `bytes` behind it
+  // Makes room for a Task and for `bytes` behind it.
+  Task* Push(size_t bytes);
   QueueSegment* SegmentFor(size_t bytes);
 
-  std::vector<std::unique_ptr<QueueSegment>> segments_;  // all of them
-  QueueSegment* tail_ = nullptr;                         // where the next task goes if it fits
+  std::vector<std::unique_ptr<QueueSegment>> segments_;
+  // The segment that the next task goes to if it fits.
+  QueueSegment* tail_ = nullptr;
   Task* first_ = nullptr;
   Task* last_ = nullptr;
   int64_t capacity_bytes_ = 0;

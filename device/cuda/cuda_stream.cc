@@ -103,7 +103,8 @@ absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Statu
 }
 
 void CudaStream::Enqueue(absl::string_view, const TaskType&, void*, const void*, size_t) {
-  std::abort();  // Stream has refused it
+  // Stream refuses it.
+  std::abort();
 }
 
 absl::Status CudaStream::Launch(absl::string_view operation,

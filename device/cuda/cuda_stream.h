@@ -23,7 +23,8 @@ class CudaEvent final : public EventState {
 
   cudaEvent_t handle() const { return handle_; }
 
-  absl::Status carried;  // by the latest record; guarded by mutex
+  // The error that the latest record carries; guarded by mutex.
+  absl::Status carried;
 
  private:
   CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
@@ -35,12 +36,11 @@ class CudaEvent final : public EventState {
 // A CUDA stream and what CUDA does not know about it: the errors of launches, and those that events
 // brought.
 //
-// Errors       Launches fail at once and are known here when an event is recorded. What a kernel
-//              does wrong is known when somebody waits; CUDA then refuses everything on the device
-//              by itself.
+// Errors       The error of a launch is known at once, and is here before a later record. The error
+//              of a kernel is known when a thread waits; CUDA then refuses all work on the device.
 class CudaStream final : public StreamState {
  public:
-  // A null trace_buffer: not traced. `idle` is a stream of the device with nothing to do.
+  // With a null `trace_buffer` it is not traced. `idle` is a stream of the device without work.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label,
                                                              TraceBuffer* trace_buffer,
                                                              cudaStream_t idle);
@@ -79,7 +79,8 @@ class CudaStream final : public StreamState {
   const std::string label_;
   const bool owned_;
   cudaStream_t handle_;
-  std::unique_ptr<CudaTrace> trace_;  // null: not traced
+  // Null: not traced.
+  std::unique_ptr<CudaTrace> trace_;
 
   mutable std::mutex mutex_;
   absl::Status error_;

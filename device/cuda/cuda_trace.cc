@@ -8,8 +8,8 @@
 namespace brigade::device::internal {
 namespace {
 
-// Whether CUDA did it; if not, its error is forgotten. Tracing has no errors of its own: what is wrong with
-// the stream shows in the work.
+// Whether a CUDA call succeeded; if not, its error is cleared. Tracing reports no errors of its
+// own: those of the stream are reported by its work.
 bool Done(cudaError_t answer) {
   if (answer == cudaSuccess) return true;
   static_cast<void>(cudaGetLastError());

@@ -22,7 +22,7 @@ ContextState::ContextState(const ContextOptions& options, RaceChecker* checker, 
       pool(compute_threads),
       limit_bytes_(options.memory_limit_bytes) {}
 
-// Here no stream is left to wait for: each holds its context.
+// No stream is left to wait for: each shares this state.
 ContextState::~ContextState() {
   for (const Allocation& memory : deferred_) ReturnMemory(memory);
 }
@@ -115,11 +115,11 @@ void ContextState::Free(void* data, int64_t bytes, std::optional<Purpose> purpos
 }
 
 void ContextState::ReturnMemory(const Allocation& memory) {
-  // Out of the lists first: the moment the memory is free, somebody else may get the same address.
+  // Unregister the memory first: once it is free, another allocation may get the same address.
   if (checker != nullptr) checker->RemoveMemory(memory.data, memory.bytes, /*owned=*/true);
   AddressRegistry::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
   if (memory.purpose.has_value()) memory_stats.Remove(*memory.purpose, memory.bytes);
-  // A device that cannot even be poisoned has reported so elsewhere; the memory goes back anyway.
+  // A device that fails to fill memory reports that elsewhere; the memory is freed in any case.
   if (checker != nullptr) Poison(memory).IgnoreError();
   ReturnToSystem(memory);
 }

@@ -20,7 +20,7 @@
 
 namespace brigade::device::internal {
 
-// In the place of a purpose: memory of the host, which no books count.
+// In the place of a purpose: memory of the host, which MemoryStats do not count.
 inline constexpr std::optional<Purpose> kHostMemory = std::nullopt;
 
 // What a context shares with its streams, events and buffers, and what therefore lives as long as
@@ -37,16 +37,19 @@ class ContextState {
 
   const Device device;
   const std::string name;
-  RaceChecker* const checker;  // null: checks are off
-  Tracer* const tracer;        // null: nothing is traced
+  // Null: checks are off.
+  RaceChecker* const checker;
+  // Null: nothing is traced.
+  Tracer* const tracer;
   MemoryStats memory_stats;
   ThreadPool pool;
-  std::unique_ptr<Backend> backend;  // set once, before the core is shared
+  // Set once, before the state is shared.
+  std::unique_ptr<Backend> backend;
 
   void CountHostWait() { host_waits_.fetch_add(1, std::memory_order_relaxed); }
   int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
 
-  // Streams whose work a freed buffer waits for.
+  // The streams whose work is waited for before memory is freed.
   void AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor);
   void RemoveStream(const StreamState* state);
 
@@ -80,10 +83,12 @@ class ContextState {
   std::mutex streams_mutex_;
   std::vector<RegisteredStream> streams_;
 
-  std::mutex allocation_mutex_;  // from the look at the limit to the entry in the books
+  // Held from the check of the limit until the memory is counted.
+  std::mutex allocation_mutex_;
 
   std::mutex deferred_mutex_;
-  std::vector<Allocation> deferred_;  // freed by workers, who must not wait
+  // Memory freed by workers, which must not wait.
+  std::vector<Allocation> deferred_;
 };
 
 }  // namespace brigade::device::internal

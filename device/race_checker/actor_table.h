@@ -15,11 +15,11 @@
 
 namespace brigade::device::internal {
 
-// Who accesses memory, in one RaceChecker: streams and host threads, numbered.
+// The actors of one RaceChecker: streams and host threads, numbered.
 //
-// Numbers      Those of ended actors are used again once no history names them, so that clocks stay
-//              short in a long run. Ticks go on where the ended one stopped, so nothing that was
-//              known of it is taken for knowledge of its successor.
+// Numbers      The numbers of ended actors are used again once no history names them, so that
+//              clocks stay short in a long run. The ticks of a number continue, so that no clock
+//              takes the accesses of its next actor for those of the ended one.
 // Threads      The caller's lock guards every call.
 class ActorTable {
  public:
@@ -62,10 +62,13 @@ class ActorTable {
   void EndGoneThreads();
   void CollectFree(MarkUsed mark);
 
-  std::deque<Actor> actors_;  // references stay good while it grows
+  // A deque: references stay valid while it grows.
+  std::deque<Actor> actors_;
   std::vector<int> free_;
-  size_t ended_ = 0;        // not yet free
-  size_t collect_at_ = 32;  // ended ones that make a look through history worth it; untuned
+  // How many actors have ended and are not free yet.
+  size_t ended_ = 0;
+  // So many ended actors are worth a search through history; untuned.
+  size_t collect_at_ = 32;
   std::map<uint64_t, Thread> threads_;
   std::map<std::pair<int, const void*>, int> borrowed_;
 };

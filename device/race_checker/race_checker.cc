@@ -126,7 +126,8 @@ RaceChecker::RaceChecker() : impl_(std::make_unique<Impl>()) {}
 RaceChecker::~RaceChecker() = default;
 
 RaceChecker& RaceChecker::Default() {
-  static RaceChecker* const checker = new RaceChecker;  // never destroyed: streams may outlive main
+  // Never destroyed: streams may outlive main.
+  static RaceChecker* const checker = new RaceChecker;
   return *checker;
 }
 
@@ -229,9 +230,10 @@ void RaceChecker::AddMemory(const void* data, int64_t bytes, absl::string_view n
   std::lock_guard lock(impl_->mutex);
   if (owned) {
     impl_->loose.Forget(begin, end);
-    impl_->followed.Forget(begin, end);  // a borrow may still lie over the address's former life
+    // A borrow of the address's former memory may still exist.
+    impl_->followed.Forget(begin, end);
   } else {
-    // What is followed already stays where it is.
+    // What is followed already keeps its history.
     uintptr_t at = begin;
     const auto take = [&](uintptr_t to) {
       if (at < to) impl_->loose.MoveTo(impl_->followed, at, to);

@@ -13,23 +13,27 @@
 
 namespace brigade::device {
 
-// Two operations that touch the same bytes, at least one writing, which nothing orders.
+// Two operations that access the same bytes, at least one of them writing, in no order.
 struct Race {
   struct Side {
     std::string operation;
-    std::string stream;   // "a host thread" for a thread's own access
-    std::string context;  // empty for a host thread
+    // "a host thread" for an access by a thread itself.
+    std::string stream;
+    // Empty for a host thread.
+    std::string context;
     bool write = false;
 
     friend bool operator==(const Side&, const Side&) = default;
     friend auto operator<=>(const Side&, const Side&) = default;
   };
-  Side first, second;  // in ascending order of Side, which no timing changes
+  // In ascending order of Side, whatever the timing.
+  Side first, second;
   std::string message;
 };
 
-// Finds unordered conflicting accesses by vector clocks: it follows who knows that what is over,
-// not when things happen, so it finds a forgotten wait on every run, also on those that went well.
+// Finds unordered conflicting accesses by vector clocks: it follows which actor knows of which
+// finished operations, not when they run, so it finds a missing wait on every run, also on those
+// whose result is right.
 //
 // Actors       Every stream and every host thread.
 // Order        Enqueue order within a stream; record -> wait; enqueuing thread -> operation;
@@ -46,16 +50,19 @@ class RaceChecker {
   RaceChecker(const RaceChecker&) = delete;
   RaceChecker& operator=(const RaceChecker&) = delete;
 
-  // The one that the contexts of this process share, so that ranks are checked against each other.
+  // The checker that the contexts of this process share, so that ranks are checked against each
+  // other.
   static RaceChecker& Default();
 
   std::vector<Race> reports() const;
-  int64_t reports_dropped() const;  // races beyond those kept
-  void ClearReports();              // also forgets which pairs were reported
+  // How many races came after those kept.
+  int64_t reports_dropped() const;
+  // Also forgets which pairs were reported.
+  void ClearReports();
 
-  // Host-to-host order. What the releasing thread knew is known to the acquiring one from then on.
-  // The clock is a value: it travels with the message, or is joined into one that a mutex guards (a
-  // barrier joins all arrivals, and each leaver acquires the result).
+  // The order of two host threads: whatever is over for the releasing thread is over for the
+  // acquiring thread. The clock is a value: it is sent with the message, or joined into a clock
+  // that a mutex guards (a barrier joins the clocks of all threads, and each acquires the result).
   VectorClock HostRelease();
   void HostAcquire(const VectorClock& clock);
 
@@ -64,7 +71,7 @@ class RaceChecker {
   absl::Status HostRead(absl::string_view operation, const void* data, int64_t bytes);
   absl::Status HostWrite(absl::string_view operation, void* data, int64_t bytes);
 
-  // How many pieces of memory with a history of their own, and how many actors, are followed now.
+  // How many intervals of memory with a history of their own, and how many actors, there are now.
   int64_t intervals() const;
   int64_t actors() const;
 
@@ -76,16 +83,19 @@ class RaceChecker {
   ActorId AddStream(absl::string_view stream, absl::string_view context);
   ActorId AddBorrowedStream(absl::string_view stream, absl::string_view context, int device,
                             const void* native);
-  void RemoveStream(ActorId stream);  // not for a borrowed one
+  // Not for a borrowed stream.
+  void RemoveStream(ActorId stream);
 
   // FailedPrecondition with the first message if `operation` is part of a race. The operation
   // counts as enqueued in any case.
   absl::Status Enqueue(ActorId stream, const Operation& operation);
   void Record(ActorId stream, VectorClock& event);
   void Wait(ActorId stream, const VectorClock& event);
-  VectorClock Now(ActorId stream) const;  // a host thread that waited for the stream acquires it
+  // The stream's clock. A host thread that has waited for the stream acquires it.
+  VectorClock Now(ActorId stream) const;
 
-  // Memory is born, or lent, or goes. The going of owned memory is a write by this thread.
+  // The beginning and the end of an allocation or of a borrow. The free of owned memory is a write
+  // by this thread.
   void AddMemory(const void* data, int64_t bytes, absl::string_view name, bool owned);
   void RemoveMemory(const void* data, int64_t bytes, bool owned);
 

@@ -17,11 +17,14 @@ namespace brigade::device::internal {
 // One declared access, as history remembers it.
 struct PastAccess {
   int actor = 0;
-  uint64_t tick = 0;  // of the actor, at the access
+  // The actor's tick at the access.
+  uint64_t tick = 0;
   bool write = false;
-  uintptr_t begin = 0;  // of the whole access, however history is cut
+  // Of the whole access, also where history is cut into smaller intervals.
+  uintptr_t begin = 0;
   uintptr_t end = 0;
-  std::shared_ptr<const Race::Side> side;  // for a reader; `write` of the side is not used
+  // For messages; its `write` is not used.
+  std::shared_ptr<const Race::Side> side;
 
   bool OverFor(const VectorClock& clock) const {
     return tick <= clock.at(static_cast<size_t>(actor));

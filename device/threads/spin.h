@@ -14,13 +14,13 @@ inline void PauseInSpin() {
 #endif
 }
 
-// Polls for a while before a thread goes to sleep, first by itself and then giving way to others that are ready: a
-// kernel of a few microseconds must not pay for two trips through the scheduler, each of which can cost a virtual
-// machine 50 us, and a waiting thread must not keep a core from working. True as soon as `done` says so.
+// Polls done() for about 100 us and returns whether it became true: a thread calls this before it
+// sleeps, because to sleep and to wake can each cost 50 us on a virtual machine, more than a short
+// kernel. After the first polls it yields, so that it keeps no core from threads with work.
 template <typename F>
 bool SpinUntil(F done) {
-  constexpr int kPolls =
-      200;  // untuned: about 5 us with a 40-cycle pause, 10 us with a 140-cycle one
+  // 200, untuned: about 5 us with a pause of 40 cycles, 10 us with one of 140.
+  constexpr int kPolls = 200;
   for (int i = 0; i < kPolls; ++i) {
     if (done()) return true;
     PauseInSpin();

@@ -13,7 +13,7 @@
 
 namespace brigade::device {
 
-// The compute threads of a context: they help whoever calls ParallelFor.
+// The compute threads of a context: they help the thread that calls ParallelFor.
 //
 // Threads      Any number of threads may call at once, also from inside a chunk: a caller works on
 //              its own job until it is done, so a busy pool costs speed, never progress.
@@ -66,22 +66,27 @@ class ThreadPool {
     void* function = nullptr;
     void (*call)(void* function, int64_t chunk) = nullptr;
     int64_t chunks = 0;
-    std::atomic<int64_t> next{0};  // the first chunk that nobody has taken
-    std::atomic<int> helpers{
-        0};                   // workers that hold a pointer to this job; rises only under mutex_
-    Job* next_job = nullptr;  // guarded by mutex_
+    // The first chunk that no thread has taken.
+    std::atomic<int64_t> next{0};
+    // Workers that hold a pointer to this job; rises only under mutex_.
+    std::atomic<int> helpers{0};
+    // Guarded by mutex_.
+    Job* next_job = nullptr;
   };
 
   static void TakeChunks(Job& job);
   void Run(Job& job);
   void WorkerLoop();
-  Job* FindWork();  // mutex_ held; takes part in the job returned
+  // Counts this thread as a helper of the job returned. The caller holds mutex_.
+  Job* FindWork();
 
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable helper_left_;
-  Job* first_job_ = nullptr;       // jobs whose callers are in Run
-  std::atomic<int> open_jobs_{0};  // their number: what an idle worker spins on
+  // The jobs whose callers are in Run.
+  Job* first_job_ = nullptr;
+  // The number of those jobs, which idle workers poll.
+  std::atomic<int> open_jobs_{0};
   int sleepers_ = 0;
   bool closing_ = false;
   std::vector<std::thread> workers_;

@@ -19,14 +19,14 @@ inline int64_t SteadyNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch).count();
 }
 
-// One stream's operations that nobody has taken yet.
+// The operations of one stream that Tracer::Take has not returned yet.
 //
 // Threads      Safe from any thread.
 class TraceBuffer {
  public:
   TraceBuffer(absl::string_view context, absl::string_view stream, size_t capacity);
 
-  // In order of time. `name` is copied the first time it comes.
+  // In order of time. `name` is copied when it is new to this stream.
   void Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns, int64_t end_ns);
   void Drop(int64_t operations);
 
@@ -38,12 +38,13 @@ class TraceBuffer {
   const size_t capacity_;
 
   std::mutex mutex_;
-  absl::node_hash_set<std::string> names_;  // at addresses that stay
+  // At stable addresses, which operations_ and the users of Take refer to.
+  absl::node_hash_set<std::string> names_;
   std::vector<TracedOperation> operations_;
   int64_t dropped_ = 0;
 };
 
-// Adds what happens while it lives; with a null trace_buffer it is one branch at each end.
+// Adds the operation that runs during its lifetime; with a null buffer it costs two branches.
 class TraceScope {
  public:
   TraceScope(TraceBuffer* trace_buffer, TracedOperation::Kind kind, absl::string_view name)

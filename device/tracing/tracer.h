@@ -31,18 +31,20 @@ struct TracedOperation {
 struct TracedStream {
   absl::string_view context;
   absl::string_view stream;
-  std::vector<TracedOperation> operations;  // in order of time; none overlaps another
-  int64_t dropped = 0;                      // operations that are missing here
+  // In order of time; none overlaps another.
+  std::vector<TracedOperation> operations;
+  // How many operations are missing, because there was no room for them.
+  int64_t dropped = 0;
 };
 
-// Records when each operation of the streams of some contexts began and ended: those whose
-// ContextOptions name it.
+// Records when each operation of a stream began and ended, for the contexts whose ContextOptions
+// name the tracer.
 //
 // Contract     docs/device.md, rules 30 to 32.
-// Lifetime     Must outlive the contexts and all that they made. Names that it gives out are good as
-//              long as it lives.
-// Allocation   None by streams in steady state. Each stream has room for `capacity` operations; what
-//              does not fit until the next Take is dropped, and counted.
+// Lifetime     Must outlive the contexts and all that they created. The names in what Take returns
+//              are valid as long as the tracer lives.
+// Allocation   None by streams in steady state. Each stream has room for `capacity` operations;
+//              those that do not fit until the next Take are dropped, and counted.
 // Threads      Safe from any thread.
 class Tracer {
  public:
@@ -51,11 +53,11 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // Hands over what has ended since the last call, of each stream that there has been, in the order
-  // in which they were made. Does not wait.
+  // Removes and returns the operations that have ended since the last call, for every stream ever
+  // created, in the order of their creation. Does not wait.
   std::vector<TracedStream> Take();
 
-  // For contexts: another stream.
+  // For Context: the buffer of another stream.
   internal::TraceBuffer& AddStream(absl::string_view context, absl::string_view stream);
 
  private:

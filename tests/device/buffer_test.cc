@@ -64,7 +64,7 @@ TEST(BufferTest, IsCountedUntilItsLastOwnerGoes) {
   EXPECT_EQ(stats.current_bytes(), 0);
 }
 
-TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
+TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotCounted) {
   RaceChecker checker;
   auto context = MakeContext(CheckedOptions(checker));
   int theirs = 42;
@@ -77,7 +77,7 @@ TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
   EXPECT_EQ(theirs, 42);
 }
 
-TEST(BufferTest, HostMemoryIsInNoBooksAndUnderNoLimit) {
+TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
   RaceChecker checker;
   ContextOptions options = CheckedOptions(checker);
   options.device = Cpu(3);

@@ -30,7 +30,7 @@ using ::testing::SizeIs;
 
 constexpr int64_t kBytes = int64_t{4} << 20;
 
-// Keeps the GPU's stream busy for a while, so that an order that nobody asked for would be seen.
+// Keeps the GPU's stream busy for a while, so that a missing order would be seen.
 absl::Status Delay(Stream& stream) {
   return stream.Launch({"delay", {}}, [](void* native) {
     return CudaStatus(
@@ -71,7 +71,7 @@ class CudaTest : public ::testing::Test {
   std::unique_ptr<Event> ready_ = context_->CreateEvent("ready").value();
 };
 
-TEST_F(CudaTest, MemoryIsBornPoisonedAlignedAndInTheBooks) {
+TEST_F(CudaTest, MemoryIsPoisonedAlignedAndCounted) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kGradients, "grads").value();
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(0xFF));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);

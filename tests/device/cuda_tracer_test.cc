@@ -56,7 +56,7 @@ TEST_F(CudaTracerTest, TimesWorkAndWaitsOnTheHostsClock) {
   ASSERT_OK(compute_->Record(*written));
   ASSERT_OK(communication_->Wait(*written));
   ASSERT_OK(communication_->FillBytes(memory.data(), 0, 64));
-  EXPECT_THAT(tracer_.Take()[0].operations, SizeIs(0));  // nothing has ended, nobody waits
+  EXPECT_THAT(tracer_.Take()[0].operations, SizeIs(0));  // nothing has ended
   ASSERT_OK(communication_->Synchronize());
   ASSERT_OK(compute_->Synchronize());
   const int64_t after = NowNs();

@@ -44,7 +44,7 @@ TEST_F(RaceCheckerMemoryTest, ForgetsFreedAddresses) {
   EXPECT_EQ(checker_.intervals(), 0);
 }
 
-TEST_F(RaceCheckerMemoryTest, FollowsMemoryThatNobodyRegisteredUntilAHostHasWaited) {
+TEST_F(RaceCheckerMemoryTest, FollowsUnregisteredMemoryUntilAHostHasWaited) {
   std::vector<char> raw(64);
   ASSERT_OK(Touch(*compute_, "write", {Writes(raw.data(), 64)}));
   ASSERT_OK(Touch(*comm_, "read", {Reads(raw.data(), 64)}));

@@ -222,18 +222,18 @@ TEST_F(RaceCheckerTest, StreamsBorrowedFromTheSameOneAreOneActor) {
   EXPECT_NE(first, other_device);
 }
 
-// Clocks of two checkers number different actors: mixed, a stranger's tick could hide a race.
+// Clocks of two checkers number different actors: mixed, a tick of the other checker could hide a race.
 TEST_F(RaceCheckerTest, IgnoresTheClockOfAnotherChecker) {
   RaceChecker other;
-  auto stranger = MakeContext(CheckedOptions(other, "stranger"));
+  auto outsider = MakeContext(CheckedOptions(other, "outsider"));
   std::vector<std::unique_ptr<Stream>> streams;
-  for (int i = 0; i < 8; ++i) streams.push_back(stranger->CreateStream("s").value());
+  for (int i = 0; i < 8; ++i) streams.push_back(outsider->CreateStream("s").value());
   std::vector<std::unique_ptr<Event>> events;
   for (auto& stream : streams) {
     for (int i = 0; i < 9; ++i) {
       ASSERT_OK(Touch(*stream, "work", {}));
     }
-    events.push_back(stranger->CreateEvent("e").value());
+    events.push_back(outsider->CreateEvent("e").value());
     ASSERT_OK(stream->Record(*events.back()));
   }
   ASSERT_OK(Touch(*compute_, "write", {Writes(data_, 8)}));

@@ -53,7 +53,7 @@ class Gate {
     opened_.wait(lock, [this] { return open_; });
   }
 
-  // Until somebody is in Pass.
+  // Blocks until a thread is in Pass.
   void AwaitArrival() {
     std::unique_lock lock(mutex_);
     opened_.wait(lock, [this] { return arrived_; });
