@@ -59,8 +59,7 @@ Stream::~Stream() {
 absl::Status Stream::Admit(const Operation& operation) {
   absl::Status error = state_->error();
   if (!error.ok() || checker_ == nullptr) return error;
-  absl::Status race = checker_->Enqueue(actor_, operation);
-  if (race_.ok()) race_ = std::move(race);
+  race_.Keep(checker_->Enqueue(actor_, operation));
   return absl::OkStatus();
 }
 
@@ -181,16 +180,14 @@ absl::Status Stream::Reset() {
   absl::Status waited = WaitOnHost();
   if (!waited.ok()) return waited;
   std::lock_guard lock(submit_mutex_);
-  race_ = absl::OkStatus();
+  race_.Clear();
   state_->ClearError();
   return absl::OkStatus();
 }
 
 absl::Status Stream::status() const {
   absl::Status error = state_->error();
-  if (!error.ok()) return error;
-  std::lock_guard lock(submit_mutex_);
-  return race_;
+  return error.ok() ? race_.Get() : error;
 }
 
 }  // namespace brigade::device

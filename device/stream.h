@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "brigade/device/device.h"
+#include "brigade/device/internal/first_error.h"
 #include "brigade/device/internal/task.h"
 #include "brigade/device/operation.h"
 #include "brigade/device/race_checker/race_checker.h"
@@ -120,8 +121,8 @@ class Stream {
   const RaceChecker::ActorId actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.
-  mutable std::mutex submit_mutex_;
-  absl::Status race_;
+  std::mutex submit_mutex_;
+  internal::FirstError race_;
 };
 
 }  // namespace brigade::device

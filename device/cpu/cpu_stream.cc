@@ -129,18 +129,6 @@ bool CpuStream::Drain() {
   return true;
 }
 
-absl::Status CpuStream::error() const {
-  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  std::lock_guard lock(mutex_);
-  return error_;
-}
-
-void CpuStream::ClearError() {
-  std::lock_guard lock(mutex_);
-  error_ = absl::OkStatus();
-  failed_.store(false, std::memory_order_relaxed);
-}
-
 void CpuStream::Close() {
   if (!worker_.joinable()) return;
   {
@@ -151,11 +139,11 @@ void CpuStream::Close() {
   worker_.join();
 }
 
-absl::Status CpuStream::Execute(Task& task, bool failed) {
+absl::Status CpuStream::Execute(Task& task) {
   switch (task.kind) {
     case Task::Kind::kWork: {
       absl::Status status;
-      if (!failed) {
+      if (error_.ok()) {
         const TraceScope trace(trace_buffer_, TracedOperation::Kind::kWork, task.name);
         status = task.type->run(task.work, task.list, task.items, pool_);
       }
@@ -189,18 +177,13 @@ void CpuStream::Loop() {
       continue;
     }
     Task& task = queue_.front();
-    const bool failed = !error_.ok();
     lock.unlock();
     SleepRandomly();
-    absl::Status status = Execute(task, failed);
+    error_.Keep(Execute(task));
     lock.lock();
-    if (error_.ok() && !status.ok()) {
-      error_ = std::move(status);
-      failed_.store(true, std::memory_order_relaxed);
-    }
     // Under the lock, so that a thread which learns from the event that the work is over finds it
     // over in this stream too.
-    if (task.kind == Task::Kind::kRecord) task.record->Finish(error_);
+    if (task.kind == Task::Kind::kRecord) task.record->Finish(error_.Get());
     queue_.PopFront();
     ended_.fetch_add(1, std::memory_order_release);
     if (draining_ > 0) ended_some_.notify_all();

@@ -12,6 +12,7 @@
 #include "brigade/device/context_options.h"
 #include "brigade/device/cpu/task_queue.h"
 #include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/first_error.h"
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/device/tracing/trace_buffer.h"
 
@@ -45,15 +46,15 @@ class CpuStream final : public StreamState {
   absl::Status Record(EventState& event) override;
   absl::Status Wait(EventState& event, absl::string_view event_name) override;
   bool Drain() override;
-  absl::Status error() const override;
-  void ClearError() override;
+  absl::Status error() const override { return error_.Get(); }
+  void ClearError() override { error_.Clear(); }
   void Close() override;
 
  private:
   CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, TraceBuffer* trace_buffer);
 
   void Loop();
-  absl::Status Execute(Task& task, bool failed);
+  absl::Status Execute(Task& task);
   // Counts a task that was pushed and wakes the worker. The caller holds mutex_.
   void NotifyWorker();
   void SleepRandomly();
@@ -65,11 +66,12 @@ class CpuStream final : public StreamState {
   TraceBuffer* const trace_buffer_;
   uint64_t random_state_;
 
-  mutable std::mutex mutex_;
+  FirstError error_;
+
+  std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable ended_some_;
   TaskQueue queue_;
-  absl::Status error_;
   bool sleeping_ = false;
   bool closing_ = false;
   int draining_ = 0;
@@ -77,7 +79,6 @@ class CpuStream final : public StreamState {
   // asking for the error.
   std::atomic<int64_t> enqueued_{0};
   std::atomic<int64_t> ended_{0};
-  std::atomic<bool> failed_{false};
 
   std::thread worker_;
 };

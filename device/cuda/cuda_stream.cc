@@ -97,8 +97,7 @@ absl::Status CudaStream::EnqueueTimed(TracedOperation::Kind kind, absl::string_v
 absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Status status) {
   if (status.ok()) return status;
   status = FailedOperation(operation, label_, status);
-  std::lock_guard lock(mutex_);
-  if (error_.ok()) error_ = status;
+  error_.Keep(status);
   return status;
 }
 
@@ -148,8 +147,7 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   const CudaDeviceGuard guard(ordinal_);
   if (!cuda_event.carried.ok()) {
-    std::lock_guard lock(mutex_);
-    if (error_.ok()) error_ = ArrivedThrough(event_name, label_, cuda_event.carried);
+    error_.Keep(ArrivedThrough(event_name, label_, cuda_event.carried));
   }
   const absl::Status waited =
       KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
@@ -171,16 +169,6 @@ bool CudaStream::Drain() {
       .IgnoreError();  // kept in error_
   if (trace_ != nullptr) trace_->Collect();
   return busy;
-}
-
-absl::Status CudaStream::error() const {
-  std::lock_guard lock(mutex_);
-  return error_;
-}
-
-void CudaStream::ClearError() {
-  std::lock_guard lock(mutex_);
-  error_ = absl::OkStatus();
 }
 
 void CudaStream::Close() {

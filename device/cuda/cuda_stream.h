@@ -10,6 +10,7 @@
 
 #include "brigade/device/cuda/cuda_trace.h"
 #include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/first_error.h"
 
 namespace brigade::device::internal {
 
@@ -59,8 +60,8 @@ class CudaStream final : public StreamState {
   absl::Status Record(EventState& event) override;
   absl::Status Wait(EventState& event, absl::string_view event_name) override;
   bool Drain() override;
-  absl::Status error() const override;
-  void ClearError() override;
+  absl::Status error() const override { return error_.Get(); }
+  void ClearError() override { error_.Clear(); }
   void Close() override;
 
  private:
@@ -81,9 +82,7 @@ class CudaStream final : public StreamState {
   cudaStream_t handle_;
   // Null: not traced.
   std::unique_ptr<CudaTrace> trace_;
-
-  mutable std::mutex mutex_;
-  absl::Status error_;
+  FirstError error_;
 };
 
 }  // namespace brigade::device::internal

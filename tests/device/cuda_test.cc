@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -267,6 +268,22 @@ TEST_F(CudaTest, BorrowsAStreamAndLeavesItAlone) {
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
   EXPECT_THAT(checker_.reports(), IsEmpty());
   ASSERT_OK(CudaStatus(cudaStreamDestroy(theirs), "cudaStreamDestroy"));
+}
+
+TEST_F(CudaTest, StatusDoesNotWaitForALaunchThatBlocks) {
+  Gate gate;
+  auto launched = std::async(std::launch::async, [&] {
+    return compute_->Launch({"slow", {}}, [&gate](void*) {
+      gate.Pass();
+      return absl::OkStatus();
+    });
+  });
+  gate.AwaitArrival();
+  auto status = std::async(std::launch::async, [&] { return compute_->status(); });
+  EXPECT_EQ(status.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  gate.Open();
+  EXPECT_OK(status.get());
+  EXPECT_OK(launched.get());
 }
 
 TEST_F(CudaTest, UnknownDeviceIsUnavailable) {

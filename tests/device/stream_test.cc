@@ -1,6 +1,8 @@
 #include "brigade/device/stream.h"
 
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -218,6 +220,34 @@ TEST(StreamTest, RefusesToWaitForItself) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("must not wait for a device")));
   }
+}
+
+// Work whose way into the queue blocks until the gate opens.
+class SlowToEnqueue {
+ public:
+  explicit SlowToEnqueue(Gate& gate) : gate_(gate) {}
+  SlowToEnqueue(SlowToEnqueue&& other) noexcept : gate_(other.gate_) { gate_.Pass(); }
+
+  absl::Status operator()(ThreadPool&) { return absl::OkStatus(); }
+
+ private:
+  Gate& gate_;
+};
+
+TEST(StreamTest, StatusDoesNotWaitForACallThatBlocks) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->CreateStream("compute").value();
+  Gate gate;
+  auto enqueued = std::async(std::launch::async, [&] {
+    return stream->Enqueue({"slow", {}}, SlowToEnqueue(gate));
+  });
+  gate.AwaitArrival();
+  auto status = std::async(std::launch::async, [&] { return stream->status(); });
+  EXPECT_EQ(status.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  gate.Open();
+  EXPECT_OK(status.get());
+  EXPECT_OK(enqueued.get());
+  EXPECT_OK(stream->Synchronize());
 }
 
 TEST(StreamTest, CountsHostWaits) {
