@@ -68,8 +68,7 @@ absl::StatusOr<std::unique_ptr<internal::Backend>> CreateBackend(internal::Conte
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Create(ContextOptions options) {
-  absl::Status valid = Validate(options);
-  if (!valid.ok()) return valid;
+  BRIGADE_RETURN_IF_ERROR(Validate(options));
   if (options.name.empty()) options.name = options.device.ToString();
   RaceChecker* checker = nullptr;
   if (options.checks.has_value() ? *options.checks : ChecksByDefault()) {

@@ -9,6 +9,7 @@
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/context_state.h"
 #include "brigade/device/internal/messages.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device {
@@ -110,8 +111,7 @@ absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) 
 
 absl::Status Stream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("fill_bytes: ", bytes, " bytes"));
-  absl::Status checked = CheckRange("fill_bytes", "destination", destination, bytes, device_);
-  if (!checked.ok()) return checked;
+  BRIGADE_RETURN_IF_ERROR(CheckRange("fill_bytes", "destination", destination, bytes, device_));
   std::lock_guard lock(submit_mutex_);
   absl::Status admitted = Admit({"fill_bytes", {Writes(destination, bytes)}});
   if (!admitted.ok() || bytes == 0) return admitted;
@@ -126,8 +126,7 @@ absl::Status Stream::CheckKind(absl::string_view call, const Event& event) const
 }
 
 absl::Status Stream::Record(Event& event) {
-  absl::Status checked = CheckKind("Record", event);
-  if (!checked.ok()) return checked;
+  BRIGADE_RETURN_IF_ERROR(CheckKind("Record", event));
   std::lock_guard lock(submit_mutex_);
   std::lock_guard event_lock(event.state_->mutex);
   absl::Status recorded = state_->Record(*event.state_);
@@ -139,8 +138,7 @@ absl::Status Stream::Record(Event& event) {
 }
 
 absl::Status Stream::Wait(Event& event) {
-  absl::Status checked = CheckKind("Wait", event);
-  if (!checked.ok()) return checked;
+  BRIGADE_RETURN_IF_ERROR(CheckKind("Wait", event));
   std::lock_guard lock(submit_mutex_);
   std::lock_guard event_lock(event.state_->mutex);
   if (!event.state_->recorded) {
@@ -177,8 +175,7 @@ absl::Status Stream::Synchronize() {
 }
 
 absl::Status Stream::Reset() {
-  absl::Status waited = WaitOnHost();
-  if (!waited.ok()) return waited;
+  BRIGADE_RETURN_IF_ERROR(WaitOnHost());
   std::lock_guard lock(submit_mutex_);
   race_.Clear();
   state_->ClearError();

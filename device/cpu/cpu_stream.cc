@@ -5,6 +5,7 @@
 
 #include "brigade/device/cpu/cpu_memory.h"
 #include "brigade/device/internal/messages.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/device/threads/spin.h"
 #include "brigade/device/threads/worker_thread.h"
 
@@ -36,8 +37,7 @@ absl::Status CpuEvent::Synchronize(std::unique_lock<std::mutex>& lock) {
 
 absl::StatusOr<bool> CpuEvent::Query() {
   if (!latest->finished()) return false;
-  const absl::Status carried = latest->Wait();
-  if (!carried.ok()) return carried;
+  BRIGADE_RETURN_IF_ERROR(latest->Wait());
   return true;
 }
 

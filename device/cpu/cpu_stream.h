@@ -75,8 +75,7 @@ class CpuStream final : public StreamState {
   bool sleeping_ = false;
   bool closing_ = false;
   int draining_ = 0;
-  // Written under mutex_; read without it only to decide how long to spin, and whether it is worth
-  // asking for the error.
+  // Written under mutex_; read without it only to decide how long to spin.
   std::atomic<int64_t> enqueued_{0};
   std::atomic<int64_t> ended_{0};
 

@@ -13,9 +13,8 @@ namespace brigade::device::internal {
 absl::StatusOr<std::unique_ptr<EventState>> CudaEvent::Create(int ordinal) {
   const CudaDeviceGuard guard(ordinal);
   cudaEvent_t handle = nullptr;
-  const absl::Status created = CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
-                                          "cudaEventCreateWithFlags");
-  if (!created.ok()) return created;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
+                                     "cudaEventCreateWithFlags"));
   return std::unique_ptr<EventState>(new CudaEvent(ordinal, handle));
 }
 
@@ -42,8 +41,7 @@ absl::StatusOr<bool> CudaEvent::Query() {
     return false;
   }
   if (!carried.ok()) return carried;
-  const absl::Status status = CudaStatus(answer, "cudaEventQuery");
-  if (!status.ok()) return status;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(answer, "cudaEventQuery"));
   return true;
 }
 
@@ -53,9 +51,8 @@ absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std
   const CudaDeviceGuard guard(ordinal);
   cudaStream_t handle = nullptr;
   // Without order after the legacy default stream: rule 3 of docs/device.md has no exception.
-  const absl::Status created = CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
-                                          "cudaStreamCreateWithFlags");
-  if (!created.ok()) return created;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
+                                     "cudaStreamCreateWithFlags"));
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/true, std::move(label)));
   BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));

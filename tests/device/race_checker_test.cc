@@ -222,7 +222,8 @@ TEST_F(RaceCheckerTest, StreamsBorrowedFromTheSameOneAreOneActor) {
   EXPECT_NE(first, other_device);
 }
 
-// Clocks of two checkers number different actors: mixed, a tick of the other checker could hide a race.
+// Clocks of two checkers number different actors: mixed, a tick of the other checker could hide a
+// race.
 TEST_F(RaceCheckerTest, IgnoresTheClockOfAnotherChecker) {
   RaceChecker other;
   auto outsider = MakeContext(CheckedOptions(other, "outsider"));
