@@ -80,9 +80,7 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(ContextOptions options)
   if (options.device.kind != DeviceKind::kCpu) threads = 1;
 
   auto state = std::make_shared<internal::ContextState>(options, checker, threads);
-  absl::StatusOr<std::unique_ptr<internal::Backend>> backend = CreateBackend(*state, options);
-  if (!backend.ok()) return backend.status();
-  state->backend = *std::move(backend);
+  BRIGADE_ASSIGN_OR_RETURN(state->backend, CreateBackend(*state, options));
   return std::unique_ptr<Context>(new Context(std::move(state)));
 }
 
@@ -103,33 +101,33 @@ internal::TraceBuffer* Context::CreateTraceBuffer(absl::string_view stream) {
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> Context::CreateStream(absl::string_view name) {
-  auto stream_state = state_->backend->CreateStream(internal::StreamLabel(name, state_->name),
-                                                    CreateTraceBuffer(name));
-  if (!stream_state.ok()) return stream_state.status();
+  BRIGADE_ASSIGN_OR_RETURN(auto stream_state,
+                           state_->backend->CreateStream(internal::StreamLabel(name, state_->name),
+                                                         CreateTraceBuffer(name)));
   RaceChecker::ActorId actor = 0;
   if (state_->checker != nullptr) actor = state_->checker->AddStream(name, state_->name);
   return std::unique_ptr<Stream>(
-      new Stream(state_, *std::move(stream_state), std::string(name), /*owned=*/true, actor));
+      new Stream(state_, std::move(stream_state), std::string(name), /*owned=*/true, actor));
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> Context::BorrowStream(void* cuda_stream,
                                                               absl::string_view name) {
-  auto stream_state = state_->backend->BorrowStream(
-      cuda_stream, internal::StreamLabel(name, state_->name), CreateTraceBuffer(name));
-  if (!stream_state.ok()) return stream_state.status();
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto stream_state,
+      state_->backend->BorrowStream(cuda_stream, internal::StreamLabel(name, state_->name),
+                                    CreateTraceBuffer(name)));
   RaceChecker::ActorId actor = 0;
   if (state_->checker != nullptr) {
     actor =
         state_->checker->AddBorrowedStream(name, state_->name, state_->device.ordinal, cuda_stream);
   }
   return std::unique_ptr<Stream>(
-      new Stream(state_, *std::move(stream_state), std::string(name), /*owned=*/false, actor));
+      new Stream(state_, std::move(stream_state), std::string(name), /*owned=*/false, actor));
 }
 
 absl::StatusOr<std::unique_ptr<Event>> Context::CreateEvent(absl::string_view name) {
-  auto event_state = state_->backend->CreateEvent();
-  if (!event_state.ok()) return event_state.status();
-  return std::unique_ptr<Event>(new Event(state_, *std::move(event_state), std::string(name)));
+  BRIGADE_ASSIGN_OR_RETURN(auto event_state, state_->backend->CreateEvent());
+  return std::unique_ptr<Event>(new Event(state_, std::move(event_state), std::string(name)));
 }
 
 absl::Status Context::CheckBytes(int64_t bytes, absl::string_view name) const {
@@ -140,13 +138,13 @@ absl::Status Context::CheckBytes(int64_t bytes, absl::string_view name) const {
 
 absl::StatusOr<Buffer> Context::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(data, state_->Allocate(bytes, purpose, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, purpose, name));
   return Buffer(state_, data, bytes, name, purpose, Buffer::Kind::kDevice);
 }
 
 absl::StatusOr<Buffer> Context::AllocateHost(int64_t bytes, absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(data, state_->Allocate(bytes, internal::kHostMemory, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, internal::kHostMemory, name));
   return Buffer(state_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kHost);
 }
 

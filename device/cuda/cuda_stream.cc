@@ -72,8 +72,7 @@ absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cud
 
 absl::Status CudaStream::StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle) {
   if (trace_buffer == nullptr) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(trace, CudaTrace::Create(*trace_buffer, handle_, idle));
-  trace_ = std::move(trace);
+  BRIGADE_ASSIGN_OR_RETURN(trace_, CudaTrace::Create(*trace_buffer, handle_, idle));
   return absl::OkStatus();
 }
 

@@ -137,8 +137,8 @@ class CudaBlas final : public Blas {
 
 absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
                                                   int64_t workspace_bytes) {
-  BRIGADE_ASSIGN_OR_RETURN(cublas, Cublas::Get());
-  BRIGADE_ASSIGN_OR_RETURN(workspace,
+  BRIGADE_ASSIGN_OR_RETURN(auto cublas, Cublas::Get());
+  BRIGADE_ASSIGN_OR_RETURN(auto workspace,
                            context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),
                                             device::Purpose::kScratch, "workspace of cuBLAS"));
   const int ordinal = context.device().ordinal;
