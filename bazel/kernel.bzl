@@ -51,7 +51,7 @@ def brigade_kernel(
         name = name,
         srcs = [name + ".cc"],
         hdrs = [name + ".h"] + hdrs,
-        cuda_deps = [":" + name + "_cuda", "//device:cuda_status"] if has_cuda else [],
+        cuda_deps = [":" + name + "_cuda", "//device/cuda:cuda_status"] if has_cuda else [],
         visibility = public,
         deps = math + cpu + [
             "//device:stream",
@@ -77,7 +77,7 @@ def brigade_kernel(
             hdrs = [name + "_cpu.h"],
             visibility = cpu_visibility,
             deps = math + [
-                "//device:thread_pool",
+                "//device/threads:thread_pool",
                 "//kernels:nontemporal_store",
                 "//kernels:simd",
                 "//kernels/internal:cpu_list",

@@ -62,7 +62,7 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
     return invalid(" has ", size, " elements, more than any address space");
   }
   const uintptr_t end = begin + size * array.element_bytes;
-  if (const device::AddressBook::Range* const known = lookups_[role].Find(data)) {
+  if (const device::AddressRegistry::Region* const known = lookups_[role].Find(data)) {
     if (known->device != device_) {
       return invalid(" is in memory of ", known->device.ToString(), ", but the stream is on ",
                      device_.ToString());

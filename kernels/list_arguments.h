@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
@@ -105,7 +105,7 @@ class ListArguments {
   const bool checks_races_;
   std::array<ArrayRole, kMaxArrays> roles_;
   // One for each role, whose arrays share buffers.
-  std::array<device::AddressBook::Lookup, kMaxArrays> lookups_;
+  std::array<device::AddressRegistry::Lookup, kMaxArrays> lookups_;
   std::array<Hull, kMaxArrays> hulls_;
   int role_count_;
   Scratch& scratch_;

@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
       .grad_divisor = options.grad_divisor.value_or(options.micro_batches),
       .ranks = static_cast<int>(optimizer->lists_.size()),
       .lr_table_size = options.lr_table_size};
-  BRIGADE_ASSIGN_OR_RETURN(controller,
+  BRIGADE_ASSIGN_OR_RETURN(auto controller,
                            StepController::Create(options.optimizer, control, context, stream));
   optimizer->controller_ = std::move(controller);
   return optimizer;
@@ -197,8 +197,9 @@ absl::Status MixedPrecisionOptimizer::AllocateWorkspace(device::Context& context
   for (const List& list : lists_) {
     tiles = std::max(tiles, kernels::GradCheckWorkspaceSize(list.check));
   }
-  BRIGADE_ASSIGN_OR_RETURN(workspace, context.Allocate(tiles * static_cast<int64_t>(sizeof(double)),
-                                                       Purpose::kScratch, "grad check workspace"));
+  BRIGADE_ASSIGN_OR_RETURN(auto workspace,
+                           context.Allocate(tiles * static_cast<int64_t>(sizeof(double)),
+                                            Purpose::kScratch, "grad check workspace"));
   workspace_ = std::move(workspace);
   return absl::OkStatus();
 }
@@ -256,7 +257,7 @@ absl::StatusOr<MixedPrecisionState> MixedPrecisionOptimizer::SaveState(
       to += s.size;
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(step, controller_->SaveState(stream));
+  BRIGADE_ASSIGN_OR_RETURN(auto step, controller_->SaveState(stream));
   state.step = step;
   return state;
 }

@@ -134,7 +134,7 @@ absl::Status ZeroOptimizer::ExportParameters(
 
 absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
   RankState state;
-  BRIGADE_ASSIGN_OR_RETURN(whole, NewWhole("SaveState"));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, NewWhole("SaveState"));
   device::Stream& stream = streams_->comm();
   state.plan_fingerprint = internal::PlanFingerprint(plan_, options_);
   state.rank = streams_->rank();
@@ -152,7 +152,7 @@ absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
       BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(step, controller().SaveState(stream));
+  BRIGADE_ASSIGN_OR_RETURN(auto step, controller().SaveState(stream));
   state.step = step;
   return state;
 }

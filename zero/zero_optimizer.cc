@@ -15,7 +15,7 @@ ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
-  BRIGADE_ASSIGN_OR_RETURN(streams,
+  BRIGADE_ASSIGN_OR_RETURN(auto streams,
                            internal::StepStreams::Create(options, communicator, context, compute));
   // A rank that finds a mistake of its own tells the others, who would wait for it otherwise.
   absl::Status mine = Validate(options);
@@ -41,17 +41,18 @@ void ZeroOptimizer::Free() {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(parameters,
+  BRIGADE_ASSIGN_OR_RETURN(auto parameters,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
   parameters_ = std::move(parameters);
-  BRIGADE_ASSIGN_OR_RETURN(gradients, internal::GradientStore::Create(plan_, options_, *streams_));
+  BRIGADE_ASSIGN_OR_RETURN(auto gradients,
+                           internal::GradientStore::Create(plan_, options_, *streams_));
   gradients_ = std::move(gradients);
-  BRIGADE_ASSIGN_OR_RETURN(update, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
-                                                                   *parameters_, *streams_));
+  BRIGADE_ASSIGN_OR_RETURN(auto update, internal::ShardedUpdate::Create(
+                                            plan_, options_, *gradients_, *parameters_, *streams_));
   update_ = std::move(update);
-  BRIGADE_ASSIGN_OR_RETURN(finished, streams_->context().NewEvent("backward finished"));
+  BRIGADE_ASSIGN_OR_RETURN(auto finished, streams_->context().CreateEvent("backward finished"));
   finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(decided, streams_->context().NewEvent("step decided"));
+  BRIGADE_ASSIGN_OR_RETURN(auto decided, streams_->context().CreateEvent("step decided"));
   decided_ = std::move(decided);
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
   return streams_->comm().Synchronize();

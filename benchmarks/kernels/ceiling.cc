@@ -4,7 +4,7 @@
 #include <atomic>
 #include <type_traits>
 
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/simd.h"

@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<SyntheticPasses>> SyntheticPasses::Create(
   for (const Part& part : {Part{passes->weights_, model.elements() * kBytes},
                            Part{passes->gradients_, model.elements() * kBytes},
                            Part{passes->activations_, 2 * unit_bytes}}) {
-    BRIGADE_ASSIGN_OR_RETURN(buffer,
+    BRIGADE_ASSIGN_OR_RETURN(auto buffer,
                              context.Allocate(part.bytes, device::Purpose::kActivations, "model"));
     BRIGADE_RETURN_IF_ERROR(compute.FillBytes(buffer.data(), 0, part.bytes));
     part.buffer = std::move(buffer);
@@ -76,7 +76,7 @@ absl::Status SyntheticPasses::Forward(zero::ZeroOptimizer& zero) {
     BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kForward));
     segments_.clear();
     for (const int p : zero.plan().unit(unit).parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(weights, zero.Weights(p));
+      BRIGADE_ASSIGN_OR_RETURN(auto weights, zero.Weights(p));
       segments_.push_back({weights, Activation(static_cast<int>(segments_.size())),
                            zero.plan().parameter(p).spec.size});
     }
@@ -92,8 +92,8 @@ absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
     BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kBackward));
     segments_.clear();
     for (const int p : zero.plan().unit(unit).parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(weights, zero.Weights(p));
-      BRIGADE_ASSIGN_OR_RETURN(gradient, zero.Gradient(unit, p));
+      BRIGADE_ASSIGN_OR_RETURN(auto weights, zero.Weights(p));
+      BRIGADE_ASSIGN_OR_RETURN(auto gradient, zero.Gradient(unit, p));
       segments_.push_back({weights, gradient.data, zero.plan().parameter(p).spec.size});
     }
     BRIGADE_RETURN_IF_ERROR(Copy());

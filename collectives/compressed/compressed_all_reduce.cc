@@ -45,9 +45,9 @@ absl::StatusOr<std::unique_ptr<CompressedAllReduce>> CompressedAllReduce::Create
     return Invalid("capacity is ", capacity, ", must be 0 to what memory can hold");
   }
   constexpr auto kPurpose = device::Purpose::kCommunication;
-  BRIGADE_ASSIGN_OR_RETURN(wire, context.Allocate(2 * capacity, kPurpose, "wire"));
-  BRIGADE_ASSIGN_OR_RETURN(state, context.Allocate(sizeof(State), kPurpose, "wire state"));
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent(kName));
+  BRIGADE_ASSIGN_OR_RETURN(auto wire, context.Allocate(2 * capacity, kPurpose, "wire"));
+  BRIGADE_ASSIGN_OR_RETURN(auto state, context.Allocate(sizeof(State), kPurpose, "wire state"));
+  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent(kName));
   return std::unique_ptr<CompressedAllReduce>(new CompressedAllReduce(
       communicator, context, std::move(wire), std::move(state), std::move(last)));
 }

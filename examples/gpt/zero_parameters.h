@@ -19,7 +19,7 @@ class ZeroParameters final : public ModelParameters {
   absl::Status Release(int unit) override { return zero_.Release(unit); }
   absl::StatusOr<const void*> Weights(int parameter) override { return zero_.Weights(parameter); }
   absl::StatusOr<nn::Gradient> GradientOf(int unit, int parameter) override {
-    BRIGADE_ASSIGN_OR_RETURN(target, zero_.Gradient(unit, parameter));
+    BRIGADE_ASSIGN_OR_RETURN(auto target, zero_.Gradient(unit, parameter));
     return nn::Gradient{target.data, target.accumulate};
   }
   absl::Status GradientsReady(int unit) override { return zero_.GradientsReady(unit); }

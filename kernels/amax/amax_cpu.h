@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/amax/amax_math.h"
 
 namespace brigade::kernels {

@@ -2,7 +2,7 @@
 #define BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CPU_H_
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/step_control/step_state.h"

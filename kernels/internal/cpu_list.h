@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/nontemporal_store.h"
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/internal/update_types.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/stream.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -83,10 +83,10 @@ class BadArrays {
                      HasSubstr(absl::StrCat("not a multiple of its element's ", a.alignment))));
       }
       a.set(a.begin);
-      device::AddressBook::Global().Add(a.begin, a.bytes, device::Cuda(1), false);
+      device::AddressRegistry::Global().Add(a.begin, a.bytes, device::Cuda(1), false);
       expect(a.label + " on a GPU",
              StartsWith(name + " is in memory of cuda:1, but the stream is on cpu:0"));
-      device::AddressBook::Global().Remove(a.begin, a.bytes, false);
+      device::AddressRegistry::Global().Remove(a.begin, a.bytes, false);
       for (const Array& b : arrays_) {
         if (&a == &b || (a.kind != kWritten && b.kind != kWritten)) continue;
         // From b's last bytes on.

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class ListArgumentsTest : public ::testing::Test {
  protected:
   ListArgumentsTest() : context_(device::Context::Create({}).value()) {
-    stream_ = context_->NewStream("compute").value();
+    stream_ = context_->CreateStream("compute").value();
     buffer_ = context_->Allocate(4096, device::Purpose::kScratch, "buffer").value();
     data_ = buffer_.as<float>().data();
   }
@@ -86,10 +86,10 @@ TEST_F(ListArgumentsTest, ChecksEachArrayBeforeAnythingElse) {
 
 TEST_F(ListArgumentsTest, KnowsMemoryOfAnotherDevice) {
   std::vector<float> gpu(10);
-  device::AddressBook::Global().Add(gpu.data(), 40, device::Cuda(1), false);
+  device::AddressRegistry::Global().Add(gpu.data(), 40, device::Cuda(1), false);
   EXPECT_THAT(One(10, gpu.data(), data_),
               Invalid("op: in of segment 0 is in memory of cuda:1, but the stream is on cpu:0"));
-  device::AddressBook::Global().Remove(gpu.data(), 40, false);
+  device::AddressRegistry::Global().Remove(gpu.data(), 40, false);
 }
 
 TEST_F(ListArgumentsTest, ChecksOperandsLikeArrays) {

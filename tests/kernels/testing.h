@@ -141,7 +141,7 @@ inline CpuRun OnCpu(int threads) {
   options.compute_threads = threads;
   CpuRun run;
   run.context = device::Context::Create(options).value();
-  run.stream = run.context->NewStream("compute").value();
+  run.stream = run.context->CreateStream("compute").value();
   return run;
 }
 

@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<ToyTrainer::View>> ToyTrainer::Views(int unit) const 
   std::vector<View> views;
   for (const int p : zero_.plan().unit(unit).parameters) {
     const ParameterSpec& spec = zero_.plan().parameter(p).spec;
-    BRIGADE_ASSIGN_OR_RETURN(weights, zero_.Weights(p));
+    BRIGADE_ASSIGN_OR_RETURN(auto weights, zero_.Weights(p));
     views.push_back({p, *spec.dtype, weights, spec.size, {}, false});
   }
   return views;
@@ -158,7 +158,7 @@ absl::Status ToyTrainer::Forward() {
   const int units = static_cast<int>(zero_.plan().units().size());
   for (int unit = 0; unit < units; ++unit) {
     BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kForward));
-    BRIGADE_ASSIGN_OR_RETURN(views, Views(unit));
+    BRIGADE_ASSIGN_OR_RETURN(auto views, Views(unit));
     std::vector<Array> arrays = {{activations_ + unit, sizeof(float), false, true}};
     for (const View& view : views) {
       arrays.push_back({const_cast<void*>(view.weights), view.size * precision::SizeOf(view.dtype),
@@ -184,7 +184,7 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
   const int units = static_cast<int>(zero_.plan().units().size());
   for (int unit = units; unit-- > 0;) {
     BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kBackward));
-    BRIGADE_ASSIGN_OR_RETURN(views, Views(unit));
+    BRIGADE_ASSIGN_OR_RETURN(auto views, Views(unit));
     std::vector<Array> arrays = {{activations_ + unit, sizeof(float), true, false},
                                  {scaled_, sizeof(float), true, false}};
     bool writes = false;
@@ -193,7 +193,7 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
       arrays.push_back({const_cast<void*>(view.weights), bytes, true, false});
       view.has_gradient = HasGradient(zero_.plan(), unit, view.parameter);
       if (!view.has_gradient) continue;
-      BRIGADE_ASSIGN_OR_RETURN(target, zero_.Gradient(unit, view.parameter));
+      BRIGADE_ASSIGN_OR_RETURN(auto target, zero_.Gradient(unit, view.parameter));
       view.target = target;
       arrays.push_back({target.data, bytes, target.accumulate, true});
       writes = true;

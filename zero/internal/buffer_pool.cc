@@ -12,8 +12,8 @@ absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
                                                                  const std::string& name,
                                                                  device::Context& context) {
   auto slot = std::make_unique<PooledBuffer>();
-  BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(bytes, purpose, name));
-  BRIGADE_ASSIGN_OR_RETURN(event, context.NewEvent(name));
+  BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(bytes, purpose, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto event, context.CreateEvent(name));
   slot->memory = std::move(memory);
   slot->free = std::move(event);
   return slot;
@@ -28,7 +28,7 @@ absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& size
     for (int i = 0; i < count; ++i) {
       const std::string each = absl::StrCat(name, " ", pool.slots_.size());
       BRIGADE_ASSIGN_OR_RETURN(
-          slot, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
+          auto slot, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
       free.push_back(slot.get());
       pool.slots_.push_back(std::move(slot));
     }

@@ -46,25 +46,25 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     };
     if (options.traits().whole_gradients) {
       BRIGADE_ASSIGN_OR_RETURN(
-          own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
+          auto own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
       state.own = std::move(own);
     } else if (!options.accumulates()) {
-      BRIGADE_ASSIGN_OR_RETURN(slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
+      BRIGADE_ASSIGN_OR_RETURN(auto slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
       state.slice = std::move(slice);
     }
     if (options.accumulates()) {
       const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
-      BRIGADE_ASSIGN_OR_RETURN(accumulator,
+      BRIGADE_ASSIGN_OR_RETURN(auto accumulator,
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
       state.accumulator = std::move(accumulator);
     }
-    BRIGADE_ASSIGN_OR_RETURN(written, context.NewEvent(absl::StrCat(name, " written")));
+    BRIGADE_ASSIGN_OR_RETURN(auto written, context.CreateEvent(absl::StrCat(name, " written")));
     state.written = std::move(written);
   }
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
-  BRIGADE_ASSIGN_OR_RETURN(pool,
+  BRIGADE_ASSIGN_OR_RETURN(auto pool,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
                                               "gradient slot", context));
   store->pool_ = std::move(pool);

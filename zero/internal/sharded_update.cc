@@ -33,11 +33,11 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     workspace = std::max(workspace, kernels::GradCheckWorkspaceSize(check.segments));
   }
   BRIGADE_ASSIGN_OR_RETURN(
-      buffer, streams.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
-                                         "grad_check workspace"));
+      auto buffer, streams.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
+                                              "grad_check workspace"));
   update->workspace_ = std::move(buffer);
-  BRIGADE_ASSIGN_OR_RETURN(
-      controller, optim::StepController::Create(options.optimizer, ControllerOptions(plan, options),
+  BRIGADE_ASSIGN_OR_RETURN(auto controller, optim::StepController::Create(
+                                                options.optimizer, ControllerOptions(plan, options),
                                                 streams.context(), streams.comm()));
   update->controller_ = std::move(controller);
   return update;
@@ -50,9 +50,9 @@ absl::Status ShardedUpdate::Allocate() {
     const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
     const int64_t arrays = moments_ + (HasMaster(bucket) ? 1 : 0);
     BRIGADE_ASSIGN_OR_RETURN(
-        state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
-                                           device::Purpose::kOptimizerState,
-                                           absl::StrCat("optimizer state of bucket ", b)));
+        auto state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
+                                                device::Purpose::kOptimizerState,
+                                                absl::StrCat("optimizer state of bucket ", b)));
     BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(state.data(), 0, state.bytes()));
     states_[b] = std::move(state);
   }

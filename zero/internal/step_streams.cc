@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
     device::Stream& compute) {
   std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
   if (options.overlap_comm) {
-    BRIGADE_ASSIGN_OR_RETURN(stream, context.NewStream("communication"));
+    BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("communication"));
     streams->own_ = std::move(stream);
   }
   return streams;
@@ -60,7 +60,8 @@ absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& b
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');
   BRIGADE_ASSIGN_OR_RETURN(
-      buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
+      auto buffer,
+      context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));

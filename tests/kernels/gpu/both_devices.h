@@ -57,7 +57,7 @@ inline std::vector<char> RunOn(device::Device on, std::vector<char> memory, cons
   device::ContextOptions options;
   options.device = on;
   auto context = device::Context::Create(options).value();
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   auto buffer = context->Allocate(kBytes, device::Purpose::kScratch).value();
   EXPECT_OK(stream->Copy(buffer.data(), memory.data(), kBytes));
   EXPECT_OK(run(static_cast<char*>(buffer.data()), *stream));

@@ -34,7 +34,7 @@ class Bench {
  public:
   Bench(device::Device device, int64_t size)
       : context_(device::Context::Create({.device = device}).value()),
-        stream_(context_->NewStream("compute").value()),
+        stream_(context_->CreateStream("compute").value()),
         size_(size) {
     char host[1024] = {};
     Layout layout(host);

@@ -25,7 +25,7 @@ using precision::Half;
 // Everything in device memory, as a training system would hold it.
 struct Trainer {
   explicit Trainer(device::Context& context)
-      : context(context), stream(context.NewStream("compute").value()) {
+      : context(context), stream(context.CreateStream("compute").value()) {
     int64_t at = 0;
     for (const int64_t n : {3, 0, 12345, 8192, 1}) {
       grad_segments.push_back({grad + at, n});
@@ -99,7 +99,7 @@ TEST(MixedPrecisionStepTest, IsFreeOfRacesOnOneStreamButNotOnTwo) {
     stepped = true;
     return absl::OkStatus();
   }));
-  auto other = context->NewStream("other").value();
+  auto other = context->CreateStream("other").value();
   ASSERT_OK(other->Enqueue({"await flag", {}}, [&stepped](device::ThreadPool&) {
     while (!stepped) std::this_thread::yield();
     return absl::OkStatus();

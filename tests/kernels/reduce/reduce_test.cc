@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
@@ -218,10 +218,10 @@ TEST_F(ReduceErrorTest, NamesTheArgument) {
               invalid(HasSubstr("dtype invalid")));
   EXPECT_THAT(Reduce({a_}, {c_}, 4, {DType::kInt32, static_cast<ReduceOp>(3)}, *cpu_.stream),
               invalid(HasSubstr("operation 3")));
-  device::AddressBook::Global().Add(b_, sizeof(b_), device::Cuda(0), /*owned=*/false);
+  device::AddressRegistry::Global().Add(b_, sizeof(b_), device::Cuda(0), /*owned=*/false);
   EXPECT_THAT(Call({a_, b_}, {c_}, 8),
               invalid(HasSubstr("source of segment 1 is in memory of cuda:0")));
-  device::AddressBook::Global().Remove(b_, sizeof(b_), /*owned=*/false);
+  device::AddressRegistry::Global().Remove(b_, sizeof(b_), /*owned=*/false);
   ASSERT_OK(cpu_.stream->Synchronize());
 }
 
