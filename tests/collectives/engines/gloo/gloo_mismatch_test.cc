@@ -27,9 +27,16 @@ void ExpectMismatch(const OddCall& call, const std::string& usual, const std::st
     const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
       BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 128));
       fault.Begin();
+      const auto own = static_cast<float>(10 + self.rank);
+      arrays.input.assign(128, own);
       absl::Status status = call(self, arrays, self.rank == odd);
       if (status.ok()) status = self.stream->Synchronize();
-      if (arrays.output != std::vector<float>(128, 3.0f)) return Wrong("an array was touched");
+      // A call may end on a rank that has no message for the odd one; then the group ends after it.
+      while (self.communicator->status().ok()) absl::SleepFor(absl::Milliseconds(1));
+      if (status.ok()) status = self.communicator->status();
+      for (const float value : arrays.output) {
+        if (value != 3.0f && value != own) return Wrong("payload of another call was written");
+      }
       status = Ended(self, status);
       BRIGADE_RETURN_IF_ERROR(self.stream->Reset());
       if (self.communicator->Barrier(*self.stream) != status) return Wrong("another error");
@@ -45,8 +52,7 @@ void ExpectMismatch(const OddCall& call, const std::string& usual, const std::st
                   StatusIs(absl::StatusCode::kInvalidArgument,
                            AllOf(HasSubstr(absl::StrCat("rank ", 1 - odd, " calls ", usual)),
                                  HasSubstr(absl::StrCat("rank ", odd, " calls ", different)),
-                                 HasSubstr("as its call 1"))),
-                  kAtOnce);
+                                 HasSubstr("as its call 1"))));
   }
 }
 
@@ -101,8 +107,7 @@ TEST(GlooMismatchTest, ASendThatOthersDoNotKnowOf) {
   ExpectReports(reports, -1,
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("rank 1 calls send(4 float32, from rank 1) as its call 0"),
-                               HasSubstr(absl::StrCat("calls ", kAllReduce64, " as its call 1")))),
-                kAtOnce);
+                               HasSubstr(absl::StrCat("calls ", kAllReduce64, " as its call 1")))));
 }
 
 TEST(GlooMismatchTest, ASplitThatOthersDoNotKnowOf) {
@@ -115,8 +120,7 @@ TEST(GlooMismatchTest, ASplitThatOthersDoNotKnowOf) {
   ExpectReports(reports, -1,
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("rank 1 calls split"),
-                               HasSubstr(absl::StrCat("rank 0 calls ", kAllReduce64)))),
-                kAtOnce);
+                               HasSubstr(absl::StrCat("rank 0 calls ", kAllReduce64)))));
 }
 
 }  // namespace
