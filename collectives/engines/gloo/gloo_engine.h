@@ -11,11 +11,12 @@
 namespace brigade::collectives {
 
 // One rank of a group of processes that Gloo connects; returns when all are there. Contracts and errors:
-// gloo_transport.h and messages/message_engine.h.
+// gloo_transport.h and transport/transport_engine.h.
 //
-// Shrink       Those who lose the rank that serves the store, 0 at first, move to the server of the lowest left.
-//              If it lives, or others were not told, these look for later groups in the old place: a group of
-//              both ends in DeadlineExceeded that names who did not join. Calls of older groups need no store.
+// Shrink       Ranks that lose the one that serves the store, rank 0 at first, move to the server of the lowest rank that
+//              is left. If the lost one is alive, or some ranks were not told of its loss, these look for later groups
+//              on the old server: a group with ranks of both kinds ends in DeadlineExceeded that names those that did
+//              not join. Calls of older groups need no store.
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          device::Context& context);
 

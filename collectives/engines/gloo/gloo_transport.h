@@ -15,8 +15,8 @@ struct GlooOptions {
   int rank = 0;
   int size = 1;
   std::shared_ptr<Store> store;  // not needed by a group of one
-  // Under which the members find each other in the store: the same for all of them, and never used
-  // before, also not by an attempt that failed.
+  // The part of the store in which the members find each other: the same for all of them, and never used before, also
+  // not by an attempt that failed.
   std::string prefix = "world";
   // Where this rank listens: a network interface ("eth0"), else an address or name of this host,
   // else the address by which the store's server is reached, else this host's name.
@@ -28,9 +28,8 @@ struct GlooOptions {
 
 // Processes that are connected pairwise by Gloo over TCP.
 //
-// Culprits     At a deadline the rank asks the silent one whom it is waiting for itself, and so on:
-//              the error names the one that does not answer or does not wait. It comes at most
-//              0.1 timeouts after the deadline.
+// Culprits     At a deadline the rank asks the silent rank which one that is waiting for itself, and so on: the error
+//              names the rank that does not answer or does not wait. It comes at most 0.1 timeouts after the deadline.
 // Sizes        A message of another size than expected is never received: DeadlineExceeded, and no
 //              byte is written. (Gloo itself would end the process.)
 // Allocation   Send, Expect, Await and Flush make none, but for the first time that many are queued. Gloo makes about
