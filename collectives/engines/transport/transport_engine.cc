@@ -42,7 +42,8 @@ class TransportEngineState {
   const Regroup regroup;
 
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all);
   int64_t sent_bytes(int rank) const { return executor_.sent_bytes(rank); }
 
   void Enter() {
@@ -63,7 +64,6 @@ class TransportEngineState {
   std::mutex mutex_;  // of what a call uses
   TransportExecutor executor_;
   std::vector<Fingerprint> fingerprints_;  // [rank]
-  uint64_t exchanges_ = 0;
   std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
 
   std::mutex queue_mutex_;
@@ -95,8 +95,7 @@ absl::Status TransportEngineState::Compare(const Fingerprint& mine, absl::Span<c
     if (of(other) != of(first)) odd = std::min(odd, other);
   }
   if (odd == transport->size()) return absl::OkStatus();
-  transport->Abort(absl::InvalidArgumentError(
-      absl::StrCat(Describe(first, of(first)), ", but ", Describe(odd, of(odd)))));
+  transport->Abort(MismatchError(first, of(first), odd, of(odd)));
   return transport->status();
 }
 
@@ -123,7 +122,8 @@ absl::Status TransportEngineState::Move(const Collective& collective) {
   return transport->Await(collective.peer);
 }
 
-absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> values,
+absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
+                                                 absl::Span<const int64_t> values,
                                                  absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
   std::unique_lock queue(queue_mutex_);
@@ -131,9 +131,7 @@ absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> value
   queue.unlock();
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  CollectiveSignature signature;
-  signature.count = static_cast<int64_t>(values.size());
-  BRIGADE_RETURN_IF_ERROR(Compare({signature, exchanges_++, true}, others_));
+  BRIGADE_RETURN_IF_ERROR(Compare(fingerprint, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));
@@ -198,8 +196,9 @@ class TransportEngine final : public Engine {
         QueuedCollective(state_, collective));
   }
 
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return state_->AllGatherHost(values, all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(fingerprint, values, all);
   }
 
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
