@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
@@ -93,12 +92,8 @@ absl::Status CollectiveVerifier::Round() {
     std::copy_n(calls_.begin(), block.count, block.calls.begin());
   }
   std::memcpy(mine_.data(), static_cast<const void*>(&block), sizeof(block));
-  const absl::Status heard = side_.AllGatherHost(mine_, absl::MakeSpan(all_));
-  if (absl::IsDeadlineExceeded(heard)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
-  }
-  BRIGADE_RETURN_IF_ERROR(heard);
+  // The side channel compares the first call, and names it in its errors.
+  BRIGADE_RETURN_IF_ERROR(side_.AllGatherHost(block.calls[0], mine_, absl::MakeSpan(all_)));
   int64_t calls = kMostCalls;
   for (int rank = 0; rank < side_.size(); ++rank) {
     calls = std::min(calls, BlockOf(all_, rank).count);
@@ -116,8 +111,7 @@ absl::Status CollectiveVerifier::Compare(int64_t calls) const {
       const Block other = BlockOf(all_, rank);
       const auto at = static_cast<size_t>(i);
       if (other.calls[at] == first.calls[at]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(0, first.calls[at]), ", but ", Describe(rank, other.calls[at])));
+      return MismatchError(0, first.calls[at], rank, other.calls[at]);
     }
   }
   return absl::OkStatus();

@@ -132,8 +132,7 @@ absl::Status CheckedTransport::CompareFrames() {
   for (const int each : unchecked_) {
     if (each != rank()) BRIGADE_RETURN_IF_ERROR(transport_.Await(each));
     if (of(each) == of(first)) continue;
-    transport_.Abort(absl::InvalidArgumentError(
-        absl::StrCat(Describe(first, of(first)), ", but ", Describe(each, of(each)))));
+    transport_.Abort(MismatchError(first, of(first), each, of(each)));
     return transport_.status();
   }
   unchecked_.erase(std::find(unchecked_.begin(), unchecked_.end(), rank()));

@@ -43,7 +43,8 @@ class TransportEngineState {
   const Regroup regroup;
 
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all);
   int64_t sent_bytes(int rank) const { return executor_.sent_bytes(rank); }
 
   void Enter() {
@@ -66,7 +67,6 @@ class TransportEngineState {
   std::mutex mutex_;  // of what a call uses
   CheckedTransport checked_;
   TransportExecutor executor_;
-  uint64_t exchanges_ = 0;
   std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
 
   std::mutex queue_mutex_;
@@ -121,7 +121,8 @@ absl::Status TransportEngineState::SendOrReceive(const Collective& collective) {
   return checked_.Flush();
 }
 
-absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> values,
+absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
+                                                 absl::Span<const int64_t> values,
                                                  absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
   std::unique_lock queue(queue_mutex_);
@@ -129,8 +130,6 @@ absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> value
   queue.unlock();
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  CollectiveSignature signature;
-  signature.count = static_cast<int64_t>(values.size());
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));
@@ -138,7 +137,7 @@ absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> value
     return exchanged_.data() + each * static_cast<size_t>(rank);
   };
   std::copy(values.begin(), values.end(), values_of(transport->rank()));
-  BRIGADE_RETURN_IF_ERROR(ExchangeWithAll({signature, exchanges_++, true}, values_of, bytes));
+  BRIGADE_RETURN_IF_ERROR(ExchangeWithAll(fingerprint, values_of, bytes));
   std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
   return absl::OkStatus();
 }
@@ -191,8 +190,9 @@ class TransportEngine final : public Engine {
         QueuedCollective(state_, collective));
   }
 
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return state_->AllGatherHost(values, all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(fingerprint, values, all);
   }
 
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,

@@ -83,7 +83,9 @@ Outcome MakeCalls(MemoryNetwork& network,
       if (call.on_host >= 0) {
         const std::vector<int64_t> values(static_cast<size_t>(call.on_host), rank);
         std::vector<int64_t> all(values.size() * static_cast<size_t>(size));
-        status = engine->AllGatherHost(values, absl::MakeSpan(all));
+        status = engine->AllGatherHost(
+            HostFingerprint(HostCollective::kAllGather, values.size(), call.sequence), values,
+            absl::MakeSpan(all));
         continue;
       }
       status = engine->Run({.signature = call.signature,
@@ -152,7 +154,10 @@ TEST(CheckedTransportTest, ABarrierWaitsForAllRanks) {
 }
 
 std::string TextOf(const Call& call) {
-  if (call.on_host >= 0) return absl::StrCat("calls split() as its call ", call.sequence);
+  if (call.on_host >= 0) {
+    return absl::StrCat("calls all_gather_host(", call.on_host, " values) as its call ",
+                        call.sequence);
+  }
   return absl::StrCat("calls ", ToString(call.signature), " as its call ", call.sequence);
 }
 
