@@ -38,9 +38,9 @@ struct ControlMessage {
   char text[1012] = {};  // kAbort: the message, cut if need be
 };
 
-// Short messages beside the payload, and news of peers that are gone: one receive a peer stands
-// ready, and a thread waits for it. With the receive posted, what is sent has left the process when
-// Send returns, also if that process ends at once.
+// Short messages beside the payload, and the loss of peers: for each peer a receive is always posted, and a thread
+// waits for it. Because the receive is posted, a message has left the process when Send returns, also if the process
+// ends at once.
 class ControlChannel {
  public:
   // Called from several threads.
@@ -62,7 +62,7 @@ class ControlChannel {
   // peer that is gone is left to the listener. Never waits. Safe from any thread.
   void Send(int peer, const ControlMessage& message);
 
-  // Tells all that this rank takes leave, and waits a moment until that is on its way.
+  // Tells all peers that this rank ends its part in the group, and waits a moment until the messages are on their way.
   void Leave();
 
  private:
