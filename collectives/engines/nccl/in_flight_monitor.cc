@@ -55,7 +55,8 @@ absl::Status InFlightMonitor::Reclaim() {
   return error;
 }
 
-absl::Status InFlightMonitor::Look() {
+absl::Status InFlightMonitor::Look(
+    absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(Reclaim());
   if (pending_.empty()) return absl::OkStatus();
@@ -65,7 +66,7 @@ absl::Status InFlightMonitor::Look() {
     const absl::StatusOr<bool> begun = head.begin->Query();
     if (begun.ok() && *begun) head.deadline = now + timeout_;
   }
-  if (now < head.deadline) return absl::OkStatus();
+  if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
   const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
@@ -30,9 +31,10 @@ class InFlightMonitor {
   absl::Status Begin(device::Stream& stream);
   absl::Status End(const Collective& collective, device::Stream& stream);
 
-  // Drops calls that have ended. DeadlineExceeded for a call that takes too long; the error of a stream that failed
-  // before its call had ended. Both name the call.
-  absl::Status Look();
+  // Drops calls that have ended. DeadlineExceeded for a call that takes too long, unless
+  // has_other_deadline(call); the error of a stream that failed before its call had ended. Both
+  // name the call.
+  absl::Status Look(absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline);
 
   bool empty();
 

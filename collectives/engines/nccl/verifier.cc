@@ -60,6 +60,11 @@ void CollectiveVerifier::Add(const Fingerprint& call) {
   if (!failed_) calls_.push_back(call);
 }
 
+bool CollectiveVerifier::IsComparing(const Fingerprint& call) {
+  std::lock_guard lock(mutex_);
+  return !failed_ && std::find(calls_.begin(), calls_.end(), call) != calls_.end();
+}
+
 void CollectiveVerifier::AwaitAll() {
   std::unique_lock lock(mutex_);
   compared_.wait(lock, [this] { return calls_.empty() || failed_; });

@@ -30,6 +30,9 @@ class CollectiveVerifier {
   // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);
 
+  // Whether the call was added and its comparison has not ended. From any thread.
+  bool IsComparing(const Fingerprint& call);
+
   // Until all that was added has been compared, or something has failed.
   void AwaitAll();
 

@@ -55,7 +55,7 @@ absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
   }
   lock.unlock();
   // Ranks usually come within microseconds of each other.
-  device::internal::SpinUntil([&] { return !self.waits.load(std::memory_order_acquire); });
+  device::SpinUntil([&] { return !self.waits.load(std::memory_order_acquire); });
   lock.lock();
   const auto over = [&] { return !self.waits.load(std::memory_order_relaxed) || !broken_.ok(); };
   if (!self.changed.wait_for(lock, timeout, over)) BreakLocked(LateError(rank, timeout));
