@@ -7,18 +7,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 
 namespace brigade::collectives {
 
-// One rank's end of a group: how its calls are carried out. Communicator checks arguments, counts the calls and
-// orders them; an engine may rely on that.
+// One rank's end of a group: how its calls are carried out. Communicator checks arguments, counts
+// the calls and orders them; an engine may rely on that.
 //
-// Errors       The first error, with the rank that caused it, is everybody's: from then on every call on
-//              every rank returns it.
-// Threads      Abort and status from any thread, CreateSubgroup beside another call; the others from one at a time.
+// Errors       The first error, with the rank that caused it, is everybody's: from then on every
+//              call on every rank returns it.
+// Threads      Abort and status from any thread, CreateSubgroup beside another call; the others
+//              from one at a time.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -26,22 +28,33 @@ class Engine {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // Whether the engine has a collective of its own, Algorithm::kNative, for this kind, type and
+  // operation.
+  virtual bool HasNative(const CollectiveSignature& /*signature*/) const { return false; }
+
+  // What this rank allocates for a collective with a resolved algorithm, unless it has it already.
+  virtual Workspace WorkspaceFor(const CollectiveSignature& signature) const = 0;
+
+  // Allocates it now, so that the first such collective allocates nothing. Not while one runs.
+  virtual absl::Status Reserve(const CollectiveSignature& signature) = 0;
+
   // Enqueues the call on `stream`, on every rank.
   virtual absl::Status Run(const Collective& collective, device::Stream& stream) = 0;
 
-  // Gives every rank the values of all on the host: all[rank][i], for which there is room. All ranks give as many.
+  // Gives every rank the values of all on the host: all[rank][i], for which there is room. All
+  // ranks give as many.
   virtual absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) = 0;
 
   // A new engine for those of this group's ranks that are in `members`, this one among them; they
-  // are numbered in the order given. Each member calls it with the same list and the same `generation`, which no
-  // earlier call had; also if this engine has failed. The ranks `lost` are gone: the group must not rely on what
-  // they served.
+  // are numbered in the order given. Each member calls it with the same list and the same
+  // `generation`, which no earlier call had; also if this engine has failed. The ranks `lost` are
+  // gone: the group must not rely on what they served.
   virtual absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                                  absl::Span<const int> lost,
                                                                  uint64_t generation) = 0;
 
-  // The same for a split of a group that has not failed, which all its ranks call: `members` is empty for one that is
-  // in no new group and gets null.
+  // The same for a split of a group that has not failed, which all its ranks call: `members` is
+  // empty for one that is in no new group and gets null.
   virtual absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
                                                         uint64_t generation) {
     if (members.empty()) return std::unique_ptr<Engine>();
@@ -53,8 +66,8 @@ class Engine {
 
   virtual absl::Status status() const = 0;
 
-  // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the other has
-  // read or been written to, where they share it.
+  // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the
+  // other has read or been written to, where they share it.
   virtual int64_t sent_bytes(int rank) const = 0;
 };
 

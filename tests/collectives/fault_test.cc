@@ -29,8 +29,8 @@ struct Arrays {
 };
 
 absl::Status AllReduce(Rank& self, Arrays& arrays, int64_t count = 64) {
-  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, {},
-                                      *self.stream);
+  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, kFloat32,
+                                      {}, *self.stream);
 }
 
 // The survivors go on: a new communicator gives the right sum.
@@ -38,7 +38,8 @@ void ExpectRebuilt(Rank& self, std::vector<int> lost) {
   auto shrunk = self.communicator->Shrink(lost);
   ASSERT_OK(shrunk);
   Arrays arrays;
-  ASSERT_OK((*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64, {}, *self.stream));
+  ASSERT_OK((*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64, kFloat32, {},
+                                 *self.stream));
   ASSERT_OK(self.stream->Synchronize());
   EXPECT_EQ((*shrunk)->size(), self.size - static_cast<int>(lost.size()));
   EXPECT_EQ(arrays.output[63], static_cast<float>((*shrunk)->size()));
@@ -108,8 +109,8 @@ TEST(FaultTest, TypesThatDiffer) {
   ExpectMismatch(
       [](Rank& self, Arrays& arrays, bool odd) {
         const auto dtype = odd ? precision::DType::kInt32 : precision::DType::kFloat32;
-        return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64, {dtype},
-                                            *self.stream);
+        return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64, dtype,
+                                            {}, *self.stream);
       },
       "all_reduce(sum of 64 float32, direct)", "all_reduce(sum of 64 int32, direct)");
 }
@@ -125,8 +126,8 @@ TEST(FaultTest, OrdersThatDiffer) {
 TEST(FaultTest, RootsThatDiffer) {
   ExpectMismatch(
       [](Rank& self, Arrays& arrays, bool odd) {
-        return self.communicator->Broadcast(arrays.input.data(), arrays.output.data(), 8,
-                                            odd ? 1 : 0, {}, *self.stream);
+        return self.communicator->Broadcast(arrays.input.data(), arrays.output.data(), 8, kFloat32,
+                                            odd ? 1 : 0, *self.stream);
       },
       "broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)");
 }
@@ -135,8 +136,9 @@ TEST(FaultTest, SendAndReceiveThatDiffer) {
   OnThreads({.size = 2}, [](Rank& self) {
     Arrays arrays;
     const absl::Status status =
-        self.rank == 0 ? self.communicator->Send(arrays.input.data(), 4, 1, {}, *self.stream)
-                       : self.communicator->Receive(arrays.output.data(), 5, 0, {}, *self.stream);
+        self.rank == 0
+            ? self.communicator->Send(arrays.input.data(), 4, kFloat32, 1, *self.stream)
+            : self.communicator->Receive(arrays.output.data(), 5, kFloat32, 0, *self.stream);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                  AllOf(HasSubstr("rank 0 calls send(4 float32"),
                                        HasSubstr("rank 1 calls send(5 float32"))));
@@ -222,7 +224,8 @@ void LateProducer(bool with_wait, device::RaceChecker& checker, std::vector<floa
       if (with_wait) {
         ASSERT_OK(self.stream->Wait(*ready));
       }
-      ASSERT_OK(self.communicator->AllReduce(data, arrays.output.data(), 256, {}, *self.stream));
+      ASSERT_OK(self.communicator->AllReduce(data, arrays.output.data(), 256, kFloat32, {},
+                                             *self.stream));
       ASSERT_OK(self.stream->Record(*ready));
       ASSERT_OK(producer->Wait(*ready));  // before it writes the buffer again
       const absl::Status status = self.stream->Synchronize();

@@ -33,6 +33,7 @@ class GroupState {
 
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
+  absl::Status Reserve(int rank, const CollectiveSignature& signature);
   absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
   absl::Status AllGatherHost(int rank, absl::Span<const int64_t> values, absl::Span<int64_t> all);
   std::shared_ptr<GroupState> Child(absl::Span<const int> members, uint64_t generation);

@@ -58,7 +58,7 @@ void ExpectMismatch(const OddCall& call, const std::string& usual, const std::st
 
 absl::Status AllReduce(Rank& self, Arrays& arrays, int64_t count,
                        precision::DType dtype = precision::DType::kFloat32) {
-  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, {dtype},
+  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, dtype, {},
                                       *self.stream);
 }
 
@@ -80,8 +80,8 @@ TEST(GlooMismatchTest, TypesThatDiffer) {
 TEST(GlooMismatchTest, RootsThatDiffer) {
   ExpectMismatch(
       [](Rank& self, Arrays& arrays, bool odd) {
-        return self.communicator->Broadcast(arrays.input.data(), arrays.output.data(), 8,
-                                            odd ? 1 : 0, {}, *self.stream);
+        return self.communicator->Broadcast(arrays.input.data(), arrays.output.data(), 8, kFloat32,
+                                            odd ? 1 : 0, *self.stream);
       },
       "broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)");
 }
@@ -101,7 +101,8 @@ TEST(GlooMismatchTest, ASendThatOthersDoNotKnowOf) {
     BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
     fault.Begin();
     if (self.rank != 1) return AddOnesUntilItEnds(self, arrays, 64);
-    BRIGADE_RETURN_IF_ERROR(self.communicator->Send(arrays.input.data(), 4, 2, {}, *self.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        self.communicator->Send(arrays.input.data(), 4, kFloat32, 2, *self.stream));
     return self.stream->Synchronize();
   });
   ExpectReports(reports, -1,
