@@ -39,7 +39,7 @@ namespace brigade::zero {
 // calls in the same order, but for Gradient; and in stages 0 to 2 GradientsReady, which may come in any order as far
 // as there is memory (live_units). In stages 0 and 1 units need not be reported where nothing was written.
 //
-// Precision    Stages give the same bits, those of tests/spec/stages.h with Algorithm::kDirect. Gradients are
+// Precision    Stages give the same bits, those of tests/spec/stages.h with Reduction::kRoundedOnce. Gradients are
 //              reduced in their own type (over several micro-batches: Accumulation says when, and in which), updated
 //              in fp32.
 // Memory       Device memory, all of it at Create: MemoryOf (memory_model.h) says how much, and what for. Beside it one

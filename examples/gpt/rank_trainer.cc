@@ -120,7 +120,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   BRIGADE_RETURN_IF_ERROR(zero_->Step());
   device::Stream& stream = zero_->step_stream();
   BRIGADE_RETURN_IF_ERROR(stream.Wait(*slot.computed));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, DType::kFloat32, {}, stream));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(slot.host_out.data(), sums, sizeof(Sums)));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
   BRIGADE_RETURN_IF_ERROR(stream.Record(*slot.done));
@@ -254,7 +254,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   auto* const host_sums = static_cast<float*>(slot.host_in.data());
   host_sums[0] = static_cast<float>(sum);
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, {}, compute_));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), sums, sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
@@ -289,8 +289,7 @@ absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& 
   char* const data = static_cast<char*>(buffer.data());
   char* const own = data + communicator_.rank() * kBytes;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));
-  BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(own, data, kBytes, {.dtype = DType::kUint8}, compute_));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllGather(own, data, kBytes, DType::kUint8, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * communicator_.size()));
   BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
   return all;

@@ -8,7 +8,8 @@ namespace brigade::zero::internal {
 
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
                          device::Context& context, device::Stream& compute)
-    : algorithm_(options.algorithm),
+    : reduction_(options.reduction),
+      algorithm_(options.algorithm),
       leave_out_(options.leave_out),
       communicator_(communicator),
       context_(context),
@@ -38,21 +39,20 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
 absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
                                         precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.ReduceScatter(input, output, count,
-                                     {.dtype = dtype, .algorithm = algorithm_}, comm());
+  return communicator_.ReduceScatter(input, output, count, dtype,
+                                     {.reduction = reduction_, .algorithm = algorithm_}, comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
   sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.AllGather(input, output, count, {.dtype = dtype, .algorithm = algorithm_},
-                                 comm());
+  return communicator_.AllGather(input, output, count, dtype, {algorithm_}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
   if (rank() == 0) sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
+  return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 
 absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& bytes) {
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& b
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
   traffic.setup += (ranks() - 1) * count;
   BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(mine, data, count, {.dtype = precision::DType::kUint8}, comm()));
+      communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
   BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));
   BRIGADE_RETURN_IF_ERROR(comm().Synchronize());
   std::vector<std::string> shared;

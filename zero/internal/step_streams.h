@@ -58,6 +58,7 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               device::Context& context, device::Stream& compute);
 
+  const collectives::Reduction reduction_;
   const collectives::Algorithm algorithm_;
   const std::optional<WaitPoint> leave_out_;
   collectives::Communicator& communicator_;

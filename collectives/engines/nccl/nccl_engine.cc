@@ -66,6 +66,15 @@ class Impl final : public NcclEngine {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  Workspace WorkspaceFor(const CollectiveSignature& signature) const override {
+    return WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
+  }
+  absl::Status Reserve(const CollectiveSignature& signature) override {
+    return dispatcher_.Reserve(signature);
+  }
+  bool HasNative(const CollectiveSignature& signature) const override {
+    return NcclDispatcher::HasNative(signature);
+  }
   absl::Status Run(const Collective& collective, device::Stream& stream) override;
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
                              absl::Span<int64_t> all) override;
@@ -206,7 +215,7 @@ absl::Status Impl::Run(const Collective& collective, device::Stream& stream) {
 }
 
 void Impl::Count(const Collective& collective) {
-  const int64_t bytes = precision::SizeOf(collective.signature.dtype);
+  const int64_t bytes = precision::SizeOf(PartialType(collective.signature));
   const auto add = [&](int to, int64_t elements) {
     sent_[static_cast<size_t>(to)].fetch_add(elements * bytes, std::memory_order_relaxed);
   };

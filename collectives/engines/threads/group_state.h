@@ -32,6 +32,7 @@ class GroupState {
 
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
+  absl::Status Reserve(int rank, const CollectiveSignature& signature);
   absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
   absl::Status AllGatherHost(int rank, const Fingerprint& fingerprint,
                              absl::Span<const int64_t> values, absl::Span<int64_t> all);
