@@ -38,8 +38,8 @@ struct Arrays {
 };
 
 absl::Status AllReduce(Rank& self, Arrays& arrays) {
-  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64, {},
-                                      *self.stream);
+  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64,
+                                      precision::DType::kFloat32, {}, *self.stream);
 }
 
 // By an error of which nothing here says when it comes.
