@@ -16,17 +16,18 @@
 #include "brigade/collectives/engines/nccl/in_flight_monitor.h"
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/collectives/engines/nccl/verifier.h"
-#include "brigade/collectives/engines/watchdog.h"
 #include "brigade/device/status_macros.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/threads/periodic_thread.h"
 #endif
 
 namespace brigade::collectives {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(5);  // of looks at what is in flight
+// Between two looks at what is in flight.
+constexpr absl::Duration kInterval = absl::Milliseconds(5);
 
 // NCCL takes the thread's current device for the communicator's.
 #if BRIGADE_CUDA
@@ -112,7 +113,7 @@ class Impl final : public NcclEngine {
   NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
 
   std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<device::PeriodicThread> watchdog_;
 };
 
 Impl::~Impl() {
@@ -167,7 +168,7 @@ absl::Status Impl::Start() {
     verifier_ = std::make_unique<CollectiveVerifier>(
         *side_, [this](const absl::Status& error) { static_cast<void>(comm_.Fail(error)); });
   }
-  watchdog_ = std::make_unique<Watchdog>(kInterval, [this] { Look(); });
+  watchdog_ = std::make_unique<device::PeriodicThread>(kInterval, [this] { Look(); });
   return absl::OkStatus();
 }
 

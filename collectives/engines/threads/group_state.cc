@@ -28,8 +28,9 @@ GroupState::GroupState(const ThreadGroup::Options& options)
       members_(static_cast<size_t>(options.size)),
       monitor_(options.size, options.stream_timeout) {
   if (options.size == 1 || options.stream_timeout == std::chrono::nanoseconds::max()) return;
-  watchdog_ = std::make_unique<Watchdog>(
-      std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent), [this] {
+  watchdog_ = std::make_unique<device::PeriodicThread>(
+      absl::FromChrono(std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent)),
+      [this] {
         if (const absl::Status late = monitor_.Look(); !late.ok()) Fail(late);
       });
 }
