@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
@@ -32,17 +31,6 @@ enum class Accumulation : uint8_t {
   kAtBoundary,       // stages 0 and 1: added up locally, reduced once, in the accumulator's type
 };
 
-// Places on the way of data where one stream waits for the other.
-enum class WaitPoint : uint8_t {
-  kGradientsWritten,     // reduce after backward has written
-  kGradientMemoryFree,   // backward writes after the memory's last use
-  kParametersGathered,   // compute reads after the gather
-  kParameterMemoryFree,  // a gather writes after compute has read what was there
-  kBackwardFinished,     // the update writes parameters after all reads
-  kStepDecided,          // the loss is scaled after the last step's decision
-};
-inline constexpr int kWaitPoints = 6;
-
 struct ZeroOptions {
   int stage = 1;
   // Of working weights and gradients whose parameter does not say otherwise: float16, bfloat16, or float32
@@ -70,9 +58,6 @@ struct ZeroOptions {
 
   // kDirect: the same bits on every engine. The others: each hop rounds.
   collectives::Algorithm algorithm = collectives::Algorithm::kDirect;
-
-  // For tests: this wait is left out, so that the race checker can show that it is needed.
-  std::optional<WaitPoint> leave_out = {};
 
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.

@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/optim/step_controller.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -40,7 +41,6 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_ASSIGN_OR_RETURN(zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero,
                                                              communicator, context, compute));
   trainer->zero_ = std::move(zero);
-  trainer->parameters_ = std::make_unique<ZeroParameters>(*trainer->zero_);
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
   BRIGADE_RETURN_IF_ERROR(
       trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
@@ -106,9 +106,9 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   for (int64_t micro = 0; micro < micro_batches(); ++micro) {
     const nn::Texts of_micro = TextsOf(slot, micro);
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(of_micro, LossesOf(slot, micro), *parameters_, compute_));
+        transformer_->Forward(of_micro, LossesOf(slot, micro), *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
   BRIGADE_RETURN_IF_ERROR(
@@ -240,8 +240,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     const nn::Texts on_device = TextsOf(slot, 0);
     BRIGADE_RETURN_IF_ERROR(
         compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
-    BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Forward(on_device, LossesOf(slot, 0), *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), LossesOf(slot, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());

@@ -17,7 +17,6 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/examples/gpt/zero_parameters.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -91,7 +90,6 @@ class RankTrainer {
   device::Stream& compute_;
   Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
-  std::unique_ptr<ZeroParameters> parameters_;
   std::unique_ptr<Transformer> transformer_;
   device::Buffer one_;  // [2] float: 1, and the loss scale
   std::array<Slot, kInFlight> slots_;

@@ -237,14 +237,15 @@ TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
       ASSERT_OK(InitializeToy(*zero));
       std::vector<float> seen;
       for (int step = 0; step < 3; ++step) {
-        ASSERT_OK(zero->Acquire(0, Pass::kForward));
-        const void* const weights = zero->Weights(0).value();
+        UnitScope scope(*zero, 0, Pass::kForward);
+        const void* const weights = scope.weights(0);
+        ASSERT_OK(scope.status());
         ASSERT_OK(self.stream->Enqueue({"read", {device::Reads(weights, 200)}},
                                        [&seen, weights](device::ThreadPool&) {
                                          seen.push_back(Load(weights, DType::kBFloat16, 7));
                                          return absl::OkStatus();
                                        }));
-        ASSERT_OK(zero->Release(0));
+        ASSERT_OK(scope.Release());
         ASSERT_OK(zero->Acquire(1, Pass::kBackward));
         ASSERT_OK(zero->Release(1));
         ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t) { return 1.0f; }));

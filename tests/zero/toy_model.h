@@ -15,8 +15,10 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/zero/step.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::zero {
@@ -90,7 +92,7 @@ class ToyTrainer {
   // Work on the arrays' addresses on the host, in their order.
   using Work = std::function<void(const std::vector<void*>& arrays)>;
 
-  absl::StatusOr<std::vector<View>> Views(int unit) const;
+  std::vector<View> Views(int unit, UnitScope& scope) const;
   absl::Status Enqueue(const char* name, const std::vector<Array>& arrays, Work work);
   absl::Status ComputeOnCopies(const std::vector<Array>& arrays, const Work& work);
 

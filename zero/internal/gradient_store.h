@@ -14,16 +14,7 @@
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-
-namespace brigade::zero {
-
-// Where backward writes a parameter's gradient.
-struct GradientTarget {
-  void* data = nullptr;     // [size] of the parameter's type
-  bool accumulate = false;  // another unit has written a part of it: add to it
-};
-
-}  // namespace brigade::zero
+#include "brigade/zero/step.h"
 
 namespace brigade::zero::internal {
 

@@ -13,13 +13,7 @@
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-
-namespace brigade::zero {
-
-// Which way a unit is used; the next units of that way are gathered ahead.
-enum class Pass : uint8_t { kForward, kBackward };
-
-}  // namespace brigade::zero
+#include "brigade/zero/step.h"
 
 namespace brigade::zero::internal {
 

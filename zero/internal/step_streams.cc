@@ -9,7 +9,6 @@ namespace brigade::zero::internal {
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
                          device::Context& context, device::Stream& compute)
     : algorithm_(options.algorithm),
-      leave_out_(options.leave_out),
       communicator_(communicator),
       context_(context),
       compute_(compute) {}
@@ -26,7 +25,7 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
 }
 
 absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
-  if (leave_out_ == point) return absl::OkStatus();
+  if (omitted_ == point) return absl::OkStatus();
   return waiter.Wait(event);
 }
 

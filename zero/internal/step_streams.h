@@ -20,7 +20,23 @@
 
 namespace brigade::zero::internal {
 
-// The two streams of a rank, the waits between them, and what goes over the wire.
+// The reasons for which one stream of a rank waits for the other.
+enum class WaitPoint : uint8_t {
+  // A reduction reads gradients after the backward pass has written them.
+  kGradientsWritten,
+  // The backward pass writes to memory after that memory's last use.
+  kGradientMemoryFree,
+  // Compute reads weights after they have been gathered.
+  kParametersGathered,
+  // A gather writes to memory after compute has read the weights in it.
+  kParameterMemoryFree,
+  // The update writes weights after all passes have read them.
+  kBackwardFinished,
+  // The loss is scaled after the last step's decision.
+  kStepDecided,
+};
+
+// The two streams of a rank, the waits between them, and its collectives.
 class StepStreams {
  public:
   static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
@@ -35,21 +51,25 @@ class StepStreams {
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
 
-  // One of the waits between the two.
+  // `waiter` waits for the event, which is on the other stream.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
+  // From now on Wait does nothing at this point: with it a test shows that the race checker reports
+  // the wait's absence.
+  void OmitWait(WaitPoint point) { omitted_ = point; }
 
-  // With checks on, all bits 1: who reads what was given back gets NaN.
+  // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Every rank's bytes, as long on all ranks, in order of ranks. Waits.
+  // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
   absl::StatusOr<std::vector<std::string>> Share(const std::string& bytes);
 
-  // On the communication stream; `sent` is the line of the books that pays.
+  // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
+  // `traffic`.
   absl::Status ReduceScatter(const void* input, void* output, int64_t count, precision::DType dtype,
                              int64_t& sent);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
-  // From rank 0, in entry.
+  // From rank 0, in place.
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
   Traffic traffic;
@@ -59,11 +79,12 @@ class StepStreams {
               device::Context& context, device::Stream& compute);
 
   const collectives::Algorithm algorithm_;
-  const std::optional<WaitPoint> leave_out_;
   collectives::Communicator& communicator_;
   device::Context& context_;
   device::Stream& compute_;
-  std::unique_ptr<device::Stream> own_;  // null without overlap
+  // Null without overlap.
+  std::unique_ptr<device::Stream> own_;
+  std::optional<WaitPoint> omitted_;
 };
 
 }  // namespace brigade::zero::internal
