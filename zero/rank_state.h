@@ -26,8 +26,8 @@ struct RankState {
   std::vector<BucketSlice> buckets;
 };
 
-// To and from a plain file of this machine's byte order, with a checksum. The file is written beside
-// `path` and renamed, so that a failure leaves the old file. Reading: NotFound, DataLoss or
+// To and from a plain file of this machine's byte order, with a checksum. The file is written
+// beside `path` and renamed, so that a failure leaves the old file. Reading: NotFound, DataLoss or
 // InvalidArgument, naming the path and the defect. Writing: Unavailable with the system's message.
 absl::Status WriteState(const RankState& state, const std::string& path);
 absl::StatusOr<RankState> ReadState(const std::string& path);

@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     device::Context& context, device::Stream& compute) {
   BRIGADE_ASSIGN_OR_RETURN(streams,
                            internal::StepStreams::Create(options, communicator, context, compute));
-  // A rank that finds a mistake of its own tells the other ranks, which would wait for it otherwise.
+  // A rank that finds a mistake of its own tells the other ranks, which would wait for it
+  // otherwise.
   absl::Status mine = Validate(options);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
@@ -205,8 +206,8 @@ absl::Status ZeroOptimizer::CancelStep() {
   streams_->compute().Reset().IgnoreError();
   streams_->comm().Reset().IgnoreError();
   in_backward_ = false;
-  gradients_->StartAgain();
-  BRIGADE_RETURN_IF_ERROR(parameters_->StartAgain());
+  gradients_->Reset();
+  BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   return streams_->comm().Record(*step_decided_);
 }
 

@@ -57,10 +57,10 @@ class StepStreams;
 //              says when, and in which type), and the update is in fp32.
 // Memory       Device memory, all of it at Create: MemoryOf (plan/memory_model.h) says how much,
 //              and what for. While parameters or state go in or out, one bucket in float32 more.
-// Traffic      Sent per rank, with N ranks, in a step of one micro-batch: 2 (N-1)/N of the trainable
-//              parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3 (tied ones
-//              count for each use, persistent ones 2), plus 16 (N-1) bytes for each type of
-//              gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
+// Traffic      Sent per rank, with N ranks, in a step of one micro-batch: 2 (N-1)/N of the
+//              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
+//              (tied ones count for each use, persistent ones 2), plus 16 (N-1) bytes for each type
+//              of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
 //              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
 //              the optimizer's own. A step has no host waits and no allocations. Calls that wait

@@ -15,15 +15,18 @@
 
 namespace brigade::gpt {
 
-// Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev) opens: one process
-// for each context, "rank 0", and in it one track for each stream. A context's process has the number that its name
-// ends in, so that the files of several ranks fit together; without one it has a number from a million on. Waits are named "wait for <event>", of category
+// Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev)
+// opens: one process for each context, "rank 0", and in it one track for each stream. A context's
+// process has the number that its name ends in, so that the files of several ranks fit together;
+// without one it has a number from a million on. Waits are named "wait for <event>", of category
 // "wait"; a track that lost operations says how many, at the place.
 //
-// Memory       None that grows with the file. One that was not finished opens as well: the format allows it to break
-//              off.
-// Times        Those of the steady clock, so that the files of several processes of one machine fit each other.
-// Errors       What the system says, naming the file. The first one is final: later calls return it and write nothing.
+// Memory       None that grows with the file. One that was not finished opens as well: the format
+//              allows it to break off.
+// Times        Those of the steady clock, so that the files of several processes of one machine fit
+//              each other.
+// Errors       What the system says, naming the file. The first one is final: later calls return it
+//              and write nothing.
 // Threads      One at a time.
 class ChromeTrace {
  public:

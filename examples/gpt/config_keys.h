@@ -13,7 +13,8 @@
 
 namespace brigade::gpt {
 
-// What the keys of a config write, before it is put together; with the values of keys that are not given.
+// What the keys of a config write, before it is put together; with the values of keys that are not
+// given.
 struct Settings {
   zero::BatchSizes batch;
   // Optimizer, loss scaler, clipping and type are put in later, from what follows.
@@ -37,8 +38,8 @@ struct Settings {
   std::optional<int64_t> prefetch_bucket_size;
 };
 
-// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into `settings`, which
-// must stay where it is.
+// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into
+// `settings`, which must stay where it is.
 Keys ConfigKeys(Settings& settings);
 
 }  // namespace brigade::gpt

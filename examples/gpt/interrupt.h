@@ -12,8 +12,9 @@
 
 namespace brigade::gpt {
 
-// What Ctrl-C does: asks the training to stop, and ends the process if it is not at its report within `patience`. One
-// at a time; SIGINT and SIGTERM do again what they did before when it is gone.
+// What Ctrl-C does: asks the training to stop, and ends the process if it is not at its report
+// within `patience`. One at a time; SIGINT and SIGTERM do again what they did before when it is
+// gone.
 class Interrupt {
  public:
   static constexpr int kExitCode = 130;  // 128 + SIGINT, as of shells
@@ -26,8 +27,8 @@ class Interrupt {
 
   const std::atomic<bool>& stop() const;
 
-  // From here on nothing gives up any more: the training has come to its end. Waits for a `give_up` that runs, and so
-  // for the end of the process.
+  // From here on nothing gives up any more: the training has come to its end. Waits for a `give_up`
+  // that runs, and so for the end of the process.
   void Disarm();
 
  private:

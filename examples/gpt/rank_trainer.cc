@@ -87,8 +87,8 @@ float* RankTrainer::LossesOf(const Slot& slot, int64_t micro_batch) const {
 
 absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   Slot& slot = slots_[static_cast<size_t>(step % kInFlight)];
-  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which depends on
-  // their number, what the batch consists of does not.
+  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which
+  // depends on their number, what the batch consists of does not.
   const int64_t samples = micro_batches() * batch_;
   uint8_t* const texts = slot.host_in.as<uint8_t>().data() + TextsOffset();
   for (int64_t i = 0; i < samples; ++i) {
@@ -219,8 +219,8 @@ absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as many passes;
-// places beyond the end get the first text, whose loss is not counted.
+// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as
+// many passes; places beyond the end get the first text, whose loss is not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   Slot& slot = slots_[0];
   const std::string& held_out = job_.corpus.held_out;

@@ -23,11 +23,13 @@ namespace brigade::gpt {
 
 // One rank of a training: batches in, metrics out, a ZeroOptimizer between them.
 //
-// Host waits   The host enqueues up to kInFlight steps ahead, and waits for the oldest before the next: the device
-//              never waits for the host. Evaluations wait.
-// Interrupt    Each step carries the ranks' wish to stop; all stop after the same step, kInFlight steps later.
-// Errors       Those of the parts; FailedPrecondition when the loss scale is stuck at its minimum; OutOfRange when the
-//              loss is not finite in a step that was not skipped. The other ranks learn of it by the communicator's end.
+// Host waits   The host enqueues up to kInFlight steps ahead, and waits for the oldest before the
+//              next: the device never waits for the host. Evaluations wait.
+// Interrupt    Each step carries the ranks' wish to stop; all stop after the same step, kInFlight
+//              steps later.
+// Errors       Those of the parts; FailedPrecondition when the loss scale is stuck at its minimum;
+//              OutOfRange when the loss is not finite in a step that was not skipped. The other
+//              ranks learn of it by the communicator's end.
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer.

@@ -50,7 +50,8 @@ struct Seconds {
 
 // Splits the time of one rank as its operations come in, from any number of streams.
 //
-// Memory       Operations of a stream wait here until all streams have come as far; the rest is sums.
+// Memory       Operations of a stream wait here until all streams have come as far; the rest is
+//              sums.
 // Precision    Counted in nanoseconds, exactly.
 // Threads      One at a time.
 class TimeSplit {
@@ -61,8 +62,8 @@ class TimeSplit {
   // A stream's next operations, in order of time.
   void Add(int stream, absl::Span<const device::TracedOperation> operations);
 
-  // The split from `begin_ns` to `end_ns`, which comes after the end of all that was added: to be called when the
-  // streams' operations have all been. Ends this object's use.
+  // The split from `begin_ns` to `end_ns`, which comes after the end of all that was added: to be
+  // called when the streams' operations have all been. Ends this object's use.
   Seconds Finish(int64_t end_ns);
 
  private:

@@ -63,8 +63,8 @@ namespace {
 constexpr int kDefaultRanks = 4;
 constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
 
-// From Ctrl-C until a process gives up: less than the second that a user, and mpirun, wait. Those that have nothing
-// to report go last, because mpirun kills all when the first is gone.
+// From Ctrl-C until a process gives up: less than the second that a user, and mpirun, wait. Those
+// that have nothing to report go last, because mpirun kills all when the first is gone.
 constexpr auto kPatience = std::chrono::milliseconds(600);
 constexpr auto kPatienceOfOthers = std::chrono::milliseconds(850);
 
@@ -172,7 +172,8 @@ class TraceObserver final : public Observer {
   const Recorder& recorder_;
 };
 
-// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the first.
+// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the
+// first.
 std::string TracePath(const std::string& path, int rank) {
   if (rank == 0) return path;
   const size_t dot = path.rfind('.');

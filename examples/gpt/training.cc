@@ -62,7 +62,8 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
     first_error.Note(outcome.status());
-    // While the trainer is there: it waits for its streams at its end, and they may wait for other ranks.
+    // While the trainer is there: it waits for its streams at its end, and they may wait for other
+    // ranks.
     communicator.Abort(outcome.status());
     return outcome;
   }

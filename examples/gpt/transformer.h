@@ -20,11 +20,11 @@
 
 namespace brigade::gpt {
 
-// The model's forward and backward pass over a micro-batch. The weights come from, and the gradients
-// go to, a zero::ParameterSource with the units of SpecOf.
+// The model's forward and backward pass over a micro-batch. The weights come from, and the
+// gradients go to, a zero::ParameterSource with the units of SpecOf.
 //
-// Precision    Weights, activations and their gradients are of `dtype`; losses are float (double for
-//              float64).
+// Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
+//              for float64).
 // Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
 //              workspace of matrix products (Blas::WorkspaceBytes of the largest one), scratch. All
 //              of it at Create.
@@ -43,8 +43,8 @@ class Transformer {
   absl::Status Forward(const nn::Texts& texts, void* losses, zero::ParameterSource& parameters,
                        device::Stream& stream);
 
-  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once for
-  // each Forward, of the same texts: it overwrites the activations.
+  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once
+  // for each Forward, of the same texts: it overwrites the activations.
   absl::Status Backward(const nn::Texts& texts, const float* seed,
                         zero::ParameterSource& parameters, device::Stream& stream);
 

@@ -99,8 +99,8 @@ TEST(CasesTest, AnOverflowOnOneRankIsSeenByAll) {
 }
 
 TEST(CasesTest, WhatLayInMemoryNeverReachesAResult) {
-  // Gradient memory that is used again holds other buckets' gradients, here 7777: padding and what nobody writes
-  // must not show it.
+  // Gradient memory that is used again holds other buckets' gradients, here 7777: padding and what
+  // nobody writes must not show it.
   std::vector<std::vector<float>> wanted;
   for (int stage = 0; stage < kStages; ++stage) {
     OnThreads({.size = 2}, [&](Rank& self) {

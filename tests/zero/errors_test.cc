@@ -1,5 +1,5 @@
-// Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all must know, and a
-// ZeroOptimizer that goes on.
+// Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all
+// must know, and a ZeroOptimizer that goes on.
 
 #include <barrier>
 #include <string>

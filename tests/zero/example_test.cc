@@ -1,5 +1,5 @@
-// How to train with a ZeroOptimizer: two ranks fit a line in stage 3, each on inputs of its own. The
-// host waits once, at the end.
+// How to train with a ZeroOptimizer: two ranks fit a line in stage 3, each on inputs of its own.
+// The host waits once, at the end.
 
 #include <cmath>
 #include <vector>

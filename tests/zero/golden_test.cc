@@ -1,4 +1,5 @@
-// Every stage gives the specification's bits over 50 steps: parameters, loss scales and gradient norms.
+// Every stage gives the specification's bits over 50 steps: parameters, loss scales and gradient
+// norms.
 
 #include <vector>
 

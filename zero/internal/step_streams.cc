@@ -54,12 +54,12 @@ absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType 
   return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
 }
 
-absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& bytes) {
+absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::string& bytes) {
   const size_t size = bytes.size();
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');
-  BRIGADE_ASSIGN_OR_RETURN(
-      buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
+  BRIGADE_ASSIGN_OR_RETURN(buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch,
+                                                     "host values of all ranks"));
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));

@@ -61,7 +61,7 @@ class StepStreams {
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
   // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
-  absl::StatusOr<std::vector<std::string>> Share(const std::string& bytes);
+  absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
 
   // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
   // `traffic`.

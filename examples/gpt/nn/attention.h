@@ -22,8 +22,8 @@ struct AttentionShape {
   int64_t scores() const { return batch * heads * context * context; }
 };
 
-// Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position seeing
-// itself and those before it.
+// Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position
+// seeing itself and those before it.
 //
 // Shapes       qkv [rows, 3 * width]: queries, keys, values side by side, each heads * head width;
 //              probabilities [batch, heads, context, context]; out [rows, width]; device memory.

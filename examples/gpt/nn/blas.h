@@ -22,7 +22,8 @@ struct Operand {
   int64_t outer_stride = 0;  // of the outer batch
 };
 
-// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].
+// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c
+// [m, n].
 struct GemmArguments {
   precision::DType dtype = precision::DType::kFloat32;  // of all three
   int64_t m = 0, n = 0, k = 0;
@@ -34,12 +35,14 @@ struct GemmArguments {
 
 // Matrix products: by OpenBLAS with one thread on the CPU, by cuBLAS (found at run time) on GPUs.
 //
-// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no product of
-//              16-bit matrices: on the CPU they are converted. float64 is for tests, on the CPU.
+// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no
+//              product of 16-bit matrices: on the CPU they are converted. float64 is for tests, on
+//              the CPU.
 // Memory       ScratchBytes, at Create.
 // Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
-// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or the size, which must fit int;
-//              ResourceExhausted for a product that needs more workspace.
+// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
+//              the type or the size, which must fit int; ResourceExhausted for a product that needs
+//              more workspace.
 class Blas {
  public:
   static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,

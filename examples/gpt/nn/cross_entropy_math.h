@@ -30,7 +30,8 @@ struct CrossEntropyRows {
   }
 };
 
-// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed / rows.
+// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
+// rows.
 template <typename T>
 struct CrossEntropyBackwardRows {
   Texts texts;

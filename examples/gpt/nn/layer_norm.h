@@ -21,7 +21,8 @@ struct LayerNormInput {
   int64_t columns;
 };
 
-// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and inverse_deviation.
+// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and
+// inverse_deviation.
 //
 // Shapes       y [rows, columns], bias [columns].
 // Precision    Sums in float, or double for float64; each element is rounded once.

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_ROWS_H_
 #define BRIGADE_EXAMPLES_GPT_NN_ROWS_H_
 
-// How layers walk matrices, so that each formula is written once for CPU and GPU. A formula is a struct of plain
-// pointers and sizes:
+// How layers walk matrices, so that each formula is written once for CPU and GPU. A formula is a
+// struct of plain pointers and sizes:
 //
 //   rows      fn(row, r): everything about row r; `row` says how its columns are shared: all by one thread (CPU),
 //             or by the 32 threads of a warp (GPU).
