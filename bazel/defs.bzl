@@ -14,6 +14,7 @@ load(
     _gpu_benchmark = "gpu_benchmark",
     _gpu_test = "gpu_test",
 )
+load("//bazel:kernel.bzl", _brigade_kernel = "brigade_kernel")
 
 brigade_cc_library = _brigade_cc_library
 brigade_cc_binary = _brigade_cc_binary
@@ -22,6 +23,7 @@ brigade_benchmark = _brigade_benchmark
 cuda_library = _cuda_library
 gpu_test = _gpu_test
 gpu_benchmark = _gpu_benchmark
+brigade_kernel = _brigade_kernel
 
 # target_compatible_with of a target that needs the toolkit, for example a test that includes
 # cuda_fp16.h. Empty when there is one.

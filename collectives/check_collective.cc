@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/list_arguments.h"
 
 namespace brigade::collectives {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::collectives {

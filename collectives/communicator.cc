@@ -12,7 +12,7 @@ namespace brigade::collectives {
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(std::unique_ptr<Engine> engine,
                                                                    device::Context& context) {
   if (engine == nullptr) return absl::InvalidArgumentError("communicator: engine is null");
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("communicator"));
+  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent("communicator"));
   return std::unique_ptr<Communicator>(
       new Communicator(std::move(engine), context, std::move(last)));
 }
@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<int64_t>> Communicator::AllGatherHost(absl::Span<cons
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
   const uint64_t generation = generations_++;
-  BRIGADE_ASSIGN_OR_RETURN(all, AllGatherHost({color, key}));
+  BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherHost({color, key}));
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
-  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->Split(ranks, generation));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->Split(ranks, generation));
   if (engine == nullptr) return std::unique_ptr<Communicator>();
   return Create(std::move(engine), context_);
 }
@@ -138,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   for (int rank = 0; rank < size(); ++rank) {
     if (std::find(lost.begin(), lost.end(), rank) == lost.end()) ranks.push_back(rank);
   }
-  BRIGADE_ASSIGN_OR_RETURN(engine, engine_->CreateSubgroup(ranks, lost, generations_++));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateSubgroup(ranks, lost, generations_++));
   return Create(std::move(engine), context_);
 }
 

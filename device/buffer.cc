@@ -2,18 +2,18 @@
 
 #include <utility>
 
-#include "brigade/device/address_book.h"
-#include "brigade/device/internal/core.h"
+#include "brigade/device/address_registry.h"
+#include "brigade/device/internal/context_state.h"
 
 namespace brigade::device {
 
-Buffer::Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes,
+Buffer::Buffer(std::shared_ptr<internal::ContextState> context, void* data, int64_t bytes,
                absl::string_view name, Purpose purpose, Kind kind)
-    : core_(std::move(core)),
+    : context_(std::move(context)),
       data_(data),
       bytes_(bytes),
       name_(name),
-      device_(kind == Kind::kHost ? core_->host() : core_->device),
+      device_(kind == Kind::kHost ? context_->host() : context_->device),
       purpose_(purpose),
       kind_(kind) {}
 
@@ -24,7 +24,7 @@ Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   Release();
-  core_ = std::move(other.core_);
+  context_ = std::move(other.context_);
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   name_ = std::exchange(other.name_, std::string());
@@ -35,16 +35,17 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::Release() {
-  if (core_ == nullptr) return;
+  if (context_ == nullptr) return;
   if (kind_ == Kind::kDevice) {
-    core_->Free(data_, bytes_, purpose_);
+    context_->Free(data_, bytes_, purpose_);
   } else if (kind_ == Kind::kHost) {
-    core_->Free(data_, bytes_, internal::kHostMemory);
+    context_->Free(data_, bytes_, internal::kHostMemory);
   } else {
-    if (core_->checker != nullptr) core_->checker->RemoveMemory(data_, bytes_, /*owned=*/false);
-    AddressBook::Global().Remove(data_, bytes_, /*owned=*/false);
+    if (context_->checker != nullptr)
+      context_->checker->RemoveMemory(data_, bytes_, /*owned=*/false);
+    AddressRegistry::Global().Remove(data_, bytes_, /*owned=*/false);
   }
-  core_.reset();
+  context_.reset();
 }
 
 }  // namespace brigade::device

@@ -7,26 +7,27 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "brigade/device/books.h"
 #include "brigade/device/device.h"
+#include "brigade/device/memory_stats.h"
 
 namespace brigade::device {
 
 namespace internal {
-class Core;
+class ContextState;
 }  // namespace internal
 
-// Memory with a name: the device's, with a purpose (Context::Allocate), the host's (Context::AllocateHost), or
-// somebody else's (Context::Borrow).
+// Memory with a name: the device's, with a purpose (Context::Allocate), the host's
+// (Context::AllocateHost), or borrowed from its owner (Context::Borrow).
 //
-// Contents     Every byte is 0xFF at birth, and again on free with checks on. Borrowed memory is
-//              left alone.
+// Contents     Every byte is 0xFF after the allocation, and with checks on again before the free.
+//              Borrowed memory is left as it is.
 // Lifetime     Destroying an owned buffer waits for the work already enqueued on its context's
 //              streams; see docs/device.md, rules 12 to 17. A buffer may outlive its context.
 // Threads      A value: one thread at a time may move or destroy it.
 class Buffer {
  public:
-  Buffer() = default;  // empty: no memory, zero bytes
+  // An empty buffer: no memory, zero bytes.
+  Buffer() = default;
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -34,9 +35,8 @@ class Buffer {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool owned() const { return kind_ != Kind::kBorrowed; }
-  Purpose purpose() const {
-    return purpose_;
-  }  // of device memory; kScratch for others, which are in no books
+  // Of device memory; kScratch for host and borrowed memory, which MemoryStats do not count.
+  Purpose purpose() const { return purpose_; }
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }
 
@@ -51,12 +51,12 @@ class Buffer {
 
   enum class Kind : uint8_t { kBorrowed, kDevice, kHost };
 
-  Buffer(std::shared_ptr<internal::Core> core, void* data, int64_t bytes, absl::string_view name,
-         Purpose purpose, Kind kind);
+  Buffer(std::shared_ptr<internal::ContextState> context, void* data, int64_t bytes,
+         absl::string_view name, Purpose purpose, Kind kind);
 
   void Release();
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   void* data_ = nullptr;
   int64_t bytes_ = 0;
   std::string name_;

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/cpu/cpu_backend.h"
-#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/context_state.h"
 #include "brigade/device/internal/messages.h"
 #include "brigade/device/status_macros.h"
 
@@ -53,13 +53,13 @@ absl::Status Validate(const ContextOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<internal::Backend>> NewBackend(internal::Core& core,
-                                                              const ContextOptions& options) {
+absl::StatusOr<std::unique_ptr<internal::Backend>> CreateBackend(internal::ContextState& state,
+                                                                 const ContextOptions& options) {
   if (options.device.kind == DeviceKind::kCpu) {
-    return internal::NewCpuBackend(core.pool, options.random_delay);
+    return internal::CreateCpuBackend(state.pool, options.random_delay);
   }
 #if BRIGADE_CUDA
-  return internal::NewCudaBackend(options.device.ordinal);
+  return internal::CreateCudaBackend(options.device.ordinal);
 #else
   return absl::UnavailableError(absl::StrCat(options.device.ToString(), ": built without CUDA"));
 #endif
@@ -68,8 +68,7 @@ absl::StatusOr<std::unique_ptr<internal::Backend>> NewBackend(internal::Core& co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Create(ContextOptions options) {
-  absl::Status valid = Validate(options);
-  if (!valid.ok()) return valid;
+  BRIGADE_RETURN_IF_ERROR(Validate(options));
   if (options.name.empty()) options.name = options.device.ToString();
   RaceChecker* checker = nullptr;
   if (options.checks.has_value() ? *options.checks : ChecksByDefault()) {
@@ -80,85 +79,84 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(ContextOptions options)
   // The compute threads are the CPU's; a GPU brings its own.
   if (options.device.kind != DeviceKind::kCpu) threads = 1;
 
-  auto core = std::make_shared<internal::Core>(options, checker, threads);
-  absl::StatusOr<std::unique_ptr<internal::Backend>> backend = NewBackend(*core, options);
-  if (!backend.ok()) return backend.status();
-  core->backend = *std::move(backend);
-  return std::unique_ptr<Context>(new Context(std::move(core)));
+  auto state = std::make_shared<internal::ContextState>(options, checker, threads);
+  BRIGADE_ASSIGN_OR_RETURN(state->backend, CreateBackend(*state, options));
+  return std::unique_ptr<Context>(new Context(std::move(state)));
 }
 
-Context::Context(std::shared_ptr<internal::Core> core) : core_(std::move(core)) {}
+Context::Context(std::shared_ptr<internal::ContextState> state) : state_(std::move(state)) {}
 
 Context::~Context() = default;
 
-Device Context::device() const { return core_->device; }
-absl::string_view Context::name() const { return core_->name; }
-int Context::compute_threads() const { return core_->pool.threads(); }
-Books& Context::books() { return core_->books; }
-const Books& Context::books() const { return core_->books; }
-int64_t Context::host_waits() const { return core_->host_waits(); }
-RaceChecker* Context::race_checker() const { return core_->checker; }
+Device Context::device() const { return state_->device; }
+absl::string_view Context::name() const { return state_->name; }
+int Context::compute_threads() const { return state_->pool.threads(); }
+MemoryStats& Context::memory_stats() { return state_->memory_stats; }
+const MemoryStats& Context::memory_stats() const { return state_->memory_stats; }
+int64_t Context::host_waits() const { return state_->host_waits(); }
+RaceChecker* Context::race_checker() const { return state_->checker; }
 
-internal::Track* Context::NewTrack(absl::string_view stream) {
-  return core_->tracer == nullptr ? nullptr : &core_->tracer->AddStream(core_->name, stream);
+internal::TraceBuffer* Context::CreateTraceBuffer(absl::string_view stream) {
+  return state_->tracer == nullptr ? nullptr : &state_->tracer->AddStream(state_->name, stream);
 }
 
-absl::StatusOr<std::unique_ptr<Stream>> Context::NewStream(absl::string_view name) {
-  auto state = core_->backend->NewStream(internal::StreamLabel(name, core_->name), NewTrack(name));
-  if (!state.ok()) return state.status();
-  RaceChecker::Actor actor = 0;
-  if (core_->checker != nullptr) actor = core_->checker->AddStream(name, core_->name);
+absl::StatusOr<std::unique_ptr<Stream>> Context::CreateStream(absl::string_view name) {
+  BRIGADE_ASSIGN_OR_RETURN(auto stream_state,
+                           state_->backend->CreateStream(internal::StreamLabel(name, state_->name),
+                                                         CreateTraceBuffer(name)));
+  RaceChecker::ActorId actor = 0;
+  if (state_->checker != nullptr) actor = state_->checker->AddStream(name, state_->name);
   return std::unique_ptr<Stream>(
-      new Stream(core_, *std::move(state), std::string(name), /*owned=*/true, actor));
+      new Stream(state_, std::move(stream_state), std::string(name), /*owned=*/true, actor));
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> Context::BorrowStream(void* cuda_stream,
                                                               absl::string_view name) {
-  auto state = core_->backend->BorrowStream(cuda_stream, internal::StreamLabel(name, core_->name),
-                                            NewTrack(name));
-  if (!state.ok()) return state.status();
-  RaceChecker::Actor actor = 0;
-  if (core_->checker != nullptr) {
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto stream_state,
+      state_->backend->BorrowStream(cuda_stream, internal::StreamLabel(name, state_->name),
+                                    CreateTraceBuffer(name)));
+  RaceChecker::ActorId actor = 0;
+  if (state_->checker != nullptr) {
     actor =
-        core_->checker->AddBorrowedStream(name, core_->name, core_->device.ordinal, cuda_stream);
+        state_->checker->AddBorrowedStream(name, state_->name, state_->device.ordinal, cuda_stream);
   }
   return std::unique_ptr<Stream>(
-      new Stream(core_, *std::move(state), std::string(name), /*owned=*/false, actor));
+      new Stream(state_, std::move(stream_state), std::string(name), /*owned=*/false, actor));
 }
 
-absl::StatusOr<std::unique_ptr<Event>> Context::NewEvent(absl::string_view name) {
-  auto state = core_->backend->NewEvent();
-  if (!state.ok()) return state.status();
-  return std::unique_ptr<Event>(new Event(core_, *std::move(state), std::string(name)));
+absl::StatusOr<std::unique_ptr<Event>> Context::CreateEvent(absl::string_view name) {
+  BRIGADE_ASSIGN_OR_RETURN(auto event_state, state_->backend->CreateEvent());
+  return std::unique_ptr<Event>(new Event(state_, std::move(event_state), std::string(name)));
 }
 
 absl::Status Context::CheckBytes(int64_t bytes, absl::string_view name) const {
   if (bytes >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", core_->name, "\": buffer \"", name, "\" of ", bytes, " bytes"));
+      absl::StrCat("\"", state_->name, "\": buffer \"", name, "\" of ", bytes, " bytes"));
 }
 
 absl::StatusOr<Buffer> Context::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(data, core_->Allocate(bytes, purpose, name));
-  return Buffer(core_, data, bytes, name, purpose, Buffer::Kind::kDevice);
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, purpose, name));
+  return Buffer(state_, data, bytes, name, purpose, Buffer::Kind::kDevice);
 }
 
 absl::StatusOr<Buffer> Context::AllocateHost(int64_t bytes, absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(data, core_->Allocate(bytes, internal::kHostMemory, name));
-  return Buffer(core_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kHost);
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, internal::kHostMemory, name));
+  return Buffer(state_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kHost);
 }
 
 absl::StatusOr<Buffer> Context::Borrow(void* data, int64_t bytes, absl::string_view name) {
   if (bytes < 0 || (bytes > 0 && data == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", core_->name, "\": borrowed buffer \"",
+    return absl::InvalidArgumentError(absl::StrCat("\"", state_->name, "\": borrowed buffer \"",
                                                    name, "\" of ", bytes, " bytes at ",
                                                    data == nullptr ? "null" : "an address"));
   }
-  AddressBook::Global().Add(data, bytes, core_->device, /*owned=*/false);
-  if (core_->checker != nullptr) core_->checker->AddMemory(data, bytes, name, /*owned=*/false);
-  return Buffer(core_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kBorrowed);
+  AddressRegistry::Global().Add(data, bytes, state_->device, /*owned=*/false);
+  if (state_->checker != nullptr) state_->checker->AddMemory(data, bytes, name, /*owned=*/false);
+  return Buffer(state_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kBorrowed);
 }
 
 }  // namespace brigade::device

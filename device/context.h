@@ -6,17 +6,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/books.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context_options.h"
 #include "brigade/device/device.h"
 #include "brigade/device/event.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/memory_stats.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/stream.h"
 
 namespace brigade::device {
 
-// One rank's use of one device: its streams, compute threads, memory and the books about it.
+// One rank's use of one device: its streams, its compute threads, its memory and the statistics of
+// that memory.
 //
 // Contract     docs/device.md.
 // Lifetime     Streams, events and buffers may outlive it.
@@ -33,30 +34,32 @@ class Context {
 
   Device device() const;
   absl::string_view name() const;
-  int compute_threads() const;  // 1 on CUDA, whose work the CPU does not do
+  // Threads that one CPU operation may use; 1 on CUDA.
+  int compute_threads() const;
 
-  absl::StatusOr<std::unique_ptr<Stream>> NewStream(absl::string_view name);
-  absl::StatusOr<std::unique_ptr<Event>> NewEvent(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent(absl::string_view name);
 
   // Memory of the device, aligned to 256 bytes at least, every byte 0xFF. InvalidArgument if
   // `bytes` is negative; ResourceExhausted beyond the limit or the device, naming context, purpose,
-  // request, use by purpose and limit, with the books unchanged.
+  // request, use by purpose and limit, with the statistics unchanged.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Purpose purpose, absl::string_view name = "");
 
-  // Memory of the host for copies to and from the device, page-locked on CUDA, so that the host does not wait
-  // in Stream::Copy. Of the same contents and alignment; in no books and under no limit: docs/device.md, rule 22.
+  // Memory of the host for copies to and from the device, page-locked on CUDA, so that the host
+  // does not wait in Stream::Copy. Contents and alignment as above; not counted in the statistics,
+  // and under no limit: docs/device.md, rule 22.
   absl::StatusOr<Buffer> AllocateHost(int64_t bytes, absl::string_view name = "");
 
-  // Wraps memory of this device that somebody else owns and keeps alive: not freed, not poisoned,
-  // not in the books. InvalidArgument if `bytes` is negative, or positive with a null address.
+  // Wraps memory of this device that the caller owns and keeps alive: not freed, not poisoned, not
+  // counted. InvalidArgument if `bytes` is negative, or positive with a null address.
   absl::StatusOr<Buffer> Borrow(void* data, int64_t bytes, absl::string_view name = "");
 
-  // Wraps a cudaStream_t (null: the default stream) that somebody else owns and keeps alive.
+  // Wraps a cudaStream_t (null: the default stream) that the caller owns and keeps alive.
   // InvalidArgument on the CPU.
   absl::StatusOr<std::unique_ptr<Stream>> BorrowStream(void* cuda_stream, absl::string_view name);
 
-  Books& books();
-  const Books& books() const;
+  MemoryStats& memory_stats();
+  const MemoryStats& memory_stats() const;
 
   // How often the host waited for this context's device; docs/device.md, rule 19.
   int64_t host_waits() const;
@@ -65,12 +68,13 @@ class Context {
   RaceChecker* race_checker() const;
 
  private:
-  explicit Context(std::shared_ptr<internal::Core> core);
+  explicit Context(std::shared_ptr<internal::ContextState> state);
 
-  internal::Track* NewTrack(absl::string_view stream);  // null: not traced
+  // Null if the context has no tracer.
+  internal::TraceBuffer* CreateTraceBuffer(absl::string_view stream);
   absl::Status CheckBytes(int64_t bytes, absl::string_view name) const;
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> state_;
 };
 
 }  // namespace brigade::device

@@ -6,16 +6,17 @@
 #include <string>
 
 #include "brigade/device/device.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device {
 
-// For tests: every CPU stream worker sleeps a random time before each task, so that an order that
-// nobody asked for does not come by luck.
+// For tests: the worker of every CPU stream sleeps a random time before each task, so that tasks
+// which no event orders run in another order from run to run.
 struct RandomDelay {
   uint64_t seed = 0;
-  int max_delay_us = 0;  // 0: no delays
+  // 0: no delays.
+  int max_delay_us = 0;
 };
 
 struct ContextOptions {
@@ -24,21 +25,21 @@ struct ContextOptions {
   // Threads that one CPU operation may use; 0: all cores.
   int compute_threads = 0;
 
-  // For everything that the context owns; 0: none.
+  // Limit of the device memory that the context owns; 0: none.
   int64_t memory_limit_bytes = 0;
 
-  // In every message: "rank 3". Empty: the device's name.
+  // Names the context in every message: "rank 3". Empty: the device's name.
   std::string name = {};
 
   // Race checker and poison on free. Default: BRIGADE_CHECKS of the environment (0 or 1), else on
   // in debug builds.
   std::optional<bool> checks = {};
 
-  // Must outlive the context and all that it made. Null: RaceChecker::Default().
+  // Must outlive the context and all that it created. Null: RaceChecker::Default().
   RaceChecker* race_checker = nullptr;
 
-  // Records what this context's streams do; null: nothing does. Must outlive the context and all that
-  // it made.
+  // Records what this context's streams run; null: nothing is recorded. Must outlive the context
+  // and all that it created.
   Tracer* tracer = nullptr;
 
   RandomDelay random_delay = {};

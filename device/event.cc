@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/context_state.h"
 #include "brigade/device/internal/messages.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device {
 namespace {
@@ -18,12 +18,12 @@ absl::Status NeverRecorded(absl::string_view name) {
 
 }  // namespace
 
-Event::Event(std::shared_ptr<internal::Core> core, std::unique_ptr<internal::EventState> state,
-             std::string name)
-    : core_(std::move(core)),
+Event::Event(std::shared_ptr<internal::ContextState> context,
+             std::unique_ptr<internal::EventState> state, std::string name)
+    : context_(std::move(context)),
       state_(std::move(state)),
       name_(std::move(name)),
-      device_(core_->device) {}
+      device_(context_->device) {}
 
 Event::~Event() = default;
 
@@ -37,7 +37,7 @@ absl::Status Event::Synchronize() {
   RaceChecker* const checker = state_->checker;
   VectorClock clock;
   if (checker != nullptr) clock = state_->clock;
-  core_->CountHostWait();
+  context_->CountHostWait();
   const absl::Status carried = state_->Synchronize(lock);
   if (checker != nullptr) checker->HostAcquire(clock);
   return carried.ok() ? carried : internal::ArrivedThrough(name_, "the host", carried);

@@ -12,18 +12,18 @@
 namespace brigade::device {
 
 namespace internal {
-class Core;
+class ContextState;
 class EventState;
 }  // namespace internal
 
-// A place in a stream: Stream::Record sets it, Stream::Wait and the host wait for it. Made by
-// Context::NewEvent, used again and again.
+// A place in a stream: Stream::Record sets it, Stream::Wait and the host wait for it. Created by
+// Context::CreateEvent; may be recorded any number of times.
 //
 // Binding      Everything here is about the latest record at the time of the call. Recording again
 //              does not move waits already made.
 // Errors       FailedPrecondition, naming the event, if it was never recorded. A record that comes
-//              after a failure in its stream carries that error to whoever waits. See
-//              docs/device.md, rules 4, 5, 10 and 11.
+//              after a failure in its stream carries that error to every stream and host thread
+//              that waits. See docs/device.md, rules 4, 5, 10 and 11.
 // Threads      Safe from any thread. Destroying it leaves waits already made as they are.
 class Event {
  public:
@@ -46,10 +46,10 @@ class Event {
   friend class Context;
   friend class Stream;
 
-  Event(std::shared_ptr<internal::Core> core, std::unique_ptr<internal::EventState> state,
-        std::string name);
+  Event(std::shared_ptr<internal::ContextState> context,
+        std::unique_ptr<internal::EventState> state, std::string name);
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   std::unique_ptr<internal::EventState> state_;
   std::string name_;
   Device device_;

@@ -13,10 +13,19 @@
     }                                                                       \
   } while (false)
 
-// BRIGADE_ASSIGN_OR_RETURN(name, expression): declares `name` with the StatusOr's value, or returns its error.
-#define BRIGADE_ASSIGN_OR_RETURN(name, expression)           \
-  auto name##_or = (expression);                             \
-  if (!name##_or.ok()) return std::move(name##_or).status(); \
-  auto name = *std::move(name##_or)
+// BRIGADE_ASSIGN_OR_RETURN(target, expression): returns the error of a StatusOr, or assigns its
+// value to `target`: a declaration (`auto batch`) or an lvalue (`member_`). `target` must hold no
+// comma outside of parentheses.
+#define BRIGADE_ASSIGN_OR_RETURN(target, expression)                                       \
+  BRIGADE_ASSIGN_OR_RETURN_FROM(BRIGADE_CONCATENATE(brigade_status_or_, __LINE__), target, \
+                                expression)
+
+#define BRIGADE_ASSIGN_OR_RETURN_FROM(status_or, target, expression) \
+  auto status_or = (expression);                                     \
+  if (!status_or.ok()) return std::move(status_or).status();         \
+  target = *std::move(status_or)
+
+#define BRIGADE_CONCATENATE_INNER(a, b) a##b
+#define BRIGADE_CONCATENATE(a, b) BRIGADE_CONCATENATE_INNER(a, b)
 
 #endif  // BRIGADE_DEVICE_STATUS_MACROS_H_

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/event.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/context_state.h"
 #include "brigade/device/internal/messages.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device {
 namespace {
@@ -22,7 +23,7 @@ absl::Status CheckRange(absl::string_view operation, absl::string_view argument,
   }
   // The GPU reaches host memory by itself; the CPU does not reach the GPU's.
   if (device.kind != DeviceKind::kCpu || bytes == 0) return absl::OkStatus();
-  const std::optional<Device> home = AddressBook::Global().DeviceOf(data);
+  const std::optional<Device> home = AddressRegistry::Global().DeviceOf(data);
   if (!home.has_value() || home->kind == DeviceKind::kCpu) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(operation, ": ", argument, " is in memory of ",
                                                  home->ToString(), ", but the stream is on ",
@@ -31,35 +32,35 @@ absl::Status CheckRange(absl::string_view operation, absl::string_view argument,
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamState> state,
-               std::string name, bool owned, RaceChecker::Actor actor)
-    : core_(std::move(core)),
+Stream::Stream(std::shared_ptr<internal::ContextState> context,
+               std::shared_ptr<internal::StreamState> state, std::string name, bool owned,
+               RaceChecker::ActorId actor)
+    : context_(std::move(context)),
       state_(std::move(state)),
       name_(std::move(name)),
-      device_(core_->device),
+      device_(context_->device),
       owned_(owned),
-      checker_(core_->checker),
+      checker_(context_->checker),
       actor_(actor) {
-  core_->AddStream(state_, actor_);
+  context_->AddStream(state_, actor_);
 }
 
 Stream::~Stream() {
   if (owned_) {
     VectorClock over;
     if (checker_ != nullptr) over = checker_->Now(actor_);
-    if (state_->Drain()) core_->CountHostWait();
+    if (state_->Drain()) context_->CountHostWait();
     state_->Close();
     if (checker_ != nullptr) checker_->HostAcquire(over);
   }
-  core_->RemoveStream(state_.get());
+  context_->RemoveStream(state_.get());
   if (owned_ && checker_ != nullptr) checker_->RemoveStream(actor_);
 }
 
 absl::Status Stream::Admit(const Operation& operation) {
   absl::Status error = state_->error();
   if (!error.ok() || checker_ == nullptr) return error;
-  absl::Status race = checker_->Enqueue(actor_, operation);
-  if (race_.ok()) race_ = std::move(race);
+  race_.Keep(checker_->Enqueue(actor_, operation));
   return absl::OkStatus();
 }
 
@@ -70,7 +71,7 @@ absl::Status Stream::Submit(const Operation& operation, const internal::TaskType
                                                       "\" is on ", device_.ToString(),
                                                       "; Enqueue needs a CPU stream, use Launch"));
   }
-  std::lock_guard lock(submitting_);
+  std::lock_guard lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
   if (admitted.ok()) state_->Enqueue(operation.name, type, work, list, items);
   return admitted;
@@ -83,7 +84,7 @@ absl::Status Stream::Launch(const Operation& operation,
                                                       "\" is on ", device_.ToString(),
                                                       "; Launch needs a CUDA stream, use Enqueue"));
   }
-  std::lock_guard lock(submitting_);
+  std::lock_guard lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
   return admitted.ok() ? state_->Launch(operation.name, launch) : admitted;
 }
@@ -102,7 +103,7 @@ absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) 
                                                    " bytes, ", to > from ? to - from : from - to,
                                                    " apart"));
   }
-  std::lock_guard lock(submitting_);
+  std::lock_guard lock(submit_mutex_);
   absl::Status admitted = Admit({"copy", {Reads(source, bytes), Writes(destination, bytes)}});
   if (!admitted.ok() || bytes == 0) return admitted;
   return state_->Copy(destination, source, bytes);
@@ -110,9 +111,8 @@ absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) 
 
 absl::Status Stream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("fill_bytes: ", bytes, " bytes"));
-  absl::Status checked = CheckRange("fill_bytes", "destination", destination, bytes, device_);
-  if (!checked.ok()) return checked;
-  std::lock_guard lock(submitting_);
+  BRIGADE_RETURN_IF_ERROR(CheckRange("fill_bytes", "destination", destination, bytes, device_));
+  std::lock_guard lock(submit_mutex_);
   absl::Status admitted = Admit({"fill_bytes", {Writes(destination, bytes)}});
   if (!admitted.ok() || bytes == 0) return admitted;
   return state_->FillBytes(destination, value, bytes);
@@ -126,9 +126,8 @@ absl::Status Stream::CheckKind(absl::string_view call, const Event& event) const
 }
 
 absl::Status Stream::Record(Event& event) {
-  absl::Status checked = CheckKind("Record", event);
-  if (!checked.ok()) return checked;
-  std::lock_guard lock(submitting_);
+  BRIGADE_RETURN_IF_ERROR(CheckKind("Record", event));
+  std::lock_guard lock(submit_mutex_);
   std::lock_guard event_lock(event.state_->mutex);
   absl::Status recorded = state_->Record(*event.state_);
   if (!recorded.ok()) return recorded;
@@ -139,9 +138,8 @@ absl::Status Stream::Record(Event& event) {
 }
 
 absl::Status Stream::Wait(Event& event) {
-  absl::Status checked = CheckKind("Wait", event);
-  if (!checked.ok()) return checked;
-  std::lock_guard lock(submitting_);
+  BRIGADE_RETURN_IF_ERROR(CheckKind("Wait", event));
+  std::lock_guard lock(submit_mutex_);
   std::lock_guard event_lock(event.state_->mutex);
   if (!event.state_->recorded) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -162,10 +160,10 @@ absl::Status Stream::WaitOnHost() {
   }
   VectorClock over;
   if (checker_ != nullptr) {
-    std::lock_guard lock(submitting_);
+    std::lock_guard lock(submit_mutex_);
     over = checker_->Now(actor_);
   }
-  core_->CountHostWait();
+  context_->CountHostWait();
   state_->Drain();
   if (checker_ != nullptr) checker_->HostAcquire(over);
   return absl::OkStatus();
@@ -177,19 +175,16 @@ absl::Status Stream::Synchronize() {
 }
 
 absl::Status Stream::Reset() {
-  absl::Status waited = WaitOnHost();
-  if (!waited.ok()) return waited;
-  std::lock_guard lock(submitting_);
-  race_ = absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(WaitOnHost());
+  std::lock_guard lock(submit_mutex_);
+  race_.Clear();
   state_->ClearError();
   return absl::OkStatus();
 }
 
 absl::Status Stream::status() const {
   absl::Status error = state_->error();
-  if (!error.ok()) return error;
-  std::lock_guard lock(submitting_);
-  return race_;
+  return error.ok() ? race_.Get() : error;
 }
 
 }  // namespace brigade::device

@@ -12,22 +12,23 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "brigade/device/device.h"
+#include "brigade/device/internal/first_error.h"
 #include "brigade/device/internal/task.h"
 #include "brigade/device/operation.h"
-#include "brigade/device/race_checker.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device {
 
 class Event;
 
 namespace internal {
-class Core;
+class ContextState;
 class StreamState;
 }  // namespace internal
 
-// Runs work in order, apart from the host and from other streams. Made by Context::NewStream or
-// BorrowStream.
+// Runs work in order, concurrently with the host and with other streams. Created by
+// Context::CreateStream or BorrowStream.
 //
 // Order        docs/device.md, rules 1 to 6.
 // Errors       OK means enqueued. InvalidArgument for bad arguments, with nothing enqueued. Once
@@ -44,7 +45,7 @@ class Stream {
   Device device() const { return device_; }
   absl::string_view name() const { return name_; }
 
-  // Whether declared accesses are looked at. If not, a caller with a long list of them may pass
+  // Whether the declared accesses are checked. If not, a caller with a long list of them may pass
   // none.
   bool checks_races() const { return checker_ != nullptr; }
 
@@ -92,32 +93,36 @@ class Stream {
   // Waits likewise, then clears the error.
   absl::Status Reset();
 
-  // The first error known by now. Does not wait.
+  // The first error known by now. Never waits, not even for another thread's call that blocks.
   absl::Status status() const;
 
  private:
   friend class Context;
 
-  Stream(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::StreamState> state,
-         std::string name, bool owned, RaceChecker::Actor actor);
+  Stream(std::shared_ptr<internal::ContextState> context,
+         std::shared_ptr<internal::StreamState> state, std::string name, bool owned,
+         RaceChecker::ActorId actor);
 
   absl::Status Submit(const Operation& operation, const internal::TaskType& type, void* work,
                       const void* list, size_t items);
-  absl::Status Admit(const Operation& operation);  // submitting_ held; the error if it has failed
+  // Tells the race checker of the operation, or returns the error of a failed stream. The caller
+  // holds submit_mutex_.
+  absl::Status Admit(const Operation& operation);
   absl::Status CheckKind(absl::string_view call, const Event& event) const;
   absl::Status WaitOnHost();
 
-  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::ContextState> context_;
   std::shared_ptr<internal::StreamState> state_;
   std::string name_;
   const Device device_;
   const bool owned_;
-  RaceChecker* const checker_;  // null: checks are off
-  const RaceChecker::Actor actor_;
+  // Null: checks are off.
+  RaceChecker* const checker_;
+  const RaceChecker::ActorId actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.
-  mutable std::mutex submitting_;
-  absl::Status race_;
+  std::mutex submit_mutex_;
+  internal::FirstError race_;
 };
 
 }  // namespace brigade::device

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {

@@ -5,7 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {
@@ -102,9 +103,9 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
       .max_grad_norm = options.max_grad_norm,
       .grad_divisor = options.grad_divisor.value_or(options.micro_batches),
       .lr_table_size = options.lr_table_size};
-  BRIGADE_ASSIGN_OR_RETURN(executor, StepExecutor::Create(options.optimizer, control, /*rank=*/0,
-                                                          std::move(lists), context, stream));
-  optimizer->executor_ = std::move(executor);
+  BRIGADE_ASSIGN_OR_RETURN(optimizer->executor_,
+                           StepExecutor::Create(options.optimizer, control, /*rank=*/0,
+                                                std::move(lists), context, stream));
   return optimizer;
 }
 
@@ -234,8 +235,7 @@ absl::StatusOr<MixedPrecisionState> MixedPrecisionOptimizer::SaveState(
       to += s.size;
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(step, executor_->controller().SaveState(stream));
-  state.step = step;
+  BRIGADE_ASSIGN_OR_RETURN(state.step, executor_->controller().SaveState(stream));
   return state;
 }
 

@@ -14,7 +14,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/cast/cast_types.h"
+#include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/loss_scaler.h"

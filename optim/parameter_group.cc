@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/arguments.h"
 #include "brigade/kernels/step_control/step_control_math.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::optim {
 namespace {
@@ -108,8 +108,8 @@ StepController::StepController(const OptimizerOptions& optimizer,
 absl::StatusOr<StepController::Staging> StepController::NewStaging(int64_t bytes,
                                                                    absl::string_view name,
                                                                    device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(buffer, context.AllocateHost(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(done, context.NewEvent(name));
+  BRIGADE_ASSIGN_OR_RETURN(auto buffer, context.AllocateHost(bytes, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto done, context.CreateEvent(name));
   return Staging{std::move(buffer), std::move(done)};
 }
 
@@ -127,15 +127,12 @@ absl::Status StepController::Allocate(device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(allocate(lr_table_, groups * row_bytes, "learning rates"));
   control_.lr_table = lr_table_.as<float>().data();
   for (Staging& table : tables_) {
-    BRIGADE_ASSIGN_OR_RETURN(staging, NewStaging(row_bytes, "new learning rates", context));
-    table = std::move(staging);
+    BRIGADE_ASSIGN_OR_RETURN(table, NewStaging(row_bytes, "new learning rates", context));
   }
   for (Staging& read : reads_) {
-    BRIGADE_ASSIGN_OR_RETURN(staging, NewStaging(sizeof(StepState), "state read", context));
-    read = std::move(staging);
+    BRIGADE_ASSIGN_OR_RETURN(read, NewStaging(sizeof(StepState), "state read", context));
   }
-  BRIGADE_ASSIGN_OR_RETURN(checkpoint, context.AllocateHost(sizeof(StepState), "state"));
-  checkpoint_ = std::move(checkpoint);
+  BRIGADE_ASSIGN_OR_RETURN(checkpoint_, context.AllocateHost(sizeof(StepState), "state"));
   return absl::OkStatus();
 }
 

@@ -44,14 +44,13 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::Create(
   for (const UpdateList& list : lists.updates) {
     executor->updates_.emplace_back(optimizer, list.segments, list.types);
   }
+  BRIGADE_ASSIGN_OR_RETURN(executor->workspace_,
+                           context.Allocate(WorkspaceBytes(executor->gradients_),
+                                            device::Purpose::kScratch, "grad_check workspace"));
   BRIGADE_ASSIGN_OR_RETURN(
-      workspace, context.Allocate(WorkspaceBytes(executor->gradients_), device::Purpose::kScratch,
-                                  "grad_check workspace"));
-  executor->workspace_ = std::move(workspace);
-  BRIGADE_ASSIGN_OR_RETURN(
-      controller, StepController::Create(optimizer, ForLists(control, executor->gradients_.size()),
-                                         context, stream));
-  executor->controller_ = std::move(controller);
+      executor->controller_,
+      StepController::Create(optimizer, ForLists(control, executor->gradients_.size()), context,
+                             stream));
   return executor;
 }
 

@@ -13,7 +13,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/parameter_group.h"

@@ -9,15 +9,16 @@ namespace brigade::precision {
 
 // The two 16-bit floating-point formats of training: storage types that convert to and from float.
 //
-// Precision    Widening is exact. Narrowing rounds to nearest, ties to even; subnormals are kept, values
-//              past the largest finite one become infinity, NaN becomes 0x7fff.
+// Precision    Widening is exact. Narrowing rounds to nearest, ties to even; subnormals are kept,
+//              values past the largest finite one become infinity, NaN becomes 0x7fff.
 // Determinism  Same bits on every CPU and GPU, NaN payloads of a widened NaN aside; equal to CUDA's
 //              __float2half_rn, __float2bfloat16_rn and their inverses.
 // Source       IEEE 754-2008 binary16; bfloat16 is the upper half of binary32.
 //
 // Branch-free on the host, so that loops over them vectorise.
 
-// 5 exponent bits, 10 fraction bits: largest 65504, smallest normal 2^-14, smallest subnormal 2^-24.
+// 5 exponent bits, 10 fraction bits: largest 65504, smallest normal 2^-14, smallest subnormal
+// 2^-24.
 struct Half {
   uint16_t bits;
 
@@ -53,8 +54,9 @@ BRIGADE_INLINE Half::Half(float value) {
   // What is at least 65520 rounds to 65536, whose bits as a half would be those of infinity.
   const uint32_t magnitude = word & 0x7fffffffu;
   const uint32_t capped = magnitude < 0x47800000u ? magnitude : 0x47800000u;
-  // The power of two whose units are those of the result: 2^13 times the value's, at least 2^-1. Adding it
-  // rounds, and leaves the units counted from 0 in the low bits of the sum, the implicit one included.
+  // The power of two whose units are those of the result: 2^13 times the value's, at least 2^-1.
+  // Adding it rounds, and leaves the units counted from 0 in the low bits of the sum, the implicit
+  // one included.
   const uint32_t smallest = capped < 0x38800000u ? 0x38800000u : capped;  // 2^-14: subnormal below
   const uint32_t power = (smallest & 0x7f800000u) + (13u << 23);
   const uint32_t sum = __builtin_bit_cast(
@@ -72,8 +74,8 @@ BRIGADE_INLINE Half::operator float() const {
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
 #else
-  // Sign and magnitude at their places in a float, which is then the value times 2^-112, for subnormals
-  // too; both factors are exact.
+  // Sign and magnitude at their places in a float, which is then the value times 2^-112, for
+  // subnormals too; both factors are exact.
   const uint32_t placed = (static_cast<uint32_t>(static_cast<int16_t>(bits)) << 13) & 0x8fffe000u;
   const float scaled = __builtin_bit_cast(float, placed) * 0x1p112f;
   const uint32_t word = __builtin_bit_cast(uint32_t, scaled);

@@ -1,12 +1,12 @@
 #ifndef BRIGADE_PRECISION_ROUNDING_H_
 #define BRIGADE_PRECISION_ROUNDING_H_
 
-// Arithmetic that rounds to nearest even exactly where it is written, on the CPU and on the GPU: the
-// alphabet of every formula in kernels/. A product and a sum are fused only by `Fma`.
+// Arithmetic that rounds to nearest even exactly where it is written, on the CPU and on the GPU:
+// the alphabet of every formula in kernels/. A product and a sum are fused only by `Fma`.
 //
-// The host side holds under -ffp-contract=off, which bazel/'s macros set, and in the default floating-point
-// environment (a thread that flushes subnormals to zero loses them). The device side holds under any flag of
-// nvcc but -ftz=true, which --use_fast_math implies.
+// The host side holds under -ffp-contract=off, which bazel/'s macros set, and in the default
+// floating-point environment (a thread that flushes subnormals to zero loses them). The device side
+// holds under any flag of nvcc but -ftz=true, which --use_fast_math implies.
 
 #ifdef __FAST_MATH__
 #error "the formulas need IEEE arithmetic: compile without -ffast-math"

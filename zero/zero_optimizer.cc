@@ -31,7 +31,7 @@ const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
-  BRIGADE_ASSIGN_OR_RETURN(streams,
+  BRIGADE_ASSIGN_OR_RETURN(auto streams,
                            internal::StepStreams::Create(options, communicator, context, compute));
   // A rank that finds a mistake of its own tells the other ranks, which would wait for it
   // otherwise.
@@ -59,20 +59,16 @@ void ZeroOptimizer::Free() {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(parameters,
+  BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
-  parameters_ = std::move(parameters);
-  BRIGADE_ASSIGN_OR_RETURN(gradients, internal::GradientStore::Create(plan_, options_, *streams_));
-  gradients_ = std::move(gradients);
-  BRIGADE_ASSIGN_OR_RETURN(update, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
-                                                                   *parameters_, *streams_));
-  update_ = std::move(update);
+  BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));
+  BRIGADE_ASSIGN_OR_RETURN(update_, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
+                                                                    *parameters_, *streams_));
   transfer_ =
       std::make_unique<internal::StateTransfer>(plan_, options_, *streams_, *parameters_, *update_);
-  BRIGADE_ASSIGN_OR_RETURN(finished, streams_->context().NewEvent("backward finished"));
-  backward_finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(decided, streams_->context().NewEvent("step decided"));
-  step_decided_ = std::move(decided);
+  BRIGADE_ASSIGN_OR_RETURN(backward_finished_,
+                           streams_->context().CreateEvent("backward finished"));
+  BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   return streams_->comm().Synchronize();
 }

@@ -12,7 +12,7 @@ using collectives::CollectiveKind;
 absl::StatusOr<Arrays> Arrays::Create(int ranks, int64_t elements, device::Context& context) {
   Arrays arrays(ranks, elements);
   for (int i = 0; i < 2 * ranks; ++i) {
-    BRIGADE_ASSIGN_OR_RETURN(buffer,
+    BRIGADE_ASSIGN_OR_RETURN(auto buffer,
                              context.Allocate(elements * 4, device::Purpose::kCommunication));
     (i < ranks ? arrays.input_ : arrays.output_).push_back(buffer.as<float>().data());
     arrays.buffers_.push_back(std::move(buffer));

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 // A port that was free a moment ago.
 absl::StatusOr<int> FreePort() {
-  BRIGADE_ASSIGN_OR_RETURN(listener, collectives::internal::Socket::Listen(0));
+  BRIGADE_ASSIGN_OR_RETURN(auto listener, collectives::internal::Socket::Listen(0));
   return listener.local_port();
 }
 
@@ -40,7 +40,7 @@ class ThreadContestant : public Contestant {
  public:
   absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) final {
     if (turn.check || turn.in_place) arrays.Fill(turn.whole);
-    BRIGADE_ASSIGN_OR_RETURN(seconds, TimeOnRanks(arrays.ranks(), [&](int rank) {
+    BRIGADE_ASSIGN_OR_RETURN(auto seconds, TimeOnRanks(arrays.ranks(), [&](int rank) {
                                return RunRank(rank, arrays.MakeRound(rank, turn));
                              }));
     return Outcome{seconds, turn.check ? arrays.CountWrong(turn) : 0};
@@ -76,46 +76,48 @@ class Brigade final : public ThreadContestant {
   }
 
   absl::Status Start(const std::string& engine) {
-    BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = size()}));
-    BRIGADE_ASSIGN_OR_RETURN(port, FreePort());
+    BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = size()}));
+    BRIGADE_ASSIGN_OR_RETURN(auto port, FreePort());
     return OnRanks(size(), [&](int index) -> absl::Status {
       Rank& rank = ranks_[static_cast<size_t>(index)];
       device::ContextOptions context_options;
       const int cores = static_cast<int>(std::thread::hardware_concurrency());
       context_options.compute_threads = std::max(1, cores / size());
       context_options.checks = false;
-      BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(context_options));
+      BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(context_options));
       rank.context = std::move(context);
-      BRIGADE_ASSIGN_OR_RETURN(stream, rank.context->NewStream("collectives"));
+      BRIGADE_ASSIGN_OR_RETURN(auto stream, rank.context->CreateStream("collectives"));
       rank.stream = std::move(stream);
       std::unique_ptr<collectives::Engine> made;
       if (engine == "threads") {
-        BRIGADE_ASSIGN_OR_RETURN(joined, group->Join(index, *rank.context));
+        BRIGADE_ASSIGN_OR_RETURN(auto joined, group->Join(index, *rank.context));
         made = std::move(joined);
       } else {
         collectives::TcpStoreOptions store_options;
         store_options.rank = index;
         store_options.size = size();
         store_options.master_port = port;
-        BRIGADE_ASSIGN_OR_RETURN(store, collectives::TcpStore::Create(store_options));
+        BRIGADE_ASSIGN_OR_RETURN(auto store, collectives::TcpStore::Create(store_options));
         collectives::GlooOptions gloo;
         gloo.rank = index;
         gloo.size = size();
         gloo.store = std::move(store);
-        BRIGADE_ASSIGN_OR_RETURN(joined, collectives::CreateGlooEngine(gloo, *rank.context));
+        BRIGADE_ASSIGN_OR_RETURN(auto joined, collectives::CreateGlooEngine(gloo, *rank.context));
         made = std::move(joined);
       }
-      BRIGADE_ASSIGN_OR_RETURN(communicator,
+      BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                                collectives::Communicator::Create(std::move(made), *rank.context));
       rank.communicator = std::move(communicator);
       if (way_ == Way::kHierarchical) {
-        BRIGADE_ASSIGN_OR_RETURN(two_levels, collectives::Hierarchical::Create(
-                                                 *rank.communicator, index / 2, {}, *rank.context));
+        BRIGADE_ASSIGN_OR_RETURN(
+            auto two_levels,
+            collectives::Hierarchical::Create(*rank.communicator, index / 2, {}, *rank.context));
         rank.two_levels = std::move(two_levels);
       }
       if (way_ == Way::kFp16Wire) {
-        BRIGADE_ASSIGN_OR_RETURN(compressed, collectives::CompressedAllReduce::Create(
-                                                 *rank.communicator, *rank.context, elements_));
+        BRIGADE_ASSIGN_OR_RETURN(
+            auto compressed,
+            collectives::CompressedAllReduce::Create(*rank.communicator, *rank.context, elements_));
         rank.compressed = std::move(compressed);
       }
       return absl::OkStatus();

@@ -80,7 +80,7 @@ bool RunRank(int rank, int ranks, bool compare, ThreadGroup& group, int bursts) 
   context_options.compute_threads = 1;
   context_options.checks = false;
   auto context = device::Context::Create(context_options).value();
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   NcclOptions options;
   options.api = SilentApi();
   options.compare_calls = compare;

@@ -21,7 +21,7 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(std::vector<std::string>, contestants,
@@ -49,10 +49,10 @@ constexpr CollectiveKind kKind = CollectiveKind::BRIGADE_BENCHMARK_KIND;
 absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const int64_t share = arrays.whole() / threads;
-  BRIGADE_ASSIGN_OR_RETURN(seconds, TimeOnRanks(threads, [&](int thread) {
-                             kernels::StreamOut(arrays.output(0) + thread * share,
-                                                arrays.input(0) + thread * share, share * 4);
-                             kernels::StreamOutFence();
+  BRIGADE_ASSIGN_OR_RETURN(auto seconds, TimeOnRanks(threads, [&](int thread) {
+                             kernels::NontemporalStore(arrays.output(0) + thread * share,
+                                                       arrays.input(0) + thread * share, share * 4);
+                             kernels::NontemporalStoreFence();
                              return absl::OkStatus();
                            }));
   return static_cast<double>(2 * share * threads * 4) / seconds;
@@ -89,13 +89,13 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
     if (!contestants[i]->can(kKind)) continue;
     for (const bool in_place : {false, true}) {
       const Turn first = {kKind, bytes / 4, in_place, 1, true};
-      BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(first, arrays));
+      BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(first, arrays));
       measured[i].wrong[in_place] = outcome.wrong;
     }
     // As many in a row as make 20 ms, so that starting the ranks and the last wait do not count.
     for (const int more : {0, 1, 2}) {
       const Turn turn = {kKind, bytes / 4, more % 2 == 0, times[i]};
-      BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(turn, arrays));
+      BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(turn, arrays));
       times[i] = static_cast<int>(std::clamp(20e-3 / (outcome.seconds / times[i]), 1.0, 5000.0));
     }
   }
@@ -104,11 +104,11 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
       if (!contestants[i]->can(kKind)) continue;
       for (const bool in_place : {false, true}) {
         const Turn turn = {kKind, bytes / 4, in_place, times[i]};
-        BRIGADE_ASSIGN_OR_RETURN(outcome, contestants[i]->Run(turn, arrays));
+        BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(turn, arrays));
         seconds[2 * i + in_place].push_back(outcome.seconds / times[i]);
       }
     }
-    BRIGADE_ASSIGN_OR_RETURN(copy, MeasureCopy(arrays));
+    BRIGADE_ASSIGN_OR_RETURN(auto copy, MeasureCopy(arrays));
     copies.push_back(copy);
   }
   for (size_t i = 0; i < contestants.size(); ++i) {
@@ -156,8 +156,8 @@ absl::Status Main() {
   }
   // Copies are measured on at least 64 MiB, whatever the sizes.
   const int64_t elements = std::max(absl::GetFlag(FLAGS_max_bytes), int64_t{64} << 20) / 4;
-  BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create({}));
-  BRIGADE_ASSIGN_OR_RETURN(arrays, Arrays::Create(ranks, elements, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
+  BRIGADE_ASSIGN_OR_RETURN(auto arrays, Arrays::Create(ranks, elements, *context));
   arrays.Fill(arrays.whole());
   std::cout << absl::StrFormat("# %s of float32 between %d ranks; times are medians of %d rounds\n",
                                collectives::Name(kKind), ranks, absl::GetFlag(FLAGS_rounds));

@@ -100,7 +100,8 @@ absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t cou
   const bool right = std::all_of(output_.begin(), output_.begin() + count,
                                  [](float sum) { return sum == kRanks; });
   if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", Name(contestant.route)));
-  BRIGADE_ASSIGN_OR_RETURN(all, world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
+  BRIGADE_ASSIGN_OR_RETURN(auto all,
+                           world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
   double slowest = 0;
   for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
   return slowest / calls;
@@ -113,7 +114,7 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
   for (const Contestant& contestant : contestants) {
     double seconds = 0;
     for (int i = 0; i < 2; ++i) {
-      BRIGADE_ASSIGN_OR_RETURN(turn, Turn(contestant, count, 1));
+      BRIGADE_ASSIGN_OR_RETURN(auto turn, Turn(contestant, count, 1));
       seconds = turn;
     }
     calls.push_back(std::clamp(static_cast<int>(kTurnSeconds / seconds), 1, 200));
@@ -122,17 +123,18 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t turn = 0; turn < contestants.size(); ++turn) {
       const size_t i = round % 2 == 0 ? turn : contestants.size() - 1 - turn;
-      BRIGADE_ASSIGN_OR_RETURN(each, Turn(contestants[i], count, calls[i]));
+      BRIGADE_ASSIGN_OR_RETURN(auto each, Turn(contestants[i], count, calls[i]));
       seconds[i].push_back(each);
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(choice,
+  BRIGADE_ASSIGN_OR_RETURN(auto choice,
                            collectives::Select(topology, CollectiveKind::kAllReduce, bytes));
   const auto slower = [](const Seconds& a, const Seconds& b) { return Median(a) < Median(b); };
   const Seconds& best = *std::min_element(seconds.begin(), seconds.end(), slower);
   for (size_t i = 0; i < contestants.size(); ++i) {
     const Route route = contestants[i].route;
-    BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, route, CollectiveKind::kAllReduce, bytes));
+    BRIGADE_ASSIGN_OR_RETURN(auto phases,
+                             PhasesOf(topology, route, CollectiveKind::kAllReduce, bytes));
     rows_.push_back({bytes, route, Median(seconds[i]), SecondsOf(topology, phases),
                      MedianRatio(seconds.back(), seconds[i]), MedianRatio(seconds[i], best),
                      route == choice.route});
@@ -155,13 +157,13 @@ void Print(const Row& row) {
 
 absl::Status Benchmark::Run(int host) {
   const auto begin = std::chrono::steady_clock::now();
-  BRIGADE_ASSIGN_OR_RETURN(topology, MeasureTopology(world_, host, context_, stream_));
+  BRIGADE_ASSIGN_OR_RETURN(auto topology, MeasureTopology(world_, host, context_, stream_));
   const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
   const auto two_levels_or = Hierarchical::Create(
       world_, host, {collectives::Algorithm::kRing, collectives::Algorithm::kRing}, context_);
   BRIGADE_RETURN_IF_ERROR(two_levels_or.status());
   Hierarchical& two_levels = **two_levels_or;
-  BRIGADE_ASSIGN_OR_RETURN(dealt, world_.Split(0, two_levels.inside().rank() * kHosts + host));
+  BRIGADE_ASSIGN_OR_RETURN(auto dealt, world_.Split(0, two_levels.inside().rank() * kHosts + host));
 
   std::vector<Contestant> contestants;
   const auto add = [&](Route route, auto& group, const ReduceOptions& options) {
@@ -222,15 +224,16 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
   device::ContextOptions options;
   options.compute_threads = 1;
   options.checks = false;
-  BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
-  BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("collectives"));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
+  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("collectives"));
   collectives::LaunchInfo launch_info;
   launch_info.rank = rank;
   launch_info.size = kRanks;
   launch_info.master_addr = TwoHosts::kAddress[0];
   collectives::GlooWorldOptions world_options;
   world_options.interface = TwoHosts::kDevice[host];
-  BRIGADE_ASSIGN_OR_RETURN(world, collectives::JoinGlooWorld(launch_info, world_options, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto world,
+                           collectives::JoinGlooWorld(launch_info, world_options, *context));
   return Benchmark(*world, *context, *stream).Run(host);
 }
 

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(device::Device device, int 
   auto context = NewContext(device, threads);
   if (!context.ok()) return context.status();
   bench->context_ = *std::move(context);
-  auto stream = bench->context_->NewStream("bench");
+  auto stream = bench->context_->CreateStream("bench");
   if (!stream.ok()) return stream.status();
   bench->stream_ = *std::move(stream);
   return bench;

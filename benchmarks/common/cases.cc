@@ -37,7 +37,7 @@ void RegisterCase(const std::string& name, const Case& what, const MeasureCase& 
 }
 
 absl::StatusOr<std::vector<Case>> CpuCases() {
-  BRIGADE_ASSIGN_OR_RETURN(all_threads, AllThreads());
+  BRIGADE_ASSIGN_OR_RETURN(auto all_threads, AllThreads());
   std::vector<int> threads = {1};
   if (all_threads > 1) threads.push_back(all_threads);
   std::vector<Case> cases;
@@ -73,8 +73,8 @@ absl::Status RegisterCases(const std::string& name, const CaseOptions& options,
                            MeasureCase measure) {
   const device::Device device = BenchDevice();
   const bool gpu = device.kind == device::DeviceKind::kCuda;
-  BRIGADE_ASSIGN_OR_RETURN(cases, gpu ? GpuCases() : CpuCases());
-  BRIGADE_ASSIGN_OR_RETURN(all_bytes, AvailableBytes(device));
+  BRIGADE_ASSIGN_OR_RETURN(auto cases, gpu ? GpuCases() : CpuCases());
+  BRIGADE_ASSIGN_OR_RETURN(auto all_bytes, AvailableBytes(device));
   const int64_t available = all_bytes - (gpu ? kGpuReserveBytes : kReserveBytes);
   for (const Case& what : cases) {
     const std::string full_name = absl::StrCat(

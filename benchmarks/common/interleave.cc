@@ -14,7 +14,7 @@ absl::StatusOr<double> TimeOne(const Work& work, int64_t operations, Stopwatch& 
   if (stream.device().kind == device::DeviceKind::kCuda) BRIGADE_RETURN_IF_ERROR(work(stream));
   BRIGADE_RETURN_IF_ERROR(stopwatch.Start(stream));
   for (int64_t i = 0; i < operations; ++i) BRIGADE_RETURN_IF_ERROR(work(stream));
-  BRIGADE_ASSIGN_OR_RETURN(seconds, stopwatch.Stop(stream));
+  BRIGADE_ASSIGN_OR_RETURN(auto seconds, stopwatch.Stop(stream));
   return seconds / static_cast<double>(operations);
 }
 
@@ -23,7 +23,7 @@ absl::StatusOr<double> TimeOne(const Work& work, int64_t operations, Stopwatch& 
 absl::StatusOr<std::vector<Seconds>> Interleave(absl::Span<const Work> contestants,
                                                 int64_t operations, int64_t rounds,
                                                 device::Stream& stream) {
-  BRIGADE_ASSIGN_OR_RETURN(stopwatch, Stopwatch::Create(stream.device()));
+  BRIGADE_ASSIGN_OR_RETURN(auto stopwatch, Stopwatch::Create(stream.device()));
   const size_t count = contestants.size();
   std::vector<Seconds> times(count);
   for (int64_t round = -1; round < rounds; ++round) {

@@ -17,8 +17,8 @@ constexpr int64_t kMaxOperations = 1000;
 absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
   constexpr int64_t kLargest = int64_t{1} << 30;  // beyond the caches by far
   const int64_t half = bytes / 2, piece = std::min(half, kLargest);
-  BRIGADE_ASSIGN_OR_RETURN(from, bench.NewZeros<char>(piece));
-  BRIGADE_ASSIGN_OR_RETURN(to, bench.NewZeros<char>(piece));
+  BRIGADE_ASSIGN_OR_RETURN(auto from, bench.NewZeros<char>(piece));
+  BRIGADE_ASSIGN_OR_RETURN(auto to, bench.NewZeros<char>(piece));
   return [=, from = from, to = to](device::Stream& stream) -> absl::Status {
     for (int64_t at = 0; at < half; at += piece) {
       BRIGADE_RETURN_IF_ERROR(stream.Copy(to, from, std::min(piece, half - at)));
@@ -39,7 +39,7 @@ absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& stat
   const bool gpu = device == device::DeviceKind::kCuda;
   std::vector<Work> ceilings = contest.ceilings;
   if (gpu) {
-    BRIGADE_ASSIGN_OR_RETURN(copy, CopyCeiling(contest.bytes, bench));
+    BRIGADE_ASSIGN_OR_RETURN(auto copy, CopyCeiling(contest.bytes, bench));
     ceilings = {copy};
   }
   std::vector<Work> contestants = {contest.kernel};

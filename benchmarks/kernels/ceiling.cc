@@ -4,10 +4,10 @@
 #include <atomic>
 #include <type_traits>
 
-#include "brigade/device/thread_pool.h"
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/nontemporal_store.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::benchmarks {
@@ -21,7 +21,8 @@ using kernels::NoCopy;
 using precision::BFloat16;
 using precision::Half;
 
-// Ranges are as long as the kernels' at most, like theirs at least 8 a thread, and a multiple of this.
+// Ranges are as long as the kernels' at most, like theirs at least 8 a thread, and a multiple of
+// this.
 constexpr int64_t kMaxGrain = int64_t{1} << 18;
 constexpr int64_t kMinGrain = 4096;
 
@@ -86,7 +87,7 @@ Work ReadCeiling(const void* data, int64_t bytes) {
   };
 }
 
-template <bool kStreamOut, typename Source, typename Target>
+template <bool kNontemporal, typename Source, typename Target>
 Work TransferCeiling(const Source* source, Target* target, int64_t size) {
   const auto range = [=](int64_t begin, int64_t end) {
     kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
@@ -95,15 +96,15 @@ Work TransferCeiling(const Source* source, Target* target, int64_t size) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < count; ++i) to[i] = Narrow<Target>(Widen(from[i]) + zero);
       };
-      if constexpr (kStreamOut) {
+      if constexpr (kNontemporal) {
         constexpr int64_t kBlock = 2048;  // elements; stays in the first-level cache
         alignas(64) Target block[kBlock];
         for (int64_t i = begin; i < end; i += kBlock) {
           const int64_t count = std::min(kBlock, end - i);
           transfer(source + i, block, count);
-          kernels::StreamOut(target + i, block, Bytes<Target>(count));
+          kernels::NontemporalStore(target + i, block, Bytes<Target>(count));
         }
-        kernels::StreamOutFence();
+        kernels::NontemporalStoreFence();
       } else {
         transfer(source + begin, target + begin, end - begin);
       }

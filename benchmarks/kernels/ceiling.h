@@ -1,10 +1,10 @@
 #ifndef BRIGADE_BENCHMARKS_KERNELS_CEILING_H_
 #define BRIGADE_BENCHMARKS_KERNELS_CEILING_H_
 
-// What the memory allows: loops that touch the same streams as a kernel and compute next to nothing, so
-// that a kernel's share of their speed says what its arithmetic and bookkeeping cost. They run on the
-// kernel's own arrays and threads, for the same instruction set, and change no value but those of
-// write-only outputs.
+// What the memory allows: loops that touch the same streams as a kernel and compute next to
+// nothing, so that a kernel's share of their speed says what its arithmetic and bookkeeping cost.
+// They run on the kernel's own arrays and threads, for the same instruction set, and change no
+// value but those of write-only outputs.
 
 #include <array>
 #include <cstdint>
@@ -15,15 +15,15 @@
 namespace brigade::benchmarks {
 
 // Reads `grad`, updates `kState` arrays of float in place, and writes `copy` unless Copy is NoCopy
-// (kernels/common/update_types.h): the streams of an optimizer.
+// (kernels/internal/update_types.h): the streams of an optimizer.
 template <typename Grad, typename Copy, int kState>
 Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* copy, int64_t size);
 
 // Reads `bytes` bytes, without and with prefetches.
 std::vector<Work> ReadCeilings(const void* data, int64_t bytes);
 
-// Reads `source` and writes `target`, with ordinary stores and past the caches. Both are aligned to cache
-// lines, and `size` is a multiple of 4096.
+// Reads `source` and writes `target`, with ordinary stores and past the caches. Both are aligned to
+// cache lines, and `size` is a multiple of 4096.
 template <typename Source, typename Target>
 std::vector<Work> TransferCeilings(const Source* source, Target* target, int64_t size);
 

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/benchmarks/common/bench.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/float16.h"
 

@@ -64,8 +64,8 @@ std::vector<optim::Parameter> Parameters(const TensorList& list, BFloat16* weigh
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const int64_t size = what.elements;
   const TensorList list = what.list();
-  BRIGADE_ASSIGN_OR_RETURN(weights, bench.NewArray<BFloat16>(list.extent(), 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(grad, bench.NewArray<BFloat16>(list.extent(), 64.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto weights, bench.NewArray<BFloat16>(list.extent(), 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.NewArray<BFloat16>(list.extent(), 64.0f));
   optim::MixedPrecisionOptions options;
   options.optimizer.groups[0].weight_decay = 0.01;
   // A window of one: the loss scale doubles in every step, until it has reached 2^16.
@@ -74,15 +74,15 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
                          .loss_scale_window = 1,
                          .max_loss_scale = 65536.0f};
   options.max_grad_norm = kMaxGradNorm;
-  BRIGADE_ASSIGN_OR_RETURN(
-      optimizer, optim::MixedPrecisionOptimizer::Create(Parameters(list, weights, grad), options,
-                                                        bench.context(), bench.stream()));
+  BRIGADE_ASSIGN_OR_RETURN(auto optimizer, optim::MixedPrecisionOptimizer::Create(
+                                               Parameters(list, weights, grad), options,
+                                               bench.context(), bench.stream()));
   const Work step = [&](device::Stream& stream) { return optimizer->Step(stream); };
 
   // The optimizer's state is its own.
-  BRIGADE_ASSIGN_OR_RETURN(master, bench.NewArray<float>(size, 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(m, bench.NewZeros<float>(size));
-  BRIGADE_ASSIGN_OR_RETURN(v, bench.NewZeros<float>(size));
+  BRIGADE_ASSIGN_OR_RETURN(auto master, bench.NewArray<float>(size, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto m, bench.NewZeros<float>(size));
+  BRIGADE_ASSIGN_OR_RETURN(auto v, bench.NewZeros<float>(size));
   std::vector<Work> ceilings;
   for (const Work& read : ReadCeilings(grad, size * static_cast<int64_t>(sizeof(BFloat16)))) {
     const Work update = UpdateCeiling<BFloat16, BFloat16, 3>({master, m, v}, grad, weights, size);
@@ -92,13 +92,13 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
     });
   }
 
-  BRIGADE_ASSIGN_OR_RETURN(waits, HostWaits(step, bench));
+  BRIGADE_ASSIGN_OR_RETURN(auto waits, HostWaits(step, bench));
   BRIGADE_RETURN_IF_ERROR(
       Report({.bytes = size * kBytesMoved, .kernel = step, .ceilings = ceilings}, bench, state));
   state.counters["host_waits"] = waits;
   BRIGADE_RETURN_IF_ERROR(optimizer->RequestState(bench.stream()));
   BRIGADE_RETURN_IF_ERROR(bench.stream().Synchronize());
-  BRIGADE_ASSIGN_OR_RETURN(last, optimizer->TakeState());
+  BRIGADE_ASSIGN_OR_RETURN(auto last, optimizer->TakeState());
   return CheckState(*last);
 }
 

@@ -44,24 +44,20 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   device::ContextOptions options;
   options.compute_threads = 1;
   options.checks = false;
-  BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
-  context_ = std::move(context);
-  BRIGADE_ASSIGN_OR_RETURN(compute, context_->NewStream("compute"));
-  compute_ = std::move(compute);
-  BRIGADE_ASSIGN_OR_RETURN(engine, group.Join(rank, *context_));
+  BRIGADE_ASSIGN_OR_RETURN(context_, device::Context::Create(options));
+  BRIGADE_ASSIGN_OR_RETURN(compute_, context_->CreateStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context_));
   BRIGADE_ASSIGN_OR_RETURN(
-      communicator, collectives::Communicator::Create(
-                        CreateThrottledEngine(std::move(engine), bytes_per_second), *context_));
-  communicator_ = std::move(communicator);
-  BRIGADE_ASSIGN_OR_RETURN(passes, SyntheticPasses::Create(model, *context_, *compute_));
-  passes_ = std::move(passes);
+      communicator_, collectives::Communicator::Create(
+                         CreateThrottledEngine(std::move(engine), bytes_per_second), *context_));
+  BRIGADE_ASSIGN_OR_RETURN(passes_, SyntheticPasses::Create(model, *context_, *compute_));
   return absl::OkStatus();
 }
 
 absl::StatusOr<ZeroOptimizer*> Rank::NewZero(int stage, bool overlap) {
   const zero::ZeroOptions options = OptionsOf(model_, stage, overlap);
-  BRIGADE_ASSIGN_OR_RETURN(
-      zero, ZeroOptimizer::Create(model_.Spec(), options, *communicator_, *context_, *compute_));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, ZeroOptimizer::Create(model_.Spec(), options, *communicator_,
+                                                            *context_, *compute_));
   optimizers_.push_back(std::move(zero));
   return optimizers_.back().get();
 }
@@ -147,10 +143,11 @@ Contestant Rank::Optimizer(const std::string& name, int64_t elements, int steps)
 
 absl::Status Rank::NewArrays() {
   const int64_t elements = model_.elements();
-  BRIGADE_ASSIGN_OR_RETURN(state, context_->Allocate(elements * (3 * kStateBytes + kGradientBytes),
-                                                     device::Purpose::kScratch));
   BRIGADE_ASSIGN_OR_RETURN(
-      buffer, context_->Allocate(elements * kGradientBytes, device::Purpose::kScratch));
+      auto state,
+      context_->Allocate(elements * (3 * kStateBytes + kGradientBytes), device::Purpose::kScratch));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto buffer, context_->Allocate(elements * kGradientBytes, device::Purpose::kScratch));
   BRIGADE_RETURN_IF_ERROR(compute_->FillBytes(state.data(), 0, state.bytes()));
   BRIGADE_RETURN_IF_ERROR(compute_->FillBytes(buffer.data(), 0, buffer.bytes()));
   state_ = std::move(state);
@@ -179,7 +176,7 @@ Contestant Rank::BackwardAlone() {
 absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& model,
                                            double bytes_per_second, int rounds,
                                            const MakeContestants& make) {
-  BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = ranks}));
+  BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = ranks}));
   std::barrier meet(ranks);
   std::vector<Times> times;
   std::vector<absl::Status> statuses(static_cast<size_t>(ranks));
@@ -189,7 +186,7 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
       Rank run;
       const auto all = [&]() -> absl::Status {
         BRIGADE_RETURN_IF_ERROR(run.Create(rank, *group, model, bytes_per_second));
-        BRIGADE_ASSIGN_OR_RETURN(contestants, make(run));
+        BRIGADE_ASSIGN_OR_RETURN(auto contestants, make(run));
         if (rank == 0) times.resize(contestants.size());
         for (int round = -1; round < rounds; ++round) {  // the first is not counted
           for (size_t i = 0; i < contestants.size(); ++i) {

@@ -46,14 +46,14 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
   const int rounds = absl::GetFlag(FLAGS_rounds);
   enum { kPasses = 4, kCollectives, kCollectives3, kWhole, kSlice };
   BRIGADE_ASSIGN_OR_RETURN(
-      times,
+      auto times,
       Compete(ranks, model, std::numeric_limits<double>::infinity(), rounds,
               [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
                 std::vector<Contestant> contestants;
                 const zero::Plan* plan = nullptr;
                 BRIGADE_RETURN_IF_ERROR(run.NewArrays());
                 for (int stage = 0; stage < zero::kStages; ++stage) {
-                  BRIGADE_ASSIGN_OR_RETURN(zero, run.NewZero(stage, /*overlap=*/false));
+                  BRIGADE_ASSIGN_OR_RETURN(auto zero, run.NewZero(stage, /*overlap=*/false));
                   contestants.push_back(run.Step(absl::StrCat("stage ", stage), zero, steps));
                   plan = &zero->plan();
                 }
@@ -91,7 +91,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
     const auto ms = [&](size_t i) { return Median(times[i].wall) / steps * 1e3; };
     const zero::ZeroOptions options = OptionsOf(model, static_cast<int>(stage), false);
     BRIGADE_ASSIGN_OR_RETURN(
-        plan, zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
+        auto plan,
+        zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
     const auto memory = static_cast<double>(zero::Total(zero::MemoryOf(plan, options)));
     const double sent_bytes = static_cast<double>(times[stage].sent) / steps;
     std::cout << absl::StrFormat("%6d %9.2f %9.2f %12.2f %10.2f %9.3f %12.3f %9.2f %10.1f %9.1f\n",
@@ -117,7 +118,7 @@ absl::Status MeasureOverlap(SyntheticModel model) {
     return std::vector<Contestant>{run.BackwardAlone()};
   };
   constexpr double kFast = std::numeric_limits<double>::infinity();
-  BRIGADE_ASSIGN_OR_RETURN(calm, Compete(ranks, model, kFast, 3, alone));
+  BRIGADE_ASSIGN_OR_RETURN(auto calm, Compete(ranks, model, kFast, 3, alone));
   const double unit_seconds = Median(calm[0].wall) / model.units;
   const double bucket_bytes =
       static_cast<double>(model.unit_elements) * kBytes * (ranks - 1) / ranks;
@@ -125,14 +126,14 @@ absl::Status MeasureOverlap(SyntheticModel model) {
     // Stage 0 also gathers them.
     const double sent = bucket_bytes * (stage == 0 ? 2 : 1);
     BRIGADE_ASSIGN_OR_RETURN(
-        times, Compete(ranks, model, sent / (0.7 * unit_seconds), absl::GetFlag(FLAGS_rounds),
-                       [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
-                         BRIGADE_ASSIGN_OR_RETURN(overlapped, run.NewZero(stage, true));
-                         BRIGADE_ASSIGN_OR_RETURN(serial, run.NewZero(stage, false));
-                         return std::vector<Contestant>{run.Backward("overlapped", overlapped),
-                                                        run.Backward("serial", serial),
-                                                        run.BackwardAlone()};
-                       }));
+        auto times, Compete(ranks, model, sent / (0.7 * unit_seconds), absl::GetFlag(FLAGS_rounds),
+                            [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
+                              BRIGADE_ASSIGN_OR_RETURN(auto overlapped, run.NewZero(stage, true));
+                              BRIGADE_ASSIGN_OR_RETURN(auto serial, run.NewZero(stage, false));
+                              return std::vector<Contestant>{run.Backward("overlapped", overlapped),
+                                                             run.Backward("serial", serial),
+                                                             run.BackwardAlone()};
+                            }));
     // What backward does not take longer than alone is hidden.
     const double link = 0.7 * unit_seconds * model.units;
     Seconds hidden;

@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<SyntheticPasses>> SyntheticPasses::Create(
   for (const Part& part : {Part{passes->weights_, model.elements() * kBytes},
                            Part{passes->gradients_, model.elements() * kBytes},
                            Part{passes->activations_, 2 * unit_bytes}}) {
-    BRIGADE_ASSIGN_OR_RETURN(buffer,
+    BRIGADE_ASSIGN_OR_RETURN(auto buffer,
                              context.Allocate(part.bytes, device::Purpose::kActivations, "model"));
     BRIGADE_RETURN_IF_ERROR(compute.FillBytes(buffer.data(), 0, part.bytes));
     part.buffer = std::move(buffer);

@@ -45,7 +45,7 @@ class ThrottledEngine final : public Engine {
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                          absl::Span<const int> lost,
                                                          uint64_t generation) override {
-    BRIGADE_ASSIGN_OR_RETURN(engine, engine_->CreateSubgroup(members, lost, generation));
+    BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateSubgroup(members, lost, generation));
     return CreateThrottledEngine(std::move(engine), bytes_per_second_);
   }
   void Abort(const absl::Status& reason) override { engine_->Abort(reason); }

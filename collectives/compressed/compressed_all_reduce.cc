@@ -5,12 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/compressed/amax_scale.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/abs_max/abs_max.h"
+#include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/common/arguments.h"
 #include "brigade/kernels/fill/fill.h"
-#include "brigade/kernels/wire_scale/wire_scale.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 namespace brigade::collectives {
 namespace {
@@ -44,9 +45,9 @@ absl::StatusOr<std::unique_ptr<CompressedAllReduce>> CompressedAllReduce::Create
     return Invalid("capacity is ", capacity, ", must be 0 to what memory can hold");
   }
   constexpr auto kPurpose = device::Purpose::kCommunication;
-  BRIGADE_ASSIGN_OR_RETURN(wire, context.Allocate(2 * capacity, kPurpose, "wire"));
-  BRIGADE_ASSIGN_OR_RETURN(state, context.Allocate(sizeof(State), kPurpose, "wire state"));
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent(kName));
+  BRIGADE_ASSIGN_OR_RETURN(auto wire, context.Allocate(2 * capacity, kPurpose, "wire"));
+  BRIGADE_ASSIGN_OR_RETURN(auto state, context.Allocate(sizeof(State), kPurpose, "wire state"));
+  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent(kName));
   return std::unique_ptr<CompressedAllReduce>(new CompressedAllReduce(
       communicator, context, std::move(wire), std::move(state), std::move(last)));
 }
@@ -72,8 +73,7 @@ absl::Status CompressedAllReduce::Check(const float* input, float* output, int64
   }
   if (options.scaling == WireScaling::kStatic) {
     BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(
-        kName, "scale", -1, options.scale,
-        {kernels::kMinWireScale, kernels::kMaxWireScale, "in [2^-126, 2^126]"}));
+        kName, "scale", -1, options.scale, {kMinAmaxScale, kMaxAmaxScale, "in [2^-126, 2^126]"}));
   }
   const int64_t capacity = wire_.bytes() / 2;
   if (count < 0 || count > capacity) {
@@ -94,17 +94,16 @@ absl::Status CompressedAllReduce::Check(const float* input, float* output, int64
 absl::Status CompressedAllReduce::ChooseScale(const float* input, int64_t count,
                                               const WireOptions& options, device::Stream& stream) {
   if (options.scaling == WireScaling::kNone) return absl::OkStatus();
-  kernels::WireScale& scale = state().scale;
+  AmaxScale& scale = state().scale;
   if (options.scaling == WireScaling::kStatic) {
     BRIGADE_RETURN_IF_ERROR(Set(&scale.scale, options.scale, stream));
     return Set(&scale.unscale, 1.0 / options.scale, stream);
   }
-  kernels::AbsMaxResult& agreed = state().agreed;
-  BRIGADE_RETURN_IF_ERROR(kernels::AbsMax(input, count, {}, &state().workspace, &agreed, stream));
+  kernels::AmaxResult& agreed = state().agreed;
+  BRIGADE_RETURN_IF_ERROR(kernels::Amax(input, count, {}, &state().workspace, &agreed, stream));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(&agreed.value, &agreed.value, 1,
                                                   {.op = kernels::ReduceOp::kMax}, stream));
-  return kernels::ChooseWireScale(&agreed.value, communicator_.size(), options.wire, &scale,
-                                  stream);
+  return ChooseAmaxScale(&agreed.value, communicator_.size(), options.wire, &scale, stream);
 }
 
 absl::Status CompressedAllReduce::AllReduce(const float* input, float* output, int64_t count,
@@ -123,8 +122,8 @@ absl::Status CompressedAllReduce::AllReduce(const float* input, float* output, i
   BRIGADE_RETURN_IF_ERROR(
       CastArray(wire, output, count, {options.wire, DType::kFloat32, unscale}, stream));
   // The wire has half of the output's bytes, and times `unscale` its values.
-  BRIGADE_RETURN_IF_ERROR(kernels::AbsMax(wire, count, {options.wire, unscale}, &state().workspace,
-                                          &state().result, stream));
+  BRIGADE_RETURN_IF_ERROR(kernels::Amax(wire, count, {options.wire, unscale}, &state().workspace,
+                                        &state().result, stream));
   return order_.End(stream);
 }
 

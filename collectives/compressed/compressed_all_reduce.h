@@ -8,13 +8,13 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/amax_scale_math.h"
 #include "brigade/collectives/engines/call_order.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/abs_max/abs_max_types.h"
-#include "brigade/kernels/wire_scale/wire_scale_types.h"
+#include "brigade/kernels/amax/amax_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::collectives {
@@ -24,13 +24,13 @@ namespace brigade::collectives {
 // kNone      1: for bfloat16, which has the range of float, and for values known to fit float16.
 // kStatic    WireOptions::scale.
 // kDynamic   The largest power of two that keeps every sum in range: from the largest absolute value on any rank, on
-//            which the ranks agree in an all-reduce of one float. kernels/wire_scale/wire_scale.h has the formula.
+//            which the ranks agree in an all-reduce of one float. collectives/compressed/amax_scale.h has the formula.
 enum class WireScaling : uint8_t { kNone, kStatic, kDynamic };
 
 struct WireOptions {
   precision::DType wire = precision::DType::kFloat16;  // or kBFloat16
   WireScaling scaling = WireScaling::kDynamic;
-  float scale = 1.0f;  // of kStatic: kernels::kMinWireScale to kernels::kMaxWireScale
+  float scale = 1.0f;  // of kStatic: kMinAmaxScale to kMaxAmaxScale
   Algorithm algorithm = Algorithm::kDirect;
 };
 
@@ -77,10 +77,10 @@ class CompressedAllReduce {
 
  private:
   struct State {  // in device memory
-    kernels::AbsMaxResult agreed;
-    kernels::WireScale scale;
-    kernels::AbsMaxResult result;
-    kernels::AbsMaxWorkspace workspace;
+    kernels::AmaxResult agreed;
+    AmaxScale scale;
+    kernels::AmaxResult result;
+    kernels::AmaxWorkspace workspace;
   };
 
   CompressedAllReduce(Communicator& communicator, device::Context& context, device::Buffer wire,

@@ -28,7 +28,7 @@ char* Advance(const void* array, int64_t elements, precision::DType dtype) {
 absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
     Communicator& world, int64_t node, const HierarchicalOptions& options,
     device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(nodes, FindNodes(world, node));
+  BRIGADE_ASSIGN_OR_RETURN(auto nodes, FindNodes(world, node));
   const size_t first_size = nodes.ranks[0].size();
   std::vector<int> slices(static_cast<size_t>(world.size()));
   for (size_t n = 0; n < nodes.ranks.size(); ++n) {
@@ -42,9 +42,9 @@ absl::StatusOr<std::unique_ptr<Hierarchical>> Hierarchical::Create(
       slices[static_cast<size_t>(ranks[place])] = static_cast<int>(place * nodes.ranks.size() + n);
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(inside, world.Split(nodes.node, nodes.place));
-  BRIGADE_ASSIGN_OR_RETURN(between, world.Split(nodes.place, nodes.node));
-  BRIGADE_ASSIGN_OR_RETURN(last, context.NewEvent("hierarchical"));
+  BRIGADE_ASSIGN_OR_RETURN(auto inside, world.Split(nodes.node, nodes.place));
+  BRIGADE_ASSIGN_OR_RETURN(auto between, world.Split(nodes.place, nodes.node));
+  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent("hierarchical"));
   return std::unique_ptr<Hierarchical>(new Hierarchical(
       options, std::move(slices), std::move(inside), std::move(between), std::move(last), context));
 }

@@ -99,7 +99,7 @@ absl::StatusOr<std::vector<double>> Measurement::Seconds(Sample sample,
       BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
       // Also lets all begin the next turn together.
-      BRIGADE_ASSIGN_OR_RETURN(all,
+      BRIGADE_ASSIGN_OR_RETURN(auto all,
                                world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
       double slowest = 0;
       for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
@@ -123,9 +123,9 @@ absl::StatusOr<Measurement::Rates> Measurement::BytesPerSecond(Communicator& gro
     const Call small = Gather(group, Algorithm::kRing, 1);
     const Call large = Gather(group, Algorithm::kRing, count);
     const Call alone = sends_alone ? large : [] { return absl::OkStatus(); };
-    BRIGADE_ASSIGN_OR_RETURN(trial, Seconds(kTrial, {small, large}));
+    BRIGADE_ASSIGN_OR_RETURN(auto trial, Seconds(kTrial, {small, large}));
     if (trial[1] - trial[0] < kLargeSeconds && elements * 4 <= kMostElements) continue;
-    BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(kLarge, {small, large, alone}));
+    BRIGADE_ASSIGN_OR_RETURN(auto seconds, Seconds(kLarge, {small, large, alone}));
     const auto bytes = static_cast<double>((members - 1) * (count - 1) * kElementBytes);
     const auto rate = [&](double time) {
       return bytes / std::max({time - seconds[0], time * kLeastShare, kLeastSeconds});
@@ -138,9 +138,10 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
   constexpr int64_t kCount = kMostElements / 8;
   float* const sum = array_.as<float>().data();
   BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(kLarge, {[&] {
-                         return kernels::Reduce({sum, sum + kCount}, {sum}, kCount, {}, stream_);
-                       }}));
+      auto seconds,
+      Seconds(kLarge, {[&] {
+                return kernels::Reduce({sum, sum + kCount}, {sum}, kCount, {}, stream_);
+              }}));
   return static_cast<double>(kCount * kElementBytes) / std::max(seconds[0], kLeastSeconds);
 }
 
@@ -148,9 +149,9 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
 // several. `ranks` is how many a node has at most.
 absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members, bool is_first,
                                                 int ranks) {
-  BRIGADE_ASSIGN_OR_RETURN(seconds,
+  BRIGADE_ASSIGN_OR_RETURN(auto seconds,
                            Seconds(kSmall, {Barrier(group), Gather(group, Algorithm::kRing, 1)}));
-  BRIGADE_ASSIGN_OR_RETURN(rates, BytesPerSecond(group, members, is_first));
+  BRIGADE_ASSIGN_OR_RETURN(auto rates, BytesPerSecond(group, members, is_first));
   Level level;
   level.call_s = seconds[0];
   level.latency_s = std::max(0.0, seconds[1] - seconds[0]) / (members - 1);
@@ -168,7 +169,8 @@ absl::Status Measurement::MeasureTurns(Communicator& inside, Communicator& betwe
     BRIGADE_RETURN_IF_ERROR(between.Barrier(stream_));
     return inside.Barrier(stream_);
   };
-  BRIGADE_ASSIGN_OR_RETURN(seconds, Seconds(kSmall, {Barrier(inside), Barrier(between), turns}));
+  BRIGADE_ASSIGN_OR_RETURN(auto seconds,
+                           Seconds(kSmall, {Barrier(inside), Barrier(between), turns}));
   const double more = seconds[2] / std::max(2 * seconds[0] + seconds[1], kLeastSeconds);
   topology.inside.call_s = more * seconds[0];
   topology.between.call_s = more * seconds[1];
@@ -178,10 +180,11 @@ absl::Status Measurement::MeasureTurns(Communicator& inside, Communicator& betwe
 // What a direct exchange of all takes beyond its one step is by messages that wait for another.
 absl::Status Measurement::MeasureCalls(Topology& topology) {
   BRIGADE_ASSIGN_OR_RETURN(
-      seconds, Seconds(kSmall, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
+      auto seconds, Seconds(kSmall, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
   topology.call_s = seconds[0];
-  BRIGADE_ASSIGN_OR_RETURN(phases, PhasesOf(topology, Route::kDirect, CollectiveKind::kAllGather,
-                                            topology.ranks() * kElementBytes));
+  BRIGADE_ASSIGN_OR_RETURN(auto phases,
+                           PhasesOf(topology, Route::kDirect, CollectiveKind::kAllGather,
+                                    topology.ranks() * kElementBytes));
   if (phases.empty() || phases.front().queued == 0) return absl::OkStatus();
   topology.message_s = std::max(0.0, seconds[1] - SecondsOf(topology, phases)) /
                        static_cast<double>(phases.front().queued);
@@ -195,18 +198,18 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
   }
   const int most = *std::max_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
   BRIGADE_RETURN_IF_ERROR(stream_.FillBytes(array_.data(), 0, array_.bytes()));
-  BRIGADE_ASSIGN_OR_RETURN(reduced_bytes_per_s, ReducedBytesPerSecond());
+  BRIGADE_ASSIGN_OR_RETURN(auto reduced_bytes_per_s, ReducedBytesPerSecond());
   topology.reduced_bytes_per_s = reduced_bytes_per_s;
   topology.inside.bytes_per_s = reduced_bytes_per_s;  // of a rank alone: there is no link
-  BRIGADE_ASSIGN_OR_RETURN(inside, world_.Split(nodes.node, nodes.place));
-  BRIGADE_ASSIGN_OR_RETURN(between, world_.Split(nodes.place, nodes.node));
+  BRIGADE_ASSIGN_OR_RETURN(auto inside, world_.Split(nodes.node, nodes.place));
+  BRIGADE_ASSIGN_OR_RETURN(auto between, world_.Split(nodes.place, nodes.node));
   if (most > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(level, MeasureLevel(*inside, most, true, 1));
+    BRIGADE_ASSIGN_OR_RETURN(auto level, MeasureLevel(*inside, most, true, 1));
     topology.inside = level;
   }
   topology.between = topology.inside;
   if (topology.nodes() > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(level,
+    BRIGADE_ASSIGN_OR_RETURN(auto level,
                              MeasureLevel(*between, topology.nodes(), nodes.place == 0, most));
     topology.between = level;
     if (most == 1) topology.inside = level;
@@ -222,10 +225,10 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
 
 absl::StatusOr<Topology> MeasureTopology(Communicator& world, int64_t node,
                                          device::Context& context, device::Stream& stream) {
-  BRIGADE_ASSIGN_OR_RETURN(nodes, FindNodes(world, node));
+  BRIGADE_ASSIGN_OR_RETURN(auto nodes, FindNodes(world, node));
   BRIGADE_RETURN_IF_ERROR(CheckOrder(nodes));
   BRIGADE_ASSIGN_OR_RETURN(
-      array,
+      auto array,
       context.Allocate(kMostMeasuredBytes, device::Purpose::kCommunication, "measured topology"));
   return Measurement(world, stream, std::move(array)).Run(nodes);
 }

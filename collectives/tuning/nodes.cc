@@ -7,7 +7,7 @@
 namespace brigade::collectives {
 
 absl::StatusOr<Nodes> FindNodes(Communicator& world, int64_t node) {
-  BRIGADE_ASSIGN_OR_RETURN(node_of_rank, world.AllGatherHost({node}));
+  BRIGADE_ASSIGN_OR_RETURN(auto node_of_rank, world.AllGatherHost({node}));
   Nodes nodes;
   std::map<int64_t, size_t> numbers;
   for (int rank = 0; rank < world.size(); ++rank) {

@@ -56,7 +56,7 @@ absl::StatusOr<Topology> TopologyOfFlags() {
   if (!(text << std::ifstream(path).rdbuf())) {
     return absl::NotFoundError(absl::StrCat("cannot read ", path));
   }
-  BRIGADE_ASSIGN_OR_RETURN(topology, TopologyFromJson(text.str()));
+  BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyFromJson(text.str()));
   const int ranks = absl::GetFlag(FLAGS_ranks), per_node = absl::GetFlag(FLAGS_ranks_per_node);
   if (ranks < 0 || ranks > kMaxModelledRanks) {
     return absl::InvalidArgumentError(
@@ -123,9 +123,9 @@ void PrintTable(const char* title, const std::vector<Prediction>& predictions, c
 }
 
 absl::Status Main() {
-  BRIGADE_ASSIGN_OR_RETURN(topology, TopologyOfFlags());
-  BRIGADE_ASSIGN_OR_RETURN(operation, OperationOfFlags());
-  BRIGADE_ASSIGN_OR_RETURN(predictions, Predict(topology, operation));
+  BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(auto operation, OperationOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(auto predictions, Predict(topology, operation));
   const auto gigabytes_per_s = [&](int64_t bytes, double seconds) {
     return BusBandwidth(operation, topology.ranks(), bytes, seconds) / 1e9;
   };
@@ -148,7 +148,7 @@ absl::Status Main() {
   });
   std::printf("Choice among the routes that can be run today\n");
   for (const Prediction& each : predictions) {
-    BRIGADE_ASSIGN_OR_RETURN(choice, Select(topology, operation, each.bytes));
+    BRIGADE_ASSIGN_OR_RETURN(auto choice, Select(topology, operation, each.bytes));
     std::printf("%s\n", choice.reason.c_str());
   }
   return absl::OkStatus();

@@ -22,17 +22,18 @@ class CpuBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label, Track* track) override {
-    return CpuStream::Create(std::move(label), pool_, delay_, track);
+  absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
+                                                            TraceBuffer* trace_buffer) override {
+    return CpuStream::Create(std::move(label), pool_, delay_, trace_buffer);
   }
 
   absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void*, std::string label,
-                                                            Track*) override {
+                                                            TraceBuffer*) override {
     return absl::InvalidArgumentError(
         absl::StrCat(label, ": the CPU has no native streams to borrow"));
   }
 
-  absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
+  absl::StatusOr<std::unique_ptr<EventState>> CreateEvent() override {
     return std::make_unique<CpuEvent>();
   }
 
@@ -43,7 +44,7 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool, RandomDelay delay) {
+std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, RandomDelay delay) {
   return std::make_unique<CpuBackend>(pool, delay);
 }
 

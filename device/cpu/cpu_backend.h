@@ -5,12 +5,12 @@
 
 #include "brigade/device/context_options.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device::internal {
 
 // The CPU as a device. `pool` outlives the backend and its streams.
-std::unique_ptr<Backend> NewCpuBackend(ThreadPool& pool, RandomDelay delay);
+std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, RandomDelay delay);
 
 }  // namespace brigade::device::internal
 

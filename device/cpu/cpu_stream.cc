@@ -5,8 +5,9 @@
 
 #include "brigade/device/cpu/cpu_memory.h"
 #include "brigade/device/internal/messages.h"
-#include "brigade/device/internal/spin.h"
-#include "brigade/device/internal/worker_thread.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/device/threads/spin.h"
+#include "brigade/device/threads/worker_thread.h"
 
 namespace brigade::device::internal {
 namespace {
@@ -36,14 +37,14 @@ absl::Status CpuEvent::Synchronize(std::unique_lock<std::mutex>& lock) {
 
 absl::StatusOr<bool> CpuEvent::Query() {
   if (!latest->finished()) return false;
-  const absl::Status carried = latest->Wait();
-  if (!carried.ok()) return carried;
+  BRIGADE_RETURN_IF_ERROR(latest->Wait());
   return true;
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label, ThreadPool& pool,
-                                                               RandomDelay delay, Track* track) {
-  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay, track));
+                                                               RandomDelay delay,
+                                                               TraceBuffer* trace_buffer) {
+  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay, trace_buffer));
   stream->worker_ = StartWorkerThread([stream = stream.get()] { stream->Loop(); });
   if (!stream->worker_.joinable()) {
     return absl::ResourceExhaustedError(
@@ -52,16 +53,17 @@ absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, Track* track)
+CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay,
+                     TraceBuffer* trace_buffer)
     : label_(std::move(label)),
       pool_(pool),
       delay_(delay),
-      track_(track),
+      trace_buffer_(trace_buffer),
       random_state_(Seed(delay.seed, label_)) {}
 
 CpuStream::~CpuStream() { Close(); }
 
-void CpuStream::Pushed() {
+void CpuStream::NotifyWorker() {
   enqueued_.fetch_add(1, std::memory_order_relaxed);
   if (sleeping_) arrived_.notify_one();
 }
@@ -70,7 +72,7 @@ void CpuStream::Enqueue(absl::string_view operation, const TaskType& type, void*
                         const void* list, size_t items) {
   std::lock_guard lock(mutex_);
   queue_.PushWork(operation, type, work, list, items);
-  Pushed();
+  NotifyWorker();
 }
 
 absl::Status CpuStream::Launch(absl::string_view operation,
@@ -98,18 +100,18 @@ absl::Status CpuStream::FillBytes(void* destination, uint8_t value, int64_t byte
 }
 
 absl::Status CpuStream::Record(EventState& event) {
-  EventRecordRef record = EventRecordRef::New();
+  EventRecordRef record = EventRecordRef::Create();
   static_cast<CpuEvent&>(event).latest = record;
   std::lock_guard lock(mutex_);
   queue_.PushEvent(Task::Kind::kRecord, "", std::move(record));
-  Pushed();
+  NotifyWorker();
   return absl::OkStatus();
 }
 
 absl::Status CpuStream::Wait(EventState& event, absl::string_view event_name) {
   std::lock_guard lock(mutex_);
   queue_.PushEvent(Task::Kind::kWait, event_name, static_cast<CpuEvent&>(event).latest);
-  Pushed();
+  NotifyWorker();
   return absl::OkStatus();
 }
 
@@ -127,18 +129,6 @@ bool CpuStream::Drain() {
   return true;
 }
 
-absl::Status CpuStream::error() const {
-  if (!failed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  std::lock_guard lock(mutex_);
-  return error_;
-}
-
-void CpuStream::ClearError() {
-  std::lock_guard lock(mutex_);
-  error_ = absl::OkStatus();
-  failed_.store(false, std::memory_order_relaxed);
-}
-
 void CpuStream::Close() {
   if (!worker_.joinable()) return;
   {
@@ -149,12 +139,12 @@ void CpuStream::Close() {
   worker_.join();
 }
 
-absl::Status CpuStream::Execute(Task& task, bool failed) {
+absl::Status CpuStream::Execute(Task& task) {
   switch (task.kind) {
     case Task::Kind::kWork: {
       absl::Status status;
-      if (!failed) {
-        const TrackedScope tracked(track_, TracedOperation::Kind::kWork, task.name);
+      if (error_.ok()) {
+        const TraceScope trace(trace_buffer_, TracedOperation::Kind::kWork, task.name);
         status = task.type->run(task.work, task.list, task.items, pool_);
       }
       task.type->destroy(task.work);
@@ -162,7 +152,7 @@ absl::Status CpuStream::Execute(Task& task, bool failed) {
     }
     case Task::Kind::kWait: {
       // Also on a failed stream: its later records must still mean that everything before is over.
-      const TrackedScope tracked(track_, TracedOperation::Kind::kWait, task.name);
+      const TraceScope trace(trace_buffer_, TracedOperation::Kind::kWait, task.name);
       const absl::Status carried = task.record->Wait();
       return carried.ok() ? carried : ArrivedThrough(task.name, label_, carried);
     }
@@ -187,18 +177,13 @@ void CpuStream::Loop() {
       continue;
     }
     Task& task = queue_.front();
-    const bool failed = !error_.ok();
     lock.unlock();
     SleepRandomly();
-    absl::Status status = Execute(task, failed);
+    error_.Keep(Execute(task));
     lock.lock();
-    if (error_.ok() && !status.ok()) {
-      error_ = std::move(status);
-      failed_.store(true, std::memory_order_relaxed);
-    }
-    // Under the lock, so that whoever learns by the event that the work is over finds it over here
-    // too.
-    if (task.kind == Task::Kind::kRecord) task.record->Finish(error_);
+    // Under the lock, so that a thread which learns from the event that the work is over finds it
+    // over in this stream too.
+    if (task.kind == Task::Kind::kRecord) task.record->Finish(error_.Get());
     queue_.PopFront();
     ended_.fetch_add(1, std::memory_order_release);
     if (draining_ > 0) ended_some_.notify_all();

@@ -10,20 +10,22 @@
 #include <thread>
 
 #include "brigade/device/context_options.h"
+#include "brigade/device/cpu/task_queue.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/task_queue.h"
-#include "brigade/device/internal/track.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/internal/first_error.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
 
-// An event of the CPU: the latest record, which waits bind by a reference to it.
+// An event of the CPU: a reference to its latest record, which each wait copies.
 class CpuEvent final : public EventState {
  public:
   absl::Status Synchronize(std::unique_lock<std::mutex>& lock) override;
   absl::StatusOr<bool> Query() override;
 
-  EventRecordRef latest;  // guarded by mutex
+  // Guarded by mutex.
+  EventRecordRef latest;
 };
 
 // A stream of the CPU: a worker thread and its queue.
@@ -31,7 +33,8 @@ class CpuStream final : public StreamState {
  public:
   // ResourceExhausted if the system refuses the thread.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(std::string label, ThreadPool& pool,
-                                                             RandomDelay delay, Track* track);
+                                                             RandomDelay delay,
+                                                             TraceBuffer* trace_buffer);
   ~CpuStream() override;
 
   void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
@@ -43,37 +46,38 @@ class CpuStream final : public StreamState {
   absl::Status Record(EventState& event) override;
   absl::Status Wait(EventState& event, absl::string_view event_name) override;
   bool Drain() override;
-  absl::Status error() const override;
-  void ClearError() override;
+  absl::Status error() const override { return error_.Get(); }
+  void ClearError() override { error_.Clear(); }
   void Close() override;
 
  private:
-  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, Track* track);
+  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, TraceBuffer* trace_buffer);
 
   void Loop();
-  absl::Status Execute(Task& task, bool failed);
-  void Pushed();  // mutex_ held
+  absl::Status Execute(Task& task);
+  // Counts a task that was pushed and wakes the worker. The caller holds mutex_.
+  void NotifyWorker();
   void SleepRandomly();
 
   const std::string label_;
   ThreadPool& pool_;
   const RandomDelay delay_;
-  Track* const track_;  // null: not traced
+  // Null: not traced.
+  TraceBuffer* const trace_buffer_;
   uint64_t random_state_;
 
-  mutable std::mutex mutex_;
+  FirstError error_;
+
+  std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable ended_some_;
   TaskQueue queue_;
-  absl::Status error_;
   bool sleeping_ = false;
   bool closing_ = false;
   int draining_ = 0;
-  // Written under mutex_; read without it only to decide how long to spin, and whether it is worth
-  // asking for the error.
+  // Written under mutex_; read without it only to decide how long to spin.
   std::atomic<int64_t> enqueued_{0};
   std::atomic<int64_t> ended_{0};
-  std::atomic<bool> failed_{false};
 
   std::thread worker_;
 };

@@ -8,6 +8,7 @@
 #include "brigade/device/cuda/cuda_device_guard.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/cuda/cuda_stream.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::device::internal {
 namespace {
@@ -25,9 +26,8 @@ class CudaBackend final : public Backend {
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
     void* data = nullptr;
-    const absl::Status allocated =
-        CudaStatus(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc");
-    if (!allocated.ok()) return allocated;
+    BRIGADE_RETURN_IF_ERROR(
+        CudaStatus(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc"));
     return data;
   }
 
@@ -40,9 +40,8 @@ class CudaBackend final : public Backend {
   absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
     void* data = nullptr;
-    const absl::Status allocated = CudaStatus(
-        cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc");
-    if (!allocated.ok()) return allocated;
+    BRIGADE_RETURN_IF_ERROR(CudaStatus(
+        cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc"));
     return data;
   }
 
@@ -55,23 +54,24 @@ class CudaBackend final : public Backend {
     const CudaDeviceGuard guard(ordinal_);
     // cudaMemset does not wait for itself, and other streams do not wait for it: a stream of our
     // own does both.
-    const absl::Status filled = CudaStatus(
-        cudaMemsetAsync(data, value, static_cast<size_t>(bytes), housekeeping_), "cudaMemsetAsync");
-    if (!filled.ok()) return filled;
+    BRIGADE_RETURN_IF_ERROR(
+        CudaStatus(cudaMemsetAsync(data, value, static_cast<size_t>(bytes), housekeeping_),
+                   "cudaMemsetAsync"));
     return CudaStatus(cudaStreamSynchronize(housekeeping_), "cudaStreamSynchronize");
   }
 
-  absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label, Track* track) override {
-    return CudaStream::Create(ordinal_, std::move(label), track, housekeeping_);
+  absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
+                                                            TraceBuffer* trace_buffer) override {
+    return CudaStream::Create(ordinal_, std::move(label), trace_buffer, housekeeping_);
   }
 
   absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream, std::string label,
-                                                            Track* track) override {
+                                                            TraceBuffer* trace_buffer) override {
     return CudaStream::Borrow(ordinal_, static_cast<cudaStream_t>(cuda_stream), std::move(label),
-                              track, housekeeping_);
+                              trace_buffer, housekeeping_);
   }
 
-  absl::StatusOr<std::unique_ptr<EventState>> NewEvent() override {
+  absl::StatusOr<std::unique_ptr<EventState>> CreateEvent() override {
     return CudaEvent::Create(ordinal_);
   }
 
@@ -82,22 +82,20 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int ordinal) {
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal) {
   const std::string device = absl::StrCat("cuda:", ordinal);
   int devices = 0;
-  const absl::Status counted =
-      CudaStatus(cudaGetDeviceCount(&devices), absl::StrCat(device, ": cudaGetDeviceCount"));
-  if (!counted.ok()) return counted;
+  BRIGADE_RETURN_IF_ERROR(
+      CudaStatus(cudaGetDeviceCount(&devices), absl::StrCat(device, ": cudaGetDeviceCount")));
   if (ordinal >= devices) {
     return absl::UnavailableError(
         absl::StrCat(device, ": no such device; CUDA sees ", devices, " of them"));
   }
   const CudaDeviceGuard guard(ordinal);
   cudaStream_t housekeeping = nullptr;
-  const absl::Status created =
+  BRIGADE_RETURN_IF_ERROR(
       CudaStatus(cudaStreamCreateWithFlags(&housekeeping, cudaStreamNonBlocking),
-                 absl::StrCat(device, ": cudaStreamCreateWithFlags"));
-  if (!created.ok()) return created;
+                 absl::StrCat(device, ": cudaStreamCreateWithFlags")));
   return std::unique_ptr<Backend>(new CudaBackend(ordinal, housekeeping));
 }
 

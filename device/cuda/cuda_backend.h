@@ -10,7 +10,7 @@ namespace brigade::device::internal {
 
 // A GPU as a device, through the CUDA runtime. Changes no setting of the device and never resets
 // it. Unavailable, with the reason, if there is no usable driver or no such GPU.
-absl::StatusOr<std::unique_ptr<Backend>> NewCudaBackend(int ordinal);
+absl::StatusOr<std::unique_ptr<Backend>> CreateCudaBackend(int ordinal);
 
 }  // namespace brigade::device::internal
 

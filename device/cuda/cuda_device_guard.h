@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace brigade::device::internal {
+namespace brigade::device {
 
 // Makes a device this thread's current one for a call, and then the former one again: which device
 // is current is the caller's business. If that fails, the CUDA call that follows reports it.
@@ -24,6 +24,6 @@ class CudaDeviceGuard {
   int former_ = 0;
 };
 
-}  // namespace brigade::device::internal
+}  // namespace brigade::device
 
 #endif  // BRIGADE_DEVICE_CUDA_CUDA_DEVICE_GUARD_H_

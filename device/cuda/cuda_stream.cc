@@ -13,9 +13,8 @@ namespace brigade::device::internal {
 absl::StatusOr<std::unique_ptr<EventState>> CudaEvent::Create(int ordinal) {
   const CudaDeviceGuard guard(ordinal);
   cudaEvent_t handle = nullptr;
-  const absl::Status created = CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
-                                          "cudaEventCreateWithFlags");
-  if (!created.ok()) return created;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&handle, cudaEventDisableTiming),
+                                     "cudaEventCreateWithFlags"));
   return std::unique_ptr<EventState>(new CudaEvent(ordinal, handle));
 }
 
@@ -42,39 +41,38 @@ absl::StatusOr<bool> CudaEvent::Query() {
     return false;
   }
   if (!carried.ok()) return carried;
-  const absl::Status status = CudaStatus(answer, "cudaEventQuery");
-  if (!status.ok()) return status;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(answer, "cudaEventQuery"));
   return true;
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std::string label,
-                                                                Track* track, cudaStream_t idle) {
+                                                                TraceBuffer* trace_buffer,
+                                                                cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
   cudaStream_t handle = nullptr;
   // Without order after the legacy default stream: rule 3 of docs/device.md has no exception.
-  const absl::Status created = CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
-                                          "cudaStreamCreateWithFlags");
-  if (!created.ok()) return created;
+  BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
+                                     "cudaStreamCreateWithFlags"));
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/true, std::move(label)));
-  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cudaStream_t handle,
-                                                                std::string label, Track* track,
+                                                                std::string label,
+                                                                TraceBuffer* trace_buffer,
                                                                 cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/false, std::move(label)));
-  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(track, idle));
+  BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-absl::Status CudaStream::StartTrace(Track* track, cudaStream_t idle) {
-  if (track == nullptr) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(trace, CudaTrace::Create(*track, handle_, idle));
-  trace_ = std::move(trace);
+absl::Status CudaStream::StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle) {
+  if (trace_buffer == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(trace_, CudaTrace::Create(*trace_buffer, handle_, idle));
   return absl::OkStatus();
 }
 
@@ -87,53 +85,54 @@ CudaStream::~CudaStream() {
   trace_.reset();
 }
 
-absl::Status CudaStream::Timed(TracedOperation::Kind kind, absl::string_view name,
-                               absl::FunctionRef<absl::Status()> enqueue) {
+absl::Status CudaStream::EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
+                                      absl::FunctionRef<absl::Status()> enqueue) {
   return trace_ == nullptr ? enqueue() : trace_->Time(kind, name, enqueue);
 }
 
-absl::Status CudaStream::Note(absl::string_view operation, absl::Status status) {
+absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Status status) {
   if (status.ok()) return status;
   status = FailedOperation(operation, label_, status);
-  std::lock_guard lock(mutex_);
-  if (error_.ok()) error_ = status;
+  error_.Keep(status);
   return status;
 }
 
 void CudaStream::Enqueue(absl::string_view, const TaskType&, void*, const void*, size_t) {
-  std::abort();  // Stream has refused it
+  // Stream refuses it.
+  std::abort();
 }
 
 absl::Status CudaStream::Launch(absl::string_view operation,
                                 absl::FunctionRef<absl::Status(void*)> launch) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note(operation,
-              Timed(TracedOperation::Kind::kWork, operation, [&] { return launch(handle_); }));
+  return KeepFirstError(operation, EnqueueTimed(TracedOperation::Kind::kWork, operation,
+                                                [&] { return launch(handle_); }));
 }
 
 absl::Status CudaStream::Copy(void* destination, const void* source, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("copy", Timed(TracedOperation::Kind::kWork, "copy", [&] {
-                return CudaStatus(cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
-                                                  cudaMemcpyDefault, handle_),
-                                  "cudaMemcpyAsync");
-              }));
+  return KeepFirstError("copy", EnqueueTimed(TracedOperation::Kind::kWork, "copy", [&] {
+                          return CudaStatus(
+                              cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
+                                              cudaMemcpyDefault, handle_),
+                              "cudaMemcpyAsync");
+                        }));
 }
 
 absl::Status CudaStream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return Note("fill_bytes", Timed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
-                return CudaStatus(
-                    cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
-                    "cudaMemsetAsync");
-              }));
+  return KeepFirstError(
+      "fill_bytes", EnqueueTimed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
+        return CudaStatus(cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
+                          "cudaMemsetAsync");
+      }));
 }
 
 absl::Status CudaStream::Record(EventState& event) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   const CudaDeviceGuard guard(ordinal_);
-  const absl::Status recorded =
-      Note("record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
+  const absl::Status recorded = KeepFirstError(
+      "record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
   cuda_event.carried = error();
   // A failed stream records too: its event carries the error, also if CUDA accepts nothing any
   // more.
@@ -144,14 +143,13 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   const CudaDeviceGuard guard(ordinal_);
   if (!cuda_event.carried.ok()) {
-    std::lock_guard lock(mutex_);
-    if (error_.ok()) error_ = ArrivedThrough(event_name, label_, cuda_event.carried);
+    error_.Keep(ArrivedThrough(event_name, label_, cuda_event.carried));
   }
   const absl::Status waited =
-      Note("wait", Timed(TracedOperation::Kind::kWait, event_name, [&] {
-             return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
-                               "cudaStreamWaitEvent");
-           }));
+      KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+                       return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
+                                         "cudaStreamWaitEvent");
+                     }));
   return cuda_event.carried.ok() ? waited : absl::OkStatus();
 }
 
@@ -163,19 +161,10 @@ bool CudaStream::Drain() {
     static_cast<void>(cudaGetLastError());
     answer = cudaStreamSynchronize(handle_);
   }
-  Note("work", CudaStatus(answer, "cudaStreamSynchronize")).IgnoreError();  // kept in error_
+  KeepFirstError("work", CudaStatus(answer, "cudaStreamSynchronize"))
+      .IgnoreError();  // kept in error_
   if (trace_ != nullptr) trace_->Collect();
   return busy;
-}
-
-absl::Status CudaStream::error() const {
-  std::lock_guard lock(mutex_);
-  return error_;
-}
-
-void CudaStream::ClearError() {
-  std::lock_guard lock(mutex_);
-  error_ = absl::OkStatus();
 }
 
 void CudaStream::Close() {

@@ -10,6 +10,7 @@
 
 #include "brigade/device/cuda/cuda_trace.h"
 #include "brigade/device/internal/backend.h"
+#include "brigade/device/internal/first_error.h"
 
 namespace brigade::device::internal {
 
@@ -23,7 +24,8 @@ class CudaEvent final : public EventState {
 
   cudaEvent_t handle() const { return handle_; }
 
-  absl::Status carried;  // by the latest record; guarded by mutex
+  // The error that the latest record carries; guarded by mutex.
+  absl::Status carried;
 
  private:
   CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
@@ -35,16 +37,17 @@ class CudaEvent final : public EventState {
 // A CUDA stream and what CUDA does not know about it: the errors of launches, and those that events
 // brought.
 //
-// Errors       Launches fail at once and are known here when an event is recorded. What a kernel
-//              does wrong is known when somebody waits; CUDA then refuses everything on the device
-//              by itself.
+// Errors       The error of a launch is known at once, and is here before a later record. The error
+//              of a kernel is known when a thread waits; CUDA then refuses all work on the device.
 class CudaStream final : public StreamState {
  public:
-  // A null track: not traced. `idle` is a stream of the device with nothing to do.
+  // With a null `trace_buffer` it is not traced. `idle` is a stream of the device without work.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(int ordinal, std::string label,
-                                                             Track* track, cudaStream_t idle);
+                                                             TraceBuffer* trace_buffer,
+                                                             cudaStream_t idle);
   static absl::StatusOr<std::shared_ptr<StreamState>> Borrow(int ordinal, cudaStream_t handle,
-                                                             std::string label, Track* track,
+                                                             std::string label,
+                                                             TraceBuffer* trace_buffer,
                                                              cudaStream_t idle);
   ~CudaStream() override;
 
@@ -57,30 +60,29 @@ class CudaStream final : public StreamState {
   absl::Status Record(EventState& event) override;
   absl::Status Wait(EventState& event, absl::string_view event_name) override;
   bool Drain() override;
-  absl::Status error() const override;
-  void ClearError() override;
+  absl::Status error() const override { return error_.Get(); }
+  void ClearError() override { error_.Clear(); }
   void Close() override;
 
  private:
   CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label);
 
-  absl::Status StartTrace(Track* track, cudaStream_t idle);
+  absl::Status StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle);
 
   // Calls `enqueue`, timed if this stream is traced.
-  absl::Status Timed(TracedOperation::Kind kind, absl::string_view name,
-                     absl::FunctionRef<absl::Status()> enqueue);
+  absl::Status EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
+                            absl::FunctionRef<absl::Status()> enqueue);
 
   // Keeps the first error, named after the operation; returns the error of this one.
-  absl::Status Note(absl::string_view operation, absl::Status status);
+  absl::Status KeepFirstError(absl::string_view operation, absl::Status status);
 
   const int ordinal_;
   const std::string label_;
   const bool owned_;
   cudaStream_t handle_;
-  std::unique_ptr<CudaTrace> trace_;  // null: not traced
-
-  mutable std::mutex mutex_;
-  absl::Status error_;
+  // Null: not traced.
+  std::unique_ptr<CudaTrace> trace_;
+  FirstError error_;
 };
 
 }  // namespace brigade::device::internal

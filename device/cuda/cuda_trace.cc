@@ -8,8 +8,8 @@
 namespace brigade::device::internal {
 namespace {
 
-// Whether CUDA did it; if not, its error is forgotten. Tracing has no errors of its own: what is wrong with
-// the stream shows in the work.
+// Whether a CUDA call succeeded; if not, its error is cleared. Tracing reports no errors of its
+// own: those of the stream are reported by its work.
 bool Done(cudaError_t answer) {
   if (answer == cudaSuccess) return true;
   static_cast<void>(cudaGetLastError());
@@ -31,15 +31,16 @@ int64_t NsBetween(cudaEvent_t from, cudaEvent_t to) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaTrace>> CudaTrace::Create(Track& track, cudaStream_t stream,
+absl::StatusOr<std::unique_ptr<CudaTrace>> CudaTrace::Create(TraceBuffer& trace_buffer,
+                                                             cudaStream_t stream,
                                                              cudaStream_t idle) {
-  std::unique_ptr<CudaTrace> trace(new CudaTrace(track, stream));
+  std::unique_ptr<CudaTrace> trace(new CudaTrace(trace_buffer, stream));
   BRIGADE_RETURN_IF_ERROR(trace->MakeEvents(idle));
   return trace;
 }
 
 absl::Status CudaTrace::MakeEvents(cudaStream_t idle) {
-  for (Timed& timed : ring_) {
+  for (TimedOperation& timed : ring_) {
     for (cudaEvent_t* const event : {&timed.begin, &timed.end}) {
       BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(event), "cudaEventCreate"));
     }
@@ -53,8 +54,8 @@ absl::Status CudaTrace::MakeEvents(cudaStream_t idle) {
 
 CudaTrace::~CudaTrace() {
   Collect();
-  track_.Drop(static_cast<int64_t>(unfinished_));
-  for (const Timed& timed : ring_) {
+  trace_buffer_.Drop(static_cast<int64_t>(unfinished_));
+  for (const TimedOperation& timed : ring_) {
     for (const cudaEvent_t event : {timed.begin, timed.end}) {
       if (event != nullptr) static_cast<void>(cudaEventDestroy(event));
     }
@@ -65,16 +66,16 @@ absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
                              absl::FunctionRef<absl::Status()> enqueue) {
   std::lock_guard lock(mutex_);
   if (Captures(stream_)) {
-    track_.Drop(1);
+    trace_buffer_.Drop(1);
     return enqueue();
   }
   CollectLocked();
-  Timed& timed = ring_[(first_ + unfinished_) % kRing];
+  TimedOperation& timed = ring_[(first_ + unfinished_) % kRing];
   const bool began = unfinished_ < kRing - 1 && Done(cudaEventRecord(timed.begin, stream_));
   absl::Status status = enqueue();
   if (!status.ok()) return status;
   if (!began || !Done(cudaEventRecord(timed.end, stream_))) {
-    track_.Drop(1);
+    trace_buffer_.Drop(1);
     return status;
   }
   timed.kind = kind;
@@ -90,11 +91,11 @@ void CudaTrace::Collect() {
 
 void CudaTrace::CollectLocked() {
   while (unfinished_ > 0 && Done(cudaEventQuery(ring_[first_].end))) {
-    const Timed& timed = ring_[first_];
+    const TimedOperation& timed = ring_[first_];
     const cudaEvent_t last_end = ring_[(first_ + kRing - 1) % kRing].end;
     const int64_t begin_ns = last_end_ns_ + NsBetween(last_end, timed.begin);
     const int64_t end_ns = begin_ns + NsBetween(timed.begin, timed.end);
-    track_.Add(timed.kind, timed.name, begin_ns, end_ns);
+    trace_buffer_.Add(timed.kind, timed.name, begin_ns, end_ns);
     last_end_ns_ = end_ns;
     first_ = (first_ + 1) % kRing;
     --unfinished_;

@@ -14,21 +14,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/internal/track.h"
+#include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
 
-// Times what one CUDA stream runs, by an event before and an event after it, which are read once CUDA has
-// passed them: the host never waits for them.
+// Times the operations of one CUDA stream by an event before and an event after each, which are
+// read once they have completed: the host never waits for them.
 //
-// Clock        CUDA tells only the time from one event to another. So each time is the one before it, on the
-//              stream, and what passed since; the first is that of an event which the host waited for.
+// Clock        CUDA tells only the time between two events. Each time is therefore the previous
+//              time on the stream plus the difference; the first is the host's clock right after
+//              the host has waited for an event.
 // Threads      Safe from any thread.
 class CudaTrace {
  public:
-  // Waits for `idle`, a stream of the same device with nothing to do. That device is current.
-  static absl::StatusOr<std::unique_ptr<CudaTrace>> Create(Track& track, cudaStream_t stream,
-                                                           cudaStream_t idle);
+  // Waits for `idle`, a stream of the same device without work. That device is current.
+  static absl::StatusOr<std::unique_ptr<CudaTrace>> Create(TraceBuffer& trace_buffer,
+                                                           cudaStream_t stream, cudaStream_t idle);
   ~CudaTrace();
   CudaTrace(const CudaTrace&) = delete;
   CudaTrace& operator=(const CudaTrace&) = delete;
@@ -37,18 +38,20 @@ class CudaTrace {
   absl::Status Time(TracedOperation::Kind kind, absl::string_view name,
                     absl::FunctionRef<absl::Status()> enqueue);
 
-  // Adds to the track what has ended.
+  // Adds the operations that have ended to the trace buffer.
   void Collect();
 
  private:
-  struct Timed {
+  struct TimedOperation {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
     TracedOperation::Kind kind = TracedOperation::Kind::kWork;
-    std::string name;  // its memory is used again
+    // Assigned to again and again, so that its memory is reused.
+    std::string name;
   };
 
-  CudaTrace(Track& track, cudaStream_t stream) : track_(track), stream_(stream), ring_(kRing) {}
+  CudaTrace(TraceBuffer& trace_buffer, cudaStream_t stream)
+      : trace_buffer_(trace_buffer), stream_(stream), ring_(kRing) {}
 
   absl::Status MakeEvents(cudaStream_t idle);
   void CollectLocked();
@@ -56,13 +59,15 @@ class CudaTrace {
   // 1024: about as many launches as CUDA queues before it makes the host wait.
   static constexpr size_t kRing = 1024;
 
-  Track& track_;
+  TraceBuffer& trace_buffer_;
   const cudaStream_t stream_;
 
   std::mutex mutex_;
-  std::vector<Timed> ring_;
-  size_t first_ = 0;       // the oldest that has not ended
-  size_t unfinished_ = 0;  // at most kRing - 1: the end before the first is still needed
+  std::vector<TimedOperation> ring_;
+  // The oldest operation that has not ended.
+  size_t first_ = 0;
+  // At most kRing - 1: the end of the operation before the first is still needed.
+  size_t unfinished_ = 0;
   int64_t last_end_ns_ = 0;
 };
 

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/internal/task.h"
-#include "brigade/device/vector_clock.h"
+#include "brigade/device/race_checker/vector_clock.h"
 
 namespace brigade::device {
 class RaceChecker;
@@ -20,10 +20,10 @@ class RaceChecker;
 
 namespace brigade::device::internal {
 
-class Track;
+class TraceBuffer;
 
-// What a kind of device must bring. Arguments are checked, kinds match and the race checker knows
-// before these are called: that is written once, in stream.cc, event.cc and core.cc.
+// What a kind of device implements. stream.cc, event.cc and context_state.cc check the arguments
+// and tell the race checker before they call it.
 
 class EventState {
  public:
@@ -35,9 +35,12 @@ class EventState {
   virtual absl::StatusOr<bool> Query() = 0;
 
   std::mutex mutex;
-  bool recorded = false;           // guarded by mutex, as is what follows
-  RaceChecker* checker = nullptr;  // of the stream that recorded last
-  VectorClock clock;               // of that checker
+  // Guarded by mutex, as are the two that follow.
+  bool recorded = false;
+  // The checker of the stream that recorded last.
+  RaceChecker* checker = nullptr;
+  // The clock of the record, in that checker.
+  VectorClock clock;
 };
 
 class StreamState {
@@ -70,7 +73,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // `bytes` > 0. An error says only why: Core adds who asked for what.
+  // `bytes` > 0. An error says only why: ContextState adds the context, the name and the size.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
   virtual void Free(void* data, int64_t bytes) = 0;
   // Memory of the host that copies reach without the host's help. On the CPU all memory is.
@@ -79,14 +82,14 @@ class Backend {
   // Returns when done.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
 
-  // `label` is the stream in messages: stream "compute" of "rank 0". What it runs goes to `track`
-  // unless that is null.
-  virtual absl::StatusOr<std::shared_ptr<StreamState>> NewStream(std::string label,
-                                                                 Track* track) = 0;
+  // `label` names the stream in messages: stream "compute" of "rank 0". The operations that it runs
+  // are added to `trace_buffer` unless that is null.
+  virtual absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
+                                                                    TraceBuffer* trace_buffer) = 0;
   virtual absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void* cuda_stream,
                                                                     std::string label,
-                                                                    Track* track) = 0;
-  virtual absl::StatusOr<std::unique_ptr<EventState>> NewEvent() = 0;
+                                                                    TraceBuffer* trace_buffer) = 0;
+  virtual absl::StatusOr<std::unique_ptr<EventState>> CreateEvent() = 0;
 };
 
 }  // namespace brigade::device::internal

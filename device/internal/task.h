@@ -15,14 +15,16 @@ class ThreadPool;
 
 namespace brigade::device::internal {
 
-// How to store and run one kind of closure: what std::function would know, without owning memory.
+// How to store and run one kind of closure: like std::function, without memory of its own.
 struct TaskType {
   size_t size;
   size_t alignment;
-  size_t item_bytes;  // of the list that travels with the closure; 0 if there is none
+  // Of the items of the list that is stored with the closure; 0 and 1 if there is none.
+  size_t item_bytes;
   size_t item_alignment;
   absl::Status (*run)(void* work, const void* list, size_t items, ThreadPool& pool);
-  void (*move)(void* from, void* to);  // constructs at `to`
+  // Constructs a closure at `to`.
+  void (*move)(void* from, void* to);
   void (*destroy)(void* work);
 };
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::gpt {
 

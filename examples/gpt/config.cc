@@ -118,14 +118,14 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
 }  // namespace
 
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks) {
-  BRIGADE_ASSIGN_OR_RETURN(config, ParseJson(json));
+  BRIGADE_ASSIGN_OR_RETURN(auto config, ParseJson(json));
   Settings s;
   BRIGADE_RETURN_IF_ERROR(ReadObject(config, ConfigKeys(s)));
   if (s.fp16 && s.bf16) {
     return Contradiction("fp16.enabled", true, "bf16.enabled is true as well");
   }
   BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
-  BRIGADE_ASSIGN_OR_RETURN(batch, Complete(s.batch, ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, ranks));
 
   zero::ZeroOptions& zero = s.zero;
   zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);

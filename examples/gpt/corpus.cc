@@ -62,7 +62,7 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
   Corpus corpus;
   int training = 0, held_out = 0;
   for (const std::filesystem::path& path : paths) {
-    BRIGADE_ASSIGN_OR_RETURN(text, ReadFile(path.string()));
+    BRIGADE_ASSIGN_OR_RETURN(auto text, ReadFile(path.string()));
     const bool hold = std::find(std::begin(kHeldOutLicences), std::end(kHeldOutLicences),
                                 path.filename()) != std::end(kHeldOutLicences);
     (hold ? held_out : training) += 1;
@@ -80,7 +80,7 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
 }
 
 absl::StatusOr<Corpus> ReadCorpus(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(text, ReadFile(path));
+  BRIGADE_ASSIGN_OR_RETURN(auto text, ReadFile(path));
   const size_t held_out = std::min(text.size() / 10, kMaxHeldOutBytes);
   Corpus corpus;
   corpus.held_out = text.substr(text.size() - held_out);

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "brigade/device/books.h"
 #include "brigade/device/device.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"

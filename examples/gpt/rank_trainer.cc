@@ -38,35 +38,33 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   std::unique_ptr<RankTrainer> trainer(
       new RankTrainer(job, communicator, context, compute, recorder));
-  BRIGADE_ASSIGN_OR_RETURN(zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero,
-                                                             communicator, context, compute));
-  trainer->zero_ = std::move(zero);
+  BRIGADE_ASSIGN_OR_RETURN(
+      trainer->zero_, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
+                                                  context, compute));
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
   BRIGADE_RETURN_IF_ERROR(
       trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
         InitializeParameter(job.model, parameter, job.seed, values);
         return absl::OkStatus();
       }));
-  context.books().ResetPeaks();  // the model is of what is left when parameters are in
+  context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
 }
 
 absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
-      transformer, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
-  transformer_ = std::move(transformer);
-  BRIGADE_ASSIGN_OR_RETURN(one, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
-  one_ = std::move(one);
-  BRIGADE_ASSIGN_OR_RETURN(host_one, context_.AllocateHost(sizeof(float), "one"));
+      transformer_, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
+  BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
+  BRIGADE_ASSIGN_OR_RETURN(auto host_one, context_.AllocateHost(sizeof(float), "one"));
   host_one.as<float>()[0] = 1.0f;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(one_.data(), host_one.data(), sizeof(float)));
   for (Slot& slot : slots_) {
-    BRIGADE_ASSIGN_OR_RETURN(device,
+    BRIGADE_ASSIGN_OR_RETURN(auto device,
                              context_.Allocate(SlotBytes(), Purpose::kActivations, "batch"));
-    BRIGADE_ASSIGN_OR_RETURN(host_in, context_.AllocateHost(SlotBytes(), "batch to come"));
-    BRIGADE_ASSIGN_OR_RETURN(host_out, context_.AllocateHost(SlotBytes(), "losses"));
-    BRIGADE_ASSIGN_OR_RETURN(computed, context_.NewEvent("losses computed"));
-    BRIGADE_ASSIGN_OR_RETURN(done, context_.NewEvent("step done"));
+    BRIGADE_ASSIGN_OR_RETURN(auto host_in, context_.AllocateHost(SlotBytes(), "batch to come"));
+    BRIGADE_ASSIGN_OR_RETURN(auto host_out, context_.AllocateHost(SlotBytes(), "losses"));
+    BRIGADE_ASSIGN_OR_RETURN(auto computed, context_.CreateEvent("losses computed"));
+    BRIGADE_ASSIGN_OR_RETURN(auto done, context_.CreateEvent("step done"));
     slot = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
             std::move(done)};
   }
@@ -129,7 +127,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
 absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
   if (slot.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(slot.done->Synchronize());
-  BRIGADE_ASSIGN_OR_RETURN(state, zero_->controller().TakeState());
+  BRIGADE_ASSIGN_OR_RETURN(auto state, zero_->controller().TakeState());
   Sums sums;
   std::memcpy(&sums, slot.host_out.data(), sizeof(sums));
   stopped_ = stopped_ || sums.stop > 0;
@@ -215,7 +213,7 @@ absl::Status RankTrainer::StopCounting() {
 }
 
 absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
-  BRIGADE_ASSIGN_OR_RETURN(loss, Evaluate());
+  BRIGADE_ASSIGN_OR_RETURN(auto loss, Evaluate());
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
@@ -260,7 +258,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
 RankSummary RankTrainer::Summary() const {
   RankSummary summary = summary_;
   for (int i = 0; i < device::kPurposes; ++i) {
-    summary.memory[i] = context_.books().peak_bytes(static_cast<Purpose>(i));
+    summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
     summary.memory_model[i] =
         zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero), static_cast<Purpose>(i));
   }
@@ -281,8 +279,8 @@ RankSummary RankTrainer::Summary() const {
 absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& mine) {
   std::vector<RankSummary> all(static_cast<size_t>(communicator_.size()));
   constexpr int64_t kBytes = sizeof(RankSummary);
-  BRIGADE_ASSIGN_OR_RETURN(
-      buffer, context_.Allocate(kBytes * communicator_.size(), Purpose::kScratch, "summaries"));
+  BRIGADE_ASSIGN_OR_RETURN(auto buffer, context_.Allocate(kBytes * communicator_.size(),
+                                                          Purpose::kScratch, "summaries"));
   char* const data = static_cast<char*>(buffer.data());
   char* const own = data + communicator_.rank() * kBytes;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));

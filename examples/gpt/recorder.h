@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/time_split.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
 namespace brigade::gpt {
 

@@ -127,11 +127,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
         "--stage and --precision are in the file that --config names, not beside it");
   }
   BRIGADE_ASSIGN_OR_RETURN(
-      parsed, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
-  job.config = parsed;
+      job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
-  BRIGADE_ASSIGN_OR_RETURN(corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
-  job.corpus = std::move(corpus);
+  BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;
 }
@@ -187,7 +185,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
   }
-  BRIGADE_ASSIGN_OR_RETURN(launch_info, collectives::LaunchInfoFromEnvironment());
+  BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
   const bool processes = launch_info.launched;
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != launch_info.size) {
@@ -201,7 +199,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
   }
-  BRIGADE_ASSIGN_OR_RETURN(job, JobOfFlags(ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     return absl::UnimplementedError(
         "--device=cuda with several processes needs NCCL, which is not supported yet; use --ranks");
@@ -210,8 +208,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(created, ChromeTrace::Create(TracePath(path, launch_info.rank)));
-    trace = std::move(created);
+    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank)));
   }
   Observers observers;
   History history;
@@ -219,8 +216,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   std::unique_ptr<MetricsFile> metrics;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics));
       speaks && !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(created, MetricsFile::Create(path));
-    metrics = std::move(created);
+    BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(path));
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.

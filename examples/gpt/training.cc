@@ -48,15 +48,14 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
                                   device::Context& context, const Watchers& watchers,
                                   FirstError& first_error) {
   const bool first = communicator.rank() == 0;
-  BRIGADE_ASSIGN_OR_RETURN(compute, context.NewStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(
-        created, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
-    trainer = std::move(created);
-    BRIGADE_ASSIGN_OR_RETURN(interrupted,
+        trainer, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
-    BRIGADE_ASSIGN_OR_RETURN(summaries, trainer->Gather(trainer->Summary()));
+    BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(trainer->Summary()));
     return Outcome{std::move(summaries), interrupted};
   };
   absl::StatusOr<Outcome> outcome = train();
@@ -77,7 +76,7 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
 }  // namespace
 
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(group, collectives::ThreadGroup::Create({.size = ranks}));
+  BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = ranks}));
   // What may be refused comes before the first rank begins to wait for the others.
   struct Rank {
     std::unique_ptr<device::Context> context;
@@ -85,9 +84,9 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   };
   std::vector<Rank> all;
   for (int rank = 0; rank < ranks; ++rank) {
-    BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, rank, watchers.recorder));
-    BRIGADE_ASSIGN_OR_RETURN(engine, group->Join(rank, *context));
-    BRIGADE_ASSIGN_OR_RETURN(communicator,
+    BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, rank, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(auto engine, group->Join(rank, *context));
+    BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                              collectives::Communicator::Create(std::move(engine), *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
@@ -109,8 +108,9 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(context, NewContext(job, launch_info.rank, watchers.recorder));
-  BRIGADE_ASSIGN_OR_RETURN(communicator, collectives::JoinGlooWorld(launch_info, {}, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, launch_info.rank, watchers.recorder));
+  BRIGADE_ASSIGN_OR_RETURN(auto communicator,
+                           collectives::JoinGlooWorld(launch_info, {}, *context));
   FirstError first_error;
   return TrainRank(job, *communicator, *context, watchers, first_error);
 }

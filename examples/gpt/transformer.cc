@@ -98,13 +98,13 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
     return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
   }
   std::unique_ptr<Transformer> transformer(new Transformer(model, batch, dtype));
-  BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(ActivationBytes(model, batch, dtype),
-                                                    device::Purpose::kActivations, "activations"));
-  transformer->memory_ = std::move(memory);
+  BRIGADE_ASSIGN_OR_RETURN(transformer->memory_,
+                           context.Allocate(ActivationBytes(model, batch, dtype),
+                                            device::Purpose::kActivations, "activations"));
   Arena arena(transformer->memory_.data());
   LayOut(model, batch, dtype, arena, transformer->all_, transformer->blocks_);
-  BRIGADE_ASSIGN_OR_RETURN(blas, nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
-  transformer->blas_ = std::move(blas);
+  BRIGADE_ASSIGN_OR_RETURN(transformer->blas_,
+                           nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
   return transformer;
 }
 

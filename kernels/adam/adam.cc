@@ -1,9 +1,10 @@
 #include "brigade/kernels/adam/adam.h"
 
-#include "brigade/kernels/adam/adam_cpu.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
-#include "brigade/kernels/common/update_dispatch.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/update_dispatch.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/adam/adam_cuda.h"
@@ -38,9 +39,9 @@ AdamParameters MakeAdamParameters(const AdamOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const AdamGroup& group = options.groups[i];
     parameters.groups[i] = {.beta1 = static_cast<float>(group.beta1),
-                            .gain1 = static_cast<float>(1.0 - group.beta1),
+                            .one_minus_beta1 = static_cast<float>(1.0 - group.beta1),
                             .beta2 = static_cast<float>(group.beta2),
-                            .gain2 = static_cast<float>(1.0 - group.beta2),
+                            .one_minus_beta2 = static_cast<float>(1.0 - group.beta2),
                             .eps = static_cast<float>(group.eps),
                             .weight_decay = static_cast<float>(group.weight_decay)};
   }
@@ -77,7 +78,9 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
     using Copy = decltype(copy);
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) { AdamCpu<Grad, Copy>(plan, parameters, pool); },
+        [parameters](auto plan, auto& pool) {
+          UpdateCpu<AdamPolicy, Grad, Copy>(plan, parameters, pool);
+        },
         [&](auto cuda_stream) {
           return LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });

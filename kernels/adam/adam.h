@@ -7,29 +7,37 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam_math.h"
-#include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/weight_decay.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
 
 // Hyper-parameters of one parameter group.
 struct AdamGroup {
-  double beta1 = 0.9;         // [0, 1)
-  double beta2 = 0.999;       // [0, 1)
-  double eps = 1e-8;          // > 0, also as a float
-  double weight_decay = 0.0;  // >= 0
+  // In [0, 1).
+  double beta1 = 0.9;
+  // In [0, 1).
+  double beta2 = 0.999;
+  // Greater than 0, also as a float.
+  double eps = 1e-8;
+  // At least 0.
+  double weight_decay = 0.0;
 };
 
 struct AdamOptions {
-  precision::DType grad_dtype = precision::DType::kFloat32;  // float32, float16 or bfloat16
-  std::optional<precision::DType> copy_dtype;                // float16 or bfloat16; none: no copy
+  // float32, float16 or bfloat16.
+  precision::DType grad_dtype = precision::DType::kFloat32;
+  // float16 or bfloat16; without a value there is no copy.
+  std::optional<precision::DType> copy_dtype;
   WeightDecayMode weight_decay_mode = WeightDecayMode::kDecoupled;
-  absl::Span<const AdamGroup> groups;  // at most kMaxAdamGroups
+  // At most kMaxAdamGroups groups.
+  absl::Span<const AdamGroup> groups;
   // Device memory, read when the work runs. Both are written by StepControl.
-  const StepState* state = nullptr;        // grad_multiplier and skip
-  const GroupStep* group_steps = nullptr;  // [groups.size()]
+  // The update reads grad_multiplier and skip.
+  const StepState* state = nullptr;
+  // [groups.size()].
+  const GroupStep* group_steps = nullptr;
 };
 
 // One step of Adam or AdamW over a list of segments, in one pass over memory:
@@ -37,18 +45,21 @@ struct AdamOptions {
 //   param = (1 - lr weight_decay) param - step_size * m / (sqrt(v) * inv_sqrt_correction + eps)
 // With the skip flag set, param, m, v and the copy keep every bit.
 //
-// Shapes       Any number of segments of any size, empty ones included; any element-aligned address.
-// Precision    State and arithmetic fp32, each operation rounded once; the copy rounds to nearest even.
-// Traffic      24 bytes per element, plus the gradient's, plus the copy's: 30 with fp32 gradients and a
-//              16-bit copy, 28 with 16-bit gradients and a copy or with fp32 and none.
+// Shapes       Any number of segments of any size, empty ones included; any element-aligned
+//              address.
+// Precision    State and arithmetic fp32, each operation rounded once; the copy rounds to nearest
+//              even.
+// Traffic      24 bytes per element, plus the gradient's, plus the copy's: 30 with fp32 gradients
+//              and a 16-bit copy, 28 with 16-bit gradients and a copy or with fp32 and none.
 // Aliasing     None: anything written may not overlap anything else.
-// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list and the
-//              options may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments, payloads of
-//              NaN aside.
-// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
-//              elements, negative size, group out of range, misaligned address, overlap, another device's
-//              memory, hyper-parameter out of range or NaN, a dtype that is not supported.
+// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list
+//              and the options may go when the call returns.
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into
+//              segments, payloads of NaN aside.
+// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued:
+//              null with elements, negative size, group out of range, misaligned address, overlap,
+//              another device's memory, hyper-parameter out of range or NaN, a dtype that is not
+//              supported.
 // Source       Kingma and Ba 2015; Loshchilov and Hutter 2019.
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream);

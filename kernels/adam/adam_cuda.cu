@@ -1,20 +1,20 @@
-// AdamW over a list on the GPU. Reads param, m, v and the gradient, writes param, m, v and the copy: 24 bytes
-// of state per element, plus gradient and copy. A thread takes 8 elements and has 112 bytes in flight with a
-// 16-bit gradient; 4 blocks of 256 threads on an SM (64 registers a thread) make 112 KiB, above the 48 KiB
-// that Hopper's memory needs.
+// AdamW over a list on the GPU. Reads param, m, v and the gradient, writes param, m, v and the
+// copy: 24 bytes of state per element, plus gradient and copy. A thread takes 8 elements and has
+// 112 bytes in flight with a 16-bit gradient; 4 blocks of 256 threads on an SM (64 registers a
+// thread) make 112 KiB, above the 48 KiB that Hopper's memory needs.
 
 #include "brigade/kernels/adam/adam_cuda.h"
-#include "brigade/kernels/adam/adam_tile.h"
+#include "brigade/kernels/internal/update_tile.h"
 
 namespace brigade::kernels {
 namespace {
 
 constexpr int kBlocksPerSm = 4;  // untuned: the largest that leaves 64 registers
 
-template <typename Grad, typename Copy, bool kL2>
+template <typename Grad, typename Copy>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    AdamKernel(const __grid_constant__ AdamArguments arguments) {
-  AdamThread<Grad, Copy, kL2>(arguments, blockIdx.x, threadIdx.x);
+    AdamKernel(const __grid_constant__ UpdateArguments<AdamPolicy> arguments) {
+  UpdateThread<AdamPolicy, Grad, Copy>(arguments, blockIdx.x, threadIdx.x);
 }
 
 }  // namespace
@@ -22,21 +22,17 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream) {
-  AdamArguments arguments;
+  UpdateArguments<AdamPolicy> arguments;
   arguments.parameters = parameters;
   const auto tiles_of = [](const AdamSegment& s) {
-    return GpuTiles(s.size, AdamLayout<Grad, Copy>(s));
+    return GpuTiles(s.size, UpdateLayout<AdamPolicy, Grad, Copy>(s));
   };
-  return ForEachBatch(
-      segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
-        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-        if (parameters.decoupled) {
-          AdamKernel<Grad, Copy, false><<<blocks, kTileThreads, 0, stream>>>(arguments);
-        } else {
-          AdamKernel<Grad, Copy, true><<<blocks, kTileThreads, 0, stream>>>(arguments);
-        }
-        return cudaGetLastError();
-      });
+  return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
+                      [&](int64_t) {
+                        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+                        AdamKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
+                        return cudaGetLastError();
+                      });
 }
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \

@@ -6,14 +6,13 @@
 #include <cstdint>
 
 #include "brigade/kernels/adam/adam_math.h"
-#include "brigade/kernels/adam/adam_types.h"
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/update_types.h"
 
 namespace brigade::kernels {
 
-// Adam on `stream`, without checks of the arguments: what Adam (adam.h) does once it has checked them. One
-// launch for each 460 non-empty segments. `segments` and `parameters` may go when the call returns;
-// everything they point to is device memory.
+// Adam on `stream`, without checks of the arguments: what Adam (adam.h) does once it has checked
+// them. One launch for each 460 non-empty segments. `segments` and `parameters` may go when the
+// call returns; everything they point to is device memory.
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream);

@@ -3,8 +3,8 @@
 
 // The update of one parameter by Adam or AdamW, for CUDA, SIMD and scalar code alike.
 //
-// Source       Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2. epsilon stands
-//              outside the bias-corrected root, as in PyTorch.
+// Source       Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2. epsilon
+//              stands outside the bias-corrected root, as in PyTorch.
 // Determinism  Every operation rounds once, where it is written.
 
 #include <cstdint>
@@ -15,12 +15,31 @@
 
 namespace brigade::kernels {
 
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device
+// memory.
+struct AdamSegment {
+  // [size], the fp32 master.
+  float* param;
+  // [size], the first moment, exp_avg.
+  float* m;
+  // [size], the second moment, exp_avg_sq.
+  float* v;
+  // [size] of AdamOptions::grad_dtype.
+  const void* grad;
+  // [size] of AdamOptions::copy_dtype: the rounded new parameter; null without one.
+  void* param_copy;
+  int64_t size;
+  // The index of the parameter group.
+  int32_t group;
+};
+
 inline constexpr int kMaxAdamGroups = 128;
 
 // A group's constants that do not change from step to step.
 struct AdamGroupConstants {
-  float beta1, gain1;  // gain = 1 - beta, rounded once from double
-  float beta2, gain2;
+  // 1 - beta is rounded once, from double.
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
   float eps;
   float weight_decay;
 };
@@ -35,51 +54,79 @@ struct AdamParameters {
 
 // The constants of one parameter group in one step.
 struct AdamCoefficients {
-  float multiplier;  // of the gradient: unscaling and clipping
-  float beta1, gain1;
-  float beta2, gain2;
+  // The factor on the gradient, which unscales and clips it.
+  float multiplier;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
   float eps;
-  float l2;    // weight decay that enters the gradient
-  float keep;  // factor on the parameter: 1 - lr * decoupled weight decay
+  // The weight decay that enters the gradient.
+  float l2;
+  // The factor on the parameter: 1 - lr * decoupled weight decay.
+  float decay_factor;
   float step_size;
   float inv_sqrt_correction;
 };
 
-// Reads device memory: only where the kernel runs.
-BRIGADE_INLINE AdamCoefficients MakeAdamCoefficients(const AdamParameters& parameters,
-                                                     int32_t group_index) {
-  const AdamGroupConstants& group = parameters.groups[group_index];
-  const GroupStep step = parameters.group_steps[group_index];
-  const bool decoupled = parameters.decoupled;
-  AdamCoefficients c;
-  c.multiplier = parameters.state->grad_multiplier;
-  c.beta1 = group.beta1;
-  c.gain1 = group.gain1;
-  c.beta2 = group.beta2;
-  c.gain2 = group.gain2;
-  c.eps = group.eps;
-  c.l2 = decoupled ? 0.0f : group.weight_decay;
-  c.keep = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
-  c.step_size = step.step_size;
-  c.inv_sqrt_correction = step.inv_sqrt_correction;
-  return c;
-}
-
-// L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is unused.
+// L2 decay costs a term of the gradient, so it is a compile-time choice: with kL2 false, c.l2 is
+// unused.
 template <bool kL2>
-BRIGADE_INLINE void AdamElement(const AdamCoefficients& c, float gradient, float& param, float& m,
-                                float& v) {
-  using precision::Div;
-  using precision::Fma;
-  using precision::Mul;
-  using precision::Sqrt;
-  float g = Mul(gradient, c.multiplier);
-  if constexpr (kL2) g = Fma(c.l2, param, g);
-  m = Fma(c.beta1, m, Mul(c.gain1, g));
-  v = Fma(c.beta2, v, Mul(Mul(c.gain2, g), g));
-  const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
-  param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.keep));
-}
+struct AdamElement {
+  // The arrays m and v.
+  static constexpr int kStates = 2;
+
+  static BRIGADE_INLINE void Update(const AdamCoefficients& c, float gradient, float& param,
+                                    float* state) {
+    using precision::Div;
+    using precision::Fma;
+    using precision::Mul;
+    using precision::Sqrt;
+    float& m = state[0];
+    float& v = state[1];
+    float g = Mul(gradient, c.multiplier);
+    if constexpr (kL2) g = Fma(c.l2, param, g);
+    m = Fma(c.beta1, m, Mul(c.one_minus_beta1, g));
+    v = Fma(c.beta2, v, Mul(Mul(c.one_minus_beta2, g), g));
+    const float denominator = Fma(Sqrt(v), c.inv_sqrt_correction, c.eps);
+    param = Fma(-c.step_size, Div(m, denominator), Mul(param, c.decay_factor));
+  }
+};
+
+// Adam for the loops that optimizers share (kernels/internal/update_tile.h).
+struct AdamPolicy {
+  using Segment = AdamSegment;
+  using Parameters = AdamParameters;
+  // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's
+  // arguments.
+  static constexpr int kMaxSegments = 460;
+  static constexpr int kStates = 2;
+
+  static BRIGADE_INLINE float* State(const AdamSegment& s, int k) { return k == 0 ? s.m : s.v; }
+
+  static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
+                                                          const AdamSegment& s) {
+    const AdamGroupConstants& group = parameters.groups[s.group];
+    const GroupStep step = parameters.group_steps[s.group];
+    const bool decoupled = parameters.decoupled;
+    AdamCoefficients c;
+    c.multiplier = parameters.state->grad_multiplier;
+    c.beta1 = group.beta1;
+    c.one_minus_beta1 = group.one_minus_beta1;
+    c.beta2 = group.beta2;
+    c.one_minus_beta2 = group.one_minus_beta2;
+    c.eps = group.eps;
+    c.l2 = decoupled ? 0.0f : group.weight_decay;
+    c.decay_factor = decoupled ? precision::Fma(-step.lr, group.weight_decay, 1.0f) : 1.0f;
+    c.step_size = step.step_size;
+    c.inv_sqrt_correction = step.inv_sqrt_correction;
+    return c;
+  }
+
+  template <typename Run>
+  static BRIGADE_INLINE void VisitElement(const AdamParameters& parameters, const AdamSegment&,
+                                          const Run& run) {
+    parameters.decoupled ? run(AdamElement<false>()) : run(AdamElement<true>());
+  }
+};
 
 }  // namespace brigade::kernels
 

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/cast/cast_list.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/list_arguments.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/cast/cast_cuda.h"

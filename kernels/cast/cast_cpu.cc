@@ -1,13 +1,13 @@
-// Cast over a list on the CPU: reads the source, writes the target, 2 to 4 bytes each an element. A large
-// target is streamed past the caches: ordinary stores would read its old contents first, and cost
-// 8 bytes an element instead of 6 from fp32 to bf16.
+// Cast over a list on the CPU: reads the source, writes the target, 2 to 4 bytes each an element. A
+// large target is streamed past the caches: ordinary stores would read its old contents first, and
+// cost 8 bytes an element instead of 6 from fp32 to bf16.
 
 #include "brigade/kernels/cast/cast_cpu.h"
 
 #include "brigade/kernels/cast/cast_math.h"
-#include "brigade/kernels/common/cache_line.h"
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/internal/cache_line.h"
+#include "brigade/kernels/nontemporal_store.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {
@@ -30,8 +30,8 @@ template <typename Source, typename Target>
 void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* scale_pointer,
              bool accumulate, device::ThreadPool& pool) {
   const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
-  const bool stream_out =
-      CountElements(plan) * static_cast<int64_t>(sizeof(Target)) >= kStreamOutBytes;
+  const bool nontemporal =
+      CountElements(plan) * static_cast<int64_t>(sizeof(Target)) >= kMinNontemporalBytes;
   const auto cast = [&](const CastSegment& segment, int64_t begin, int64_t end, int64_t) {
     RunSimd([&]() BRIGADE_SIMD_BODY {
       const Source* const source = static_cast<const Source*>(segment.source) + begin;
@@ -39,16 +39,16 @@ void CastCpu(absl::Span<const PlannedSegment<CastSegment>> plan, const float* sc
       const int64_t size = end - begin;
       if (accumulate) {
         CastRange<true>(source, target, size, scale);
-      } else if (!stream_out || size < kStreamBlock) {
+      } else if (!nontemporal || size < kNontemporalBlock) {
         CastRange<false>(source, target, size, scale);
       } else {
-        alignas(64) Target block[kStreamBlock];
+        alignas(64) Target block[kNontemporalBlock];
         // The scale by value: by reference g++ 12 makes fp32 to bf16 15 % slower.
-        ForEachStreamBlock(target, 0, size,
-                           [&, scale](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
-                             CastRange<false>(source + i, block, length, scale);
-                             StreamOut(target + i, block, length * sizeof(Target));
-                           });
+        ForEachNontemporalBlock(target, 0, size,
+                                [&, scale](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
+                                  CastRange<false>(source + i, block, length, scale);
+                                  NontemporalStore(target + i, block, length * sizeof(Target));
+                                });
       }
     });
   };

@@ -2,9 +2,9 @@
 #define BRIGADE_KERNELS_CAST_CAST_CPU_H_
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
-#include "brigade/kernels/cast/cast_types.h"
-#include "brigade/kernels/common/cpu_list.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/kernels/cast/cast_math.h"
+#include "brigade/kernels/internal/cpu_list.h"
 
 namespace brigade::kernels {
 

@@ -1,5 +1,6 @@
-// Cast over a list on the GPU: reads the source, writes the target, 2 to 4 bytes each an element. A thread
-// takes 8 elements, so 16 to 32 bytes are in flight per thread: full occupancy makes 32 to 64 KiB an SM.
+// Cast over a list on the GPU: reads the source, writes the target, 2 to 4 bytes each an element. A
+// thread takes 8 elements, so 16 to 32 bytes are in flight per thread: full occupancy makes 32 to
+// 64 KiB an SM.
 
 #include "brigade/kernels/cast/cast_cuda.h"
 #include "brigade/kernels/cast/cast_tile.h"

@@ -5,8 +5,8 @@
 
 namespace brigade::kernels {
 
-// Cast under another name: for operations that are a cast with a layout of their own (flatten). Messages
-// and the race checker call operation and arrays by these names.
+// Cast under another name: for operations that are a cast with a layout of their own (flatten).
+// Messages and the race checker call operation and arrays by these names.
 struct CastNames {
   const char* operation;
   const char* source;

@@ -6,9 +6,8 @@
 #include <cstdint>
 
 #include "brigade/kernels/cast/cast_math.h"
-#include "brigade/kernels/cast/cast_types.h"
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
 
 namespace brigade::kernels {
 
@@ -16,14 +15,15 @@ namespace brigade::kernels {
 using CastBatch = SegmentBatch<CastSegment, 1000>;
 
 struct CastArguments {
-  const float* scale;  // null: 1
+  // Null means 1.
+  const float* scale;
   CastBatch batch;
 };
 static_assert(sizeof(CastArguments) <= kMaxLaunchArgumentBytes);
 
 template <typename Source, typename Target>
-BRIGADE_HOST_DEVICE GroupLayout CastLayout(const CastSegment& s) {
-  GroupLayoutBuilder builder;
+BRIGADE_HOST_DEVICE PackLayout CastLayout(const CastSegment& s) {
+  PackLayoutBuilder builder;
   builder.Add(static_cast<const Source*>(s.source));
   builder.Add(static_cast<const Target*>(s.target));
   return builder.Build();
@@ -38,21 +38,21 @@ BRIGADE_INLINE void CastThread(const CastArguments& arguments, int64_t tile, int
   const Source* const source = static_cast<const Source*>(s.source);
   Target* const target = static_cast<Target*>(s.target);
 
-  const auto group = [&](int64_t i) {
-    const Group<Source> x = LoadGroup(source + i);
-    Group<Target> y = {};
-    if constexpr (kAccumulate) y = LoadGroup(target + i);
-    for (int j = 0; j < kGroup; ++j) {
+  const auto pack = [&](int64_t i) {
+    const Pack8<Source> x = LoadPack8(source + i);
+    Pack8<Target> y = {};
+    if constexpr (kAccumulate) y = LoadPack8(target + i);
+    for (int j = 0; j < kPackSize; ++j) {
       y.values[j] = CastElement<kAccumulate>(x.values[j], y.values[j], scale);
     }
-    StoreGroup(y, target + i);
+    StorePack8(y, target + i);
   };
   const auto single = [&](int64_t i) {
     Target y = {};
     if constexpr (kAccumulate) y = target[i];
     target[i] = CastElement<kAccumulate>(source[i], y, scale);
   };
-  ForThread(s.size, CastLayout<Source, Target>(s), tile - batch.first_tile[index], thread, group,
+  ForThread(s.size, CastLayout<Source, Target>(s), tile - batch.first_tile[index], thread, pack,
             single);
 }
 

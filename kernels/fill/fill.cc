@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/fill/fill_cpu.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/list_arguments.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/fill/fill_cuda.h"

@@ -1,12 +1,12 @@
-// Fill over a list on the CPU: writes only. Large arrays are streamed past the caches, or their old contents
-// would be read first.
+// Fill over a list on the CPU: writes only. Large arrays are streamed past the caches, or their old
+// contents would be read first.
 
 #include "brigade/kernels/fill/fill_cpu.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 
 namespace brigade::kernels {
 
@@ -17,14 +17,14 @@ void FillCpu(absl::Span<const PlannedSegment<FillSegment>> plan, FillPattern pat
   for (int64_t i = 0; i < kBlock; i += sizeof(pattern)) {
     std::memcpy(block + i, &pattern, sizeof(pattern));
   }
-  const bool stream_out = CountElements(plan) * element_bytes >= kStreamOutBytes;
+  const bool nontemporal = CountElements(plan) * element_bytes >= kMinNontemporalBytes;
   ForEachRange(plan, kCpuTile, pool,
                [&](const FillSegment& segment, int64_t begin, int64_t end, int64_t) {
                  char* const data = static_cast<char*>(segment.data);
                  for (int64_t i = begin * element_bytes; i < end * element_bytes; i += kBlock) {
                    const int64_t bytes = std::min(kBlock, end * element_bytes - i);
-                   if (stream_out) {
-                     StreamOut(data + i, block, bytes);
+                   if (nontemporal) {
+                     NontemporalStore(data + i, block, bytes);
                    } else {
                      std::memcpy(data + i, block, bytes);
                    }

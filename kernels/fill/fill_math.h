@@ -5,9 +5,16 @@
 
 namespace brigade::kernels {
 
-// An element's bytes, repeated to fill 16: what goes to every 16-byte boundary of an array. Elements are 1,
-// 2, 4 or 8 bytes at addresses that are multiples of their size, so the bytes at address a are always
-// those from a mod 16 on.
+// One array. Device memory.
+struct FillSegment {
+  // [size] of the call's dtype.
+  void* data;
+  int64_t size;
+};
+
+// An element's bytes, repeated to fill 16: what goes to every 16-byte boundary of an array.
+// Elements are 1, 2, 4 or 8 bytes at addresses that are multiples of their size, so the bytes at
+// address a are always those from a mod 16 on.
 struct alignas(16) FillPattern {
   uint32_t words[4];
 };

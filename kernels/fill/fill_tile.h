@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <cstring>
 
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
 #include "brigade/kernels/fill/fill_math.h"
-#include "brigade/kernels/fill/fill_types.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
 
 namespace brigade::kernels {
 
 // Bytes of a tile: four 16-byte stores for each thread of a block, those of a warp side by side.
-inline constexpr int64_t kFillStores = 4;  // untuned
+// Untuned.
+inline constexpr int64_t kFillStores = 4;
 inline constexpr int64_t kFillTileBytes = kTileThreads * 16 * kFillStores;
 
 // 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.

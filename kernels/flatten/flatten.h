@@ -12,38 +12,48 @@ namespace brigade::kernels {
 
 // A tensor and its place in a bucket.
 struct BucketSlot {
-  void* tensor;           // [size] of FlattenOptions::tensor_dtype, device memory
-  int64_t size;           // elements
-  int64_t bucket_offset;  // elements from the bucket's begin
+  // [size] of FlattenOptions::tensor_dtype, device memory.
+  void* tensor;
+  // In elements.
+  int64_t size;
+  // In elements, from the bucket's begin.
+  int64_t bucket_offset;
 };
 
 // A contiguous array that holds many tensors. Device memory.
 struct Bucket {
   void* data = nullptr;
-  int64_t size = 0;                                     // elements
-  precision::DType dtype = precision::DType::kFloat32;  // float32, float16 or bfloat16
+  // In elements.
+  int64_t size = 0;
+  // float32, float16 or bfloat16.
+  precision::DType dtype = precision::DType::kFloat32;
 };
 
 struct FlattenOptions {
-  precision::DType tensor_dtype = precision::DType::kFloat32;  // float32, float16 or bfloat16
-  const float* scale = nullptr;  // device memory: a factor on every element; null: 1
-  bool accumulate = false;       // add to what is there instead of overwriting it
+  // float32, float16 or bfloat16.
+  precision::DType tensor_dtype = precision::DType::kFloat32;
+  // Device memory: a factor on every element; null means 1.
+  const float* scale = nullptr;
+  // Whether to add to what is there instead of overwriting it.
+  bool accumulate = false;
 };
 
-// Flatten copies tensors into their places in a bucket, Unflatten copies them back out:
-// to = from * scale, or to += from * scale, with a cast where the types differ. What lies between the
-// places is not touched: whoever lays out padding zeroes it.
+// Flatten copies tensors into their places in a bucket, Unflatten copies them back out: to = from *
+// scale, or to += from * scale, with a cast where the types differ. What lies between the places is
+// not touched: whoever lays out padding zeroes it.
 //
-// Shapes       Any number of slots of any size, empty ones included; any element-aligned tensor, any offset.
+// Shapes       Any number of slots of any size, empty ones included; any element-aligned tensor,
+//              any offset.
 // Precision    Product and sum round to fp32, the result to nearest even in the type written.
 // Traffic      As Cast (kernels/cast/cast.h): 2 * size * sizeof(T) bytes where the types agree.
-// Aliasing     None: nothing written may overlap anything else; in particular places may not overlap.
-// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. Slots and options
-//              may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into slots, payloads of
-//              NaN aside.
-// Errors       InvalidArgument naming slot ("segment"), argument and value, before anything is enqueued: as Cast, and a
-//              place that reaches outside of the bucket.
+// Aliasing     None: nothing written may overlap anything else; in particular places may not
+//              overlap.
+// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. Slots and
+//              options may go when the call returns.
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into
+//              slots, payloads of NaN aside.
+// Errors       InvalidArgument naming slot ("segment"), argument and value, before anything is
+//              enqueued: as Cast, and a place that reaches outside of the bucket.
 absl::Status Flatten(absl::Span<const BucketSlot> slots, const FlattenOptions& options,
                      const Bucket& bucket, device::Stream& stream);
 absl::Status Unflatten(const Bucket& bucket, absl::Span<const BucketSlot> slots,

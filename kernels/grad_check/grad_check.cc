@@ -1,10 +1,10 @@
 #include "brigade/kernels/grad_check/grad_check.h"
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/grad_check/grad_check_math.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/list_arguments.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/grad_check/grad_check_cuda.h"

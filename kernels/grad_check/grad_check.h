@@ -6,32 +6,34 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
 
 // How many doubles of device memory GradCheck needs to work in for this list: one per tile of 8192
-// elements. Sizes must not be negative, nor add up to more than an address space; GradCheck itself says so.
+// elements. Sizes must not be negative, nor add up to more than an address space; GradCheck itself
+// says so.
 int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 
 // One read-only pass over a list of gradients: *stats = {sum of squares, whether all are finite}.
 //
-// Shapes       Any number of segments of any size, empty ones included; any element-aligned address. An
-//              empty list has the sum 0 and is finite.
-// Precision    Squares are exact in double, and the sums are double. NaN, an infinity, or a value whose
-//              square overflows fp32 (2^64 and more) makes all_finite 0 and the sum infinity; a sum of
-//              finite squares never does.
+// Shapes       Any number of segments of any size, empty ones included; any element-aligned
+//              address. An empty list has the sum 0 and is finite.
+// Precision    Squares are exact in double, and the sums are double. NaN, an infinity, or a value
+//              whose square overflows fp32 (2^64 and more) makes all_finite 0 and the sum infinity;
+//              a sum of finite squares never does.
 // Traffic      The gradients' bytes, read once, and 8 bytes written per 8192 elements.
 // Aliasing     stats and workspace may not overlap anything.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
-// Determinism  The order of summation is canonical: same bits on every device, for any number of threads
-//              and SIMD target, for the same list. A different cut into segments is a different order.
-// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
-//              elements, negative size, misaligned address, overlap, memory known as another
-//              device's, workspace
-//              too small, a dtype other than float32, float16, bfloat16.
+// Determinism  The order of summation is canonical: same bits on every device, for any number of
+//              threads and SIMD target, for the same list. A different cut into segments is a
+//              different order.
+// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued:
+//              null with elements, negative size, misaligned address, overlap, memory known as
+//              another device's, workspace too small, a dtype other than float32, float16,
+//              bfloat16.
 // Source       The order is defined in tests/spec/sums.h.
 absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
                        absl::Span<double> workspace, GradStats* stats, device::Stream& stream);

@@ -1,8 +1,9 @@
-// Sum of squares and finiteness of a list on the CPU: reads each gradient once, 4 or 2 bytes an element.
+// Sum of squares and finiteness of a list on the CPU: reads each gradient once, 4 or 2 bytes an
+// element.
 //
-// To keep up with memory at 2 bytes an element a core has to add five squares in double per cycle. Loops
-// for the compiler's vectoriser reached 0.3 to 0.7 of that for 16-bit types, so this kernel is written with
-// Highway. foreach_target.h includes this file again for each instruction set.
+// To keep up with memory at 2 bytes an element a core has to add five squares in double per cycle.
+// Loops for the compiler's vectoriser reached 0.3 to 0.7 of that for 16-bit types, so this kernel
+// is written with Highway. foreach_target.h includes this file again for each instruction set.
 
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 
@@ -14,8 +15,8 @@
 #include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/precision/float16.h"
 
-// Highway 1.0.3 widens the infinity of float16 to 65536 where the processor has no instruction for it: its
-// targets below AVX2 stay out, and the scalar one converts as float16.h does.
+// Highway 1.0.3 widens the infinity of float16 to 65536 where the processor has no instruction for
+// it: its targets below AVX2 stay out, and the scalar one converts as float16.h does.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 
 #undef HWY_TARGET_INCLUDE
@@ -34,11 +35,13 @@ using Floats = hn::Rebind<float, Sums>;
 
 constexpr int kVectors = 4;  // of sums that a pass over a tile carries: enough to hide the addition
 
-// In how many parts of equal length the lanes lie: part p has the elements with index mod kParts == p.
+// In how many parts of equal length the lanes lie: part p has the elements with index mod kParts ==
+// p.
 template <typename Grad>
 constexpr int kParts = std::is_same_v<Grad, precision::BFloat16>&& HWY_TARGET != HWY_SCALAR ? 2 : 1;
 
-// LoadWide loads kVectors vectors of gradients, widened to double, in the order of their lanes' places.
+// LoadWide loads kVectors vectors of gradients, widened to double, in the order of their lanes'
+// places.
 #if HWY_TARGET == HWY_SCALAR
 
 template <typename Grad>
@@ -63,8 +66,9 @@ HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVecto
   }
 }
 
-// bfloat16 is the upper half of a float: a word of two gives one float by a shift, the other by a mask,
-// which costs half of what unpacking does. First come the elements with even index, then the odd ones.
+// bfloat16 is the upper half of a float: a word of two gives one float by a shift, the other by a
+// mask, which costs half of what unpacking does. First come the elements with even index, then the
+// odd ones.
 HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kVectors]) {
   const hn::ScalableTag<uint32_t> words;
   const hn::RebindToFloat<decltype(words)> floats;
@@ -79,8 +83,8 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Copies `count` gradients and then zeros up to `length`, a multiple of a vector. The variable length of a
-// memcpy costs a list of small tensors 4 % of its speed.
+// Copies `count` gradients and then zeros up to `length`, a multiple of a vector. The variable
+// length of a memcpy costs a list of small tensors 4 % of its speed.
 template <typename Grad>
 HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad* HWY_RESTRICT to) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
@@ -97,9 +101,9 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes that lie a
-// row apart, then `rest` elements of one more. The hardware prefetchers cannot follow that, so each access asks
-// for as much from `ahead` bytes on.
+// Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes
+// that lie a row apart, then `rest` elements of one more. The hardware prefetchers cannot follow
+// that, so each access asks for as much from `ahead` bytes on.
 template <typename Grad>
 HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
                            double* const (&places)[kVectors]) {

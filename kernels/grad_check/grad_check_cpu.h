@@ -2,15 +2,15 @@
 #define BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CPU_H_
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
-#include "brigade/kernels/common/cpu_list.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
+#include "brigade/kernels/internal/cpu_list.h"
 #include "brigade/kernels/step_control/step_state.h"
 
 namespace brigade::kernels {
 
-// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements, workspace
-// one double for each.
+// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements,
+// workspace one double for each.
 template <typename Grad>
 GradStats GradCheckCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* workspace,
                        device::ThreadPool& pool);

@@ -5,16 +5,16 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 
-// GradCheck on `stream`, without checks of the arguments: what GradCheck (grad_check.h) does once it has
-// checked them. One launch for each 1300 non-empty segments and one to finish. `segments` may go when the
-// call returns; `workspace` (a double per tile of 8192 elements of each segment), `stats` and the
-// gradients are device memory.
+// GradCheck on `stream`, without checks of the arguments: what GradCheck (grad_check.h) does once
+// it has checked them. One launch for each 1300 non-empty segments and one to finish. `segments`
+// may go when the call returns; `workspace` (a double per tile of 8192 elements of each segment),
+// `stats` and the gradients are device memory.
 template <typename Grad>
 cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
                             GradStats* stats, cudaStream_t stream);

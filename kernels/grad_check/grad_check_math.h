@@ -1,8 +1,8 @@
 #ifndef BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_MATH_H_
 #define BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_MATH_H_
 
-// The canonical sum of squares, for CUDA, SIMD and scalar code alike. tests/spec/sums.h says the same in
-// words and plain loops.
+// The canonical sum of squares, for CUDA, SIMD and scalar code alike. tests/spec/sums.h says the
+// same in words and plain loops.
 
 #include <cstdint>
 
@@ -12,10 +12,20 @@
 
 namespace brigade::kernels {
 
-inline constexpr int64_t kGradTile = 8192;  // elements summed into one double
-inline constexpr int kGradLanes = 256;      // element i of a tile enters lane i mod 256
+// One piece of the gradients; a flat range is a list of one. Device memory.
+struct GradSegment {
+  // [size] of the list's dtype.
+  const void* grad;
+  int64_t size;
+};
 
-// The result of a tile with an overflow. Infinity absorbs every later sum, so it is also the list's sign.
+// The elements that are summed into one double.
+inline constexpr int64_t kGradTile = 8192;
+// Element i of a tile enters lane i mod 256.
+inline constexpr int kGradLanes = 256;
+
+// The result of a tile with an overflow. Infinity absorbs every later sum, so it is also the list's
+// sign.
 inline constexpr double kTileOverflow = __builtin_huge_val();
 
 // lane + x^2; the square of a float is exact in double, so this rounds once.
@@ -27,8 +37,8 @@ BRIGADE_INLINE double AddSquare(double lane, float x) {
 // Whether x is NaN, infinite, or so large that its square overflows float.
 BRIGADE_INLINE bool Overflows(float x) { return !(__builtin_fabsf(x) < 0x1p64f); }
 
-// Whether a tile with this sum may hold such a value: its square alone is 2^128. Where this is false, the
-// elements need no look of their own.
+// Whether a tile with this sum may hold such a value: its square alone is 2^128. Where this is
+// false, the elements need no look of their own.
 BRIGADE_INLINE bool MayOverflow(double tile_sum) { return !(tile_sum < 0x1p128); }
 
 BRIGADE_INLINE GradStats StatsOf(double sum) { return {sum, sum < kTileOverflow ? 1 : 0}; }

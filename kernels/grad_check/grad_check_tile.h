@@ -3,37 +3,40 @@
 
 // What one GPU thread does, in plain C++: the CUDA kernels call it, and tests run it on the host.
 //
-// A warp sums a tile of 8192 elements. A thread loads groups of 8 at 16-byte boundaries: where a segment
-// starts `shift` elements past one, thread t's groups hold the lanes 8 t - shift to 8 t - shift + 7 (mod
-// 256) of the canonical order, the same ones in every row. So no address costs more than its edges;
-// thread 0, whose group begins before the tile, makes up for it with one more row and takes its last rows
-// element by element.
+// A warp sums a tile of 8192 elements. A thread loads packs of 8 at 16-byte boundaries: where a
+// segment starts `shift` elements past one, thread t's packs hold the lanes 8 t - shift to 8 t -
+// shift + 7 (mod 256) of the canonical order, the same ones in every row. So no address costs more
+// than its edges; thread 0, whose pack begins before the tile, makes up for it with one more row
+// and takes its last rows element by element.
 //
-// The lanes meet in shared memory, where they are added by halving. They may stay rotated by `shift`: a
-// halving adds the lanes that are equal modulo a power of two, which a rotation keeps together, and
-// addition commutes.
+// The lanes meet in shared memory, where they are added by halving. They may stay rotated by
+// `shift`: a halving adds the lanes that are equal modulo a power of two, which a rotation keeps
+// together, and addition commutes.
 
 #include <cstdint>
 
-#include "brigade/kernels/common/gpu_tile.h"
-#include "brigade/kernels/common/segments.h"
 #include "brigade/kernels/grad_check/grad_check_math.h"
-#include "brigade/kernels/grad_check/grad_check_types.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kGradRow = kWarp * kGroup;  // elements that a warp takes at once
-inline constexpr int kRowsAtOnce = 4;            // loads in flight before the first use; untuned
+// The elements that a warp takes at once.
+inline constexpr int kGradRow = kWarp * kPackSize;
+// The loads in flight before the first use; untuned.
+inline constexpr int kRowsAtOnce = 4;
 static_assert(kGradRow == kGradLanes);
 
 // 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.
 using GradBatch = SegmentBatch<GradSegment, 1300>;
 
 struct GradArguments {
-  double* tile_sums;     // of the whole list
-  int64_t tiles_before;  // of this launch
+  // The sums of the tiles of the whole list.
+  double* tile_sums;
+  // The tiles of the list before this launch.
+  int64_t tiles_before;
   GradBatch batch;
 };
 static_assert(sizeof(GradArguments) <= kMaxLaunchArgumentBytes);
@@ -46,8 +49,10 @@ BRIGADE_HOST_DEVICE inline int64_t GradTiles(const GradSegment& s) {
 template <typename Grad>
 struct GradTile {
   const Grad* grad;
-  int64_t size;   // elements of the tile, at most kGradTile
-  int64_t shift;  // elements that the tile's begin is past a 16-byte boundary
+  // The elements of the tile, at most kGradTile.
+  int64_t size;
+  // The elements from a 16-byte boundary to the tile's begin.
+  int64_t shift;
 
   BRIGADE_HOST_DEVICE static GradTile Find(const GradBatch& batch, int64_t tile) {
     const int64_t index = batch.Find(tile);
@@ -62,25 +67,25 @@ struct GradTile {
 // Adds thread `thread`'s part of the tile to the lanes that it holds.
 template <typename Grad>
 BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lanes) {
-  double sums[kGroup] = {};
-  const auto add = [&](const Group<Grad>& group) {
-    for (int j = 0; j < kGroup; ++j) {
-      sums[j] = AddSquare(sums[j], static_cast<float>(group.values[j]));
+  double sums[kPackSize] = {};
+  const auto add = [&](const Pack8<Grad>& pack) {
+    for (int j = 0; j < kPackSize; ++j) {
+      sums[j] = AddSquare(sums[j], static_cast<float>(pack.values[j]));
     }
   };
-  // The element of the tile where this thread's group of row 0 begins.
-  int64_t first = int64_t{thread} * kGroup - tile.shift;
+  // The element of the tile where this thread's pack of row 0 begins.
+  int64_t first = int64_t{thread} * kPackSize - tile.shift;
   const int64_t rows = kGradTile / kGradRow + 1;
   for (int64_t row = 0; row < rows;) {
-    if (first >= 0 && first + (kRowsAtOnce - 1) * kGradRow + kGroup <= tile.size) {
-      Group<Grad> groups[kRowsAtOnce];
-      for (int r = 0; r < kRowsAtOnce; ++r) groups[r] = LoadGroup(tile.grad + first + r * kGradRow);
-      for (int r = 0; r < kRowsAtOnce; ++r) add(groups[r]);
+    if (first >= 0 && first + (kRowsAtOnce - 1) * kGradRow + kPackSize <= tile.size) {
+      Pack8<Grad> packs[kRowsAtOnce];
+      for (int r = 0; r < kRowsAtOnce; ++r) packs[r] = LoadPack8(tile.grad + first + r * kGradRow);
+      for (int r = 0; r < kRowsAtOnce; ++r) add(packs[r]);
       first += kRowsAtOnce * kGradRow;
       row += kRowsAtOnce;
       continue;
     }
-    for (int j = 0; j < kGroup; ++j) {
+    for (int j = 0; j < kPackSize; ++j) {
       const int64_t i = first + j;
       if (i >= 0 && i < tile.size) {
         sums[j] = AddSquare(sums[j], static_cast<float>(tile.grad[i]));
@@ -89,7 +94,7 @@ BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lan
     first += kGradRow;
     ++row;
   }
-  for (int j = 0; j < kGroup; ++j) lanes[thread * kGroup + j] = sums[j];
+  for (int j = 0; j < kPackSize; ++j) lanes[thread * kPackSize + j] = sums[j];
 }
 
 // One halving: lane j gets lane j + half. The threads meet before and after.

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
+#include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 
 #if BRIGADE_CUDA

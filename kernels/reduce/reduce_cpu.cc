@@ -1,6 +1,7 @@
-// Reduction on the CPU: reads every source once, writes every target once. A block of the result is built in the
-// first-level cache and goes to the targets from there; a large target that is no source as well is streamed
-// past the caches, or its old contents would be read first. A single source is copied as it is.
+// Reduction on the CPU: reads every source once, writes every target once. A block of the result is
+// built in the first-level cache and goes to the targets from there; a large target that is no
+// source as well is streamed past the caches, or its old contents would be read first. A single
+// source is copied as it is.
 
 #include "brigade/kernels/reduce/reduce_cpu.h"
 
@@ -8,9 +9,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "brigade/kernels/common/simd.h"
-#include "brigade/kernels/common/stream_out.h"
+#include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce_math.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {
@@ -47,13 +48,13 @@ BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t b
 
 template <ReduceOp kOp, typename T>
 void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                 bool stream_out, int64_t begin, int64_t end) {
+                 bool nontemporal, int64_t begin, int64_t end) {
   const auto write = [&](void* target, int64_t at, const T* from, int64_t length) {
     T* const to = static_cast<T*>(target) + at;
     const bool in_place = std::find(sources.begin(), sources.end(), target) != sources.end();
     const int64_t bytes = length * static_cast<int64_t>(sizeof(T));
-    if (stream_out && !in_place) {
-      StreamOut(to, from, bytes);
+    if (nontemporal && !in_place) {
+      NontemporalStore(to, from, bytes);
     } else if (to != from) {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
@@ -61,9 +62,9 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
   const T* const first = static_cast<const T*>(targets[0]);
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
-    alignas(64) Wide sums[kStreamBlock];
-    alignas(64) [[maybe_unused]] T narrow[kStreamBlock];
-    ForEachStreamBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
+    alignas(64) Wide sums[kNontemporalBlock];
+    alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
+    ForEachNontemporalBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
       const T* result;
       if (sources.size() == 1) {
         result = static_cast<const T*>(sources[0]) + i;
@@ -80,7 +81,7 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
       for (void* const target : targets) write(target, i, result, length);
     });
   });
-  StreamOutFence();
+  NontemporalStoreFence();
 }
 
 }  // namespace
@@ -89,13 +90,13 @@ void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> ta
                precision::DType dtype, ReduceOp op, device::ThreadPool& pool) {
   const auto reduce = [&](auto tag) {
     using T = decltype(tag);
-    const bool stream_out = size * static_cast<int64_t>(sizeof(T)) >= kStreamOutBytes;
-    constexpr int64_t kMaxShare = 64 * kStreamBlock;
-    const int64_t shares = size / (8 * pool.threads()) / kStreamBlock;
-    const int64_t share = std::clamp(shares * kStreamBlock, 4 * kStreamBlock, kMaxShare);
+    const bool nontemporal = size * static_cast<int64_t>(sizeof(T)) >= kMinNontemporalBytes;
+    constexpr int64_t kMaxShare = 64 * kNontemporalBlock;
+    const int64_t shares = size / (8 * pool.threads()) / kNontemporalBlock;
+    const int64_t share = std::clamp(shares * kNontemporalBlock, 4 * kNontemporalBlock, kMaxShare);
     VisitReduceOp(op, [&](auto constant) {
       pool.ParallelRanges(size, share, [&](int64_t begin, int64_t end) {
-        ReduceRange<decltype(constant)::value, T>(sources, targets, stream_out, begin, end);
+        ReduceRange<decltype(constant)::value, T>(sources, targets, nontemporal, begin, end);
       });
     });
   };

@@ -4,13 +4,14 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "brigade/device/thread_pool.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
 
-// Reduces in the calling thread and the pool's: what Reduce (reduce.h) enqueues. The arguments are valid.
+// Reduces in the calling thread and the pool's: what Reduce (reduce.h) enqueues. The arguments are
+// valid.
 void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> targets, int64_t size,
                precision::DType dtype, ReduceOp op, device::ThreadPool& pool);
 

@@ -1,5 +1,6 @@
-// Reduction on the GPU: reads every source once, writes every target once. A thread takes 8 elements of all
-// sources, so with two sources of float 64 bytes are in flight per thread and 128 KiB an SM.
+// Reduction on the GPU: reads every source once, writes every target once. A thread takes 8
+// elements of all sources, so with two sources of float 64 bytes are in flight per thread and 128
+// KiB an SM.
 
 #include "brigade/kernels/reduce/reduce_cuda.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
@@ -9,7 +10,7 @@ namespace {
 
 template <ReduceOp kOp, typename T>
 __global__ void __launch_bounds__(kTileThreads)
-    ReduceKernel(const __grid_constant__ ReduceArrays arrays, GroupLayout layout,
+    ReduceKernel(const __grid_constant__ ReduceArrays arrays, PackLayout layout,
                  int64_t first_tile) {
   ReduceThread<kOp, T>(arrays, layout, first_tile + blockIdx.x, threadIdx.x);
 }
@@ -18,7 +19,7 @@ __global__ void __launch_bounds__(kTileThreads)
 
 template <typename T>
 cudaError_t LaunchReduce(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
-  const GroupLayout layout = ReduceLayout<T>(arrays);
+  const PackLayout layout = ReduceLayout<T>(arrays);
   const int64_t tiles = GpuTiles(arrays.size, layout);
   cudaError_t status = cudaSuccess;
   for (int64_t first = 0; first < tiles && status == cudaSuccess; first += kMaxGridBlocks) {

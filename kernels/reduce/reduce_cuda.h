@@ -5,13 +5,14 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 
-// Reduce on `stream`, without checks of the arguments: what Reduce (reduce.h) does once it has checked them. All
-// arrays must be memory that the stream's device reaches. Instantiated for BRIGADE_FOR_EACH_REDUCE_TYPE.
+// Reduce on `stream`, without checks of the arguments: what Reduce (reduce.h) does once it has
+// checked them. All arrays must be memory that the stream's device reaches. Instantiated for
+// BRIGADE_FOR_EACH_REDUCE_TYPE.
 template <typename T>
 cudaError_t LaunchReduce(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream);
 

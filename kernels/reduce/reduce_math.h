@@ -1,22 +1,47 @@
 #ifndef BRIGADE_KERNELS_REDUCE_REDUCE_MATH_H_
 #define BRIGADE_KERNELS_REDUCE_REDUCE_MATH_H_
 
-// The reduction of one element over its sources, in their order, for CUDA, SIMD and scalar code alike.
+// The reduction of one element over its sources, in their order, for CUDA, SIMD and scalar code
+// alike.
 //
 // Precision    16-bit types add in float and round once, at the end; all others in their own type.
 //              Integers wrap around.
-// NaN          A NaN among the sources gives NaN, also for the minimum and the maximum. Of equal values
-//              (0 and -0) the first one stays.
+// NaN          A NaN among the sources gives NaN, also for the minimum and the maximum. Of equal
+//              values (0 and -0) the first one stays.
 
 #include <cstdint>
 #include <type_traits>
 
-#include "brigade/kernels/reduce/reduce_types.h"
 #include "brigade/precision/float16.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
+
+enum class ReduceOp : uint8_t { kSum, kMin, kMax };
+
+// Sources and targets of one call, each.
+inline constexpr int kMaxReduceArrays = 64;
+
+// Pointers and size of one reduction, as a kernel gets them.
+struct ReduceArrays {
+  const void* sources[kMaxReduceArrays];
+  void* targets[kMaxReduceArrays];
+  // At least 1.
+  int32_t source_count;
+  int32_t target_count;
+  // The number of elements of each array.
+  int64_t size;
+};
+
+#define BRIGADE_FOR_EACH_REDUCE_TYPE(BODY) \
+  BODY(float)                              \
+  BODY(precision::Half)                    \
+  BODY(precision::BFloat16)                \
+  BODY(double)                             \
+  BODY(int32_t)                            \
+  BODY(int64_t)                            \
+  BODY(uint8_t)
 
 template <typename T>
 struct ReduceWideType {

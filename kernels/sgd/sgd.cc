@@ -1,10 +1,11 @@
 #include "brigade/kernels/sgd/sgd.h"
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/enqueue_list.h"
-#include "brigade/kernels/common/update_dispatch.h"
-#include "brigade/kernels/sgd/sgd_cpu.h"
+#include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/update_dispatch.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/sgd/sgd_cuda.h"
@@ -33,8 +34,8 @@ absl::Status CheckOptions(const SgdOptions& options) {
   return absl::OkStatus();
 }
 
-// A buffer where the group has no momentum would silently stay behind; none where it has some would not
-// do what was asked.
+// A buffer where the group has no momentum would silently stay behind; none where it has some would
+// not do what was asked.
 absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGroup& group) {
   if (segment.size == 0 || (group.momentum != 0.0) == (segment.momentum != nullptr)) {
     return absl::OkStatus();
@@ -55,7 +56,7 @@ SgdParameters MakeSgdParameters(const SgdOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const SgdGroup& group = options.groups[i];
     parameters.groups[i] = {.momentum = static_cast<float>(group.momentum),
-                            .gain = static_cast<float>(1.0 - group.dampening),
+                            .one_minus_dampening = static_cast<float>(1.0 - group.dampening),
                             .weight_decay = static_cast<float>(group.weight_decay),
                             .nesterov = group.nesterov ? 1 : 0};
   }
@@ -94,7 +95,9 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
     using Copy = decltype(copy);
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) { SgdCpu<Grad, Copy>(plan, parameters, pool); },
+        [parameters](auto plan, auto& pool) {
+          UpdateCpu<SgdPolicy, Grad, Copy>(plan, parameters, pool);
+        },
         [&](auto cuda_stream) {
           return LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });

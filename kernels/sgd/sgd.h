@@ -6,30 +6,38 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/common/weight_decay.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
 
 // Hyper-parameters of one parameter group.
 struct SgdGroup {
-  double momentum = 0.0;      // [0, 1); 0: plain SGD, its segments need no momentum buffer
-  double dampening = 0.0;     // [0, 1]; 0 with Nesterov
-  double weight_decay = 0.0;  // >= 0
-  bool nesterov = false;      // needs momentum
+  // In [0, 1). 0 is plain SGD, whose segments need no momentum buffer.
+  double momentum = 0.0;
+  // In [0, 1]; 0 with Nesterov.
+  double dampening = 0.0;
+  // At least 0.
+  double weight_decay = 0.0;
+  // Needs momentum.
+  bool nesterov = false;
 };
 
 struct SgdOptions {
-  precision::DType grad_dtype = precision::DType::kFloat32;  // float32, float16 or bfloat16
-  std::optional<precision::DType> copy_dtype;                // float16 or bfloat16; none: no copy
+  // float32, float16 or bfloat16.
+  precision::DType grad_dtype = precision::DType::kFloat32;
+  // float16 or bfloat16; without a value there is no copy.
+  std::optional<precision::DType> copy_dtype;
   WeightDecayMode weight_decay_mode = WeightDecayMode::kCoupled;
-  absl::Span<const SgdGroup> groups;  // at most kMaxSgdGroups
+  // At most kMaxSgdGroups groups.
+  absl::Span<const SgdGroup> groups;
   // Device memory, read when the work runs. Both are written by StepControl.
-  const StepState* state = nullptr;        // grad_multiplier, skip and step
-  const GroupStep* group_steps = nullptr;  // [groups.size()]: lr
+  // The update reads grad_multiplier, skip and step.
+  const StepState* state = nullptr;
+  // [groups.size()]; the update reads lr.
+  const GroupStep* group_steps = nullptr;
 };
 
 // One step of SGD with momentum over a list of segments, in one pass over memory:
@@ -38,19 +46,21 @@ struct SgdOptions {
 //   param = (1 - lr weight_decay, decoupled) param - lr * (nesterov ? g + mu * momentum : momentum)
 // With the skip flag set, param, momentum and the copy keep every bit.
 //
-// Shapes       Any number of segments of any size, empty ones included; any element-aligned address.
-// Precision    State and arithmetic fp32, each operation rounded once; the copy rounds to nearest even.
-// Traffic      16 bytes per element (8 without momentum), plus the gradient's, plus the copy's: 20 with
-//              fp32 gradients and no copy, 18 with 16-bit gradients.
+// Shapes       Any number of segments of any size, empty ones included; any element-aligned
+//              address.
+// Precision    State and arithmetic fp32, each operation rounded once; the copy rounds to nearest
+//              even.
+// Traffic      16 bytes per element (8 without momentum), plus the gradient's, plus the copy's: 20
+//              with fp32 gradients and no copy, 18 with 16-bit gradients.
 // Aliasing     None: anything written may not overlap anything else.
-// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list and the
-//              options may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into segments, payloads of
-//              NaN aside.
-// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued: null with
-//              elements, negative size, group out of range, misaligned address, overlap, another device's
-//              memory, hyper-parameter out of range or NaN, Nesterov without momentum or with dampening, a
-//              dtype that is not supported.
+// Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list
+//              and the options may go when the call returns.
+// Determinism  Same bits on every device, for any number of threads, SIMD target and cut into
+//              segments, payloads of NaN aside.
+// Errors       InvalidArgument naming segment, argument and value, before anything is enqueued:
+//              null with elements, negative size, group out of range, misaligned address, overlap,
+//              another device's memory, hyper-parameter out of range or NaN, Nesterov without
+//              momentum or with dampening, a dtype that is not supported.
 // Source       Sutskever et al. 2013.
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
                  device::Stream& stream);

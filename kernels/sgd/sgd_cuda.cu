@@ -1,10 +1,10 @@
-// SGD with momentum over a list on the GPU. Reads param, momentum and the gradient, writes param, momentum
-// and the copy: 16 bytes of state per element, plus gradient and copy. A thread takes 8 elements and has 80
-// bytes in flight with a 16-bit gradient; 5 blocks of 256 threads on an SM make 100 KiB, above the 48 KiB that
-// Hopper's memory needs.
+// SGD with momentum over a list on the GPU. Reads param, momentum and the gradient, writes param,
+// momentum and the copy: 16 bytes of state per element, plus gradient and copy. A thread takes 8
+// elements and has 80 bytes in flight with a 16-bit gradient; 5 blocks of 256 threads on an SM make
+// 100 KiB, above the 48 KiB that Hopper's memory needs.
 
+#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"
-#include "brigade/kernels/sgd/sgd_tile.h"
 
 namespace brigade::kernels {
 namespace {
@@ -13,8 +13,8 @@ constexpr int kBlocksPerSm = 5;  // untuned
 
 template <typename Grad, typename Copy>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    SgdKernel(const __grid_constant__ SgdArguments arguments) {
-  SgdThread<Grad, Copy>(arguments, blockIdx.x, threadIdx.x);
+    SgdKernel(const __grid_constant__ UpdateArguments<SgdPolicy> arguments) {
+  UpdateThread<SgdPolicy, Grad, Copy>(arguments, blockIdx.x, threadIdx.x);
 }
 
 }  // namespace
@@ -22,10 +22,10 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParameters& parameters,
                       cudaStream_t stream) {
-  SgdArguments arguments;
+  UpdateArguments<SgdPolicy> arguments;
   arguments.parameters = parameters;
   const auto tiles_of = [](const SgdSegment& s) {
-    return GpuTiles(s.size, SgdLayout<Grad, Copy>(s));
+    return GpuTiles(s.size, UpdateLayout<SgdPolicy, Grad, Copy>(s));
   };
   return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
                       [&](int64_t) {

@@ -5,15 +5,14 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/common/update_types.h"
+#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
-#include "brigade/kernels/sgd/sgd_types.h"
 
 namespace brigade::kernels {
 
-// Sgd on `stream`, without checks of the arguments: what Sgd (sgd.h) does once it has checked them. One
-// launch for each 540 non-empty segments. `segments` and `parameters` may go when the call returns;
-// everything they point to is device memory.
+// Sgd on `stream`, without checks of the arguments: what Sgd (sgd.h) does once it has checked them.
+// One launch for each 540 non-empty segments. `segments` and `parameters` may go when the call
+// returns; everything they point to is device memory.
 template <typename Grad, typename Copy>
 cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParameters& parameters,
                       cudaStream_t stream);

@@ -14,12 +14,29 @@
 
 namespace brigade::kernels {
 
+// One piece of the parameters with its optimizer state; a flat range is a list of one. Device
+// memory.
+struct SgdSegment {
+  // [size], the fp32 master.
+  float* param;
+  // [size], the momentum buffer; null in a group without momentum.
+  float* momentum;
+  // [size] of SgdOptions::grad_dtype.
+  const void* grad;
+  // [size] of SgdOptions::copy_dtype: the rounded new parameter; null without one.
+  void* param_copy;
+  int64_t size;
+  // The index of the parameter group.
+  int32_t group;
+};
+
 inline constexpr int kMaxSgdGroups = 128;
 
 // A group's constants that do not change from step to step.
 struct SgdGroupConstants {
   float momentum;
-  float gain;  // 1 - dampening, rounded once from double
+  // 1 - dampening, rounded once from double.
+  float one_minus_dampening;
   float weight_decay;
   int32_t nesterov;
 };
@@ -34,62 +51,77 @@ struct SgdParameters {
 
 // The constants of one parameter group in one step.
 struct SgdCoefficients {
-  float multiplier;  // of the gradient: unscaling and clipping
+  // The factor on the gradient, which unscales and clips it.
+  float multiplier;
   float momentum;
-  float gain;
-  float l2;    // weight decay that enters the gradient
-  float keep;  // factor on the parameter: 1 - lr * decoupled weight decay
+  float one_minus_dampening;
+  // The weight decay that enters the gradient.
+  float l2;
+  // The factor on the parameter: 1 - lr * decoupled weight decay.
+  float decay_factor;
   float lr;
   bool nesterov;
 };
 
-// Reads device memory: only where the kernel runs.
-BRIGADE_INLINE SgdCoefficients MakeSgdCoefficients(const SgdParameters& parameters,
-                                                   int32_t group_index) {
-  const SgdGroupConstants& group = parameters.groups[group_index];
-  SgdCoefficients c;
-  c.multiplier = parameters.state->grad_multiplier;
-  c.momentum = group.momentum;
-  // The first gradient enters the momentum undampened.
-  c.gain = parameters.state->step == 1 ? 1.0f : group.gain;
-  c.lr = parameters.group_steps[group_index].lr;
-  c.l2 = group.weight_decay;
-  c.keep = precision::Fma(-c.lr, group.weight_decay, 1.0f);
-  c.nesterov = group.nesterov != 0;
-  return c;
-}
+// The kind of update, fixed for a whole segment: with kL2 c.l2 applies, else c.decay_factor;
+// without kMomentum there is no state.
+template <bool kL2, bool kMomentum>
+struct SgdElement {
+  static constexpr int kStates = kMomentum ? 1 : 0;
 
-// The kind of update, fixed for a whole segment.
-template <bool kL2_, bool kMomentum_>
-struct SgdVariant {
-  static constexpr bool kL2 = kL2_;              // c.l2 applies, else c.keep
-  static constexpr bool kMomentum = kMomentum_;  // else `momentum` is not touched
+  static BRIGADE_INLINE void Update(const SgdCoefficients& c, float gradient, float& param,
+                                    [[maybe_unused]] float* state) {
+    using precision::Fma;
+    using precision::Mul;
+    float g = Mul(gradient, c.multiplier);
+    if constexpr (kL2) g = Fma(c.l2, param, g);
+    if constexpr (kMomentum) {
+      float& momentum = state[0];
+      momentum = Fma(c.momentum, momentum, Mul(c.one_minus_dampening, g));
+      g = c.nesterov ? Fma(c.momentum, momentum, g) : momentum;
+    }
+    if constexpr (!kL2) param = Mul(param, c.decay_factor);
+    param = Fma(-c.lr, g, param);
+  }
 };
 
-// Calls run(SgdVariant) with the variant of one segment.
-template <typename Run>
-BRIGADE_INLINE void VisitSgdVariant(bool decoupled, bool has_momentum, const Run& run) {
-  if (decoupled) {
-    has_momentum ? run(SgdVariant<false, true>()) : run(SgdVariant<false, false>());
-  } else {
-    has_momentum ? run(SgdVariant<true, true>()) : run(SgdVariant<true, false>());
-  }
-}
+// SGD for the loops that optimizers share (kernels/internal/update_tile.h).
+struct SgdPolicy {
+  using Segment = SgdSegment;
+  using Parameters = SgdParameters;
+  // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's
+  // arguments.
+  static constexpr int kMaxSegments = 540;
+  static constexpr int kStates = 1;
 
-template <typename Variant>
-BRIGADE_INLINE void SgdElement(const SgdCoefficients& c, float gradient, float& param,
-                               [[maybe_unused]] float& momentum) {
-  using precision::Fma;
-  using precision::Mul;
-  float g = Mul(gradient, c.multiplier);
-  if constexpr (Variant::kL2) g = Fma(c.l2, param, g);
-  if constexpr (Variant::kMomentum) {
-    momentum = Fma(c.momentum, momentum, Mul(c.gain, g));
-    g = c.nesterov ? Fma(c.momentum, momentum, g) : momentum;
+  static BRIGADE_INLINE float* State(const SgdSegment& s, int) { return s.momentum; }
+
+  static BRIGADE_INLINE SgdCoefficients MakeCoefficients(const SgdParameters& parameters,
+                                                         const SgdSegment& s) {
+    const SgdGroupConstants& group = parameters.groups[s.group];
+    SgdCoefficients c;
+    c.multiplier = parameters.state->grad_multiplier;
+    c.momentum = group.momentum;
+    // The first gradient enters the momentum undampened.
+    c.one_minus_dampening = parameters.state->step == 1 ? 1.0f : group.one_minus_dampening;
+    c.lr = parameters.group_steps[s.group].lr;
+    c.l2 = group.weight_decay;
+    c.decay_factor = precision::Fma(-c.lr, group.weight_decay, 1.0f);
+    c.nesterov = group.nesterov != 0;
+    return c;
   }
-  if constexpr (!Variant::kL2) param = Mul(param, c.keep);
-  param = Fma(-c.lr, g, param);
-}
+
+  template <typename Run>
+  static BRIGADE_INLINE void VisitElement(const SgdParameters& parameters, const SgdSegment& s,
+                                          const Run& run) {
+    const bool has_momentum = s.momentum != nullptr;
+    if (parameters.decoupled) {
+      has_momentum ? run(SgdElement<false, true>()) : run(SgdElement<false, false>());
+    } else {
+      has_momentum ? run(SgdElement<true, true>()) : run(SgdElement<true, false>());
+    }
+  }
+};
 
 }  // namespace brigade::kernels
 

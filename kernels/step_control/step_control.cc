@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/common/arguments.h"
-#include "brigade/kernels/common/update_dispatch.h"
+#include "brigade/kernels/internal/update_dispatch.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"

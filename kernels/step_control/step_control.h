@@ -14,36 +14,48 @@ namespace brigade::kernels {
 
 // What happens on an overflow when the loss scale is at its minimum.
 enum class AtMinimum {
-  kError,  // stuck_at_minimum is set: every later step is skipped until the owner writes a new state
-  kClamp,  // the scale stays, the step is skipped, training goes on
+  // stuck_at_minimum is set: every later step is skipped until the owner writes a new state.
+  kError,
+  // The scale stays, the step is skipped, and training goes on.
+  kClamp,
 };
 
 // Dynamic loss scaling with DeepSpeed's names and rule.
 struct LossScaleOptions {
-  bool dynamic = true;             // false: the scale stays as it is; overflows only skip steps
-  float initial_scale = 65536.0f;  // in [2^-60, 2^126]; dynamic: between min_scale and max_scale
-  float min_scale = 1.0f;          // in [2^-60, 2^126]
-  float max_scale = 0x1p126f;      // growth stops here
-  int64_t window = 1000;           // steps without an overflow before the scale doubles; >= 1
-  int32_t hysteresis = 2;          // overflows before the scale is halved; >= 1
-  bool consecutive_hysteresis = false;  // a good step restores the hysteresis
+  // If false, the scale stays as it is, and overflows only skip steps.
+  bool dynamic = true;
+  // In [2^-60, 2^126]; if dynamic, between min_scale and max_scale.
+  float initial_scale = 65536.0f;
+  // In [2^-60, 2^126].
+  float min_scale = 1.0f;
+  // The scale does not grow beyond it.
+  float max_scale = 0x1p126f;
+  // The steps without an overflow before the scale doubles; at least 1.
+  int64_t window = 1000;
+  // The overflows before the scale is halved; at least 1.
+  int32_t hysteresis = 2;
+  // Whether a good step restores the hysteresis.
+  bool consecutive_hysteresis = false;
   AtMinimum at_minimum = AtMinimum::kError;
 };
 
 struct StepControlOptions {
   LossScaleOptions loss_scale;
-  // Ranks times micro-batches where the loss of each is a mean and gradients are added; 1 for a sum.
-  // In [2^-60, 2^60].
+  // Ranks times micro-batches where the loss of each is a mean and gradients are added; 1 for a
+  // sum. In [2^-60, 2^60].
   double grad_divisor = 1.0;
-  double max_grad_norm = std::numeric_limits<double>::infinity();  // > 0; infinity: no clipping
-  bool check_overflow = true;  // false: a step with non-finite gradients is not skipped
-  // One per parameter group, at most kMaxStepGroups; {0, 0} for a group without moments (SGD). In [0, 1).
-  // The same as the groups' in Adam (adam.h): the bias corrections come from here.
+  // Greater than 0; infinity means no clipping.
+  double max_grad_norm = std::numeric_limits<double>::infinity();
+  // If false, a step with non-finite gradients is not skipped.
+  bool check_overflow = true;
+  // One per parameter group, at most kMaxStepGroups; {0, 0} for a group without moments (SGD). In
+  // [0, 1). The same as the groups' in Adam (adam.h): the bias corrections come from here.
   absl::Span<const StepBetas> betas;
-  // Device memory, [betas.size()][lr_table_size]: the learning rate of each update, counted from the first
-  // one made; the last entry stays. Skipped steps do not advance it.
+  // Device memory, [betas.size()][lr_table_size]: the learning rate of each update, counted from
+  // the first one made; the last entry stays. Skipped steps do not advance it.
   const float* lr_table = nullptr;
-  int64_t lr_table_size = 0;  // >= 1
+  // At least 1.
+  int64_t lr_table_size = 0;
 };
 
 // The state before the first step. Copy it into device memory on every rank.
@@ -52,18 +64,18 @@ StepState InitialStepState(const LossScaleOptions& options);
 // Decides one step from what grad_check found, for adam and sgd to read:
 //   norm = sqrt(sum of the ranks' sums of squares) / (loss_scale * grad_divisor)
 //   grad_multiplier = min(1, max_grad_norm / (norm + 1e-6)) / (loss_scale * grad_divisor)
-// with the loss scale that was in effect during backward; then skip, the new loss scale, the step count,
-// and per group the learning rate and bias corrections.
+// with the loss scale that was in effect during backward; then skip, the new loss scale, the step
+// count, and per group the learning rate and bias corrections.
 //
-// Shapes       stats: one per rank, added in order; group_steps: [options.betas.size()]. Device memory.
-//              A skipped step leaves group_steps alone.
+// Shapes       stats: one per rank, added in order; group_steps: [options.betas.size()]. Device
+//              memory. A skipped step leaves group_steps alone.
 // Precision    Double, each operation rounded once; results rounded to float once.
 // Traffic      A few hundred bytes.
 // Stream       Enqueued on `stream`; allocates nothing and never waits.
 // Determinism  Same bits on every device and rank.
-// Errors       InvalidArgument naming the argument and its value, before anything is enqueued: no stats, null,
-//              memory known as another
-//              device's, overlap, an option out of its range or NaN.
+// Errors       InvalidArgument naming the argument and its value, before anything is enqueued: no
+//              stats, null, memory known as another device's, overlap, an option out of its range
+//              or NaN.
 // Source       DeepSpeed 0.19's loss-scale rule for ZeRO; Pascanu et al. 2013.
 absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOptions& options,
                          StepState* state, GroupStep* group_steps, device::Stream& stream);

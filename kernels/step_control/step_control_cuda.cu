@@ -1,5 +1,5 @@
-// The decision of one step on the GPU: one thread, then one a group; a few hundred bytes. It costs a launch, not
-// bandwidth.
+// The decision of one step on the GPU: one thread, then one a group; a few hundred bytes. It costs
+// a launch, not bandwidth.
 
 #include "brigade/kernels/step_control/step_control_cuda.h"
 

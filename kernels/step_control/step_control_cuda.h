@@ -7,8 +7,8 @@
 
 namespace brigade::kernels {
 
-// StepControl on `stream`, without checks of the arguments: what StepControl (step_control.h) does once it
-// has checked them. Everything `parameters` points to is device memory.
+// StepControl on `stream`, without checks of the arguments: what StepControl (step_control.h) does
+// once it has checked them. Everything `parameters` points to is device memory.
 cudaError_t LaunchStepControl(const StepParameters& parameters, cudaStream_t stream);
 
 }  // namespace brigade::kernels

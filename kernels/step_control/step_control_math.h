@@ -1,8 +1,8 @@
 #ifndef BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
 #define BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_MATH_H_
 
-// What a step decides before it updates anything, for CUDA and the CPU alike: all in double with explicit
-// rounding.
+// What a step decides before it updates anything, for CUDA and the CPU alike: all in double with
+// explicit rounding.
 //
 // Source       Loss scaling: the rule of DeepSpeed 0.19 for ZeRO. Clipping: Pascanu et al. 2013.
 
@@ -23,11 +23,14 @@ struct StepBetas {
 
 // All that a call passes; plain so that it travels as a kernel argument.
 struct StepParameters {
-  const GradStats* stats;  // [ranks]
+  // [ranks].
+  const GradStats* stats;
   int64_t ranks;
   StepState* state;
-  GroupStep* group_steps;  // [groups]
-  const float* lr_table;   // [groups][lr_table_size]
+  // [groups].
+  GroupStep* group_steps;
+  // [groups][lr_table_size].
+  const float* lr_table;
   int64_t lr_table_size;
   int64_t window;
   double divisor;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "brigade/device/buffer.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gtest/gtest.h"
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "brigade/device/address_book.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/address_registry.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
@@ -52,9 +52,9 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(group.Broadcast(in, out, 8, -1, {}, stream), Invalid("rank -1"));
     EXPECT_THAT(group.Send(in, 8, self.rank, {}, stream), Invalid("sends to itself"));
     EXPECT_THAT(group.Receive(out, 8, 5, {}, stream), Invalid("rank 5 is not in a group of 2"));
-    device::AddressBook::Global().Add(in, 256, device::Cuda(0), /*owned=*/false);
+    device::AddressRegistry::Global().Add(in, 256, device::Cuda(0), /*owned=*/false);
     EXPECT_THAT(group.AllReduce(in, out, 8, {}, stream), Invalid("input is in memory of cuda:0"));
-    device::AddressBook::Global().Remove(in, 256, /*owned=*/false);
+    device::AddressRegistry::Global().Remove(in, 256, /*owned=*/false);
     // None of them was a call: the ranks are still in step.
     ASSERT_OK(group.status());
     ASSERT_OK(group.AllReduce(in, out, 8, {}, stream));
@@ -82,7 +82,7 @@ TEST(CommunicatorTest, OrdersItsCallsAcrossStreams) {
   const RanksOptions options = {
       .size = 3, .random_delay = {.seed = 9, .max_delay_us = 300}, .race_checker = &checker};
   OnThreads(options, [](Rank& self) {
-    auto other = self.context->NewStream("other").value();
+    auto other = self.context->CreateStream("other").value();
     constexpr int64_t kCount = 50;
     std::vector<float> input(3 * kCount, 1.0f), output(kCount);
     const ReduceOptions ring = {.algorithm = Algorithm::kRing};  // its reduce-scatter uses scratch

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -205,8 +205,8 @@ void LateProducer(bool with_wait, device::RaceChecker& checker, std::vector<floa
   const RanksOptions options = {
       .size = 2, .random_delay = {.seed = 5, .max_delay_us = 2000}, .race_checker = &checker};
   OnThreads(options, [&](Rank& self) {
-    auto producer = self.context->NewStream("producer").value();
-    auto ready = self.context->NewEvent("ready").value();
+    auto producer = self.context->CreateStream("producer").value();
+    auto ready = self.context->CreateEvent("ready").value();
     auto buffer = self.context->Allocate(1024, device::Purpose::kGradients, "gradient").value();
     float* const data = buffer.as<float>().data();
     Arrays arrays;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "brigade/collectives/tuning/cost_model.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
@@ -141,7 +141,7 @@ TEST(HierarchicalTest, OrdersItsCallsAcrossStreams) {
   const RanksOptions options = {
       .size = 4, .random_delay = {.seed = 5, .max_delay_us = 300}, .race_checker = &checker};
   OnThreads(options, [](Rank& self) {
-    auto other = self.context->NewStream("other").value();
+    auto other = self.context->CreateStream("other").value();
     auto two_levels = Hierarchical::Create(*self.communicator, self.rank / 2, {}, *self.context);
     ASSERT_OK(two_levels);
     constexpr int64_t kCount = 50;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

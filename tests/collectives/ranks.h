@@ -64,7 +64,7 @@ inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
   for (int rank = 0; rank < options.size; ++rank) {
     threads.emplace_back([&, rank] {
       Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr};
-      self.stream = self.context->NewStream("compute").value();
+      self.stream = self.context->CreateStream("compute").value();
       auto engine = new_engine(rank, *self.context);
       ASSERT_OK(engine);
       self.communicator = Communicator::Create(*std::move(engine), *self.context).value();

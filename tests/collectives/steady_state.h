@@ -25,7 +25,7 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
   no_checks.checks = false;
   const auto run = [&](int rank) {
     auto context = device::Context::Create(no_checks).value();
-    auto stream = context->NewStream("compute").value();
+    auto stream = context->CreateStream("compute").value();
     auto communicator = Communicator::Create(new_engine(rank, *context).value(), *context).value();
     Communicator& group = *communicator;
     constexpr int64_t kCount = 1000;

@@ -69,13 +69,13 @@ class Rank {
     ContextOptions options = CheckedOptions(checker, "rank " + std::to_string(rank));
     options.random_delay = delay;
     context_ = MakeContext(options);
-    compute_ = context_->NewStream("compute").value();
-    comm_ = context_->NewStream("comm").value();
-    update_ = context_->NewStream("update").value();
+    compute_ = context_->CreateStream("compute").value();
+    comm_ = context_->CreateStream("comm").value();
+    update_ = context_->CreateStream("update").value();
     for (int slot = 0; slot < kSlots; ++slot) {
-      produced_.push_back(context_->NewEvent("produced").value());
-      reduced_.push_back(context_->NewEvent("reduced").value());
-      updated_.push_back(context_->NewEvent("updated").value());
+      produced_.push_back(context_->CreateEvent("produced").value());
+      reduced_.push_back(context_->CreateEvent("reduced").value());
+      updated_.push_back(context_->CreateEvent("updated").value());
     }
     gradients_ = context_->Allocate(kSlots * kSlotBytes, Purpose::kGradients, "gradients").value();
     sums_ = context_->Allocate(kSlots * kSlotBytes, Purpose::kCommunication, "sums").value();

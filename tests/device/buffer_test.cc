@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/context.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/core.h"
+#include "brigade/device/internal/context_state.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -47,24 +47,24 @@ TEST(BufferTest, MayBeEmpty) {
   const Buffer buffer = context->Allocate(0, Purpose::kScratch).value();
   EXPECT_EQ(buffer.data(), nullptr);
   EXPECT_TRUE(buffer.as<float>().empty());
-  EXPECT_EQ(context->books().current_bytes(), 0);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 0);
 }
 
-TEST(BufferTest, IsInTheBooksUntilItsLastOwnerGoes) {
+TEST(BufferTest, IsCountedUntilItsLastOwnerGoes) {
   auto context = MakeContext(CpuOptions());
-  const Books& books = context->books();
+  const MemoryStats& stats = context->memory_stats();
   Buffer a = context->Allocate(1000, Purpose::kParameters).value();
   Buffer b = std::move(a);
   EXPECT_EQ(a.data(), nullptr);
-  EXPECT_EQ(books.current_bytes(Purpose::kParameters), 1000);
+  EXPECT_EQ(stats.current_bytes(Purpose::kParameters), 1000);
   b = context->Allocate(10, Purpose::kParameters).value();
-  EXPECT_EQ(books.current_bytes(Purpose::kParameters), 10);
-  EXPECT_EQ(books.peak_bytes(Purpose::kParameters), 1010);
+  EXPECT_EQ(stats.current_bytes(Purpose::kParameters), 10);
+  EXPECT_EQ(stats.peak_bytes(Purpose::kParameters), 1010);
   b = Buffer();
-  EXPECT_EQ(books.current_bytes(), 0);
+  EXPECT_EQ(stats.current_bytes(), 0);
 }
 
-TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
+TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotCounted) {
   RaceChecker checker;
   auto context = MakeContext(CheckedOptions(checker));
   int theirs = 42;
@@ -72,12 +72,12 @@ TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotInTheBooks) {
     const Buffer borrowed = context->Borrow(&theirs, sizeof(theirs), "theirs").value();
     EXPECT_EQ(borrowed.data(), &theirs);
     EXPECT_FALSE(borrowed.owned());
-    EXPECT_EQ(context->books().current_bytes(), 0);
+    EXPECT_EQ(context->memory_stats().current_bytes(), 0);
   }
   EXPECT_EQ(theirs, 42);
 }
 
-TEST(BufferTest, HostMemoryIsInNoBooksAndUnderNoLimit) {
+TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
   RaceChecker checker;
   ContextOptions options = CheckedOptions(checker);
   options.device = Cpu(3);
@@ -88,14 +88,14 @@ TEST(BufferTest, HostMemoryIsInNoBooksAndUnderNoLimit) {
   EXPECT_EQ(buffer.bytes(), 5000);
   EXPECT_EQ(buffer.name(), "host");
   EXPECT_EQ(buffer.device(), Cpu(3));
-  EXPECT_EQ(AddressBook::Global().DeviceOf(buffer.data()), Cpu(3));
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(buffer.data()), Cpu(3));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
   EXPECT_THAT(buffer.as<uint8_t>(), Each(0xFF));
-  EXPECT_EQ(context->books().peak_bytes(), 0);
+  EXPECT_EQ(context->memory_stats().peak_bytes(), 0);
   const void* const data = buffer.data();
   buffer = Buffer();
-  EXPECT_EQ(AddressBook::Global().DeviceOf(data), std::nullopt);
-  EXPECT_EQ(context->books().current_bytes(), 0);
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(data), std::nullopt);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 0);
   EXPECT_THAT(context->AllocateHost(-1, "host"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"host\" of -1 bytes")));
   EXPECT_THAT(context->AllocateHost(int64_t{1} << 60),
@@ -106,8 +106,8 @@ TEST(BufferTest, HostMemoryIsInNoBooksAndUnderNoLimit) {
 TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
   RaceChecker checker;
   auto context = MakeContext(CheckedOptions(checker));
-  auto one = context->NewStream("one").value();
-  auto two = context->NewStream("two").value();
+  auto one = context->CreateStream("one").value();
+  auto two = context->CreateStream("two").value();
   const Buffer buffer = context->AllocateHost(8, "host").value();
   // The gate keeps the two apart, which the checker cannot know, so that only it reports.
   Gate gate;
@@ -130,9 +130,9 @@ TEST(BufferTest, BeyondTheLimitNamesEverythingAndChangesNothing) {
                        "\"rank 3\" cannot have 101 bytes for optimizer_state (\"moments\"): the "
                        "context's limit would be exceeded; in use 900 bytes (parameters 600, "
                        "gradients 300), limit 1000"));
-  EXPECT_EQ(context->books().current_bytes(), 900);
-  EXPECT_EQ(context->books().peak_bytes(), 900);
-  EXPECT_EQ(context->books().peak_bytes(Purpose::kOptimizerState), 0);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 900);
+  EXPECT_EQ(context->memory_stats().peak_bytes(), 900);
+  EXPECT_EQ(context->memory_stats().peak_bytes(Purpose::kOptimizerState), 0);
   EXPECT_OK(context->Allocate(100, Purpose::kOptimizerState));
 }
 
@@ -142,7 +142,7 @@ TEST(BufferTest, BeyondTheMachineIsAnErrorToo) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1152921504606846976 bytes for scratch"),
                              HasSubstr("the machine has"), HasSubstr("limit none"))));
-  EXPECT_EQ(context->books().peak_bytes(), 0);
+  EXPECT_EQ(context->memory_stats().peak_bytes(), 0);
 }
 
 // A device whose memory can still be looked at after it was freed.
@@ -162,15 +162,15 @@ class GlassBackend final : public internal::Backend {
     std::memset(data, value, static_cast<size_t>(bytes));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::shared_ptr<internal::StreamState>> NewStream(std::string,
-                                                                   internal::Track*) override {
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> CreateStream(
+      std::string, internal::TraceBuffer*) override {
     return absl::UnimplementedError("");
   }
-  absl::StatusOr<std::shared_ptr<internal::StreamState>> BorrowStream(void*, std::string,
-                                                                      internal::Track*) override {
+  absl::StatusOr<std::shared_ptr<internal::StreamState>> BorrowStream(
+      void*, std::string, internal::TraceBuffer*) override {
     return absl::UnimplementedError("");
   }
-  absl::StatusOr<std::unique_ptr<internal::EventState>> NewEvent() override {
+  absl::StatusOr<std::unique_ptr<internal::EventState>> CreateEvent() override {
     return absl::UnimplementedError("");
   }
 
@@ -184,11 +184,12 @@ TEST(BufferTest, IsPoisonedAgainOnFreeWithChecksOn) {
          {std::optional(Purpose::kScratch), internal::kHostMemory}) {
       RaceChecker checker;
       std::vector<uint8_t> freed;
-      internal::Core core(CpuOptions(), checks ? &checker : nullptr, /*compute_threads=*/1);
-      core.backend = std::make_unique<GlassBackend>(freed);
-      void* const data = core.Allocate(100, purpose, "glass").value();
+      internal::ContextState context(CpuOptions(), checks ? &checker : nullptr,
+                                     /*compute_threads=*/1);
+      context.backend = std::make_unique<GlassBackend>(freed);
+      void* const data = context.Allocate(100, purpose, "glass").value();
       std::memset(data, 7, 100);
-      core.Free(data, 100, purpose);
+      context.Free(data, 100, purpose);
       EXPECT_EQ(freed, std::vector<uint8_t>(100, checks ? 0xFF : 7));
     }
   }

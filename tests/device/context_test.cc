@@ -68,7 +68,7 @@ TEST(ContextTest, SwitchesChecksByOptionBeforeEnvironment) {
   RaceChecker checker;
   options.race_checker = &checker;
   EXPECT_EQ(MakeContext(options)->race_checker(), &checker);
-  EXPECT_TRUE(MakeContext(options)->NewStream("s").value()->checks_races());
+  EXPECT_TRUE(MakeContext(options)->CreateStream("s").value()->checks_races());
   setenv("BRIGADE_CHECKS", kept.c_str(), 1);
 }
 
@@ -90,8 +90,8 @@ TEST(ContextTest, ServesManyThreads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&context] {
       for (int i = 0; i < 30; ++i) {
-        auto stream = context->NewStream("stream").value();
-        auto event = context->NewEvent("event").value();
+        auto stream = context->CreateStream("stream").value();
+        auto event = context->CreateEvent("event").value();
         auto buffer = context->Allocate(5000, Purpose::kActivations, "mine").value();
         EXPECT_OK(stream->FillBytes(buffer.data(), 1, buffer.bytes()));
         EXPECT_OK(stream->Record(*event));
@@ -101,7 +101,7 @@ TEST(ContextTest, ServesManyThreads) {
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(context->books().current_bytes(), 0);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 0);
   EXPECT_TRUE(checker.reports().empty());
 }
 

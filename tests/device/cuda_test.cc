@@ -4,13 +4,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/tests/device/testing.h"
@@ -30,7 +31,7 @@ using ::testing::SizeIs;
 
 constexpr int64_t kBytes = int64_t{4} << 20;
 
-// Keeps the GPU's stream busy for a while, so that an order that nobody asked for would be seen.
+// Keeps the GPU's stream busy for a while, so that a missing order would be seen.
 absl::Status Delay(Stream& stream) {
   return stream.Launch({"delay", {}}, [](void* native) {
     return CudaStatus(
@@ -66,17 +67,17 @@ class CudaTest : public ::testing::Test {
 
   RaceChecker checker_;
   std::unique_ptr<Context> context_ = NewContext("rank 0");
-  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
-  std::unique_ptr<Stream> comm_ = context_->NewStream("comm").value();
-  std::unique_ptr<Event> ready_ = context_->NewEvent("ready").value();
+  std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
+  std::unique_ptr<Stream> comm_ = context_->CreateStream("comm").value();
+  std::unique_ptr<Event> ready_ = context_->CreateEvent("ready").value();
 };
 
-TEST_F(CudaTest, MemoryIsBornPoisonedAlignedAndInTheBooks) {
+TEST_F(CudaTest, MemoryIsPoisonedAlignedAndCounted) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kGradients, "grads").value();
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(0xFF));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
-  EXPECT_EQ(context_->books().current_bytes(Purpose::kGradients), kBytes);
-  EXPECT_EQ(AddressBook::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
+  EXPECT_EQ(context_->memory_stats().current_bytes(Purpose::kGradients), kBytes);
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
 }
 
 TEST_F(CudaTest, EventsOrderStreams) {
@@ -98,7 +99,7 @@ TEST_F(CudaTest, EventsOrderStreams) {
 
 TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
   auto other = NewContext("rank 1");
-  auto update = other->NewStream("update").value();
+  auto update = other->CreateStream("update").value();
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
   ASSERT_OK(Delay(*compute_));
   ASSERT_OK(compute_->FillBytes(buffer.data(), 1, kBytes));
@@ -107,7 +108,7 @@ TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
   ASSERT_OK(update->FillBytes(buffer.data(), 2, kBytes));
   ASSERT_OK(update->Synchronize());
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
-  EXPECT_EQ(other->books().current_bytes(), 0);
+  EXPECT_EQ(other->memory_stats().current_bytes(), 0);
   EXPECT_THAT(checker_.reports(), IsEmpty());
 }
 
@@ -124,8 +125,8 @@ TEST_F(CudaTest, CopiesToHostMemoryDoNotBlock) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "device").value();
   const Buffer host = context_->AllocateHost(kBytes, "host").value();
   EXPECT_EQ(host.device(), Cpu());
-  EXPECT_EQ(AddressBook::Global().DeviceOf(host.data()), Cpu());
-  EXPECT_EQ(context_->books().current_bytes(), kBytes);
+  EXPECT_EQ(AddressRegistry::Global().DeviceOf(host.data()), Cpu());
+  EXPECT_EQ(context_->memory_stats().current_bytes(), kBytes);
   EXPECT_THAT(host.as<uint8_t>(), Each(0xFF));
   ASSERT_OK(Delay(*compute_));
   ASSERT_OK(compute_->FillBytes(buffer.data(), 5, kBytes));
@@ -148,8 +149,8 @@ TEST_F(CudaTest, MissingWaitIsReportedWithoutHavingToGoWrong) {
 
 TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
   auto other = NewContext("rank 1");
-  auto update = other->NewStream("update").value();
-  auto reduced = context_->NewEvent("reduced").value();
+  auto update = other->CreateStream("update").value();
+  auto reduced = context_->CreateEvent("reduced").value();
   EXPECT_THAT(FailLaunch(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
   EXPECT_THAT(Delay(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
   ASSERT_OK(compute_->Record(*ready_));
@@ -198,8 +199,8 @@ TEST_F(CudaTest, EnqueueBelongsToTheCpu) {
 
 TEST_F(CudaTest, EventsOfAnotherKindAreRefused) {
   auto cpu = MakeContext(CheckedOptions(checker_, "cpu"));
-  auto cpu_stream = cpu->NewStream("host").value();
-  auto cpu_event = cpu->NewEvent("host_event").value();
+  auto cpu_stream = cpu->CreateStream("host").value();
+  auto cpu_event = cpu->CreateEvent("host_event").value();
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(compute_->Record(*cpu_event),
               StatusIs(invalid,
@@ -218,11 +219,11 @@ TEST_F(CudaTest, OutOfMemoryIsAnErrorThatChangesNothing) {
   const Buffer some = limited->Allocate(900, Purpose::kParameters).value();
   EXPECT_THAT(limited->Allocate(101, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit 1000")));
-  EXPECT_EQ(limited->books().peak_bytes(), 900);
+  EXPECT_EQ(limited->memory_stats().peak_bytes(), 900);
   EXPECT_THAT(context_->Allocate(int64_t{1} << 50, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("cudaErrorMemoryAllocation (out of memory)")));
-  EXPECT_EQ(context_->books().peak_bytes(), 0);
+  EXPECT_EQ(context_->memory_stats().peak_bytes(), 0);
   EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch));
 }
 
@@ -267,6 +268,22 @@ TEST_F(CudaTest, BorrowsAStreamAndLeavesItAlone) {
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
   EXPECT_THAT(checker_.reports(), IsEmpty());
   ASSERT_OK(CudaStatus(cudaStreamDestroy(theirs), "cudaStreamDestroy"));
+}
+
+TEST_F(CudaTest, StatusDoesNotWaitForALaunchThatBlocks) {
+  Gate gate;
+  auto launched = std::async(std::launch::async, [&] {
+    return compute_->Launch({"slow", {}}, [&gate](void*) {
+      gate.Pass();
+      return absl::OkStatus();
+    });
+  });
+  gate.AwaitArrival();
+  auto status = std::async(std::launch::async, [&] { return compute_->status(); });
+  EXPECT_EQ(status.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  gate.Open();
+  EXPECT_OK(status.get());
+  EXPECT_OK(launched.get());
 }
 
 TEST_F(CudaTest, UnknownDeviceIsUnavailable) {

@@ -7,7 +7,7 @@
 
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -44,19 +44,19 @@ class CudaTracerTest : public ::testing::Test {
 
   Tracer tracer_;
   std::unique_ptr<Context> context_ = NewContext(tracer_);
-  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
-  std::unique_ptr<Stream> communication_ = context_->NewStream("communication").value();
+  std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
+  std::unique_ptr<Stream> communication_ = context_->CreateStream("communication").value();
 };
 
 TEST_F(CudaTracerTest, TimesWorkAndWaitsOnTheHostsClock) {
-  auto written = context_->NewEvent("written").value();
+  auto written = context_->CreateEvent("written").value();
   auto memory = context_->Allocate(64, Purpose::kScratch).value();
   const int64_t before = NowNs();
   ASSERT_OK(Delay(*compute_));
   ASSERT_OK(compute_->Record(*written));
   ASSERT_OK(communication_->Wait(*written));
   ASSERT_OK(communication_->FillBytes(memory.data(), 0, 64));
-  EXPECT_THAT(tracer_.Take()[0].operations, SizeIs(0));  // nothing has ended, nobody waits
+  EXPECT_THAT(tracer_.Take()[0].operations, SizeIs(0));  // nothing has ended
   ASSERT_OK(communication_->Synchronize());
   ASSERT_OK(compute_->Synchronize());
   const int64_t after = NowNs();

@@ -32,7 +32,7 @@ class ErrorTest : public ::testing::Test {
   std::vector<int> ran_;
   Gate gate_;
   std::unique_ptr<Context> context_ = MakeContext(CpuOptions());
-  std::unique_ptr<Stream> compute_ = context_->NewStream("compute").value();
+  std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
 };
 
 TEST_F(ErrorTest, SkipsWhatIsQueuedBehindAndKeepsTheFirstError) {
@@ -87,11 +87,11 @@ TEST_F(ErrorTest, ResetWaitsForWhatIsQueued) {
 
 TEST_F(ErrorTest, TravelsOverThreeStreamsWithItsRoute) {
   auto other = MakeContext(CpuOptions("rank 1"));
-  auto comm = context_->NewStream("comm").value();
-  auto update = other->NewStream("update").value();
-  auto ready = context_->NewEvent("ready").value();
-  auto reduced = context_->NewEvent("reduced").value();
-  auto updated = other->NewEvent("updated").value();
+  auto comm = context_->CreateStream("comm").value();
+  auto update = other->CreateStream("update").value();
+  auto ready = context_->CreateEvent("ready").value();
+  auto reduced = context_->CreateEvent("reduced").value();
+  auto updated = other->CreateEvent("updated").value();
 
   ASSERT_OK(Block(*compute_, gate_));
   ASSERT_OK(Fail(*compute_, "disk on fire"));
@@ -120,8 +120,8 @@ TEST_F(ErrorTest, TravelsOverThreeStreamsWithItsRoute) {
 }
 
 TEST_F(ErrorTest, DoesNotReachEventsRecordedBeforeIt) {
-  auto comm = context_->NewStream("comm").value();
-  auto before = context_->NewEvent("before").value();
+  auto comm = context_->CreateStream("comm").value();
+  auto before = context_->CreateEvent("before").value();
   ASSERT_OK(Append(*compute_, 1));
   ASSERT_OK(compute_->Record(*before));
   ASSERT_OK(Fail(*compute_, "disk on fire"));
@@ -134,7 +134,7 @@ TEST_F(ErrorTest, DoesNotReachEventsRecordedBeforeIt) {
 }
 
 TEST_F(ErrorTest, IsCarriedByEventsRecordedAfterTheHostKnows) {
-  auto event = context_->NewEvent("late").value();
+  auto event = context_->CreateEvent("late").value();
   ASSERT_OK(Fail(*compute_, "disk on fire"));
   ASSERT_FALSE(compute_->Synchronize().ok());
   ASSERT_OK(compute_->Record(*event));
@@ -142,8 +142,8 @@ TEST_F(ErrorTest, IsCarriedByEventsRecordedAfterTheHostKnows) {
 }
 
 TEST_F(ErrorTest, StaysWithARecordMadeBeforeResetAndNotWithOneMadeAfter) {
-  auto before = context_->NewEvent("before").value();
-  auto after = context_->NewEvent("after").value();
+  auto before = context_->CreateEvent("before").value();
+  auto after = context_->CreateEvent("after").value();
   ASSERT_OK(Fail(*compute_, "disk on fire"));
   ASSERT_OK(compute_->Record(*before));
   ASSERT_OK(compute_->Reset());
@@ -155,9 +155,9 @@ TEST_F(ErrorTest, StaysWithARecordMadeBeforeResetAndNotWithOneMadeAfter) {
 }
 
 TEST_F(ErrorTest, LeavesAFailedStreamWaitingSoThatItsEventsMeanWhatTheySay) {
-  auto slow = context_->NewStream("slow").value();
-  auto slow_done = context_->NewEvent("slow_done").value();
-  auto joined = context_->NewEvent("joined").value();
+  auto slow = context_->CreateStream("slow").value();
+  auto slow_done = context_->CreateEvent("slow_done").value();
+  auto joined = context_->CreateEvent("joined").value();
   ASSERT_OK(Block(*slow, gate_));
   ASSERT_OK(slow->Record(*slow_done));
   ASSERT_OK(Fail(*compute_, "disk on fire"));

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 TEST(EventTest, NeverRecordedOrdersNothingAndSaysSo) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("ready").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("ready").value();
   const auto failed = absl::StatusCode::kFailedPrecondition;
   EXPECT_THAT(stream->Wait(*event),
               StatusIs(failed,
@@ -33,8 +33,8 @@ TEST(EventTest, NeverRecordedOrdersNothingAndSaysSo) {
 
 TEST(EventTest, QueryTellsBeforeFromAfter) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("ready").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("ready").value();
   Gate gate;
   ASSERT_OK(Block(*stream, gate));
   ASSERT_OK(stream->Record(*event));
@@ -46,9 +46,9 @@ TEST(EventTest, QueryTellsBeforeFromAfter) {
 
 TEST(EventTest, AWaitBindsTheRecordAtTheTimeOfTheCall) {
   auto context = MakeContext(CpuOptions());
-  auto producer = context->NewStream("producer").value();
-  auto consumer = context->NewStream("consumer").value();
-  auto event = context->NewEvent("ready").value();
+  auto producer = context->CreateStream("producer").value();
+  auto consumer = context->CreateStream("consumer").value();
+  auto event = context->CreateEvent("ready").value();
   Gate gate;
   ASSERT_OK(producer->Record(*event));
   ASSERT_OK(consumer->Wait(*event));
@@ -63,9 +63,9 @@ TEST(EventTest, AWaitBindsTheRecordAtTheTimeOfTheCall) {
 
 TEST(EventTest, MayBeRecordedOnAnyStreamInTurn) {
   auto context = MakeContext(CpuOptions());
-  auto held = context->NewStream("held").value();
-  auto free = context->NewStream("free").value();
-  auto event = context->NewEvent("ready").value();
+  auto held = context->CreateStream("held").value();
+  auto free = context->CreateStream("free").value();
+  auto event = context->CreateEvent("ready").value();
   Gate gate;
   ASSERT_OK(Block(*held, gate));
   ASSERT_OK(held->Record(*event));
@@ -77,8 +77,8 @@ TEST(EventTest, MayBeRecordedOnAnyStreamInTurn) {
 
 TEST(EventTest, LetsManyHostThreadsWait) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("ready").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("ready").value();
   Gate gate;
   int value = 0;
   ASSERT_OK(Block(*stream, gate));

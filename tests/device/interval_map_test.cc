@@ -1,4 +1,4 @@
-#include "brigade/device/internal/interval_map.h"
+#include "brigade/device/race_checker/interval_map.h"
 
 #include <algorithm>
 #include <array>

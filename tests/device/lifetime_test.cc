@@ -30,7 +30,7 @@ absl::Status SleepThenSet(Stream& stream, std::atomic<int>& value) {
 TEST(LifetimeTest, StreamFinishesItsWorkBeforeItGoes) {
   std::atomic<int> done{0};
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   ASSERT_OK(SleepThenSet(*stream, done));
   ASSERT_OK(SleepThenSet(*stream, done));
   stream.reset();
@@ -41,8 +41,8 @@ TEST(LifetimeTest, StreamFinishesItsWorkBeforeItGoes) {
 TEST(LifetimeTest, BufferWaitsForTheWorkOfItsContext) {
   std::atomic<int> done{0};
   auto context = MakeContext(CpuOptions());
-  auto first = context->NewStream("first").value();
-  auto second = context->NewStream("second").value();
+  auto first = context->CreateStream("first").value();
+  auto second = context->CreateStream("second").value();
   Buffer buffer = context->Allocate(64, Purpose::kScratch).value();
   ASSERT_OK(SleepThenSet(*first, done));
   ASSERT_OK(SleepThenSet(*second, done));
@@ -53,8 +53,8 @@ TEST(LifetimeTest, BufferWaitsForTheWorkOfItsContext) {
 
 TEST(LifetimeTest, BufferOfAnIdleContextWaitsForNothing) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("done").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("done").value();
   for (int i = 0; i < 100; ++i) {
     Buffer buffer = context->Allocate(64, Purpose::kScratch).value();
     ASSERT_OK(stream->FillBytes(buffer.data(), 0, 64));
@@ -69,7 +69,7 @@ TEST(LifetimeTest, BorrowedBufferWaitsForNothing) {
   Gate gate;
   int theirs = 0;
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Block(*stream, gate));
   { const Buffer borrowed = context->Borrow(&theirs, sizeof(theirs)).value(); }
   EXPECT_EQ(context->host_waits(), 0);
@@ -81,9 +81,9 @@ TEST(LifetimeTest, EventMayGoWhileItIsWaitedFor) {
   std::atomic<int> order{0};
   int consumed_at = 0;
   auto context = MakeContext(CpuOptions());
-  auto producer = context->NewStream("producer").value();
-  auto consumer = context->NewStream("consumer").value();
-  auto event = context->NewEvent("ready").value();
+  auto producer = context->CreateStream("producer").value();
+  auto consumer = context->CreateStream("consumer").value();
+  auto event = context->CreateEvent("ready").value();
   ASSERT_OK(Block(*producer, gate));
   ASSERT_OK(producer->Enqueue({"produce", {}}, [&order](ThreadPool&) {
     ++order;
@@ -111,8 +111,8 @@ TEST(LifetimeTest, EveryOrderOfDestructionIsLegal) {
       RaceChecker checker;
       std::atomic<int> done{0};
       auto context = MakeContext(checks ? CheckedOptions(checker) : CpuOptions());
-      auto stream = context->NewStream("compute").value();
-      auto event = context->NewEvent("done").value();
+      auto stream = context->CreateStream("compute").value();
+      auto event = context->CreateEvent("done").value();
       std::optional<Buffer> buffer = context->Allocate(1024, Purpose::kScratch, "scratch").value();
       ASSERT_OK(stream->Enqueue({"slow", {Writes(buffer->data(), 1024)}},
                                 [&done, bytes = buffer->as<uint8_t>()](ThreadPool&) {
@@ -136,20 +136,20 @@ TEST(LifetimeTest, EveryOrderOfDestructionIsLegal) {
 
 TEST(LifetimeTest, WorkMayOwnABufferWhichGoesBackLater) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   Buffer buffer = context->Allocate(1000, Purpose::kScratch).value();
   ASSERT_OK(stream->Enqueue({"last use", {}}, [owned = std::move(buffer)](ThreadPool&) {
     return owned.bytes() == 1000 ? absl::OkStatus() : absl::InternalError("lost");
   }));
   ASSERT_OK(stream->Synchronize());
-  EXPECT_EQ(context->books().current_bytes(), 1000);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 1000);
   const Buffer next = context->Allocate(1, Purpose::kScratch).value();
-  EXPECT_EQ(context->books().current_bytes(), 1);
+  EXPECT_EQ(context->memory_stats().current_bytes(), 1);
 }
 
 TEST(LifetimeTest, TheLastBufferOfAContextMayDieOnAnothersWorker) {
   auto other = MakeContext(CpuOptions("rank 1"));
-  auto stream = other->NewStream("compute").value();
+  auto stream = other->CreateStream("compute").value();
   auto context = MakeContext(CpuOptions("rank 0"));
   Buffer buffer = context->Allocate(1000, Purpose::kScratch).value();
   context.reset();

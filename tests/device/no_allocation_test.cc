@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/context.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/counted_allocations.h"
@@ -25,10 +25,10 @@ struct Segment {
 class Step {
  public:
   explicit Step(Context& context) {
-    compute_ = context.NewStream("compute").value();
-    comm_ = context.NewStream("comm").value();
-    ready_ = context.NewEvent("ready").value();
-    reduced_ = context.NewEvent("reduced").value();
+    compute_ = context.CreateStream("compute").value();
+    comm_ = context.CreateStream("comm").value();
+    ready_ = context.CreateEvent("ready").value();
+    reduced_ = context.CreateEvent("reduced").value();
     buffer_ = context.Allocate(int64_t{3} << 20, Purpose::kScratch).value();
     segments_.assign(3000, Segment{buffer_.as<float>().data(), 1});
   }
@@ -36,7 +36,7 @@ class Step {
   absl::Status Hold(Gate& gate) { return Block(*compute_, gate); }
 
   void Run() {
-    AddressBook::Lookup lookup;
+    AddressRegistry::Lookup lookup;
     for (const Segment& segment : segments_) ok_ &= lookup.Find(segment.data) != nullptr;
     char* const data = buffer_.as<char>().data();
     ok_ &= compute_

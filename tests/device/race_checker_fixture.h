@@ -23,9 +23,9 @@ class RaceCheckerTest : public ::testing::Test {
   RaceChecker checker_;
   std::unique_ptr<Context> rank0_ = MakeContext(CheckedOptions(checker_, "rank 0"));
   std::unique_ptr<Context> rank1_ = MakeContext(CheckedOptions(checker_, "rank 1"));
-  std::unique_ptr<Stream> compute_ = rank0_->NewStream("compute").value();
-  std::unique_ptr<Stream> comm_ = rank1_->NewStream("comm").value();
-  std::unique_ptr<Event> event_ = rank0_->NewEvent("ready").value();
+  std::unique_ptr<Stream> compute_ = rank0_->CreateStream("compute").value();
+  std::unique_ptr<Stream> comm_ = rank1_->CreateStream("comm").value();
+  std::unique_ptr<Event> event_ = rank0_->CreateEvent("ready").value();
   Buffer buffer_ = rank0_->Allocate(4096, Purpose::kGradients, "grads").value();
   char* const data_ = buffer_.as<char>().data();
 };

@@ -44,7 +44,7 @@ TEST_F(RaceCheckerMemoryTest, ForgetsFreedAddresses) {
   EXPECT_EQ(checker_.intervals(), 0);
 }
 
-TEST_F(RaceCheckerMemoryTest, FollowsMemoryThatNobodyRegisteredUntilAHostHasWaited) {
+TEST_F(RaceCheckerMemoryTest, FollowsUnregisteredMemoryUntilAHostHasWaited) {
   std::vector<char> raw(64);
   ASSERT_OK(Touch(*compute_, "write", {Writes(raw.data(), 64)}));
   ASSERT_OK(Touch(*comm_, "read", {Reads(raw.data(), 64)}));
@@ -79,7 +79,7 @@ TEST_F(RaceCheckerMemoryTest, ABorrowOverABufferKeepsTheBuffersNameAndHistory) {
 // A long run: slots reused through events, pieces of changing sizes, short-lived streams, threads,
 // buffers and borrows.
 TEST_F(RaceCheckerMemoryTest, StaysConstantInALongRun) {
-  auto consumed = rank1_->NewEvent("consumed").value();
+  auto consumed = rank1_->CreateEvent("consumed").value();
   const auto step = [&](int i) {
     const int64_t cut = 1 + (i * 37) % 4000;
     if (i > 0) {
@@ -95,7 +95,7 @@ TEST_F(RaceCheckerMemoryTest, StaysConstantInALongRun) {
   std::vector<char> raw(64);
   const Buffer constants = rank0_->Allocate(64, Purpose::kParameters, "constants").value();
   const auto churn = [&] {
-    auto stream = rank1_->NewStream("short-lived").value();
+    auto stream = rank1_->CreateStream("short-lived").value();
     const Buffer lent = rank1_->Borrow(raw.data(), 64).value();
     ASSERT_OK(Touch(*stream, "read constants", {Reads(constants.data(), 64)}));
     ASSERT_OK(Touch(*stream, "write lent", {Writes(raw.data(), 64)}));

@@ -1,4 +1,4 @@
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 
 #include <memory>
 #include <string>
@@ -63,7 +63,7 @@ TEST_F(RaceCheckerTest, ReportsAPairOnce) {
     ASSERT_OK(Touch(*comm_, "gather", {Reads(data_ + 1024, 1024), Reads(data_, 10)}));
   }
   EXPECT_THAT(checker_.reports(), SizeIs(1));
-  EXPECT_EQ(checker_.reports_left_off(), 0);
+  EXPECT_EQ(checker_.reports_dropped(), 0);
   checker_.ClearReports();
   ASSERT_OK(Touch(*compute_, "adam", {Writes(data_, 2048)}));
   EXPECT_THAT(checker_.reports(), SizeIs(1));
@@ -75,7 +75,7 @@ TEST_F(RaceCheckerTest, KeepsABoundedListAndCountsTheRest) {
     ASSERT_OK(Touch(*comm_, "read", {Reads(data_, 1)}));
   }
   EXPECT_THAT(checker_.reports(), SizeIs(256));
-  EXPECT_GT(checker_.reports_left_off(), 0);
+  EXPECT_GT(checker_.reports_dropped(), 0);
 }
 
 TEST_F(RaceCheckerTest, ReadersAndDisjointWritersDoNotConflict) {
@@ -98,8 +98,8 @@ TEST_F(RaceCheckerTest, AnEventOrdersAndAStaleOneDoesNot) {
 }
 
 TEST_F(RaceCheckerTest, OrderIsTransitive) {
-  auto middle = rank0_->NewStream("middle").value();
-  auto passed = rank0_->NewEvent("passed").value();
+  auto middle = rank0_->CreateStream("middle").value();
+  auto passed = rank0_->CreateEvent("passed").value();
   ASSERT_OK(Touch(*compute_, "write", {Writes(data_, 8)}));
   ASSERT_OK(compute_->Record(*event_));
   ASSERT_OK(middle->Wait(*event_));
@@ -110,8 +110,8 @@ TEST_F(RaceCheckerTest, OrderIsTransitive) {
 }
 
 TEST_F(RaceCheckerTest, AWriterMustWaitForAllReaders) {
-  auto second_reader = rank1_->NewStream("second").value();
-  auto read = rank1_->NewEvent("read").value();
+  auto second_reader = rank1_->CreateStream("second").value();
+  auto read = rank1_->CreateEvent("read").value();
   ASSERT_OK(Touch(*comm_, "read one", {Reads(data_, 8)}));
   ASSERT_OK(Touch(*second_reader, "read two", {Reads(data_, 8)}));
   ASSERT_OK(comm_->Record(*read));
@@ -130,7 +130,7 @@ TEST_F(RaceCheckerTest, AReadDoesNotHideTheWriteBeforeIt) {
 }
 
 TEST_F(RaceCheckerTest, ALaterReadDoesNotHideAnEarlierOne) {
-  auto third = rank0_->NewStream("third").value();
+  auto third = rank0_->CreateStream("third").value();
   ASSERT_OK(Touch(*compute_, "read one", {Reads(data_, 8)}));
   ASSERT_OK(compute_->Record(*event_));
   ASSERT_OK(comm_->Wait(*event_));
@@ -142,7 +142,7 @@ TEST_F(RaceCheckerTest, ALaterReadDoesNotHideAnEarlierOne) {
 }
 
 TEST_F(RaceCheckerTest, AWriteDoesNotHideWhatItRacesWith) {
-  auto third = rank0_->NewStream("third").value();
+  auto third = rank0_->CreateStream("third").value();
   ASSERT_OK(Touch(*compute_, "write one", {Writes(data_, 8)}));
   ASSERT_OK(Touch(*comm_, "write two", {Writes(data_, 8)}));
   ASSERT_OK(comm_->Record(*event_));
@@ -222,18 +222,19 @@ TEST_F(RaceCheckerTest, StreamsBorrowedFromTheSameOneAreOneActor) {
   EXPECT_NE(first, other_device);
 }
 
-// Clocks of two checkers number different actors: mixed, a stranger's tick could hide a race.
+// Clocks of two checkers number different actors: mixed, a tick of the other checker could hide a
+// race.
 TEST_F(RaceCheckerTest, IgnoresTheClockOfAnotherChecker) {
   RaceChecker other;
-  auto stranger = MakeContext(CheckedOptions(other, "stranger"));
+  auto outsider = MakeContext(CheckedOptions(other, "outsider"));
   std::vector<std::unique_ptr<Stream>> streams;
-  for (int i = 0; i < 8; ++i) streams.push_back(stranger->NewStream("s").value());
+  for (int i = 0; i < 8; ++i) streams.push_back(outsider->CreateStream("s").value());
   std::vector<std::unique_ptr<Event>> events;
   for (auto& stream : streams) {
     for (int i = 0; i < 9; ++i) {
       ASSERT_OK(Touch(*stream, "work", {}));
     }
-    events.push_back(stranger->NewEvent("e").value());
+    events.push_back(outsider->CreateEvent("e").value());
     ASSERT_OK(stream->Record(*events.back()));
   }
   ASSERT_OK(Touch(*compute_, "write", {Writes(data_, 8)}));

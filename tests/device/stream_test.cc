@@ -1,6 +1,8 @@
 #include "brigade/device/stream.h"
 
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -26,7 +28,7 @@ std::unique_ptr<Context> DelayedContext(uint64_t seed, std::string name = "rank 
 TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     auto context = DelayedContext(seed);
-    auto stream = context->NewStream("compute").value();
+    auto stream = context->CreateStream("compute").value();
     std::vector<int> order;
     for (int i = 0; i < 50; ++i) {
       ASSERT_OK(stream->Enqueue({"append", {}}, [&order, i](ThreadPool&) {
@@ -42,7 +44,7 @@ TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {
 
 TEST(StreamTest, RunsWorkApartFromTheHost) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Block(*stream, gate));
   bool ran = false;
@@ -63,11 +65,11 @@ TEST(StreamTest, OrdersStreamsByEventsUnderRandomDelays) {
     auto context = DelayedContext(seed, "rank 0");
     auto other = DelayedContext(seed + 1000, "rank 1");
     std::vector<std::unique_ptr<Stream>> streams;
-    streams.push_back(context->NewStream("a").value());
-    streams.push_back(context->NewStream("b").value());
-    streams.push_back(other->NewStream("c").value());
+    streams.push_back(context->CreateStream("a").value());
+    streams.push_back(context->CreateStream("b").value());
+    streams.push_back(other->CreateStream("c").value());
     std::vector<std::unique_ptr<Event>> done;
-    for (int i = 0; i < 3; ++i) done.push_back(context->NewEvent("done").value());
+    for (int i = 0; i < 3; ++i) done.push_back(context->CreateEvent("done").value());
 
     std::vector<int> order;
     for (int i = 0; i < 30; ++i) {
@@ -91,7 +93,7 @@ TEST(StreamTest, OrdersStreamsByEventsUnderRandomDelays) {
 
 TEST(StreamTest, HandsACopyOfTheListToTheWork) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Block(*stream, gate));
   struct Segment {
@@ -117,7 +119,7 @@ TEST(StreamTest, HandsACopyOfTheListToTheWork) {
 
 TEST(StreamTest, KeepsClosuresWithStricterAlignment) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   struct alignas(16) Wide {
     char bytes[16];
   };
@@ -134,12 +136,12 @@ TEST(StreamTest, KeepsClosuresWithStricterAlignment) {
 
 TEST(StreamTest, TakesWorkFromManyThreads) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   int sum = 0;  // only the stream's worker touches it
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      auto event = context->NewEvent("mine").value();
+      auto event = context->CreateEvent("mine").value();
       for (int i = 0; i < 500; ++i) {
         EXPECT_OK(stream->Enqueue({"add", {}}, [&sum](ThreadPool&) {
           ++sum;
@@ -161,7 +163,7 @@ TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
   ContextOptions options = CpuOptions();
   options.compute_threads = 2;
   auto context = MakeContext(options);
-  auto stream = context->NewStream("copy").value();
+  auto stream = context->CreateStream("copy").value();
   for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4097}, (int64_t{5} << 20) + 3}) {
     auto from = context->Allocate(bytes, Purpose::kScratch, "from").value();
     auto to = context->Allocate(bytes, Purpose::kScratch, "to").value();
@@ -174,7 +176,7 @@ TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
 
 TEST(StreamTest, RefusesBadCopiesAndFills) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("copy").value();
+  auto stream = context->CreateStream("copy").value();
   char memory[16] = {};
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(stream->Copy(memory, memory + 8, -1), StatusIs(invalid, HasSubstr("-1 bytes")));
@@ -193,7 +195,7 @@ TEST(StreamTest, RefusesBadCopiesAndFills) {
 
 TEST(StreamTest, RefusesLaunchOnTheCpu) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   EXPECT_THAT(stream->Launch({"adam", {}}, [](void*) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("\"adam\": stream \"compute\" is on cpu:0")));
@@ -203,8 +205,8 @@ TEST(StreamTest, RefusesLaunchOnTheCpu) {
 
 TEST(StreamTest, RefusesToWaitForItself) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("done").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("done").value();
   ASSERT_OK(stream->Record(*event));
   absl::Status synchronized, reset, waited;
   ASSERT_OK(stream->Enqueue({"confused", {}}, [&](ThreadPool&) {
@@ -220,10 +222,38 @@ TEST(StreamTest, RefusesToWaitForItself) {
   }
 }
 
+// Work whose way into the queue blocks until the gate opens.
+class SlowToEnqueue {
+ public:
+  explicit SlowToEnqueue(Gate& gate) : gate_(gate) {}
+  SlowToEnqueue(SlowToEnqueue&& other) noexcept : gate_(other.gate_) { gate_.Pass(); }
+
+  absl::Status operator()(ThreadPool&) { return absl::OkStatus(); }
+
+ private:
+  Gate& gate_;
+};
+
+TEST(StreamTest, StatusDoesNotWaitForACallThatBlocks) {
+  auto context = MakeContext(CpuOptions());
+  auto stream = context->CreateStream("compute").value();
+  Gate gate;
+  auto enqueued = std::async(std::launch::async, [&] {
+    return stream->Enqueue({"slow", {}}, SlowToEnqueue(gate));
+  });
+  gate.AwaitArrival();
+  auto status = std::async(std::launch::async, [&] { return stream->status(); });
+  EXPECT_EQ(status.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  gate.Open();
+  EXPECT_OK(status.get());
+  EXPECT_OK(enqueued.get());
+  EXPECT_OK(stream->Synchronize());
+}
+
 TEST(StreamTest, CountsHostWaits) {
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
-  auto event = context->NewEvent("done").value();
+  auto stream = context->CreateStream("compute").value();
+  auto event = context->CreateEvent("done").value();
   for (int i = 0; i < 5; ++i) {
     ASSERT_OK(stream->FillBytes(nullptr, 0, 0));
     ASSERT_OK(stream->Record(*event));

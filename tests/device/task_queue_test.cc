@@ -1,11 +1,11 @@
-#include "brigade/device/internal/task_queue.h"
+#include "brigade/device/cpu/task_queue.h"
 
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
 
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "gtest/gtest.h"
 
 namespace brigade::device::internal {

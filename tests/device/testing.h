@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "brigade/device/context.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/stream.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device {
 
@@ -53,7 +53,7 @@ class Gate {
     opened_.wait(lock, [this] { return open_; });
   }
 
-  // Until somebody is in Pass.
+  // Blocks until a thread is in Pass.
   void AwaitArrival() {
     std::unique_lock lock(mutex_);
     opened_.wait(lock, [this] { return arrived_; });

@@ -1,4 +1,4 @@
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 #include <atomic>
 #include <chrono>
@@ -97,8 +97,8 @@ TEST(ThreadPoolTest, ServesTwoStreamsAtOnce) {
   ContextOptions options = CpuOptions();
   options.compute_threads = 2;
   auto context = MakeContext(options);
-  auto a = context->NewStream("a").value();
-  auto b = context->NewStream("b").value();
+  auto a = context->CreateStream("a").value();
+  auto b = context->CreateStream("b").value();
   std::atomic<int64_t> sum{0};
   for (int i = 0; i < 200; ++i) {
     for (Stream* stream : {a.get(), b.get()}) {

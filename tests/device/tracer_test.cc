@@ -1,4 +1,4 @@
-#include "brigade/device/tracer.h"
+#include "brigade/device/tracing/tracer.h"
 
 #include <chrono>
 #include <cstdint>
@@ -62,7 +62,7 @@ void ExpectInOrderOfTime(const TracedStream& stream, int64_t from_ns, int64_t to
 TEST(TracerTest, NamesWhatAStreamRanInOrderOfTime) {
   Tracer tracer;
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   char memory[8] = {};
   const int64_t before = NowNs();
   ASSERT_OK(Sleep(*stream, "adam", 2));
@@ -86,9 +86,9 @@ TEST(TracerTest, NamesWhatAStreamRanInOrderOfTime) {
 TEST(TracerTest, TellsWaitingFromWorking) {
   Tracer tracer;
   auto context = MakeContext(TracedBy(tracer));
-  auto compute = context->NewStream("compute").value();
-  auto communication = context->NewStream("communication").value();
-  auto written = context->NewEvent("written").value();
+  auto compute = context->CreateStream("compute").value();
+  auto communication = context->CreateStream("communication").value();
+  auto written = context->CreateEvent("written").value();
   ASSERT_OK(Sleep(*compute, "backward", 3));
   ASSERT_OK(compute->Record(*written));
   ASSERT_OK(communication->Wait(*written));
@@ -106,8 +106,8 @@ TEST(TracerTest, TellsWaitingFromWorking) {
 TEST(TracerTest, LeavesOutWhatWasSkippedAndKeepsWhatFailed) {
   Tracer tracer;
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
-  auto done = context->NewEvent("done").value();
+  auto stream = context->CreateStream("compute").value();
+  auto done = context->CreateEvent("done").value();
   Gate gate;
   ASSERT_OK(stream->Record(*done));
   ASSERT_OK(Block(*stream, gate));
@@ -124,7 +124,7 @@ TEST(TracerTest, LeavesOutWhatWasSkippedAndKeepsWhatFailed) {
 TEST(TracerTest, HandsOverOnlyWhatHasEnded) {
   Tracer tracer;
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Sleep(*stream, "first", 0));
   ASSERT_OK(Block(*stream, gate));
@@ -139,7 +139,7 @@ TEST(TracerTest, HandsOverOnlyWhatHasEnded) {
 TEST(TracerTest, KeepsNamesWhenTheQueueIsUsedAgain) {
   Tracer tracer;
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Sleep(*stream, "first", 0));
   ASSERT_OK(stream->Synchronize());
   const TracedStream traced = tracer.Take()[0];
@@ -151,7 +151,7 @@ TEST(TracerTest, KeepsNamesWhenTheQueueIsUsedAgain) {
 TEST(TracerTest, CountsWhatItHasNoRoomFor) {
   Tracer tracer(3);
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   for (const char* const name : {"a", "b", "c", "d", "e"}) ASSERT_OK(Sleep(*stream, name, 0));
   ASSERT_OK(stream->Synchronize());
   TracedStream full = tracer.Take()[0];
@@ -171,8 +171,8 @@ TEST(TracerTest, KeepsContextsApartAndStreamsBeyondTheirEnd) {
   {
     auto first = MakeContext(TracedBy(tracer, "rank 0"));
     auto second = MakeContext(TracedBy(tracer, "rank 1"));
-    auto here = first->NewStream("compute").value();
-    auto there = second->NewStream("compute").value();
+    auto here = first->CreateStream("compute").value();
+    auto there = second->CreateStream("compute").value();
     ASSERT_OK(Sleep(*there, "theirs", 0));
     ASSERT_OK(Sleep(*here, "ours", 0));
   }
@@ -187,7 +187,7 @@ TEST(TracerTest, KeepsContextsApartAndStreamsBeyondTheirEnd) {
 TEST(TracerTest, SeesNothingOfAContextThatDoesNotNameIt) {
   Tracer tracer;
   auto context = MakeContext(CpuOptions());
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Sleep(*stream, "adam", 0));
   ASSERT_OK(stream->Synchronize());
   EXPECT_THAT(tracer.Take(), IsEmpty());
@@ -198,7 +198,7 @@ TEST(TracerTest, LosesNothingWhenItIsReadWhileStreamsRun) {
   Tracer tracer(kOperations);
   auto context = MakeContext(TracedBy(tracer));
   std::vector<std::unique_ptr<Stream>> streams;
-  for (int i = 0; i < kStreams; ++i) streams.push_back(context->NewStream("compute").value());
+  for (int i = 0; i < kStreams; ++i) streams.push_back(context->CreateStream("compute").value());
   const int64_t before = NowNs();
   std::thread host([&] {
     for (int i = 0; i < kOperations; ++i) {
@@ -228,7 +228,7 @@ TEST(TracerTest, LosesNothingWhenItIsReadWhileStreamsRun) {
 TEST(TracerTest, AllocatesNothingWhileStreamsRunInSteadyState) {
   Tracer tracer(1000);
   auto context = MakeContext(TracedBy(tracer));
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   bool ok = true;
   const auto run = [&] {
     for (int i = 0; i < 100; ++i) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/device/stream.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -19,8 +19,9 @@
 
 namespace brigade::kernels {
 
-// Gives an operation memory for its arrays, then calls it with each array in turn null, misaligned, on another device
-// and overlapping another one; every call must be refused by name and leave all memory as it is.
+// Gives an operation memory for its arrays, then calls it with each array in turn null, misaligned,
+// on another device and overlapping another one; every call must be refused by name and leave all
+// memory as it is.
 class BadArrays {
  public:
   enum Kind { kRead, kReadUnlessNull, kWritten };
@@ -30,8 +31,8 @@ class BadArrays {
   }
   BadArrays(const BadArrays&) = delete;
 
-  // `place` is where the call finds the address of `count` elements, which messages call `label`. Points it to
-  // memory filled with 0x3c: sensible numbers in all floating-point types.
+  // `place` is where the call finds the address of `count` elements, which messages call `label`.
+  // Points it to memory filled with 0x3c: sensible numbers in all floating-point types.
   template <typename T>
   void Add(const std::string& label, T*& place, int64_t count, int64_t element_bytes,
            int64_t alignment, Kind kind) {
@@ -82,10 +83,10 @@ class BadArrays {
                      HasSubstr(absl::StrCat("not a multiple of its element's ", a.alignment))));
       }
       a.set(a.begin);
-      device::AddressBook::Global().Add(a.begin, a.bytes, device::Cuda(1), false);
+      device::AddressRegistry::Global().Add(a.begin, a.bytes, device::Cuda(1), false);
       expect(a.label + " on a GPU",
              StartsWith(name + " is in memory of cuda:1, but the stream is on cpu:0"));
-      device::AddressBook::Global().Remove(a.begin, a.bytes, false);
+      device::AddressRegistry::Global().Remove(a.begin, a.bytes, false);
       for (const Array& b : arrays_) {
         if (&a == &b || (a.kind != kWritten && b.kind != kWritten)) continue;
         // From b's last bytes on.

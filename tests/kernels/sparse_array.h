@@ -10,8 +10,9 @@
 
 namespace brigade::kernels {
 
-// `size` elements, 0 at first, more than the machine may have memory for: only pages that are touched cost any. They
-// begin `offset` elements past a page's begin, and an element behind the last one exists as well.
+// `size` elements, 0 at first, more than the machine may have memory for: only pages that are
+// touched cost any. They begin `offset` elements past a page's begin, and an element behind the
+// last one exists as well.
 template <typename T>
 class SparseArray {
   static_assert(std::is_trivially_copyable_v<T>);

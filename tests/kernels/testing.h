@@ -1,8 +1,8 @@
 #ifndef BRIGADE_TESTS_KERNELS_TESTING_H_
 #define BRIGADE_TESTS_KERNELS_TESTING_H_
 
-// What the tests of kernels share: arrays with guarded ends at any alignment, inputs, comparison of bits, and
-// the ways to run a kernel.
+// What the tests of kernels share: arrays with guarded ends at any alignment, inputs, comparison of
+// bits, and the ways to run a kernel.
 
 #include <cmath>
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "brigade/device/context.h"
-#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/spec/formats.h"
@@ -24,7 +24,8 @@
 
 namespace brigade::kernels {
 
-// `size` elements that begin `offset` elements past a 64-byte boundary, between guards that must survive.
+// `size` elements that begin `offset` elements past a 64-byte boundary, between guards that must
+// survive.
 template <typename T>
 class GuardedArray {
  public:
@@ -110,7 +111,8 @@ void FillTypical(GuardedArray<T>& array, std::mt19937& random, float size = 1.0f
   for (int64_t i = 0; i < array.size(); ++i) array[i] = T(size * TypicalValue(random));
 }
 
-// Sizes at which tiles, vectors and lists change their way: empty ones first, in the middle and last.
+// Sizes at which tiles, vectors and lists change their way: empty ones first, in the middle and
+// last.
 inline std::vector<int64_t> InterestingSizes() {
   return {0, 1, 31, 32, 33, 2047, 2048, 2049, 0, 0, 7, 8, 9, 4095, 4096, 4097, 10001, 3, 0};
 }
@@ -139,7 +141,7 @@ inline CpuRun OnCpu(int threads) {
   options.compute_threads = threads;
   CpuRun run;
   run.context = device::Context::Create(options).value();
-  run.stream = run.context->NewStream("compute").value();
+  run.stream = run.context->CreateStream("compute").value();
   return run;
 }
 

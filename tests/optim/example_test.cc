@@ -22,7 +22,7 @@ float Target(float x) { return 3.0f * x - 1.5f; }
 
 TEST(ExampleTest, FitsALine) {
   ASSERT_OK_AND_ASSIGN(auto context, device::Context::Create({}));
-  ASSERT_OK_AND_ASSIGN(auto stream, context->NewStream("compute"));
+  ASSERT_OK_AND_ASSIGN(auto stream, context->CreateStream("compute"));
   std::vector<Half> weights = {Half(0.0f), Half(0.0f)};  // slope and offset
   std::vector<Half> grad(2);
   const float one = 1.0f;

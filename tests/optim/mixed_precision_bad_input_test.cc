@@ -31,7 +31,7 @@ class BadInputTest : public ::testing::Test {
   }
 
   std::unique_ptr<device::Context> context_ = device::MakeContext(device::CpuOptions());
-  std::unique_ptr<device::Stream> stream_ = context_->NewStream("compute").value();
+  std::unique_ptr<device::Stream> stream_ = context_->CreateStream("compute").value();
   std::vector<precision::BFloat16> arrays_ = std::vector<precision::BFloat16>(400);
   const Parameter good_[2] = {
       {.name = "wte", .weights = &arrays_[0], .grad = &arrays_[100], .size = 100},
@@ -60,7 +60,7 @@ TEST_F(BadInputTest, NamesParameterAndValueAndLeavesNothingBehind) {
   }
   EXPECT_THAT(MixedPrecisionOptimizer::Create({}, {}, *context_, *stream_),
               StatusIs(kInvalid, HasSubstr("no parameters")));
-  EXPECT_EQ(context_->books().peak_bytes(), 0);
+  EXPECT_EQ(context_->memory_stats().peak_bytes(), 0);
   EXPECT_OK(Create([](Parameter&) {}));
 }
 

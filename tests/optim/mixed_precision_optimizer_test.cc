@@ -171,7 +171,7 @@ TEST(MixedPrecisionOptimizerTest, UnorderedUseOfTheGradientsIsARace) {
   device::RaceChecker checker;
   const Training training({{100}, {9000}}, {}, 1);
   Trainer trainer(training, {.compute_threads = 1, .checks = true, .race_checker = &checker});
-  auto other = trainer.context->NewStream("other").value();
+  auto other = trainer.context->CreateStream("other").value();
   ASSERT_OK(trainer.Step(0));
   ASSERT_OK(trainer.stream->Synchronize());
   // The gate keeps the two apart, which the checker cannot know, so that only it reports.

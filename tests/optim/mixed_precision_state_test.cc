@@ -46,7 +46,7 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
       options.accumulator_dtype = DType::kBFloat16;
       const Training training(kTypes, options, 1);
       Trainer trainer(training, device::CpuOptions());
-      const device::Books& books = trainer.context->books();
+      const device::MemoryStats& books = trainer.context->memory_stats();
       EXPECT_EQ(books.current_bytes(device::Purpose::kOptimizerState),
                 4 * masters + 4 * all * (kind == OptimizerKind::kSgd ? 1 : 2));
       EXPECT_EQ(books.current_bytes(device::Purpose::kGradients), micro_batches == 2 ? 2 * all : 0);

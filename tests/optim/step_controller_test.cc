@@ -66,7 +66,7 @@ class StepControllerTest : public ::testing::Test {
 
   std::unique_ptr<device::Context> context_ =
       device::Context::Create({.compute_threads = 1}).value();
-  std::unique_ptr<device::Stream> stream_ = context_->NewStream("compute").value();
+  std::unique_ptr<device::Stream> stream_ = context_->CreateStream("compute").value();
   std::unique_ptr<StepController> controller_;
 };
 
@@ -221,7 +221,7 @@ TEST_F(StepControllerTest, BadOptionsAreNamedWithTheirValue) {
   }
   EXPECT_THAT(StepController::Create({.groups = {}}, {}, *context_, *stream_),
               StatusIs(kInvalid, HasSubstr("0 groups")));
-  EXPECT_EQ(context_->books().peak_bytes(), 0);
+  EXPECT_EQ(context_->memory_stats().peak_bytes(), 0);
 }
 
 TEST_F(StepControllerTest, ScalesTheLossByTheScaleOnTheDevice) {

@@ -87,7 +87,7 @@ class Trainer {
  public:
   Trainer(const Training& training, const device::ContextOptions& options)
       : context(device::Context::Create(options).value()),
-        stream(context->NewStream("compute").value()) {
+        stream(context->CreateStream("compute").value()) {
     std::vector<Parameter> parameters;
     for (size_t i = 0; i < training.types.size(); ++i) {
       const TensorType& type = training.types[i];
@@ -110,7 +110,7 @@ class Trainer {
         }
       }
     }
-    bytes_before = context->books().current_bytes();
+    bytes_before = context->memory_stats().current_bytes();
     optimizer =
         MixedPrecisionOptimizer::Create(parameters, training.options, *context, *stream).value();
   }

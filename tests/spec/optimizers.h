@@ -47,17 +47,17 @@ inline AdamElement AdamUpdate(AdamElement x, float raw_gradient, float multiplie
                               const AdamRule& rule, const GroupStep& step) {
   const float beta1 = static_cast<float>(rule.beta1);
   const float beta2 = static_cast<float>(rule.beta2);
-  const float gain1 = static_cast<float>(1.0 - rule.beta1);
-  const float gain2 = static_cast<float>(1.0 - rule.beta2);
+  const float one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
+  const float one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
   const float eps = static_cast<float>(rule.eps);
   const float decay = static_cast<float>(rule.weight_decay);
 
   float g = raw_gradient * multiplier;
   if (!rule.decoupled) g = std::fma(decay, x.param, g);
 
-  const float g1 = gain1 * g;
+  const float g1 = one_minus_beta1 * g;
   x.m = std::fma(beta1, x.m, g1);
-  const float g2 = gain2 * g;
+  const float g2 = one_minus_beta2 * g;
   const float g2g = g2 * g;
   x.v = std::fma(beta2, x.v, g2g);
 
@@ -65,8 +65,8 @@ inline AdamElement AdamUpdate(AdamElement x, float raw_gradient, float multiplie
   const float denominator = std::fma(root, step.inv_sqrt_correction, eps);
   const float direction = x.m / denominator;
   if (rule.decoupled) {
-    const float keep = std::fma(-step.lr, decay, 1.0f);
-    x.param = x.param * keep;
+    const float decay_factor = std::fma(-step.lr, decay, 1.0f);
+    x.param = x.param * decay_factor;
   }
   x.param = std::fma(-step.step_size, direction, x.param);
   return x;
@@ -81,19 +81,19 @@ struct SgdElement {
 inline SgdElement SgdUpdate(SgdElement x, float raw_gradient, float multiplier, const SgdRule& rule,
                             float lr, int64_t step) {
   const float momentum = static_cast<float>(rule.momentum);
-  const float gain = step == 1 ? 1.0f : static_cast<float>(1.0 - rule.dampening);
+  const float one_minus_dampening = step == 1 ? 1.0f : static_cast<float>(1.0 - rule.dampening);
   const float decay = static_cast<float>(rule.weight_decay);
 
   float g = raw_gradient * multiplier;
   if (!rule.decoupled) g = std::fma(decay, x.param, g);
   if (rule.momentum != 0.0) {
-    const float dampened = gain * g;
+    const float dampened = one_minus_dampening * g;
     x.momentum = std::fma(momentum, x.momentum, dampened);
     g = rule.nesterov ? std::fma(momentum, x.momentum, g) : x.momentum;
   }
   if (rule.decoupled) {
-    const float keep = std::fma(-lr, decay, 1.0f);
-    x.param = x.param * keep;
+    const float decay_factor = std::fma(-lr, decay, 1.0f);
+    x.param = x.param * decay_factor;
   }
   x.param = std::fma(-lr, g, x.param);
   return x;

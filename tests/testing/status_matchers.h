@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -49,8 +50,6 @@ MATCHER_P(StatusIs, code, "has code " + absl::StatusCodeToString(code)) {
 #define ASSERT_OK(expression) ASSERT_THAT(expression, ::brigade::testing::IsOk())
 #define EXPECT_OK(expression) EXPECT_THAT(expression, ::brigade::testing::IsOk())
 
-#define BRIGADE_CONCATENATE_INNER(a, b) a##b
-#define BRIGADE_CONCATENATE(a, b) BRIGADE_CONCATENATE_INNER(a, b)
 #define BRIGADE_ASSERT_OK_AND_ASSIGN(status_or, target, expression) \
   auto status_or = (expression);                                    \
   ASSERT_OK(status_or);                                             \

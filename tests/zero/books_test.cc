@@ -108,11 +108,11 @@ TEST(BooksTest, MeasuredBytesEqualTheModel) {
       OnThreads({.size = ranks}, [&](Rank& self) {
         auto zero = NewZero(setting.model, setting.options, self);
         ASSERT_OK(zero);
-        self.context->books().ResetPeaks();
+        self.context->memory_stats().ResetPeaks();
         ASSERT_OK(EmptyStep(**zero, *self.stream));
         ASSERT_OK((*zero)->step_stream().Synchronize());
         const std::vector<MemoryTerm> terms = MemoryOf((*zero)->plan(), setting.options);
-        const device::Books& books = self.context->books();
+        const device::MemoryStats& books = self.context->memory_stats();
         for (const Purpose purpose :
              {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
               Purpose::kCommunication, Purpose::kScratch, Purpose::kActivations}) {
@@ -196,7 +196,7 @@ TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         device::ContextOptions no_checks;  // the race checker allocates
         no_checks.checks = false;
         auto context = device::Context::Create(no_checks).value();
-        auto compute = context->NewStream("compute").value();
+        auto compute = context->CreateStream("compute").value();
         auto communicator =
             collectives::Communicator::Create(group->Join(rank, *context).value(), *context)
                 .value();

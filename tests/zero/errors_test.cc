@@ -77,7 +77,7 @@ TEST(ErrorsTest, OneRanksLackOfMemoryIsEverybodysError) {
     auto limited =
         device::Context::Create({.memory_limit_bytes = self.rank == 1 ? 20000 : 0, .name = "small"})
             .value();
-    auto stream = limited->NewStream("compute").value();
+    auto stream = limited->CreateStream("compute").value();
     EXPECT_THAT(
         ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *limited, *stream).status(),
         StatusIs(absl::StatusCode::kResourceExhausted,

@@ -94,13 +94,13 @@ absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   ZeroOptions options;
   options.stage = stage;
   options.bucket_elements = 1000;
-  BRIGADE_ASSIGN_OR_RETURN(zero, NewZero(ToyModel(), options, self));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, NewZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self);
   BRIGADE_RETURN_IF_ERROR(trainer.Step());
   BRIGADE_RETURN_IF_ERROR(trainer.Step());
   BRIGADE_RETURN_IF_ERROR(zero->step_stream().Synchronize());
-  BRIGADE_ASSIGN_OR_RETURN(before, zero->SaveState());
+  BRIGADE_ASSIGN_OR_RETURN(auto before, zero->SaveState());
   absl::Status status = trainer.Forward();
   if (self.rank == 2) {
     fault.Begin();
@@ -113,7 +113,7 @@ absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   if (status.ok()) status = zero->step_stream().Synchronize();
   fault.End();
   BRIGADE_RETURN_IF_ERROR(zero->CancelStep());
-  BRIGADE_ASSIGN_OR_RETURN(after, zero->SaveState());
+  BRIGADE_ASSIGN_OR_RETURN(auto after, zero->SaveState());
   if (!Same(before, after)) return absl::InternalError("the state is not that of the last step");
   return status;
 }

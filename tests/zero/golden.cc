@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -153,7 +153,7 @@ Trajectory Specified(const GoldenCase& c) {
 
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained, bool on_copies) {
-  BRIGADE_ASSIGN_OR_RETURN(zero, NewZero(ToyModel(), options, self));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, NewZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
   trainer.on_copies = trainer.on_copies || on_copies;
@@ -165,14 +165,13 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
     if (step % 8 != 7 && step + 1 != kGoldenSteps) continue;
     BRIGADE_RETURN_IF_ERROR(zero->step_stream().Synchronize());
     while (true) {
-      BRIGADE_ASSIGN_OR_RETURN(state, zero->controller().TakeState());
+      BRIGADE_ASSIGN_OR_RETURN(auto state, zero->controller().TakeState());
       if (!state.has_value()) break;
       trained.states.push_back(*state);
     }
   }
   BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
-  BRIGADE_ASSIGN_OR_RETURN(parameters, Exported(*zero));
-  trained.parameters = std::move(parameters);
+  BRIGADE_ASSIGN_OR_RETURN(trained.parameters, Exported(*zero));
   return absl::OkStatus();
 }
 

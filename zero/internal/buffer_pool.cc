@@ -12,10 +12,8 @@ absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
                                                                  const std::string& name,
                                                                  device::Context& context) {
   auto buffer = std::make_unique<PooledBuffer>();
-  BRIGADE_ASSIGN_OR_RETURN(memory, context.Allocate(bytes, purpose, name));
-  BRIGADE_ASSIGN_OR_RETURN(event, context.NewEvent(name));
-  buffer->memory = std::move(memory);
-  buffer->free = std::move(event);
+  BRIGADE_ASSIGN_OR_RETURN(buffer->memory, context.Allocate(bytes, purpose, name));
+  BRIGADE_ASSIGN_OR_RETURN(buffer->free, context.CreateEvent(name));
   return buffer;
 }
 
@@ -28,7 +26,7 @@ absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& size
     for (int i = 0; i < count; ++i) {
       const std::string each = absl::StrCat(name, " ", pool.buffers_.size());
       BRIGADE_ASSIGN_OR_RETURN(
-          buffer, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
+          auto buffer, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
       free.push_back(buffer.get());
       pool.buffers_.push_back(std::move(buffer));
     }

@@ -46,28 +46,24 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     };
     if (options.traits().whole_gradients) {
       BRIGADE_ASSIGN_OR_RETURN(
-          own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
-      state.own = std::move(own);
+          state.own,
+          CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
     } else if (!options.accumulates()) {
-      BRIGADE_ASSIGN_OR_RETURN(slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
-      state.slice = std::move(slice);
+      BRIGADE_ASSIGN_OR_RETURN(state.slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
     }
     if (options.accumulates()) {
       const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
-      BRIGADE_ASSIGN_OR_RETURN(accumulator,
+      BRIGADE_ASSIGN_OR_RETURN(state.accumulator,
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
-      state.accumulator = std::move(accumulator);
     }
-    BRIGADE_ASSIGN_OR_RETURN(written, context.NewEvent(absl::StrCat(name, " written")));
-    state.written = std::move(written);
+    BRIGADE_ASSIGN_OR_RETURN(state.written, context.CreateEvent(absl::StrCat(name, " written")));
   }
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
-  BRIGADE_ASSIGN_OR_RETURN(pool,
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
                                               "gradient buffer", context));
-  store->pool_ = std::move(pool);
   return store;
 }
 

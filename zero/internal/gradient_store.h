@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
-#include "brigade/kernels/fill/fill_types.h"
+#include "brigade/kernels/fill/fill_math.h"
 #include "brigade/zero/internal/buffer_pool.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"

@@ -28,27 +28,24 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
     const std::string name = absl::StrCat("parameters of bucket ", b);
     if (StaysWhole(plan, options, bucket)) {
       BRIGADE_ASSIGN_OR_RETURN(
-          own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kParameters, name, context));
-      state.own = std::move(own);
+          state.own,
+          CreatePooledBuffer(bucket.bytes(), device::Purpose::kParameters, name, context));
       state.buffer = state.own.get();
     }
     if (!options.traits().whole_parameters) {
       BRIGADE_ASSIGN_OR_RETURN(
-          slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
-                                  absl::StrCat("slice of ", name)));
-      state.slice = std::move(slice);
+          state.slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
+                                        absl::StrCat("slice of ", name)));
     }
-    BRIGADE_ASSIGN_OR_RETURN(gathered, context.NewEvent(absl::StrCat(name, " gathered")));
-    state.gathered = std::move(gathered);
+    BRIGADE_ASSIGN_OR_RETURN(state.gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
   }
   for (size_t b = 0; b < store->states_.size(); ++b) {
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
   const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(pool,
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
                                               "parameter buffer", context));
-  store->pool_ = std::move(pool);
   return store;
 }
 

@@ -26,11 +26,11 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   BRIGADE_RETURN_IF_ERROR(update->AllocateState());
   const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
   BRIGADE_ASSIGN_OR_RETURN(
-      executor, optim::StepExecutor::Create(
-                    options.optimizer, ControllerOptions(plan, options), streams.rank(),
-                    {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
-                    streams.context(), streams.comm()));
-  update->executor_ = std::move(executor);
+      update->executor_,
+      optim::StepExecutor::Create(
+          options.optimizer, ControllerOptions(plan, options), streams.rank(),
+          {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
+          streams.context(), streams.comm()));
   return update;
 }
 
@@ -41,9 +41,9 @@ absl::Status ShardedUpdate::AllocateState() {
     const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
     const int64_t arrays = moments_ + (HasMaster(bucket) ? 1 : 0);
     BRIGADE_ASSIGN_OR_RETURN(
-        state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
-                                           device::Purpose::kOptimizerState,
-                                           absl::StrCat("optimizer state of bucket ", b)));
+        auto state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
+                                                device::Purpose::kOptimizerState,
+                                                absl::StrCat("optimizer state of bucket ", b)));
     BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(state.data(), 0, state.bytes()));
     states_[b] = std::move(state);
   }

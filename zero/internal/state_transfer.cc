@@ -65,7 +65,7 @@ absl::Status StateTransfer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   // Declared before `whole`, whose destruction waits for the copies from this memory.
   std::vector<float> host;
-  BRIGADE_ASSIGN_OR_RETURN(whole, AllocateWholeOnAllRanks(ready));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready));
   device::Stream& stream = streams_.comm();
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
@@ -111,7 +111,7 @@ absl::Status StateTransfer::ExportParameters(
     const absl::Status& ready,
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
   std::vector<float> host;
-  BRIGADE_ASSIGN_OR_RETURN(whole, AllocateWholeOnAllRanks(ready));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready));
   device::Stream& stream = streams_.comm();
   absl::Status status;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -137,7 +137,7 @@ absl::Status StateTransfer::ExportParameters(
 
 absl::StatusOr<RankState> StateTransfer::Save() {
   RankState state;
-  BRIGADE_ASSIGN_OR_RETURN(whole, AllocateWhole());
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWhole());
   device::Stream& stream = streams_.comm();
   state.plan_fingerprint = PlanFingerprint(plan_, options_);
   state.rank = streams_.rank();
@@ -155,8 +155,7 @@ absl::StatusOr<RankState> StateTransfer::Save() {
       BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(step, update_.controller().SaveState(stream));
-  state.step = step;
+  BRIGADE_ASSIGN_OR_RETURN(state.step, update_.controller().SaveState(stream));
   return state;
 }
 
@@ -184,7 +183,7 @@ absl::Status StateTransfer::Check(const RankState& state) const {
 }
 
 absl::Status StateTransfer::Load(const absl::Status& ready, const RankState& state) {
-  BRIGADE_ASSIGN_OR_RETURN(whole, AllocateWholeOnAllRanks(ready.ok() ? Check(state) : ready));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready.ok() ? Check(state) : ready));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state.step, streams_));
   device::Stream& stream = streams_.comm();
   auto* const data = static_cast<float*>(whole.data());

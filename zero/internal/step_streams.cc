@@ -18,8 +18,7 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
     device::Stream& compute) {
   std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
   if (options.overlap_comm) {
-    BRIGADE_ASSIGN_OR_RETURN(stream, context.NewStream("communication"));
-    streams->own_ = std::move(stream);
+    BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
   return streams;
 }
@@ -58,8 +57,9 @@ absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::s
   const size_t size = bytes.size();
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');
-  BRIGADE_ASSIGN_OR_RETURN(buffer, context_.Allocate(count * ranks(), device::Purpose::kScratch,
-                                                     "host values of all ranks"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto buffer,
+      context_.Allocate(count * ranks(), device::Purpose::kScratch, "host values of all ranks"));
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "brigade/device/books.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 

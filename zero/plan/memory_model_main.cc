@@ -78,7 +78,7 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
   }
   std::printf(" %12s\n", "total");
   for (const int ranks : all_ranks) {
-    BRIGADE_ASSIGN_OR_RETURN(plan,
+    BRIGADE_ASSIGN_OR_RETURN(auto plan,
                              Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
       BRIGADE_RETURN_IF_ERROR(Validate(options));
@@ -108,7 +108,7 @@ absl::Status Main() {
   }
   const int units = absl::GetFlag(FLAGS_units);
   if (units < 1) return absl::InvalidArgumentError(absl::StrCat("--units is ", units));
-  BRIGADE_ASSIGN_OR_RETURN(options, OptionsOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(auto options, OptionsOfFlags());
   ModelSpec model;
   for (int u = 0; u < units; ++u) {
     const std::string name = absl::StrCat("unit", u);

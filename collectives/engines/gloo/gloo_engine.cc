@@ -40,7 +40,7 @@ class Survivors {
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(transport, CreateGlooTransport(options));
+  BRIGADE_ASSIGN_OR_RETURN(auto transport, CreateGlooTransport(options));
   Regroup regroup = [options, survivors = std::make_shared<Survivors>(options.size)](
                         absl::Span<const int> members, absl::Span<const int> lost,
                         const std::string& label) -> absl::StatusOr<std::unique_ptr<Transport>> {

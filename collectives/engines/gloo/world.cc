@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooWorldEngine(const LaunchInfo& 
   gloo.connect_timeout = options.connect_timeout;
   gloo.timeout = options.timeout;
   if (launch_info.size > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(store, NewStore(launch_info, options));
+    BRIGADE_ASSIGN_OR_RETURN(auto store, NewStore(launch_info, options));
     gloo.store = std::move(store);
   }
   return CreateGlooEngine(gloo, context);
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooWorldEngine(const LaunchInfo& 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const LaunchInfo& launch_info,
                                                             const GlooWorldOptions& options,
                                                             device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(engine, CreateGlooWorldEngine(launch_info, options, context));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, CreateGlooWorldEngine(launch_info, options, context));
   return Communicator::Create(std::move(engine), context);
 }
 

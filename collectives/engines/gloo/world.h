@@ -24,8 +24,8 @@ struct GlooWorldOptions {
 
 // The communicator of all processes that a launcher has started:
 //
-//   BRIGADE_ASSIGN_OR_RETURN(launch_info, LaunchInfoFromEnvironment());
-//   BRIGADE_ASSIGN_OR_RETURN(world, JoinGlooWorld(launch_info, {}, *context));
+//   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, LaunchInfoFromEnvironment());
+//   BRIGADE_ASSIGN_OR_RETURN(auto world, JoinGlooWorld(launch_info, {}, *context));
 //
 // Returns when all are there. Errors as of TcpStore or FileStore, and of CreateGlooTransport: they name the ranks that
 // did not come, or the address, port or folder that does not work.

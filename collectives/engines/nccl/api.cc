@@ -35,8 +35,8 @@ bool IsCapturing(NcclStream stream) {
 
 absl::Status LaunchOnCuda(device::Stream& stream, const device::Operation& operation,
                           absl::FunctionRef<absl::Status(NcclStream stream)> call) {
-  return stream.Launch(operation,
-                       [&](void* cuda_stream) { return call(static_cast<NcclStream>(cuda_stream)); });
+  return stream.Launch(
+      operation, [&](void* cuda_stream) { return call(static_cast<NcclStream>(cuda_stream)); });
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ bool IsNative(const CollectiveSignature& signature) {
 }  // namespace
 
 absl::Status NcclDispatcher::Start() {
-  BRIGADE_ASSIGN_OR_RETURN(barrier,
+  BRIGADE_ASSIGN_OR_RETURN(auto barrier,
                            context_.Allocate(1, device::Purpose::kCommunication, "barrier"));
   barrier_ = std::move(barrier);
   return absl::OkStatus();

@@ -13,8 +13,8 @@ absl::Status InFlightMonitor::Begin(device::Stream& stream) {
     // An error stays in its place for Look.
     if (free_.empty()) static_cast<void>(Reclaim());
     if (free_.empty()) {
-      BRIGADE_ASSIGN_OR_RETURN(begin, context_.NewEvent("collective begins"));
-      BRIGADE_ASSIGN_OR_RETURN(end, context_.NewEvent("collective ends"));
+      BRIGADE_ASSIGN_OR_RETURN(auto begin, context_.CreateEvent("collective begins"));
+      BRIGADE_ASSIGN_OR_RETURN(auto end, context_.CreateEvent("collective ends"));
       // Each list has room for all, so that moving between them allocates nothing.
       if (++entries_ > free_.capacity()) free_.reserve(2 * entries_);
       pending_.reserve(free_.capacity());

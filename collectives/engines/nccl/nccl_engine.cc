@@ -35,7 +35,7 @@ class OnDevice {
   }
 
  private:
-  std::optional<device::internal::CudaDeviceGuard> guard_;
+  std::optional<device::CudaDeviceGuard> guard_;
 };
 #else
 class OnDevice {
@@ -236,14 +236,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Impl::CreateSubgroup(absl::Span<const in
                                                              absl::Span<const int> lost,
                                                              uint64_t generation) {
   BRIGADE_RETURN_IF_ERROR(CheckSide("shrink"));
-  BRIGADE_ASSIGN_OR_RETURN(side, side_->CreateSubgroup(members, lost, generation));
+  BRIGADE_ASSIGN_OR_RETURN(auto side, side_->CreateSubgroup(members, lost, generation));
   return CreateNcclEngine(options_, std::move(side), context_);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> members,
                                                     uint64_t generation) {
   AwaitCalls();
-  BRIGADE_ASSIGN_OR_RETURN(side, side_->Split(members, generation));
+  BRIGADE_ASSIGN_OR_RETURN(auto side, side_->Split(members, generation));
   const auto self = std::find(members.begin(), members.end(), rank_);
   const int color = members.empty() ? -1 : members.front();  // of no other group
   const int key = static_cast<int>(self - members.begin());

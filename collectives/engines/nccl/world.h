@@ -20,10 +20,10 @@ struct NcclWorldOptions {
 
 // The communicator of all processes that a launcher has started, one GPU each:
 //
-//   BRIGADE_ASSIGN_OR_RETURN(launch_info, LaunchInfoFromEnvironment());
+//   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, LaunchInfoFromEnvironment());
 //   device::ContextOptions options = {.device = device::Cuda(launch_info.local_rank)};
 //   ...
-//   BRIGADE_ASSIGN_OR_RETURN(world, JoinNcclWorld(launch_info, {}, *context));
+//   BRIGADE_ASSIGN_OR_RETURN(auto world, JoinNcclWorld(launch_info, {}, *context));
 //
 // Returns when all are there. Errors as of LoadNccl, JoinGlooWorld and CreateNcclEngine.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclWorld(const LaunchInfo& launch_info,

@@ -49,7 +49,7 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
-    BRIGADE_ASSIGN_OR_RETURN(made, context.NewEvent("collective"));
+    BRIGADE_ASSIGN_OR_RETURN(auto made, context.CreateEvent("collective"));
     event = std::move(made);
   }
   member.context = &context;

@@ -19,7 +19,7 @@
 #include "brigade/collectives/engines/threads/rendezvous.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
-#include "brigade/kernels/reduce/reduce_types.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
 

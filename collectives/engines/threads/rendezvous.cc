@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "brigade/device/internal/spin.h"
+#include "brigade/device/threads/spin.h"
 
 namespace brigade::collectives {
 
@@ -29,7 +29,7 @@ absl::Status Rendezvous::Meet(int member, const Arrival& arrival, std::chrono::n
   }
   lock.unlock();
   // Members usually come within microseconds of each other.
-  device::internal::SpinUntil([&] { return IsOver(round); });
+  device::SpinUntil([&] { return IsOver(round); });
   lock.lock();
   const auto over = [&] { return IsOver(round) || !broken_.ok(); };
   if (!changed_.wait_for(lock, timeout, over)) {

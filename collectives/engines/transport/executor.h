@@ -9,7 +9,7 @@
 #include "brigade/collectives/algorithms/program.h"
 #include "brigade/collectives/engines/transport/transport.h"
 #include "brigade/device/context.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::collectives {
 

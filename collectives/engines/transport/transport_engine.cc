@@ -206,7 +206,7 @@ class TransportEngine final : public Engine {
                                                          absl::Span<const int> lost,
                                                          uint64_t generation) override {
     const std::string label = absl::StrCat(generation);
-    BRIGADE_ASSIGN_OR_RETURN(transport, state_->regroup(members, lost, label));
+    BRIGADE_ASSIGN_OR_RETURN(auto transport, state_->regroup(members, lost, label));
     // The new group's ranks are this one's by other numbers: groups made of it are made here.
     Regroup regroup = [parent = state_->regroup, label,
                        names = std::vector<int>(members.begin(), members.end())](

@@ -13,7 +13,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/arrays.h"
 #include "brigade/examples/gpt/nn/functions.h"
-#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/simd.h"
 
 namespace brigade::nn {
 namespace {
@@ -140,7 +140,8 @@ absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context,
   // A rank's products run on its own stream's thread.
   std::call_once(threads_set, [] { openblas_set_num_threads(1); });
   BRIGADE_ASSIGN_OR_RETURN(
-      workspace, context.Allocate(workspace_bytes, device::Purpose::kScratch, "workspace of gemm"));
+      auto workspace,
+      context.Allocate(workspace_bytes, device::Purpose::kScratch, "workspace of gemm"));
   return std::make_unique<CpuBlas>(std::move(workspace));
 }
 

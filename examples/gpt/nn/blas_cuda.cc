@@ -82,7 +82,7 @@ class CudaBlas final : public Blas {
   CudaBlas(const Cublas& cublas, int ordinal, cublasHandle_t handle, device::Buffer workspace)
       : cublas_(cublas), ordinal_(ordinal), handle_(handle), workspace_(std::move(workspace)) {}
   ~CudaBlas() override {
-    const device::internal::CudaDeviceGuard guard(ordinal_);
+    const device::CudaDeviceGuard guard(ordinal_);
     cublas_.destroy(handle_);
   }
 
@@ -138,13 +138,12 @@ class CudaBlas final : public Blas {
 
 absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
                                                   int64_t workspace_bytes) {
-  BRIGADE_ASSIGN_OR_RETURN(cublas, Cublas::Get());
-  BRIGADE_ASSIGN_OR_RETURN(workspace,
+  BRIGADE_ASSIGN_OR_RETURN(auto cublas, Cublas::Get());
+  BRIGADE_ASSIGN_OR_RETURN(auto workspace,
                            context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),
                                             device::Purpose::kScratch, "workspace of cuBLAS"));
   const int ordinal = context.device().ordinal;
-  const device::internal::CudaDeviceGuard guard(
-      ordinal);  // a handle is of the device that is current
+  const device::CudaDeviceGuard guard(ordinal);  // a handle is of the device that is current
   cublasHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublas->create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas->status_string(status)));

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/rows.h"
-#include "brigade/kernels/common/simd.h"
+#include "brigade/kernels/simd.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/compressed/wire.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,7 +81,7 @@ TEST(CompressedAllReduceTest, RanksWhoseOptionsDifferAreTold) {
 TEST(CompressedAllReduceTest, HasWhatItSaysInItsBooksAndNeverWaits) {
   OnThreads({.size = 2}, [](Rank& self) {
     const auto used = [&] {
-      return self.context->books().current_bytes(device::Purpose::kCommunication);
+      return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
     };
     const int64_t before = used();
     auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 1 << 20);
@@ -110,7 +110,7 @@ TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
         .race_checker = &checker};
     std::vector<std::vector<float>> outputs(3);
     OnThreads(options, [&](Rank& self) {
-      auto other = self.context->NewStream("other").value();
+      auto other = self.context->CreateStream("other").value();
       auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 500).value();
       const Inputs inputs = MakeInputs(3, 500, 1.0f);
       const std::vector<float>& input = inputs[static_cast<size_t>(self.rank)];

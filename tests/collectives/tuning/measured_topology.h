@@ -17,11 +17,12 @@ namespace brigade::collectives {
 // and the array back. A call of all ranks.
 inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes,
                                    const std::vector<int>& ranks_of_node) {
-  const int64_t before = self.context->books().current_bytes(device::Purpose::kCommunication);
+  const int64_t before =
+      self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
   const auto measured =
       MeasureTopology(*self.communicator, nodes[self.rank], *self.context, *self.stream);
   ASSERT_OK(measured);
-  EXPECT_LT(self.context->books().current_bytes(device::Purpose::kCommunication),
+  EXPECT_LT(self.context->memory_stats().current_bytes(device::Purpose::kCommunication),
             before + kMostMeasuredBytes);
   const Topology& topology = *measured;
   EXPECT_OK(Validate(topology));

@@ -82,8 +82,8 @@ TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
   auto transformer =
       Transformer::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
-  EXPECT_EQ(lab.context().books().current_bytes(device::Purpose::kActivations), wanted);
-  EXPECT_EQ(lab.context().books().current_bytes(device::Purpose::kScratch),
+  EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
+  EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch),
             Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16));
 }
 

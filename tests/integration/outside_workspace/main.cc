@@ -36,7 +36,7 @@ absl::StatusOr<Buffer> ToDevice(const std::vector<T>& host, Context& context, St
 absl::StatusOr<std::vector<float>> OneStep(const std::vector<float>& gradients) {
   absl::StatusOr<std::unique_ptr<Context>> context = Context::Create({});
   if (!context.ok()) return context.status();
-  absl::StatusOr<std::unique_ptr<Stream>> stream = (*context)->NewStream("compute");
+  absl::StatusOr<std::unique_ptr<Stream>> stream = (*context)->CreateStream("compute");
   if (!stream.ok()) return stream.status();
 
   brigade::kernels::AdamGroup group;

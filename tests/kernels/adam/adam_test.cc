@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/kernels/adam/adam_tile.h"
+#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/tests/kernels/adam/adam_list.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
@@ -35,7 +35,8 @@ std::optional<DType> CopyType() {
   }
 }
 
-// How the arrays of a segment lie: all at the same odd distance from a boundary, or each at its own.
+// How the arrays of a segment lie: all at the same odd distance from a boundary, or each at its
+// own.
 int64_t SameOffset(int, size_t segment) { return segment % 9; }
 int64_t MixedOffset(int array, size_t segment) { return (segment * 3 + array * 5) % 7; }
 
@@ -51,18 +52,18 @@ class AdamTypedTest : public ::testing::Test {
 
   // What the CUDA kernel's launches do, thread by thread.
   void RunGpuBodies(List& list) {
-    auto arguments = std::make_unique<AdamArguments>();
+    auto arguments = std::make_unique<UpdateArguments<AdamPolicy>>();
     arguments->parameters = MakeAdamParameters(setting_.options);
     using Grad = typename Kind::Grad;
     using Copy = typename Kind::Copy;
     const auto tiles_of = [](const AdamSegment& s) {
-      return GpuTiles(s.size, AdamLayout<Grad, Copy>(s));
+      return GpuTiles(s.size, UpdateLayout<AdamPolicy, Grad, Copy>(s));
     };
     ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
                  arguments->batch, true, [&](int64_t) {
                    ForEachGpuThread(
                        arguments->batch.tiles(), kTileThreads, [&](int64_t tile, int thread) {
-                         AdamThread<Grad, Copy, !Kind::kDecoupled>(*arguments, tile, thread);
+                         UpdateThread<AdamPolicy, Grad, Copy>(*arguments, tile, thread);
                        });
                    return true;
                  });
@@ -152,7 +153,7 @@ TEST_F(AdamTest, GivesTheSameBitsForAnyCutIntoSegments) {
 }
 
 TYPED_TEST(AdamTypedTest, TakesMoreSegmentsThanOneLaunchHolds) {
-  typename TestFixture::List list(std::vector<int64_t>(AdamBatch::kMaxSegments * 2 + 3, 2), 16,
+  typename TestFixture::List list(std::vector<int64_t>(AdamPolicy::kMaxSegments * 2 + 3, 2), 16,
                                   SameOffset);
   this->RunGpuBodies(list);
   list.Specify(this->setting_.rules, this->setting_.steps, this->setting_.state.grad_multiplier);

@@ -132,7 +132,8 @@ TYPED_TEST(CastTypedTest, StreamsLargeTargetsOutWithTheSameBits) {
   });
 }
 
-// The first and the last tile of a huge segment between others; the memory between them is never touched.
+// The first and the last tile of a huge segment between others; the memory between them is never
+// touched.
 TEST(CastTest, ConvertsTheEndsOfMoreThan2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   for (const int64_t spread : {0, 1}) {  // 1: single elements

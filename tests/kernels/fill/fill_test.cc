@@ -86,7 +86,8 @@ TYPED_TEST(FillTypedTest, SetsEveryElementInTheGpuThreads) {
   list.ExpectAll(value, "GPU threads");
 }
 
-// The first and the last tile of a huge segment between others; the memory between them is never touched.
+// The first and the last tile of a huge segment between others; the memory between them is never
+// touched.
 TYPED_TEST(FillTypedTest, SetsTheEndsOfMoreThan2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   const SparseArray<TypeParam> huge(kSize, 3);

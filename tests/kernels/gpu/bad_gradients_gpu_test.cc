@@ -1,5 +1,5 @@
-// Gradients with NaN and infinities through grad_check, step_control and adam on a GPU, against the same calls on
-// the CPU.
+// Gradients with NaN and infinities through grad_check, step_control and adam on a GPU, against the
+// same calls on the CPU.
 
 #include <cstring>
 #include <limits>
@@ -34,7 +34,8 @@ const std::vector<BadValue> kBadValues = {
     {4, 255, -kNan}, {4, 50001, kInfinity}, {4, 100002, kNan},
 };
 
-// Gradients of several steps and everything that the steps touch, at the same places on every device.
+// Gradients of several steps and everything that the steps touch, at the same places on every
+// device.
 template <typename Grad>
 struct Training {
   Training(char* base, size_t steps) {

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_TESTS_KERNELS_GPU_BOTH_DEVICES_H_
 #define BRIGADE_TESTS_KERNELS_GPU_BOTH_DEVICES_H_
 
-// Runs the same calls on a CPU and on a GPU, on blocks of memory with the same contents, and compares every byte.
+// Runs the same calls on a CPU and on a GPU, on blocks of memory with the same contents, and
+// compares every byte.
 
 #include <cmath>
 #include <cstdint>
@@ -56,7 +57,7 @@ inline std::vector<char> RunOn(device::Device on, std::vector<char> memory, cons
   device::ContextOptions options;
   options.device = on;
   auto context = device::Context::Create(options).value();
-  auto stream = context->NewStream("compute").value();
+  auto stream = context->CreateStream("compute").value();
   auto buffer = context->Allocate(kBytes, device::Purpose::kScratch).value();
   EXPECT_OK(stream->Copy(buffer.data(), memory.data(), kBytes));
   EXPECT_OK(run(static_cast<char*>(buffer.data()), *stream));

@@ -1,5 +1,6 @@
-// Arrays of more than 2^31 elements, whose kernels must compute places in 64 bits. The CPU computes only windows of
-// them: around 0, 2^30, 2^31 and the end; and one of the constant that is everywhere else. Tens of GB of GPU memory.
+// Arrays of more than 2^31 elements, whose kernels must compute places in 64 bits. The CPU computes
+// only windows of them: around 0, 2^30, 2^31 and the end; and one of the constant that is
+// everywhere else. Tens of GB of GPU memory.
 
 #include <cstring>
 #include <functional>
@@ -33,7 +34,7 @@ class Bench {
  public:
   Bench(device::Device device, int64_t size)
       : context_(device::Context::Create({.device = device}).value()),
-        stream_(context_->NewStream("compute").value()),
+        stream_(context_->CreateStream("compute").value()),
         size_(size) {
     char host[1024] = {};
     Layout layout(host);

@@ -1,16 +1,16 @@
-// The kernels around the optimizers on a GPU against the same calls on the CPU, which other tests hold to the
-// specification: every byte of memory must agree, so nothing is written beside its place either.
+// The kernels around the optimizers on a GPU against the same calls on the CPU, which other tests
+// hold to the specification: every byte of memory must agree, so nothing is written beside its
+// place either.
 
 #include <cstring>
 #include <vector>
 
-#include "brigade/kernels/abs_max/abs_max.h"
+#include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/flatten/flatten.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_control.h"
-#include "brigade/kernels/wire_scale/wire_scale.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
 
@@ -159,26 +159,26 @@ TEST(KernelsGpuTest, FlattenAndUnflattenGiveTheCpusBits) {
   }
 }
 
-// A launch of few blocks and one whose blocks take several tiles. Not NaN, whose payloads are not promised.
-TEST(KernelsGpuTest, AbsMaxAndWireScaleGiveTheCpusBits) {
+// A launch of few blocks and one whose blocks take several tiles. Not NaN, whose payloads are not
+// promised.
+TEST(KernelsGpuTest, AmaxGivesTheCpusBits) {
   for (const DType dtype : kFloats) {
     for (const int64_t size : {0, 1, 5000, 2'500'000}) {
       for (const bool infinite : {false, true}) {
         struct Arrays {
           float* factor;
-          AbsMaxWorkspace* workspace;
-          AbsMaxResult* result;
-          WireScale* scales;
+          AmaxWorkspace* workspace;
+          AmaxResult* result;
           char* array;
         };
         const auto lay = [&](char* base) {
           Layout layout(base);
-          return Arrays{layout.Take<float>(1), layout.Take<AbsMaxWorkspace>(1),
-                        layout.Take<AbsMaxResult>(1), layout.Take<WireScale>(2),
+          return Arrays{layout.Take<float>(1), layout.Take<AmaxWorkspace>(1),
+                        layout.Take<AmaxResult>(1),
                         layout.Take<char>(size, 3, precision::SizeOf(dtype))};
         };
         ExpectSameOnBoth(
-            absl::StrCat("abs_max ", precision::Name(dtype), ", ", size),
+            absl::StrCat("amax ", precision::Name(dtype), ", ", size),
             [&](char* base) {
               const Arrays arrays = lay(base);
               *arrays.factor = 0.3f;
@@ -191,14 +191,10 @@ TEST(KernelsGpuTest, AbsMaxAndWireScaleGiveTheCpusBits) {
             },
             [&](char* base, device::Stream& stream) {
               const Arrays arrays = lay(base);
-              absl::Status status = AbsMax(arrays.array, size, {dtype, arrays.factor},
-                                           arrays.workspace, arrays.result, stream);
-              status.Update(ChooseWireScale(&arrays.result->value, 3, DType::kFloat16,
-                                            arrays.scales, stream));
-              status.Update(ChooseWireScale(&arrays.result->value, 3, DType::kBFloat16,
-                                            arrays.scales + 1, stream));
+              absl::Status status = Amax(arrays.array, size, {dtype, arrays.factor},
+                                         arrays.workspace, arrays.result, stream);
               // How the array is cut into parts differs between processors.
-              status.Update(stream.FillBytes(arrays.workspace, 0, sizeof(AbsMaxWorkspace)));
+              status.Update(stream.FillBytes(arrays.workspace, 0, sizeof(AmaxWorkspace)));
               return status;
             });
       }

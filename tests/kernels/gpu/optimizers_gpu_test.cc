@@ -1,5 +1,5 @@
-// Optimizers on a GPU against the same calls on the CPU, which other tests hold to the specification: every
-// byte of memory must agree, so nothing is written beside its place either.
+// Optimizers on a GPU against the same calls on the CPU, which other tests hold to the
+// specification: every byte of memory must agree, so nothing is written beside its place either.
 
 #include <cmath>
 #include <optional>

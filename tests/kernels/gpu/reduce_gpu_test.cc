@@ -1,4 +1,5 @@
-// Reductions on a GPU against the same calls on the CPU: all types, operations and ways to lay arrays out.
+// Reductions on a GPU against the same calls on the CPU: all types, operations and ways to lay
+// arrays out.
 
 #include <string>
 #include <type_traits>

@@ -136,7 +136,8 @@ TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsInTheGpuThreads) {
   }
 }
 
-// The first and the last tiles of a huge segment between others; the memory between them is never touched.
+// The first and the last tiles of a huge segment between others; the memory between them is never
+// touched.
 TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsPast2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   const SparseArray<TypeParam> huge(kSize, 3);

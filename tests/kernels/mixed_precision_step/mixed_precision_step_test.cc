@@ -1,5 +1,6 @@
-// The kernels of a step strung together by hand: what they declare to the race checker fits together. Bits, waits
-// and allocations of whole steps: tests/optim/mixed_precision_optimizer_test.cc.
+// The kernels of a step strung together by hand: what they declare to the race checker fits
+// together. Bits, waits and allocations of whole steps:
+// tests/optim/mixed_precision_optimizer_test.cc.
 
 #include <atomic>
 #include <memory>
@@ -24,7 +25,7 @@ using precision::Half;
 // Everything in device memory, as a training system would hold it.
 struct Trainer {
   explicit Trainer(device::Context& context)
-      : context(context), stream(context.NewStream("compute").value()) {
+      : context(context), stream(context.CreateStream("compute").value()) {
     int64_t at = 0;
     for (const int64_t n : {3, 0, 12345, 8192, 1}) {
       grad_segments.push_back({grad + at, n});
@@ -90,15 +91,15 @@ TEST(MixedPrecisionStepTest, IsFreeOfRacesOnOneStreamButNotOnTwo) {
   for (int step = 0; step < 3; ++step) ASSERT_OK(trainer.Step());
   ASSERT_OK(trainer.stream->Synchronize());
   EXPECT_TRUE(checker.reports().empty());
-  // On a stream of its own and without a wait, the update races with the step before. Here an atomic
-  // flag keeps the two apart, which the checker cannot know, so that only it reports.
+  // On a stream of its own and without a wait, the update races with the step before. Here an
+  // atomic flag keeps the two apart, which the checker cannot know, so that only it reports.
   std::atomic<bool> stepped{false};
   ASSERT_OK(trainer.Step());
   ASSERT_OK(trainer.stream->Enqueue({"flag", {}}, [&stepped](device::ThreadPool&) {
     stepped = true;
     return absl::OkStatus();
   }));
-  auto other = context->NewStream("other").value();
+  auto other = context->CreateStream("other").value();
   ASSERT_OK(other->Enqueue({"await flag", {}}, [&stepped](device::ThreadPool&) {
     while (!stepped) std::this_thread::yield();
     return absl::OkStatus();

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/device/address_book.h"
+#include "brigade/device/address_registry.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
 
-// What one element must become, by definition: in double for what 16-bit types and integers hold exactly.
+// What one element must become, by definition: in double for what 16-bit types and integers hold
+// exactly.
 template <typename T>
 T Oracle(ReduceOp op, const std::vector<T>& x) {
   if (x.size() == 1) return x[0];
@@ -170,7 +171,7 @@ TYPED_TEST(ReduceTypedTest, GpuThreadsDoTheSame) {
           arrays.size = size;
           std::copy(this->from_.begin(), this->from_.end(), arrays.sources);
           std::copy(this->to_.begin(), this->to_.end(), arrays.targets);
-          const GroupLayout layout = ReduceLayout<TypeParam>(arrays);
+          const PackLayout layout = ReduceLayout<TypeParam>(arrays);
           EXPECT_TRUE(!aligned || layout.vector == (sizeof(TypeParam) > 1));
           VisitReduceOp(op, [&](auto constant) {
             ForEachGpuThread(GpuTiles(size, layout), kTileThreads, [&](int64_t tile, int thread) {
@@ -217,10 +218,10 @@ TEST_F(ReduceErrorTest, NamesTheArgument) {
               invalid(HasSubstr("dtype invalid")));
   EXPECT_THAT(Reduce({a_}, {c_}, 4, {DType::kInt32, static_cast<ReduceOp>(3)}, *cpu_.stream),
               invalid(HasSubstr("operation 3")));
-  device::AddressBook::Global().Add(b_, sizeof(b_), device::Cuda(0), /*owned=*/false);
+  device::AddressRegistry::Global().Add(b_, sizeof(b_), device::Cuda(0), /*owned=*/false);
   EXPECT_THAT(Call({a_, b_}, {c_}, 8),
               invalid(HasSubstr("source of segment 1 is in memory of cuda:0")));
-  device::AddressBook::Global().Remove(b_, sizeof(b_), /*owned=*/false);
+  device::AddressRegistry::Global().Remove(b_, sizeof(b_), /*owned=*/false);
   ASSERT_OK(cpu_.stream->Synchronize());
 }
 

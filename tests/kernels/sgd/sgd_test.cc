@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/kernels/sgd/sgd_tile.h"
+#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/optimizers.h"
@@ -120,16 +120,16 @@ struct SgdSetting {
 
 template <typename Grad, typename Copy>
 void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
-  auto arguments = std::make_unique<SgdArguments>();
+  auto arguments = std::make_unique<UpdateArguments<SgdPolicy>>();
   arguments->parameters = MakeSgdParameters(setting.options);
   const auto tiles_of = [](const SgdSegment& s) {
-    return GpuTiles(s.size, SgdLayout<Grad, Copy>(s));
+    return GpuTiles(s.size, UpdateLayout<SgdPolicy, Grad, Copy>(s));
   };
   ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
                arguments->batch, true, [&](int64_t) {
                  ForEachGpuThread(arguments->batch.tiles(), kTileThreads,
                                   [&](int64_t tile, int thread) {
-                                    SgdThread<Grad, Copy>(*arguments, tile, thread);
+                                    UpdateThread<SgdPolicy, Grad, Copy>(*arguments, tile, thread);
                                   });
                  return true;
                });
@@ -204,7 +204,7 @@ TYPED_TEST(SgdTypedTest, LeavesEveryBitWhenTheSkipFlagIsSet) {
 
 TYPED_TEST(SgdTypedTest, TakesMoreSegmentsThanOneLaunchHolds) {
   this->ForEachRule([](SgdSetting& setting) {
-    typename TestFixture::List list(std::vector<int64_t>(SgdBatch::kMaxSegments + 3, 2), 25, 0);
+    typename TestFixture::List list(std::vector<int64_t>(SgdPolicy::kMaxSegments + 3, 2), 25, 0);
     RunGpuBodies(setting, list);
     list.Specify(setting.rules, setting.steps, setting.state);
     list.ExpectMatch("GPU threads");

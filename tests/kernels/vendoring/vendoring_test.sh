@@ -1,8 +1,9 @@
 #!/bin/bash
 # vendoring_test.sh NVCC
 #
-# Runs the lines of kernels/README.md that copy a launcher out of the project and compile it, for each launcher into an
-# empty folder; then builds a program that calls it with nothing but that folder and the CUDA runtime.
+# Runs the lines of kernels/README.md that copy a launcher out of the project and compile it, for
+# each launcher into an empty folder; then builds a program that calls it with nothing but that
+# folder and the CUDA runtime.
 set -u
 nvcc=$1
 
@@ -36,7 +37,7 @@ EOF
 for header in kernels/*/*_cuda.h; do
   op=$(basename "$header" _cuda.h)
   case $op in
-    abs_max) try abs_max 'LaunchAbsMax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
+    amax) try amax 'LaunchAmax<float>(nullptr, 0, nullptr, nullptr, nullptr, nullptr)' ;;
     adam) try adam 'LaunchAdam<precision::Half, precision::Half>(nullptr, 0, AdamParameters(), nullptr)' ;;
     cast) try cast 'LaunchCast<float, precision::Half>(nullptr, 0, nullptr, false, nullptr)' ;;
     fill) try fill 'LaunchFill(nullptr, 0, FillPattern(), 4, nullptr)' ;;
@@ -44,7 +45,6 @@ for header in kernels/*/*_cuda.h; do
     reduce) try reduce 'LaunchReduce<precision::Half>(ReduceArrays(), ReduceOp::kSum, nullptr)' ;;
     sgd) try sgd 'LaunchSgd<float, NoCopy>(nullptr, 0, SgdParameters(), nullptr)' ;;
     step_control) try step_control 'LaunchStepControl(StepParameters(), nullptr)' ;;
-    wire_scale) try wire_scale 'LaunchWireScale(nullptr, 1, kHalfLimit, nullptr, nullptr)' ;;
     *) fail "$header: say here how to call this launcher" ;;
   esac
   echo "$op: vendored"

@@ -206,7 +206,7 @@ TEST(GlooEngineFaultTest, AStreamThatHasFailedIsNamedByAllAtOnce) {
         BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
         std::unique_ptr<device::Stream> second;
         if (other_stream) {
-          second = self.context->NewStream("second").value();
+          second = self.context->CreateStream("second").value();
           std::swap(self.stream, second);
         }
         if (self.rank == 1) {

@@ -68,7 +68,7 @@ inline absl::Status AsRank(int rank, const Rendezvous& meeting,
                            const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
   Arrays arrays;
   Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
-  auto stream = self.context->NewStream("compute");
+  auto stream = self.context->CreateStream("compute");
   if (!stream.ok()) return stream.status();
   self.stream = *std::move(stream);
   auto engine = MeetOverGloo(rank, meeting, *self.context);

@@ -79,13 +79,13 @@ absl::StatusOr<int64_t> AddOnesByRoute(Rank& self, Arrays& arrays, int64_t count
   };
   if (route == Route::kHierarchical) {
     BRIGADE_ASSIGN_OR_RETURN(
-        two_levels, Hierarchical::Create(*self.communicator, host,
-                                         {Algorithm::kRing, Algorithm::kRing}, *self.context));
+        auto two_levels, Hierarchical::Create(*self.communicator, host,
+                                              {Algorithm::kRing, Algorithm::kRing}, *self.context));
     BRIGADE_RETURN_IF_ERROR(AddOnes(*two_levels, 4, self, arrays, count));
     return crossing(two_levels->between(), [](int to) { return to; });
   }
   if (route == Route::kInterleavedRing) {
-    BRIGADE_ASSIGN_OR_RETURN(dealt, self.communicator->Split(0, 2 * place + host));
+    BRIGADE_ASSIGN_OR_RETURN(auto dealt, self.communicator->Split(0, 2 * place + host));
     BRIGADE_RETURN_IF_ERROR(AddOnes(*dealt, self, arrays, count, Algorithm::kRing));
     return crossing(*dealt, [](int to) { return to % 2; });
   }
@@ -108,7 +108,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
     const auto reports =
         OnTwoHosts(absl::Seconds(20), [&](Rank& self, Arrays& arrays, Fault& fault) {
           fault.Begin();
-          BRIGADE_ASSIGN_OR_RETURN(sent, AddOnesByRoute(self, arrays, kCount, route));
+          BRIGADE_ASSIGN_OR_RETURN(auto sent, AddOnesByRoute(self, arrays, kCount, route));
           board_->payload_bytes[self.rank / 2] += sent;
           BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
           return self.stream->Synchronize();

@@ -18,7 +18,7 @@ absl::Status SumOnes(int rank, const GlooWorldOptions& options) {
   BRIGADE_RETURN_IF_ERROR(launch_info.status());
   if (launch_info->rank != rank) return Wrong("the environment is another's");
   const auto context = NewRankContext(rank, {});
-  Rank self = {rank, launch_info->size, nullptr, context->NewStream("compute").value(), nullptr};
+  Rank self = {rank, launch_info->size, nullptr, context->CreateStream("compute").value(), nullptr};
   auto world = JoinGlooWorld(*launch_info, options, *context);
   BRIGADE_RETURN_IF_ERROR(world.status());
   Arrays arrays;

@@ -13,7 +13,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/collectives/engines/nccl/api.h"
-#include "brigade/device/thread_pool.h"
+#include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::collectives {
 

@@ -7,7 +7,7 @@
 
 #include "brigade/collectives/algorithms/program.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
-#include "brigade/device/race_checker.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/bits.h"
 #include "brigade/tests/collectives/conformance.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
@@ -119,7 +119,7 @@ TEST_F(NcclTest, TheHostWaitsForNoDeviceAndNoRaceIsSeen) {
   const RanksOptions options = {
       .size = 3, .random_delay = {.seed = 3, .max_delay_us = 200}, .race_checker = &checker};
   OnRanks(options, NcclEngines(options), [](Rank& self) {
-    auto other = self.context->NewStream("other").value();
+    auto other = self.context->CreateStream("other").value();
     std::vector<float> a(300, 1.0f), b(300);
     int64_t waits = 0;
     for (int i = 0; i < 30; ++i) {
@@ -187,7 +187,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
   const auto rank_main = [&](int rank) {
     auto context = NewRankContext(rank, {});
-    auto stream = context->NewStream("compute").value();
+    auto stream = context->CreateStream("compute").value();
     NcclComm comm = nullptr;
     NcclConfig config;
     api.comm_init_rank_config(&comm, 2, id, rank, &config);

@@ -26,7 +26,7 @@ class NcclGpuTest : public ::testing::Test {
     device::ContextOptions options;
     options.device = device::Cuda();
     context_ = device::Context::Create(options).value();
-    stream_ = context_->NewStream("compute").value();
+    stream_ = context_->CreateStream("compute").value();
     auto group = ThreadGroup::Create({1}).value();
     NcclOptions nccl;
     nccl.api = LoadNccl().value();

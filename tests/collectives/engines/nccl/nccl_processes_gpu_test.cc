@@ -28,11 +28,11 @@ absl::Status AddTwice(int rank, int port) {
   launch_info.master_port = port;
   device::ContextOptions options;
   options.device = device::Cuda();
-  BRIGADE_ASSIGN_OR_RETURN(context, device::Context::Create(options));
-  BRIGADE_ASSIGN_OR_RETURN(stream, context->NewStream("compute"));
-  BRIGADE_ASSIGN_OR_RETURN(world, JoinNcclWorld(launch_info, {}, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
+  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(auto world, JoinNcclWorld(launch_info, {}, *context));
   const int64_t bytes = kCount * static_cast<int64_t>(sizeof(float));
-  BRIGADE_ASSIGN_OR_RETURN(array, context->Allocate(bytes, device::Purpose::kGradients));
+  BRIGADE_ASSIGN_OR_RETURN(auto array, context->Allocate(bytes, device::Purpose::kGradients));
   std::vector<float> host(kCount);
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
     host.assign(kCount, static_cast<float>(rank + 1));
@@ -45,7 +45,7 @@ absl::Status AddTwice(int rank, int port) {
       if (sum != 3.0f) return absl::InternalError("a sum is wrong");
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(part, world->Split(rank, 0));
+  BRIGADE_ASSIGN_OR_RETURN(auto part, world->Split(rank, 0));
   BRIGADE_RETURN_IF_ERROR(part->Barrier(*stream));
   BRIGADE_RETURN_IF_ERROR(world->Barrier(*stream));
   BRIGADE_RETURN_IF_ERROR(stream->Synchronize());

@@ -21,7 +21,7 @@ void OnWorld(int size, const std::function<void(Rank&)>& body) {
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       Rank self = {rank, size, NewRankContext(rank, {}), nullptr, nullptr};
-      self.stream = self.context->NewStream("compute").value();
+      self.stream = self.context->CreateStream("compute").value();
       LaunchInfo launch_info;
       launch_info.rank = rank;
       launch_info.size = size;

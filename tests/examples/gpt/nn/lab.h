@@ -28,7 +28,7 @@ class Lab {
  public:
   explicit Lab(device::Device device = BRIGADE_LAB_DEVICE)
       : context_(device::Context::Create({.device = device, .compute_threads = 2}).value()),
-        stream_(context_->NewStream("compute").value()) {}
+        stream_(context_->CreateStream("compute").value()) {}
 
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }

@@ -1,0 +1,109 @@
+"""The targets of one operation's folder in kernels/, by the names of its files."""
+
+load("//bazel:cc.bzl", "brigade_cc_library")
+load("//bazel:cuda.bzl", "cuda_library")
+
+_TESTS = ["//tests/kernels:__subpackages__"]
+
+def brigade_kernel(
+        name,
+        hdrs = [],
+        deps = [],
+        math_deps = [],
+        cpu_deps = [],
+        tile_deps = [],
+        launcher_deps = [],
+        cpu_visibility = _TESTS):
+    """An operation: the public call and, of the others, those whose files exist.
+
+    | target        | files                | for                    |
+    | ------------- | -------------------- | ---------------------- |
+    | <name>        | <name>.h, .cc        | everybody              |
+    | <name>_math   | <name>_math.h        | everybody              |
+    | <name>_cpu    | <name>_cpu.h, .cc    | cpu_visibility         |
+    | <name>_tile   | <name>_tile.h        | tests                  |
+    | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
+    | sources       | all headers and .cu  | the test of vendoring  |
+
+    Each depends on those that it is made of, and on what nearly all of its kind need.
+
+    Args:
+      name: of the operation and its folder.
+      hdrs: public headers besides <name>.h.
+      deps: what <name> needs besides.
+      math_deps: what <name>_math needs besides.
+      cpu_deps: what <name>_cpu needs besides.
+      tile_deps: what <name>_tile needs besides.
+      launcher_deps: what <name>_cuda needs besides.
+      cpu_visibility: of <name>_cpu.
+    """
+    public = ["//visibility:public"]
+    files = native.glob([name + "*"])
+    has_math = name + "_math.h" in files
+    has_cpu = name + "_cpu.cc" in files
+    has_tile = name + "_tile.h" in files
+    has_cuda = name + "_cuda.cu" in files
+    math = [":" + name + "_math"] if has_math else []
+    cpu = [":" + name + "_cpu"] if has_cpu else []
+    tile = [":" + name + "_tile"] if has_tile else []
+
+    brigade_cc_library(
+        name = name,
+        srcs = [name + ".cc"],
+        hdrs = [name + ".h"] + hdrs,
+        cuda_deps = [":" + name + "_cuda", "//device/cuda:cuda_status"] if has_cuda else [],
+        visibility = public,
+        deps = math + cpu + [
+            "//device:stream",
+            "//kernels:list_arguments",
+            "//precision:dtype",
+            "@system//:absl",
+        ] + deps,
+    )
+    if has_math:
+        brigade_cc_library(
+            name = name + "_math",
+            hdrs = [name + "_math.h"],
+            visibility = public,
+            deps = [
+                "//precision:host_device",
+                "//precision:rounding",
+            ] + math_deps,
+        )
+    if has_cpu:
+        brigade_cc_library(
+            name = name + "_cpu",
+            srcs = [name + "_cpu.cc"],
+            hdrs = [name + "_cpu.h"],
+            visibility = cpu_visibility,
+            deps = math + [
+                "//device/threads:thread_pool",
+                "//kernels:nontemporal_store",
+                "//kernels:simd",
+                "//kernels/internal:cpu_list",
+                "@system//:absl",
+            ] + cpu_deps,
+        )
+    if has_tile:
+        brigade_cc_library(
+            name = name + "_tile",
+            hdrs = [name + "_tile.h"],
+            visibility = _TESTS,
+            deps = math + [
+                "//kernels/internal:gpu_tile",
+                "//kernels/internal:segments",
+            ] + tile_deps,
+        )
+    if has_cuda:
+        cuda_library(
+            name = name + "_cuda",
+            srcs = [name + "_cuda.cu"],
+            hdrs = [name + "_cuda.h"],
+            visibility = public,
+            deps = math + tile + launcher_deps,
+        )
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["*.cu", "*.h"]),
+        visibility = ["//tests/kernels/vendoring:__pkg__"],
+    )

@@ -1,0 +1,60 @@
+#include "brigade/device/cpu/event_record.h"
+
+#include "brigade/device/threads/spin.h"
+
+namespace brigade::device::internal {
+namespace {
+
+struct FreeList {
+  std::mutex mutex;
+  EventRecord* first = nullptr;
+};
+
+FreeList& FreeRecords() {
+  // Never destroyed: records may outlive main.
+  static FreeList* const list = new FreeList;
+  return *list;
+}
+
+}  // namespace
+
+void EventRecord::Finish(absl::Status carried) {
+  std::lock_guard lock(mutex_);
+  carried_ = std::move(carried);
+  finished_.store(true, std::memory_order_release);
+  if (waiting_ > 0) reached_.notify_all();
+}
+
+absl::Status EventRecord::Wait() {
+  if (!SpinUntil([this] { return finished(); })) {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    reached_.wait(lock, [this] { return finished(); });
+    --waiting_;
+  }
+  return carried_;
+}
+
+EventRecordRef EventRecordRef::Create() {
+  EventRecordRef ref;
+  {
+    std::lock_guard lock(FreeRecords().mutex);
+    ref.record_ = FreeRecords().first;
+    if (ref.record_ != nullptr) FreeRecords().first = ref.record_->next_free_;
+  }
+  if (ref.record_ == nullptr) ref.record_ = new EventRecord;
+  ref.record_->references_.store(1, std::memory_order_relaxed);
+  ref.record_->finished_.store(false, std::memory_order_relaxed);
+  return ref;
+}
+
+void EventRecordRef::Release() {
+  if (record_ == nullptr) return;
+  if (record_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  record_->carried_ = absl::OkStatus();
+  std::lock_guard lock(FreeRecords().mutex);
+  record_->next_free_ = FreeRecords().first;
+  FreeRecords().first = record_;
+}
+
+}  // namespace brigade::device::internal

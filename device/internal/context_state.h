@@ -1,0 +1,96 @@
+#ifndef BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_
+#define BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/context_options.h"
+#include "brigade/device/internal/backend.h"
+#include "brigade/device/memory_stats.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/device/tracing/tracer.h"
+
+namespace brigade::device::internal {
+
+// In the place of a purpose: memory of the host, which MemoryStats do not count.
+inline constexpr std::optional<Purpose> kHostMemory = std::nullopt;
+
+// What a context shares with its streams, events and buffers, and what therefore lives as long as
+// the last of them.
+//
+// Threads      Safe from any thread.
+class ContextState {
+ public:
+  // Options are valid, with defaults filled in.
+  ContextState(const ContextOptions& options, RaceChecker* checker, int compute_threads);
+  ~ContextState();
+  ContextState(const ContextState&) = delete;
+  ContextState& operator=(const ContextState&) = delete;
+
+  const Device device;
+  const std::string name;
+  // Null: checks are off.
+  RaceChecker* const checker;
+  // Null: nothing is traced.
+  Tracer* const tracer;
+  MemoryStats memory_stats;
+  ThreadPool pool;
+  // Set once, before the state is shared.
+  std::unique_ptr<Backend> backend;
+
+  void CountHostWait() { host_waits_.fetch_add(1, std::memory_order_relaxed); }
+  int64_t host_waits() const { return host_waits_.load(std::memory_order_relaxed); }
+
+  // The streams whose work is waited for before memory is freed.
+  void AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor);
+  void RemoveStream(const StreamState* state);
+
+  // What AllocateHost's memory belongs to.
+  Device host() const { return device.kind == DeviceKind::kCpu ? device : Cpu(); }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes, std::optional<Purpose> purpose,
+                                 absl::string_view name);
+  void Free(void* data, int64_t bytes, std::optional<Purpose> purpose);
+
+ private:
+  struct RegisteredStream {
+    std::shared_ptr<StreamState> state;
+    RaceChecker::ActorId actor = 0;
+  };
+  struct Allocation {
+    void* data = nullptr;
+    int64_t bytes = 0;
+    std::optional<Purpose> purpose;
+  };
+
+  void WaitForStreams();
+  absl::Status Poison(const Allocation& memory);
+  void ReturnToSystem(const Allocation& memory);
+  void ReturnMemory(const Allocation& memory);
+  void ReturnDeferred();
+
+  const int64_t limit_bytes_;
+  std::atomic<int64_t> host_waits_{0};
+
+  std::mutex streams_mutex_;
+  std::vector<RegisteredStream> streams_;
+
+  // Held from the check of the limit until the memory is counted.
+  std::mutex allocation_mutex_;
+
+  std::mutex deferred_mutex_;
+  // Memory freed by workers, which must not wait.
+  std::vector<Allocation> deferred_;
+};
+
+}  // namespace brigade::device::internal
+
+#endif  // BRIGADE_DEVICE_INTERNAL_CONTEXT_STATE_H_

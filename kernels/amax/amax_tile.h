@@ -1,0 +1,53 @@
+#ifndef BRIGADE_KERNELS_AMAX_AMAX_TILE_H_
+#define BRIGADE_KERNELS_AMAX_AMAX_TILE_H_
+
+// What one GPU thread does, in plain C++: the CUDA kernels call it, and tests run it on the host.
+
+#include <cstdint>
+
+#include "brigade/kernels/amax/amax_math.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::kernels {
+
+template <typename T>
+BRIGADE_HOST_DEVICE PackLayout AmaxLayout(const T* array) {
+  PackLayoutBuilder builder;
+  builder.Add(array);
+  return builder.Build();
+}
+
+// The maximum of what thread `thread` of block `block` looks at: its packs of every `blocks`-th
+// tile.
+template <typename T>
+BRIGADE_INLINE int32_t AmaxThread(const T* array, int64_t size, const float* scale_pointer,
+                                  int64_t block, int64_t blocks, int thread) {
+  const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
+  const PackLayout layout = AmaxLayout(array);
+  const int64_t tiles = GpuTiles(size, layout);
+  int32_t bits = 0;
+  const auto look = [&](T x) {
+    bits = LargerBits(bits, MagnitudeBits(static_cast<float>(x), scale));
+  };
+  const auto pack = [&](int64_t i) {
+    const Pack8<T> x = LoadPack8(array + i);
+    for (int j = 0; j < kPackSize; ++j) look(x.values[j]);
+  };
+  const auto single = [&](int64_t i) { look(array[i]); };
+  for (int64_t tile = block; tile < tiles; tile += blocks) {
+    ForThread(size, layout, tile, thread, pack, single);
+  }
+  return bits;
+}
+
+// Thread `thread`'s share of the parts of all blocks.
+BRIGADE_INLINE int32_t AmaxOfParts(const int32_t* parts, int64_t count, int thread) {
+  int32_t bits = 0;
+  for (int64_t i = thread; i < count; i += kTileThreads) bits = LargerBits(bits, parts[i]);
+  return bits;
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_AMAX_AMAX_TILE_H_

@@ -1,0 +1,106 @@
+#ifndef BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_
+#define BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_
+
+// What one GPU thread does in the update of an optimizer, in plain C++: the CUDA kernels call it,
+// and tests run it on the host. update_cpu.h has the CPU's loop.
+//
+// Both are templates over the optimizer's policy, which its folder defines beside the formula:
+//
+//   struct Policy {
+//     // Has the members param, grad, param_copy and size.
+//     using Segment;
+//     // What a call passes beside its segments. The member state has the skip flag.
+//     using Parameters;
+//     // Segments of one launch.
+//     static constexpr int kMaxSegments;
+//     // The largest number of arrays of optimizer state that a segment has.
+//     static constexpr int kStates;
+//     // The k-th of these arrays, or null.
+//     static float* State(const Segment&, int k);
+//     // The constants of a segment's update. Reads device memory.
+//     static Coefficients MakeCoefficients(const Parameters&, const Segment&);
+//     // Calls run(Element()) for the kind of update that the segment needs.
+//     static void VisitElement(const Parameters&, const Segment&, const Run& run);
+//   };
+//   struct Element {
+//     // The update touches the first kStates arrays of the policy.
+//     static constexpr int kStates;
+//     // The formula for one element, with its value in each of these arrays.
+//     static void Update(const Coefficients&, float gradient, float& param, float* state);
+//   };
+
+#include <cstdint>
+#include <type_traits>
+
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_types.h"
+#include "brigade/precision/host_device.h"
+
+namespace brigade::kernels {
+
+template <typename Policy>
+struct UpdateArguments {
+  typename Policy::Parameters parameters;
+  SegmentBatch<typename Policy::Segment, Policy::kMaxSegments> batch;
+};
+
+template <typename Policy, typename Grad, typename Copy>
+BRIGADE_HOST_DEVICE PackLayout UpdateLayout(const typename Policy::Segment& s) {
+  PackLayoutBuilder builder;
+  builder.Add(s.param);
+  for (int k = 0; k < Policy::kStates; ++k) builder.Add(Policy::State(s, k));
+  builder.Add(static_cast<const Grad*>(s.grad));
+  if constexpr (!std::is_same_v<Copy, NoCopy>) builder.Add(static_cast<const Copy*>(s.param_copy));
+  return builder.Build();
+}
+
+template <typename Policy, typename Grad, typename Copy>
+BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy>& arguments, int64_t tile,
+                                 int thread) {
+  static_assert(sizeof(arguments) <= kMaxLaunchArgumentBytes);
+  if (arguments.parameters.state->skip != 0) return;
+  const int64_t index = arguments.batch.Find(tile);
+  const typename Policy::Segment& s = arguments.batch.segments[index];
+  const auto c = Policy::MakeCoefficients(arguments.parameters, s);
+  const Grad* const grad = static_cast<const Grad*>(s.grad);
+  [[maybe_unused]] Copy* const copy = static_cast<Copy*>(s.param_copy);
+
+  Policy::VisitElement(arguments.parameters, s, [&](auto element) {
+    using Element = decltype(element);
+    constexpr int kStates = Element::kStates;
+    const auto pack = [&](int64_t i) {
+      // All loads before the first use: with Adam 7 or 8 accesses of 16 bytes in flight per thread.
+      const Pack8<Grad> g = LoadPack8(grad + i);
+      Pack8<float> p = LoadPack8(s.param + i);
+      Pack8<float> states[kStates + 1];  // One more, since no array may be empty.
+      for (int k = 0; k < kStates; ++k) states[k] = LoadPack8(Policy::State(s, k) + i);
+      for (int j = 0; j < kPackSize; ++j) {
+        float state[kStates + 1];
+        for (int k = 0; k < kStates; ++k) state[k] = states[k].values[j];
+        Element::Update(c, static_cast<float>(g.values[j]), p.values[j], state);
+        for (int k = 0; k < kStates; ++k) states[k].values[j] = state[k];
+      }
+      StorePack8(p, s.param + i);
+      for (int k = 0; k < kStates; ++k) StorePack8(states[k], Policy::State(s, k) + i);
+      if constexpr (!std::is_same_v<Copy, NoCopy>) {
+        Pack8<Copy> rounded;
+        for (int j = 0; j < kPackSize; ++j) rounded.values[j] = Copy(p.values[j]);
+        StorePack8(rounded, copy + i);
+      }
+    };
+    const auto single = [&](int64_t i) {
+      float state[kStates + 1];
+      for (int k = 0; k < kStates; ++k) state[k] = Policy::State(s, k)[i];
+      Element::Update(c, static_cast<float>(grad[i]), s.param[i], state);
+      for (int k = 0; k < kStates; ++k) Policy::State(s, k)[i] = state[k];
+      if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
+    };
+    ForThread(s.size, UpdateLayout<Policy, Grad, Copy>(s), tile - arguments.batch.first_tile[index],
+              thread, pack, single);
+  });
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_

@@ -1,0 +1,69 @@
+#ifndef BRIGADE_KERNELS_SIMD_H_
+#define BRIGADE_KERNELS_SIMD_H_
+
+// Runs one loop body, compiled for several instruction sets, on the best that the processor has.
+//
+// The body is a plain loop that the compiler vectorises. It is inlined into one function per
+// instruction set; which one runs does not change any bit of the result, because the formulas round
+// explicitly (precision/rounding.h). The body must be an always-inline callable, or it would keep
+// the baseline's instructions: write `[&](...) BRIGADE_SIMD_BODY { ... }`.
+
+namespace brigade::kernels {
+
+#define BRIGADE_SIMD_BODY __attribute__((always_inline))
+
+// In ascending order of capability. On processors other than x86-64 all mean the compiler's
+// baseline.
+enum class SimdTarget { kBaseline, kAvx2, kAvx512 };
+
+// The best target of this processor, or the one set by SetSimdTarget.
+SimdTarget CurrentSimdTarget();
+
+// The best target of this processor.
+SimdTarget BestSimdTarget();
+
+// For tests and comparisons: from now on use `target`, or the best one if the processor lacks it.
+// Not synchronised with kernels in flight: those finish with either.
+void SetSimdTarget(SimdTarget target);
+
+namespace simd_internal {
+
+template <typename Body>
+__attribute__((noinline)) void RunBaseline(const Body& body) {
+  body();
+}
+
+#ifdef __x86_64__
+template <typename Body>
+__attribute__((noinline, target("arch=x86-64-v3"))) void RunAvx2(const Body& body) {
+  body();
+}
+
+// GCC prefers 256-bit vectors for this architecture level; the kernels are written for whole lines.
+template <typename Body>
+__attribute__((noinline, target("arch=x86-64-v4,prefer-vector-width=512"))) void RunAvx512(
+    const Body& body) {
+  body();
+}
+#endif
+
+}  // namespace simd_internal
+
+template <typename Body>
+void RunSimd(const Body& body) {
+#ifdef __x86_64__
+  switch (CurrentSimdTarget()) {
+    case SimdTarget::kAvx512:
+      return simd_internal::RunAvx512(body);
+    case SimdTarget::kAvx2:
+      return simd_internal::RunAvx2(body);
+    case SimdTarget::kBaseline:
+      break;
+  }
+#endif
+  simd_internal::RunBaseline(body);
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_SIMD_H_
