@@ -188,7 +188,8 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
         BRIGADE_RETURN_IF_ERROR(run.Create(rank, *group, model, bytes_per_second));
         BRIGADE_ASSIGN_OR_RETURN(auto contestants, make(run));
         if (rank == 0) times.resize(contestants.size());
-        for (int round = -1; round < rounds; ++round) {  // the first is not counted
+        // The first round is not counted.
+        for (int round = -1; round < rounds; ++round) {
           for (size_t i = 0; i < contestants.size(); ++i) {
             meet.arrive_and_wait();
             const double host = ThreadSeconds();
@@ -207,12 +208,13 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
         return absl::OkStatus();
       };
       statuses[static_cast<size_t>(rank)] = all();
-      // Who fails says so, and lets the others end.
+      // A rank that fails ends the process, because the others would wait for it.
       if (!statuses[static_cast<size_t>(rank)].ok()) {
         std::cerr << "rank " << rank << ": " << statuses[static_cast<size_t>(rank)] << "\n";
         std::exit(1);
       }
-      meet.arrive_and_wait();  // nobody leaves while others still use its memory
+      // No rank frees its memory while others still use it.
+      meet.arrive_and_wait();
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -23,13 +23,15 @@ namespace brigade::benchmarks {
 struct Contestant {
   std::string name;
   std::function<absl::Status()> run;
-  std::function<absl::Status()> after = {};  // not timed
+  // Not timed.
+  std::function<absl::Status()> after = {};
 };
 
 // Rank 0's times of a contestant's turns, and the processor time of its host thread in them.
 struct Times {
   Seconds wall, host;
-  int64_t sent = 0;  // bytes, in a turn
+  // The bytes sent in a turn.
+  int64_t sent = 0;
 };
 
 // AdamW in bfloat16, a bucket for each unit.

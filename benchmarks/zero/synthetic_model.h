@@ -48,7 +48,8 @@ class SyntheticPasses {
   SyntheticPasses(const SyntheticModel& model, device::Stream& compute);
 
   absl::Status Activations();
-  absl::Status Copy();  // segments_
+  // Copies segments_.
+  absl::Status Copy();
   void ListOwn(int unit, bool backward);
   char* Activation(int parameter_of_unit);
 

@@ -47,7 +47,8 @@ class ChromeTrace {
   struct Track {
     int process = 0;
     int thread = 0;
-    int64_t end_ns = 0;  // of the last operation
+    // The end of the last operation.
+    int64_t end_ns = 0;
   };
 
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
@@ -55,13 +56,16 @@ class ChromeTrace {
   Track& TrackOf(const device::TracedStream& stream);
   void WriteMetadata(const Track& track, const char* what, const std::string& argument);
   void WriteEvent(const std::string& json);
-  absl::Status Note(bool written);  // if not, the error that errno says
+  // If not written, keeps the error of errno.
+  absl::Status Note(bool written);
 
   const std::string path_;
-  std::FILE* file_;  // null: finished
+  // Null once finished.
+  std::FILE* file_;
   absl::Status status_;
   bool empty_ = true;
-  std::map<std::string, int> processes_;  // by context
+  // The number of each context's process.
+  std::map<std::string, int> processes_;
   std::map<std::pair<std::string, std::string>, Track> tracks_;
 };
 

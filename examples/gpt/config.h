@@ -12,8 +12,10 @@ namespace brigade::gpt {
 
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
-  zero::BatchSizes batch;  // complete
-  zero::ZeroOptions zero;  // valid; micro_batches is batch.gradient_accumulation_steps
+  // All three sizes are set.
+  zero::BatchSizes batch;
+  // Valid; micro_batches is batch.gradient_accumulation_steps.
+  zero::ZeroOptions zero;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given

@@ -175,7 +175,7 @@ Keys ZeroKeys(Settings& s) {
           {"contiguous_gradients", Only(true, "gradients are always written into buckets")},
           {"reduce_scatter", Only(true, "gradients are always reduce-scattered")},
           {"allgather_partitions", Only(true, "parameters are always all-gathered")},
-          {"ignore_unused_parameters", Only(true, "a gradient that nobody wrote counts as zero")},
+          {"ignore_unused_parameters", Only(true, "a gradient that is not written counts as zero")},
           {"round_robin_gradients", Only(false, "the bucket's slices are what a rank owns")},
           {"zero_quantized_weights", Only(false, "nothing is quantized")},
           {"zero_quantized_nontrainable_weights", Only(false, "nothing is quantized")},
@@ -256,7 +256,7 @@ Keys ConfigKeys(Settings& s) {
                                                                     {"bf16", DType::kBFloat16}})}}},
           {"zero_optimization", nullptr, ZeroKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
-          // A permission that nobody needs here: ZeRO works with every optimizer that there is.
+          // A permission that is not needed here: ZeRO works with every optimizer that there is.
           {"zero_allow_untested_optimizer", Flag(nullptr)},
           {"disable_allgather", Only(false, "parameters are always all-gathered")},
           {"dump_state", Only(false, "no state is printed")},

@@ -23,13 +23,16 @@ struct Settings {
   double gradient_clipping = 0.0;
   bool fp16 = false;
   bool bf16 = false;
-  optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();  // of fp16
-  bool check_grad_overflow = true;                               // of bf16
+  // Of fp16.
+  optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();
+  // Of bf16.
+  bool check_grad_overflow = true;
 
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   bool adam_w_mode = true;
   optim::ParameterGroup group;
-  int schedule = 0;  // the one of these that was chosen
+  // The index in `schedules` of the chosen one.
+  int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
                                               optim::WarmupDecayLR(), optim::WarmupCosineLR(),
                                               optim::OneCycle()};

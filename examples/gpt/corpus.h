@@ -13,7 +13,8 @@ namespace brigade::gpt {
 struct Corpus {
   std::string training;
   std::string held_out;
-  std::string description;  // for people: where both come from
+  // The origin of both texts, for the report.
+  std::string description;
 };
 
 // The licences that every Debian has. Held out are Apache-2.0 and MPL-2.0, which share little text

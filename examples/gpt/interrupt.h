@@ -17,7 +17,8 @@ namespace brigade::gpt {
 // gone.
 class Interrupt {
  public:
-  static constexpr int kExitCode = 130;  // 128 + SIGINT, as of shells
+  // 128 + SIGINT, the convention of shells.
+  static constexpr int kExitCode = 130;
 
   // `give_up` runs before the process ends with kExitCode, on a thread of this object.
   Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up);

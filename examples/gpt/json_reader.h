@@ -39,9 +39,12 @@ using Read = std::function<std::string(const Json& value)>;
 struct Key {
   const char* name;
   Read read = nullptr;
-  std::vector<Key> keys = {};   // of the object that it holds
-  std::vector<Key> types = {};  // it holds {"type": the name of one, "params": {that one's keys}}
-  const char* required = nullptr;  // what to say where it is missing
+  // The keys of the object that it holds.
+  std::vector<Key> keys = {};
+  // It holds {"type": the name of one, "params": {that one's keys}}.
+  std::vector<Key> types = {};
+  // The advice of the error where the key is missing; null: the key is optional.
+  const char* required = nullptr;
 };
 using Keys = std::vector<Key>;
 

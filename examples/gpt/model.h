@@ -20,8 +20,10 @@ namespace brigade::gpt {
 struct ModelOptions {
   int64_t layers = 4;
   int64_t heads = 4;
-  int64_t width = 128;    // of the residual stream; a multiple of heads
-  int64_t context = 128;  // bytes
+  // The width of the residual stream; a multiple of heads.
+  int64_t width = 128;
+  // The number of bytes in a text.
+  int64_t context = 128;
 };
 
 // InvalidArgument naming the option and its value.

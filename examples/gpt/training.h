@@ -11,9 +11,10 @@
 
 namespace brigade::gpt {
 
-// Who watches a training, and who may stop it.
+// The observers of a training, and the flag that stops it.
 struct Watchers {
-  Observer* observer = nullptr;  // of rank 0, or null
+  // Rank 0's observer, or null.
+  Observer* observer = nullptr;
   Recorder& recorder;
   const std::atomic<bool>& stop;
   // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when

@@ -58,7 +58,7 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
   });
 }
 
-TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
+TEST(ErrorsTest, AMistakeOfOneRankIsAnErrorOnAll) {
   OnThreads({.size = 3}, [](Rank& self) {
     ZeroOptions options;
     if (self.rank == 1) options.live_units = -3;
@@ -69,7 +69,7 @@ TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
   });
 }
 
-TEST(ErrorsTest, OneRanksLackOfMemoryIsEverybodysError) {
+TEST(ErrorsTest, ALackOfMemoryOnOneRankIsAnErrorOnAll) {
   collectives::RanksOptions options;
   const auto engines = collectives::ThreadEngines(options);
   collectives::OnRanks(options, engines, [](Rank& self) {

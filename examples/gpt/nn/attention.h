@@ -15,7 +15,8 @@ struct AttentionShape {
   int64_t batch;
   int64_t context;
   int64_t heads;
-  int64_t width;  // of all heads together
+  // The width of all heads together.
+  int64_t width;
 
   int64_t rows() const { return batch * context; }
   int64_t head_width() const { return width / heads; }

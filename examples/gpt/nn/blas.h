@@ -16,16 +16,21 @@ namespace brigade::nn {
 // A matrix of a product, row by row in device memory.
 struct Operand {
   void* data = nullptr;
-  int64_t leading = 0;       // elements from one row to the next
-  bool transposed = false;   // stored as its transpose; not for c
-  int64_t stride = 0;        // elements from one product of the batch to the next
-  int64_t outer_stride = 0;  // of the outer batch
+  // Elements from one row to the next.
+  int64_t leading = 0;
+  // Stored as its transpose; not for c.
+  bool transposed = false;
+  // Elements from one product of the batch to the next.
+  int64_t stride = 0;
+  // Of the outer batch.
+  int64_t outer_stride = 0;
 };
 
 // c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c
 // [m, n].
 struct GemmArguments {
-  precision::DType dtype = precision::DType::kFloat32;  // of all three
+  // Of all three matrices.
+  precision::DType dtype = precision::DType::kFloat32;
   int64_t m = 0, n = 0, k = 0;
   Operand a = {}, b = {}, c = {};
   int64_t batch = 1, outer_batch = 1;

@@ -36,7 +36,8 @@ template <typename T>
 struct CrossEntropyBackwardRows {
   Texts texts;
   T* logits;
-  const float* seed;  // the loss scale
+  // The loss scale.
+  const float* seed;
   int64_t columns;
 
   template <typename Row>

@@ -11,7 +11,8 @@
 
 namespace brigade::nn {
 
-inline constexpr int64_t kVocabulary = 256;  // bytes
+// The number of different bytes.
+inline constexpr int64_t kVocabulary = 256;
 
 // x[b, t] = tokens[texts[b, t]] + positions[t].
 //

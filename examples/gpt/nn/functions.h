@@ -80,7 +80,8 @@ struct Gelu {
     return cdf + x * cdf * (W(1) - cdf) * kTwice * (W(1) + W(3) * kCubic * x * x);
   }
 
-  static constexpr W kTwice = W(1.5957691216057308);  // 2 sqrt(2 / pi)
+  // 2 sqrt(2 / pi).
+  static constexpr W kTwice = W(1.5957691216057308);
   static constexpr W kCubic = W(0.044715);
   W x;
   W cdf;

@@ -64,7 +64,8 @@ class ThreadRow {
   }
 };
 
-inline constexpr int kColumnsAtOnce = 64;  // sums that a CPU thread keeps in registers
+// Sums that a CPU thread keeps in registers.
+inline constexpr int kColumnsAtOnce = 64;
 
 #if BRIGADE_CUDA
 // The kernels, in rows_cuda.cuh; instantiated by formulas_cuda.cu for each formula.
