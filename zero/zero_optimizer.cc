@@ -16,6 +16,7 @@
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/state_transfer.h"
 #include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
 
@@ -59,6 +60,7 @@ void ZeroOptimizer::Free() {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
+  streams_->Prepare(internal::CollectivesOfStep(plan_, options_));
   BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
   BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));

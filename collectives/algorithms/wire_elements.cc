@@ -36,4 +36,14 @@ void ForEachSent(const CollectiveSignature& signature, int rank, int size,
   }
 }
 
+int64_t WireElements(const CollectiveSignature& signature, int rank, int size) {
+  int64_t sum = 0;
+  ForEachSent(signature, rank, size, [&](int, int64_t elements) { sum += elements; });
+  return sum;
+}
+
+int64_t WireBytes(const CollectiveSignature& signature, int rank, int size) {
+  return WireElements(signature, rank, size) * precision::SizeOf(signature.dtype);
+}
+
 }  // namespace brigade::collectives

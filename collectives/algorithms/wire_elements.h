@@ -13,6 +13,10 @@ namespace brigade::collectives {
 void ForEachSent(const CollectiveSignature& signature, int rank, int size,
                  absl::FunctionRef<void(int to, int64_t elements)> add);
 
+// What `rank` sends in all, in elements and in bytes. Not for sends.
+int64_t WireElements(const CollectiveSignature& signature, int rank, int size);
+int64_t WireBytes(const CollectiveSignature& signature, int rank, int size);
+
 }  // namespace brigade::collectives
 
 #endif  // BRIGADE_COLLECTIVES_ALGORITHMS_WIRE_ELEMENTS_H_

@@ -272,7 +272,8 @@ RankSummary RankTrainer::Summary() const {
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       one_.bytes();
-  summary.traffic_of_step = zero::TrafficOfStep(zero_->plan(), job_.config.zero);
+  summary.traffic_of_step =
+      zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_.rank());
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }

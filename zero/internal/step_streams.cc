@@ -2,16 +2,14 @@
 
 #include <utility>
 
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero::internal {
 
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
                          device::Context& context, device::Stream& compute)
-    : algorithm_(options.algorithm),
-      communicator_(communicator),
-      context_(context),
-      compute_(compute) {}
+    : options_(options), communicator_(communicator), context_(context), compute_(compute) {}
 
 absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
     const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
@@ -33,23 +31,36 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
   return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
 }
 
+void StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
+  for (const StepCollective& each : collectives) SentBytes(each.signature);
+}
+
+int64_t StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
+  const auto key =
+      std::make_tuple(signature.kind, signature.algorithm, signature.dtype, signature.count);
+  const auto found = sent_bytes_.find(key);
+  if (found != sent_bytes_.end()) return found->second;
+  return sent_bytes_[key] = collectives::WireBytes(signature, rank(), ranks());
+}
+
 absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
                                         precision::DType dtype, int64_t& sent) {
-  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  sent += SentBytes(ReduceScatterOf(options_, count, dtype));
   return communicator_.ReduceScatter(input, output, count,
-                                     {.dtype = dtype, .algorithm = algorithm_}, comm());
+                                     {.dtype = dtype, .algorithm = options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.AllGather(input, output, count, {.dtype = dtype, .algorithm = algorithm_},
-                                 comm());
+  sent += SentBytes(AllGatherOf(options_, count, dtype));
+  return communicator_.AllGather(input, output, count,
+                                 {.dtype = dtype, .algorithm = options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  if (rank() == 0) sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  sent += SentBytes(
+      {.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count, .root = 0});
   return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
 }
 
@@ -63,7 +74,7 @@ absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::s
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  traffic.setup += (ranks() - 1) * count;
+  traffic.setup += SentBytes({.kind = collectives::CollectiveKind::kAllGather, .count = count});
   BRIGADE_RETURN_IF_ERROR(
       communicator_.AllGather(mine, data, count, {.dtype = precision::DType::kUint8}, comm()));
   BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));

@@ -2,13 +2,16 @@
 #define BRIGADE_ZERO_INTERNAL_STEP_STREAMS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
@@ -16,6 +19,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/step_collectives.h"
 #include "brigade/zero/plan/traffic.h"
 
 namespace brigade::zero::internal {
@@ -60,6 +64,9 @@ class StepStreams {
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
+  // Computes beforehand what these collectives send, so that a step does not.
+  void Prepare(const std::vector<StepCollective>& collectives);
+
   // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
   absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
 
@@ -78,13 +85,21 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               device::Context& context, device::Stream& compute);
 
-  const collectives::Algorithm algorithm_;
+  // What this rank sends in a collective, from `sent_bytes_` or computed.
+  int64_t SentBytes(const collectives::CollectiveSignature& signature);
+
+  const ZeroOptions options_;
   collectives::Communicator& communicator_;
   device::Context& context_;
   device::Stream& compute_;
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
+  // By kind, algorithm, type and count.
+  std::map<
+      std::tuple<collectives::CollectiveKind, collectives::Algorithm, precision::DType, int64_t>,
+      int64_t>
+      sent_bytes_;
 };
 
 }  // namespace brigade::zero::internal
