@@ -23,6 +23,11 @@ absl::Status Validate(const ZeroOptions& options) {
                    precision::Name(options.accumulator),
                    "; both must be float32, float16 or bfloat16");
   }
+  if (options.communication_dtype.has_value() &&
+      !precision::IsTrainingFormat(*options.communication_dtype)) {
+    return Invalid("communication_dtype is ", precision::Name(*options.communication_dtype),
+                   "; it must be float32, float16 or bfloat16");
+  }
   if (options.micro_batches < 1) return Invalid("micro_batches is ", options.micro_batches);
   if (options.accumulation > Accumulation::kAtBoundary) {
     return Invalid("accumulation is ", static_cast<int>(options.accumulation));

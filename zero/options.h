@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
@@ -52,6 +53,14 @@ struct ZeroOptions {
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
   // The type of the sum over several micro-batches.
   precision::DType accumulator = precision::DType::kFloat32;
+
+  // The type in which gradients cross the wire: float16, bfloat16 or float32; none: their own. Each
+  // rank rounds its gradients (kAtBoundary: its sums over micro-batches) to this type, and the sum
+  // over ranks is formed in it; the result is rounded to the type of the gradients, or, over several
+  // micro-batches, added to the accumulator. The same bits in every stage. There is no scale for the
+  // wire: elements beyond 65504 are infinite in float16, and the step is skipped; the loss scale
+  // prevents it. Weights are not affected.
+  std::optional<precision::DType> communication_dtype = {};
 
   int64_t bucket_elements = int64_t{16} << 20;
   // Communication on a stream of its own, beside compute. Same bits either way.

@@ -31,6 +31,7 @@ struct TrainConfig {
 //   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
 //                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
+//   communication_data_type             communication_dtype; the gradients' own if not given
 //   brigade                             DeepSpeed has no key for it:
 //                                       {accumulation: every_micro_batch | at_boundary,
 //                                       algorithm: direct | ring,

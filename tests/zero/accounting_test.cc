@@ -90,6 +90,11 @@ std::vector<Setting> Settings() {
       options.micro_batches = 2;
       options.live_units = 3;
       settings.push_back({"float16, two micro-batches", model, options});
+      ZeroOptions wide = options;
+      wide.communication_dtype = DType::kFloat32;
+      settings.push_back({"over float32, two micro-batches", model, wide});
+      wide.micro_batches = 1;
+      settings.push_back({"over float32", model, wide});
       if (stage == 3) {
         options.persistence_threshold = 100;
         settings.push_back({"persistent units", model, options});
@@ -97,6 +102,8 @@ std::vector<Setting> Settings() {
       if (stage > 1) continue;
       options.accumulation = Accumulation::kAtBoundary;
       settings.push_back({"at the boundary", model, options});
+      options.communication_dtype = DType::kBFloat16;
+      settings.push_back({"at the boundary, over bfloat16", model, options});
     }
   }
   return settings;
@@ -180,6 +187,7 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         ExpectTrafficOfTheModel(setting, self);
         // The paper's counts, for what it counts.
         if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
+        if (setting.options.communication_dtype.has_value()) return;
         const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
                                                        setting.options.bucket_elements})
                               .value();

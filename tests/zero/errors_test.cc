@@ -39,6 +39,8 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     };
     refuses([](ZeroOptions& o) { o.stage = 4; }, "stage is 4, not 0 to 3");
     refuses([](ZeroOptions& o) { o.dtype = precision::DType::kInt32; }, "dtype is int32");
+    refuses([](ZeroOptions& o) { o.communication_dtype = precision::DType::kInt32; },
+            "communication_dtype is int32; it must be float32, float16 or bfloat16");
     refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
     for (const int stage : {2, 3}) {
       refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },

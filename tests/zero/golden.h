@@ -3,6 +3,7 @@
 
 // Training runs of the toy model beside the specification.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct GoldenCase {
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   int micro_batches = 1;
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
-  int64_t bucket_elements = 1000;  // less than the largest parameter
+  // Less than the largest parameter.
+  int64_t bucket_elements = 1000;
+  std::optional<precision::DType> communication_dtype = {};
 };
 
 std::string ToString(const GoldenCase& golden_case);

@@ -34,6 +34,18 @@ std::vector<GoldenCase> Cases() {
       }
     }
   }
+  // Gradients of each type over a wire of each type.
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const DType wire : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      GoldenCase c = {3, dtype, OptimizerKind::kAdamW};
+      c.communication_dtype = wire;
+      cases.push_back(c);
+      c.micro_batches = 2;
+      cases.push_back(c);
+      c.accumulation = Accumulation::kAtBoundary;
+      cases.push_back(c);
+    }
+  }
   return cases;
 }
 

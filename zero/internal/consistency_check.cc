@@ -78,6 +78,9 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
                    precision::Name(options.accumulator)),
+      absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
+                                               ? precision::Name(*options.communication_dtype)
+                                               : "none"),
       absl::StrCat("bucket_elements ", options.bucket_elements),
       absl::StrCat("live_units ", options.live_units),
       absl::StrCat("persistence_threshold ", options.persistence_threshold),

@@ -58,6 +58,10 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     }
     BRIGADE_ASSIGN_OR_RETURN(state.written, context.CreateEvent(absl::StrCat(name, " written")));
   }
+  if (const int64_t bytes = WireBufferBytes(plan, options); bytes > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(store->wire_, context.Allocate(bytes, device::Purpose::kCommunication,
+                                                            "gradients on the wire"));
+  }
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
@@ -210,10 +214,10 @@ absl::Status GradientStore::Reduce(int index) {
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
-    void* const output = FinalSlice(index);
-    BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(at.buffer->memory.data(), output,
-                                                   plan_.slice(self), self.dtype,
-                                                   streams_.traffic.gradients));
+    void* const slice = FinalSlice(index);
+    BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
+                             ReduceScatter(index, at.buffer->memory.data(), slice));
+    BRIGADE_RETURN_IF_ERROR(Store(index, reduced, slice, self.dtype));
   }
   if (at.own == nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
@@ -232,28 +236,52 @@ absl::Status GradientStore::Reduce(int index) {
 absl::Status GradientStore::ReduceIntoSum(int index) {
   BucketState& at = state(index);
   const Bucket& self = bucket(index);
-  const int64_t slice = plan_.slice(self);
   void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
-    void* const reduced = SliceOf(at.buffer->memory, index, self.dtype);
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.ReduceScatter(whole, reduced, slice, self.dtype, streams_.traffic.gradients));
-    return AddToSum(index, reduced, sum, slice);
+    BRIGADE_ASSIGN_OR_RETURN(
+        const Reduced reduced,
+        ReduceScatter(index, whole, SliceOf(at.buffer->memory, index, self.dtype)));
+    return AddToSum(reduced.slice, reduced.dtype, sum, plan_.slice(self));
   }
-  BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, at.accumulator.data(), self.size));
+  BRIGADE_RETURN_IF_ERROR(AddToSum(whole, self.dtype, at.accumulator.data(), self.size));
   if (micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
-  return streams_.ReduceScatter(at.accumulator.data(), sum, slice, options_.accumulator,
-                                streams_.traffic.gradients);
+  BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, ReduceScatter(index, at.accumulator.data(), sum));
+  return Store(index, reduced, sum, options_.accumulator);
+}
+
+absl::StatusOr<GradientStore::Reduced> GradientStore::ReduceScatter(int index, void* whole,
+                                                                    void* slice) {
+  const Bucket& self = bucket(index);
+  const precision::DType dtype = ReducedType(options_, self);
+  const precision::DType wire = WireType(options_, self);
+  Reduced reduced = {slice, wire};
+  if (wire != dtype) {
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast({{whole, wire_.data(), self.size}},
+                                          {.source_dtype = dtype, .target_dtype = wire},
+                                          streams_.comm()));
+    whole = wire_.data();
+    reduced.slice = SliceOf(wire_, index, wire);
+  }
+  BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(whole, reduced.slice, plan_.slice(self), wire,
+                                                 streams_.traffic.gradients));
+  return reduced;
+}
+
+absl::Status GradientStore::Store(int index, const Reduced& reduced, void* slice,
+                                  precision::DType dtype) {
+  if (reduced.slice == slice) return absl::OkStatus();
+  return kernels::Cast({{reduced.slice, slice, plan_.slice(bucket(index))}},
+                       {.source_dtype = reduced.dtype, .target_dtype = dtype}, streams_.comm());
 }
 
 // The first micro-batch overwrites the sum.
-absl::Status GradientStore::AddToSum(int index, const void* source, void* sum, int64_t size) {
-  return kernels::Cast({{source, sum, size}},
-                       {.source_dtype = bucket(index).dtype,
-                        .target_dtype = options_.accumulator,
-                        .accumulate = micro_batch_ > 0},
-                       streams_.comm());
+absl::Status GradientStore::AddToSum(const void* source, precision::DType dtype, void* sum,
+                                     int64_t size) {
+  return kernels::Cast(
+      {{source, sum, size}},
+      {.source_dtype = dtype, .target_dtype = options_.accumulator, .accumulate = micro_batch_ > 0},
+      streams_.comm());
 }
 
 absl::Status GradientStore::FinishMicroBatch() {

@@ -88,12 +88,25 @@ class GradientStore {
   absl::Status ReduceComplete();
   absl::Status Reduce(int bucket);
   absl::Status ReduceIntoSum(int bucket);
-  absl::Status AddToSum(int bucket, const void* source, void* sum, int64_t size);
+  // The sum over ranks of this rank's slice.
+  struct Reduced {
+    void* slice;
+    precision::DType dtype;
+  };
+  // Reduces a whole bucket, into `slice` or, where the wire has another type than the bucket, into
+  // `wire_`.
+  absl::StatusOr<Reduced> ReduceScatter(int bucket, void* whole, void* slice);
+  // Copies the sum to `slice`, of `dtype`, if it is elsewhere.
+  absl::Status Store(int bucket, const Reduced& reduced, void* slice, precision::DType dtype);
+  absl::Status AddToSum(const void* source, precision::DType dtype, void* sum, int64_t size);
 
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
   BufferPool pool_;
+  // One bucket in the type of the wire, used in the order of the communication stream. Empty where
+  // gradients cross the wire in their own type.
+  device::Buffer wire_;
   // By bucket.
   std::vector<BucketState> states_;
   // Trainable buckets in the order in which the backward pass completes them.

@@ -27,6 +27,28 @@ inline precision::DType FinalGradientType(const ZeroOptions& options, const Buck
   return options.accumulates() ? options.accumulator : bucket.dtype;
 }
 
+// The type of the arrays that are summed over ranks: gradients, or sums over micro-batches.
+inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bucket) {
+  const bool sums = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
+  return sums ? options.accumulator : bucket.dtype;
+}
+
+// The type in which they cross the wire.
+inline precision::DType WireType(const ZeroOptions& options, const Bucket& bucket) {
+  return options.communication_dtype.value_or(ReducedType(options, bucket));
+}
+
+// The bytes of the largest bucket in the type of the wire, where that is another type.
+inline int64_t WireBufferBytes(const Plan& plan, const ZeroOptions& options) {
+  int64_t bytes = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    const precision::DType wire = WireType(options, bucket);
+    if (!bucket.trainable || wire == ReducedType(options, bucket)) continue;
+    bytes = std::max(bytes, bucket.size * precision::SizeOf(wire));
+  }
+  return bytes;
+}
+
 // Whether gradients over several micro-batches are added up for the whole bucket, or for this
 // rank's slice.
 inline bool AccumulatesWhole(const ZeroOptions& options) {

@@ -73,6 +73,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       PooledBytes(plan, options, [&](const Bucket& bucket) {
         return bucket.trainable && !traits.whole_gradients;
       }));
+  add(Purpose::kCommunication, "gradients in communication_dtype",
+      internal::WireBufferBytes(plan, options));
   add(Purpose::kScratch, "step control",
       optim::StepExecutor::Bytes(
           options.optimizer, internal::ControllerOptions(plan, options),

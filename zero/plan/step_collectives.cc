@@ -36,9 +36,10 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
       all.push_back({AllGatherOf(options, slice, dtype), times, traffic});
     };
     if (bucket.trainable) {
-      const precision::DType sum_dtype = FinalGradientType(options, bucket);
-      reduces(once ? sum_dtype : bucket.dtype, once ? 1 : options.micro_batches);
-      if (traits.whole_optimizer_state) gathers(sum_dtype, 1, &Traffic::gradients);
+      reduces(WireType(options, bucket), once ? 1 : options.micro_batches);
+      if (traits.whole_optimizer_state) {
+        gathers(FinalGradientType(options, bucket), 1, &Traffic::gradients);
+      }
     }
     // Weights: after each update, or for each use.
     if (!StaysWhole(plan, options, bucket)) {
