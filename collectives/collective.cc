@@ -61,9 +61,43 @@ std::string DescribeCollective(int rank, absl::string_view collective, uint64_t 
   return absl::StrCat("rank ", rank, " calls ", collective, " as its call ", sequence);
 }
 
+absl::string_view Name(HostCollective collective) {
+  switch (collective) {
+    case HostCollective::kNone:
+      break;
+    case HostCollective::kAllGather:
+      return "all_gather_host";
+    case HostCollective::kSplit:
+      return "split";
+    case HostCollective::kShrink:
+      return "shrink";
+  }
+  return "invalid";
+}
+
+Fingerprint HostFingerprint(HostCollective collective, size_t values, uint64_t sequence) {
+  CollectiveSignature signature;
+  signature.count = static_cast<int64_t>(values);
+  return {signature, sequence, collective};
+}
+
 std::string Describe(int rank, const Fingerprint& fingerprint) {
-  const std::string collective = fingerprint.on_host ? "split()" : ToString(fingerprint.signature);
+  const HostCollective on_host = fingerprint.on_host;
+  std::string collective;
+  if (on_host == HostCollective::kNone) {
+    collective = ToString(fingerprint.signature);
+  } else if (on_host == HostCollective::kAllGather) {
+    collective = absl::StrCat(Name(on_host), "(", fingerprint.signature.count, " values)");
+  } else {
+    collective = absl::StrCat(Name(on_host), "()");
+  }
   return DescribeCollective(rank, collective, fingerprint.sequence);
+}
+
+absl::Status MismatchError(int rank, const Fingerprint& fingerprint, int other,
+                           const Fingerprint& other_fingerprint) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(rank, fingerprint), ", but ", Describe(other, other_fingerprint)));
 }
 
 int64_t InputElements(const CollectiveSignature& signature, int rank, int size) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
@@ -61,17 +62,29 @@ std::string ToString(const CollectiveSignature& signature);
 // rank 1 calls <call> as its call 7
 std::string DescribeCollective(int rank, absl::string_view collective, uint64_t sequence);
 
-// What ranks tell each other about a call, to compare.
+// Calls that end on the host.
+enum class HostCollective : uint8_t { kNone, kAllGather, kSplit, kShrink };
+
+// "all_gather_host", ...
+absl::string_view Name(HostCollective collective);
+
+// What the ranks compare before a call: on every engine the same, with the same words.
 struct Fingerprint {
   CollectiveSignature signature;
   uint64_t sequence = 0;
-  bool on_host = false;  // an exchange of signature.count values
+  HostCollective on_host = HostCollective::kNone;  // if any, of signature.count values of each rank
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
 
+Fingerprint HostFingerprint(HostCollective collective, size_t values, uint64_t sequence);
+
 // rank 1 calls all_reduce(...) as its call 7
 std::string Describe(int rank, const Fingerprint& fingerprint);
+
+// InvalidArgument: rank 0 calls all_reduce(...) as its call 7, but rank 1 calls barrier() as its call 7
+absl::Status MismatchError(int rank, const Fingerprint& fingerprint, int other,
+                           const Fingerprint& other_fingerprint);
 
 // One rank's side of a call.
 struct Collective {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/collectives/check_collective.h"
 #include "brigade/device/status_macros.h"
 
@@ -106,14 +107,20 @@ absl::Status Communicator::Barrier(device::Stream& stream) {
 }
 
 absl::StatusOr<std::vector<int64_t>> Communicator::AllGatherHost(absl::Span<const int64_t> values) {
+  return AllGatherHost(HostCollective::kAllGather, values);
+}
+
+absl::StatusOr<std::vector<int64_t>> Communicator::AllGatherHost(HostCollective collective,
+                                                                 absl::Span<const int64_t> values) {
+  BRIGADE_RETURN_IF_ERROR(engine_->status());
   std::vector<int64_t> all(values.size() * static_cast<size_t>(size()));
-  BRIGADE_RETURN_IF_ERROR(engine_->AllGatherHost(values, absl::MakeSpan(all)));
+  BRIGADE_RETURN_IF_ERROR(engine_->AllGatherHost(
+      HostFingerprint(collective, values.size(), calls_++), values, absl::MakeSpan(all)));
   return all;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int key) {
-  const uint64_t generation = generations_++;
-  BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherHost({color, key}));
+  BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherHost(HostCollective::kSplit, {color, key}));
   std::vector<std::tuple<int64_t, int>> members;  // key, rank
   for (int rank = 0; rank < size(); ++rank) {
     const auto i = static_cast<size_t>(2 * rank);
@@ -122,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   std::sort(members.begin(), members.end());
   std::vector<int> ranks;
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
-  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->Split(ranks, generation));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->Split(ranks, 2 * splits_++));
   if (engine == nullptr) return std::unique_ptr<Communicator>();
   return Create(std::move(engine), context_);
 }
@@ -138,7 +145,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
   for (int rank = 0; rank < size(); ++rank) {
     if (std::find(lost.begin(), lost.end(), rank) == lost.end()) ranks.push_back(rank);
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateSubgroup(ranks, lost, generations_++));
+  if (lost.empty() && engine_->status().ok()) {
+    BRIGADE_RETURN_IF_ERROR(AllGatherHost(HostCollective::kShrink, {}).status());
+  } else if (engine_->status().ok()) {
+    const Fingerprint mine = HostFingerprint(HostCollective::kShrink, 0, calls_++);
+    engine_->Abort(absl::AbortedError(
+        absl::StrCat(Describe(this->rank(), mine), ", without rank ", absl::StrJoin(lost, ", "))));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateSubgroup(ranks, lost, 2 * shrinks_++ + 1));
   return Create(std::move(engine), context_);
 }
 

@@ -90,6 +90,8 @@ class Communicator {
 
   // A new communicator without the ranks `lost`, in the same order. A call of all others, on the host, with the
   // same list; also after this communicator has failed. For ranks that are gone: Split leaves out those that live.
+  // One that has not failed is compared like other calls if nobody is lost; otherwise it ends on all ranks, the lost
+  // ones too, with Aborted and the rank that called this: those that hear of it have their Shrink still to call.
   absl::StatusOr<std::unique_ptr<Communicator>> Shrink(absl::Span<const int> lost);
 
   // Ends all calls on all ranks with this error.
@@ -106,12 +108,16 @@ class Communicator {
                std::unique_ptr<device::Event> last);
 
   absl::Status Run(Collective collective, device::Stream& stream);
+  absl::StatusOr<std::vector<int64_t>> AllGatherHost(HostCollective collective,
+                                                     absl::Span<const int64_t> values);
 
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;
   CallOrder order_;
   uint64_t calls_ = 0;
-  uint64_t generations_ = 0;                // of communicators made from this one
+  // Communicators made of this one. After an error in a Split some ranks have counted it and some have not, so Shrink
+  // has a count of its own.
+  uint64_t splits_ = 0, shrinks_ = 0;
   std::vector<uint64_t> sends_, receives_;  // [rank]
 };
 

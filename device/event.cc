@@ -43,6 +43,12 @@ absl::Status Event::Synchronize() {
   return carried.ok() ? carried : internal::ArrivedThrough(name_, "the host", carried);
 }
 
+absl::StatusOr<bool> Event::Peek() {
+  std::lock_guard lock(state_->mutex);
+  if (!state_->recorded) return NeverRecorded(name_);
+  return state_->Query();
+}
+
 absl::StatusOr<bool> Event::Query() {
   std::lock_guard lock(state_->mutex);
   if (!state_->recorded) return NeverRecorded(name_);

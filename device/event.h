@@ -39,6 +39,10 @@ class Event {
   // carries one.
   absl::StatusOr<bool> Query();
 
+  // The same for one who only watches: the race checker does not take it for a wait, so nothing may
+  // be touched because of the answer.
+  absl::StatusOr<bool> Peek();
+
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }
 

@@ -39,8 +39,9 @@ class ThrottledEngine final : public Engine {
     });
   }
 
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return engine_->AllGatherHost(values, all);
+  absl::Status AllGatherHost(const collectives::Fingerprint& fingerprint,
+                             absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
+    return engine_->AllGatherHost(fingerprint, values, all);
   }
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                          absl::Span<const int> lost,

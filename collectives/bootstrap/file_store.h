@@ -15,17 +15,19 @@ namespace brigade::collectives {
 struct FileStoreOptions {
   int rank = 0;
   int size = 1;
-  std::string folder;                          // seen by all ranks; empty, or not there yet
-  absl::Duration timeout = absl::Seconds(30);  // for all ranks to come
+  // Seen by all ranks; empty, or not there yet.
+  std::string folder;
+  // For all ranks to join.
+  absl::Duration timeout = absl::Seconds(30);
 };
 
 // A store in a folder that all ranks share: a file is a key. For hosts that share files, but whose
 // rank 0 cannot be reached at a known port. Files stay; each run takes a new folder.
 class FileStore : public Store {
  public:
-  // Returns when all ranks have come.
+  // Returns when all ranks have joined.
   //
-  // Errors     Name the folder. DeadlineExceeded naming the ranks that did not come; AlreadyExists
+  // Errors     Name the folder. DeadlineExceeded naming the ranks that did not join; AlreadyExists
   //            for two ranks with the same number, also if one is of an earlier run.
   static absl::StatusOr<std::shared_ptr<FileStore>> Create(const FileStoreOptions& options);
 

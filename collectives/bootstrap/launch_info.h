@@ -8,14 +8,17 @@
 
 namespace brigade::collectives {
 
-// Which process of a group this is, and where the group meets.
+// Which process of a group this is, and where its store is served.
 struct LaunchInfo {
-  bool launched = false;  // by a launcher, and be it as the only process
+  // Whether a launcher has started the process, also if it is the only one.
+  bool launched = false;
   int rank = 0;
   int size = 1;
-  int local_rank = 0;                     // among the processes of this host; 0 if nothing says so
-  std::string master_addr = "127.0.0.1";  // the host of rank 0
-  int master_port = 29500;                // a free port of that host
+  // Among the processes of this host; 0 if no variable says it.
+  int local_rank = 0;
+  // The host of rank 0, and a free port of it.
+  std::string master_addr = "127.0.0.1";
+  int master_port = 29500;
 };
 
 // Returns the value of an environment variable, or null.

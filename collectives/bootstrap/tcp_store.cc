@@ -71,8 +71,8 @@ absl::Status TcpStore::StartServer() {
   return absl::OkStatus();
 }
 
-// Either a stranger has the port, or another process that calls itself rank 0: then its server
-// says so to all.
+// The port belongs to another program, or to another process that calls itself rank 0: then its
+// server says so to all.
 absl::Status TcpStore::ExplainPortInUse(const absl::Status& error) {
   const absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
                                         absl::Now() + std::min(options_.timeout, kPatience));
@@ -168,7 +168,7 @@ absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Dura
 absl::StatusOr<std::string> TcpStore::Ask(const std::vector<std::string>& request,
                                           absl::Time deadline) {
   if (!failure_.ok()) return failure_;
-  // What the server had to say last may be there although it can no longer be spoken to.
+  // The last answer of the server may have arrived although nothing can be sent to it any more.
   const absl::Status sent = socket_.SendFrame(PackFields(request), deadline);
   const absl::StatusOr<std::string> frame =
       socket_.ReceiveFrame(sent.ok() ? deadline : absl::Now() + absl::Milliseconds(1));

@@ -19,9 +19,11 @@ namespace brigade::collectives {
 struct TcpStoreOptions {
   int rank = 0;
   int size = 1;
-  std::string master_addr = "127.0.0.1";       // of the host of rank 0, for all ranks the same
-  int master_port = 0;                         // free there
-  absl::Duration timeout = absl::Seconds(30);  // for all ranks to come
+  // The address of the host of rank 0, and a free port there: the same for all ranks.
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  // For all ranks to join.
+  absl::Duration timeout = absl::Seconds(30);
 };
 
 // A store that rank 0 serves. Needs nothing but the address: no server is started by hand. Every
@@ -33,12 +35,13 @@ struct TcpStoreOptions {
 // Destruction  Where others use this rank's server, waits up to a second until they have let go.
 class TcpStore : public Store {
  public:
-  // Returns when all ranks have come.
+  // Returns when all ranks have joined.
   //
-  // Errors     Name MASTER_ADDR and MASTER_PORT with their values. DeadlineExceeded naming the ranks
-  //            that did not come; Unavailable if rank 0 cannot be reached in time; AlreadyExists on
-  //            rank 0 if the port is in use; InvalidArgument for a host that does not exist. Two
-  //            ranks with the same number and different sizes: as in Store, at once on all ranks.
+  // Errors     Name MASTER_ADDR and MASTER_PORT with their values. DeadlineExceeded naming the
+  //            ranks that did not come; Unavailable if rank 0 cannot be reached in time;
+  //            AlreadyExists on rank 0 if the port is in use; InvalidArgument for a host that does
+  //            not exist. Two ranks with the same number and different sizes: as in Store, at once
+  //            on all ranks.
   static absl::StatusOr<std::shared_ptr<TcpStore>> Create(const TcpStoreOptions& options);
 
   ~TcpStore() override;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
@@ -56,6 +56,9 @@ ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
+ABSL_FLAG(absl::Duration, grace_period, absl::Milliseconds(600),
+          "how long the steps in flight may take after Ctrl-C or SIGTERM. If they take longer, the "
+          "training ends without them, and without the tables of memory and traffic");
 
 namespace brigade::gpt {
 namespace {
@@ -63,10 +66,10 @@ namespace {
 constexpr int kDefaultRanks = 4;
 constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
 
-// From Ctrl-C until a process gives up: less than the second that a user, and mpirun, wait. Those
-// that have nothing to report go last, because mpirun kills all when the first is gone.
-constexpr auto kPatience = std::chrono::milliseconds(600);
-constexpr auto kPatienceOfOthers = std::chrono::milliseconds(850);
+// What processes that have nothing to report wait in addition to the grace period, because mpirun
+// kills all when the first is gone. With the default of 600 ms the sum stays under the second that
+// mpirun itself waits.
+constexpr absl::Duration kGraceOfOthers = absl::Milliseconds(250);
 
 // Where the user stands, although `bazel run` moves the process.
 std::string FromUsersFolder(const std::string& path) {
@@ -199,6 +202,11 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
   }
+  const absl::Duration grace_period = absl::GetFlag(FLAGS_grace_period);
+  if (grace_period < absl::ZeroDuration() || grace_period > absl::Hours(24)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grace_period is ", absl::FormatDuration(grace_period), "; it must be 0 to 24h"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     return absl::UnimplementedError(
@@ -239,7 +247,8 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   Recorder recorder(trace.get());
   TraceObserver trace_observer(recorder);
   observers.Add(trace_observer);
-  Interrupt interrupt(speaks ? kPatience : kPatienceOfOthers, [&] {
+  const absl::Duration patience = grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
+  Interrupt interrupt(absl::ToChronoMilliseconds(patience), [&] {
     recorder.Finish().IgnoreError();
     if (!speaks) return;
     std::fputs("\nInterrupted; a step did not end in time\n", stderr);

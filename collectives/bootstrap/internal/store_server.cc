@@ -133,7 +133,7 @@ void StoreServer::Hear(Client& client) {
     if (request.ok()) {
       Handle(client, *request);
     } else {
-      client.socket.Close();  // a stranger
+      client.socket.Close();  // another protocol
     }
   }
   if (received.ok() && client.socket.fd() >= 0) return;
@@ -148,7 +148,7 @@ void StoreServer::Handle(Client& client, const std::vector<std::string>& request
   if (request[0] == "hello" && request.size() == 4 && request[1] == kStoreProtocol) {
     Hello(client, request);
   } else if (client.rank < 0) {
-    client.socket.Close();  // a stranger
+    client.socket.Close();  // another protocol
   } else if (request[0] == "set" && request.size() == 3) {
     Set(client, request[1], request[2]);
   } else if (request[0] == "get" && request.size() == 3 &&

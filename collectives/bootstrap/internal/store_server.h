@@ -42,12 +42,12 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   // Serves on until all clients have gone and, if the group could not form, as many have come as
-  // there are ranks, so that all know; at most for `linger`. Then ends the thread; who is still there
-  // hears the reason. Only the first call counts.
+  // there are ranks, so that all know; at most for `linger`. Then ends the thread; who is still
+  // there hears the reason. Only the first call counts.
   void Stop(const absl::Status& reason, absl::Duration linger);
 
-  // The same, but all hear the reason at once, before they go: a connection that is closed while it brings a
-  // request is reset, and takes with it what it had to tell.
+  // The same, but all hear the reason at once, before they go: a connection that is closed while it
+  // brings a request is reset, and takes with it what it had to tell.
   void GiveUp(const absl::Status& reason);
 
   int port() const { return port_; }

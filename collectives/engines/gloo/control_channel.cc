@@ -53,7 +53,7 @@ void ControlChannel::Watch(int rank) {
       received = peer.in->waitRecv(nullptr, kForever);
     });
     if (!status.ok()) {
-      listener_.on_gone(rank, status);
+      listener_.on_closed(rank, status);
       return;
     }
     if (received) listener_.on_message(rank, peer.incoming);
@@ -76,7 +76,7 @@ void ControlChannel::Send(int to, const ControlMessage& message) {
   }).IgnoreError();
 }
 
-void ControlChannel::Leave() {
+void ControlChannel::AnnounceLeave() {
   ControlMessage message;
   message.kind = ControlMessage::kLeave;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {

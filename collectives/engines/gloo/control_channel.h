@@ -35,18 +35,18 @@ struct ControlMessage {
   Kind kind = kAbort;
   int32_t code = 0;      // kAbort: of the status
   int32_t rank = -1;     // kAbort: who reports; kAnswer: whom the sender waits for, or -1
-  char text[1012] = {};  // kAbort: the message, cut if need be
+  char text[1012] = {};  // kAbort: the message; kAnswer: what the sender does; cut if need be
 };
 
-// Short messages beside the payload, and news of peers that are gone: one receive a peer stands
-// ready, and a thread waits for it. With the receive posted, what is sent has left the process when
+// Short messages beside the payload, and closed connections: one receive a peer is always posted,
+// and a thread waits for it. With the receive posted, what is sent has left the process when
 // Send returns, also if that process ends at once.
 class ControlChannel {
  public:
   // Called from several threads.
   struct Listener {
     std::function<void(int peer, const ControlMessage& message)> on_message;
-    std::function<void(int peer, const absl::Status& reason)> on_gone;
+    std::function<void(int peer, const absl::Status& reason)> on_closed;
   };
 
   ControlChannel(::gloo::transport::Context& context, Listener listener);
@@ -62,8 +62,8 @@ class ControlChannel {
   // peer that is gone is left to the listener. Never waits. Safe from any thread.
   void Send(int peer, const ControlMessage& message);
 
-  // Tells all that this rank takes leave, and waits a moment until that is on its way.
-  void Leave();
+  // Tells all ranks that this one leaves, and waits a moment until that is on its way.
+  void AnnounceLeave();
 
  private:
   struct Peer {

@@ -1,111 +1,158 @@
-// How a wait ends before its time: a peer is gone or silent, or somebody aborted.
+#include "brigade/collectives/engines/gloo/failure_detector.h"
 
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "brigade/collectives/engines/gloo/transport_impl.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
-// What the receive thread of a peer knows better than an exception elsewhere: whether the peer said
-// why it closed its connection.
+// How long an exception of Gloo waits for the thread that receives of the peer, which knows whether
+// the peer said why it closed its connection.
 constexpr std::chrono::seconds kExplanationTimeout{1};
 
-// How long a closed connection may be the news of an abort that has not arrived yet: a rank that was told earlier
-// ends its process, and its reset overtakes what others had to say.
-constexpr std::chrono::milliseconds kGrace{250};
+// How long a closed connection may be the result of an abort whose message has not arrived yet: a
+// rank that was told earlier ends its process, and its reset overtakes the abort messages of others.
+constexpr std::chrono::milliseconds kAbortGrace{250};
+
+// A live process answers a probe in this time, also where many processes share a core.
+constexpr std::chrono::seconds kLeastProbeTimeout{1};
+
+std::string TextOf(const ControlMessage& message) {
+  return std::string(message.text, strnlen(message.text, sizeof(message.text)));
+}
+
+void SetText(absl::string_view text, ControlMessage& message) {
+  std::memcpy(message.text, text.data(), std::min(text.size(), sizeof(message.text) - 1));
+}
 
 }  // namespace
 
-// An exception of Gloo: the connection is closed. The thread that listens to the peer sees the
-// same, after what the peer had to say last.
-void TransportImpl::Lose(int peer, const absl::Status& reason) {
-  bool left = false;
+FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
+                                 ::gloo::transport::Context* context,
+                                 std::function<void()> end_waits)
+    : rank_(rank),
+      timeout_(absl::ToChronoNanoseconds(
+          std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365)))),
+      end_waits_(std::move(end_waits)),
+      peers_(static_cast<size_t>(size)) {
+  if (context == nullptr) return;
+  control_ = std::make_unique<ControlChannel>(
+      *context,
+      ControlChannel::Listener{
+          [this](int peer, const ControlMessage& message) { HandleMessage(peer, message); },
+          [this](int peer, const absl::Status& reason) { HandleClosed(peer, reason); }});
+  control_->Start();
+  watchdog_ = std::thread([this] { WatchDeadlines(); });
+}
+
+FailureDetector::~FailureDetector() {
+  if (control_ == nullptr) return;
+  if (!failed_) control_->AnnounceLeave();
+  {
+    std::lock_guard lock(mutex_);
+    is_closing_ = true;
+    changed_.notify_all();
+  }
+  watchdog_.join();
+  control_->Stop();
+}
+
+void FailureDetector::SetActivity(std::function<std::string()> activity) {
+  std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
+}
+
+void FailureDetector::BeginWait(int peer, const char* failing) {
+  std::lock_guard lock(mutex_);
+  wait_ = {peer, wait_.number + 1, failing, Clock::now() + timeout_};
+  // The watchdog need not wake: it looks at least once a timeout.
+}
+
+void FailureDetector::EndWait() {
+  std::lock_guard lock(mutex_);
+  wait_.peer = -1;
+}
+
+// The thread that receives of the peer sees the same, after the last message of the peer.
+void FailureDetector::ReportClosed(int peer, const absl::Status& reason) {
+  bool has_left = false;
   {
     std::unique_lock lock(mutex_);
-    lost_ = true;
+    has_lost_ = true;
     changed_.wait_for(lock, kExplanationTimeout,
-                      [&] { return !status_.ok() || peers_[peer].left; });
-    left = peers_[peer].left;
+                      [&] { return !status_.ok() || peers_[peer].has_left; });
+    has_left = peers_[peer].has_left;
   }
-  Fail(absl::UnavailableError(left ? absl::StrCat("rank ", peer, " has left, but rank ",
-                                                  options_.rank, " still needs it")
-                                   : absl::StrCat("rank ", peer, " is gone: ", reason.message())),
-       options_.rank);
+  Abort(absl::UnavailableError(
+      has_left ? absl::StrCat("rank ", peer, " has left, but rank ", rank_, " still needs it")
+               : absl::StrCat("rank ", peer, " is gone: ", reason.message())));
 }
 
-// Gloo's thread, which the threads of control_ need as well, must not wait for their explanation here: whoever waits
-// or calls next does.
-void TransportImpl::Break(int peer, const absl::Status& reason) {
+// The threads of control_ need Gloo's thread, which calls this, to learn why: the thread that uses
+// the transport waits for their explanation instead.
+void FailureDetector::ReportRefused(int peer, const absl::Status& reason) {
   std::lock_guard lock(mutex_);
-  if (broken_ >= 0) return;
-  why_broken_ = reason;
-  broken_ = peer;
-  EndWaits();
+  if (refused_ >= 0) return;
+  why_refused_ = reason;
+  refused_ = peer;
+  end_waits_();
 }
 
-void TransportImpl::EndWaits() {
-  for (Peer& peer : peers_) {
-    if (peer.in) peer.in->abortWaitRecv();
-    if (peer.out) peer.out->abortWaitSend();
-  }
+void FailureDetector::Abort(const absl::Status& reason) { Fail(reason, rank_); }
+
+bool FailureDetector::HasFailed() {
+  if (!failed_ && refused_ >= 0) ReportClosed(refused_, why_refused_);
+  return failed_;
 }
 
-// Only from the thread that uses the transport, so nobody waits on what goes away here.
-absl::Status TransportImpl::FinalError() {
-  if (posts_) posts_->Stop();
+absl::Status FailureDetector::status() const {
   std::lock_guard lock(mutex_);
-  // Gloo drops what comes for a buffer that is no more: nothing is written to the caller's memory from now on. The
-  // others stay: a message to send whose buffer is gone blocks its connection, and the abort message behind it.
-  for (Peer& peer : peers_) peer.in.reset();
   return status_;
 }
 
-void TransportImpl::Fail(const absl::Status& reason, int reporter) {
+void FailureDetector::Fail(const absl::Status& reason, int reporter) {
   {
     std::lock_guard lock(mutex_);
     if (!status_.ok()) return;
-    status_ = reporter == options_.rank
+    status_ = reporter == rank_
                   ? reason
                   : absl::Status(reason.code(), absl::StrCat(reason.message(),
                                                              " (reported by rank ", reporter, ")"));
     failed_ = true;
-    EndWaits();
+    end_waits_();
     changed_.notify_all();
   }
-  // Whoever hears of it passes it on, for the first one may die before it has told all.
+  // Every rank that hears of it passes it on, for the first one may die before it has told all.
   ControlMessage message;
   message.kind = ControlMessage::kAbort;
   message.code = static_cast<int32_t>(reason.code());
   message.rank = reporter;
-  const size_t length = std::min(reason.message().size(), sizeof(message.text) - 1);
-  std::memcpy(message.text, reason.message().data(), length);
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank) control_->Send(rank, message);
+  SetText(reason.message(), message);
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != rank_) control_->Send(rank, message);
   }
 }
 
-void TransportImpl::Hear(int peer, const ControlMessage& message) {
+void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
   switch (message.kind) {
-    case ControlMessage::kAbort: {
-      const size_t length = strnlen(message.text, sizeof(message.text));
-      Fail(absl::Status(static_cast<absl::StatusCode>(message.code),
-                        absl::string_view(message.text, length)),
+    case ControlMessage::kAbort:
+      Fail(absl::Status(static_cast<absl::StatusCode>(message.code), TextOf(message)),
            message.rank);
       return;
-    }
     case ControlMessage::kProbe: {
       ControlMessage answer;
       answer.kind = ControlMessage::kAnswer;
       {
         std::lock_guard lock(mutex_);
-        // It waits no more because of that; the abort message is on its way, or will be.
-        if (lost_ || !status_.ok()) return;
-        answer.rank = waiting_.peer;
+        // This rank waits no more because of that error; the abort message is on its way, or will
+        // be.
+        if (has_lost_ || !status_.ok()) return;
+        answer.rank = wait_.peer;
+        if (activity_) SetText(activity_(), answer);
       }
       control_->Send(peer, answer);
       return;
@@ -113,9 +160,12 @@ void TransportImpl::Hear(int peer, const ControlMessage& message) {
     case ControlMessage::kLeave:
     case ControlMessage::kAnswer: {
       std::lock_guard lock(mutex_);
-      peers_[peer].left |= message.kind == ControlMessage::kLeave;
-      peers_[peer].answered |= message.kind == ControlMessage::kAnswer;
-      peers_[peer].waits_for = message.rank;
+      if (message.kind == ControlMessage::kLeave) {
+        peers_[peer].has_left = true;
+      } else {
+        peers_[peer].has_answered = true;
+        peers_[peer].answer = message;
+      }
       changed_.notify_all();
       return;
     }
@@ -124,73 +174,83 @@ void TransportImpl::Hear(int peer, const ControlMessage& message) {
   }
 }
 
-void TransportImpl::Miss(int peer, const absl::Status& reason) {
+void FailureDetector::HandleClosed(int peer, const absl::Status& reason) {
   {
     std::unique_lock lock(mutex_);
-    if (peers_[peer].left) return;
-    changed_.wait_for(lock, kGrace, [&] { return closing_ || !status_.ok(); });
+    if (peers_[peer].has_left) return;
+    changed_.wait_for(lock, kAbortGrace, [&] { return is_closing_ || !status_.ok(); });
   }
-  Fail(absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: ", reason.message())),
-       options_.rank);
+  Abort(absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: ", reason.message())));
 }
 
-void TransportImpl::WatchDeadlines() {
+void FailureDetector::WatchDeadlines() {
   std::unique_lock lock(mutex_);
-  while (!closing_ && status_.ok()) {
+  while (!is_closing_ && status_.ok()) {
     const Clock::time_point now = Clock::now();
-    if (waiting_.peer >= 0 && waiting_.deadline <= now) {
-      const Waiting waiting = waiting_;
+    if (wait_.peer >= 0 && wait_.deadline <= now) {
+      const Wait wait = wait_;
       lock.unlock();
-      const std::string message = NameCulprit(waiting);
+      const std::string message = FindCulprit(wait);
       lock.lock();
-      if (waiting_.peer < 0 || waiting_.number != waiting.number) continue;  // just in time
+      if (wait_.peer < 0 || wait_.number != wait.number) continue;  // it ended meanwhile
       lock.unlock();
-      Fail(absl::DeadlineExceededError(message), options_.rank);
+      Abort(absl::DeadlineExceededError(message));
       return;
     }
-    // A wait that begins meanwhile ends after this, so nobody has to wake this thread.
-    changed_.wait_until(lock, waiting_.peer >= 0 ? waiting_.deadline : now + timeout_);
+    // A wait that begins meanwhile ends after this, so this thread need not be woken.
+    changed_.wait_until(lock, wait_.peer >= 0 ? wait_.deadline : now + timeout_);
   }
 }
 
 // Follows the waits from rank to rank. The message begins with the culprit.
-std::string TransportImpl::NameCulprit(const Waiting& waiting) {
-  const Clock::time_point deadline = Clock::now() + timeout_ / 10;
+std::string FailureDetector::FindCulprit(const Wait& wait) {
+  const Clock::time_point deadline =
+      Clock::now() + std::max<Clock::duration>(timeout_ / 10, kLeastProbeTimeout);
   const std::string waited =
-      absl::StrCat(waiting.failing, " for ", absl::FormatDuration(absl::FromChrono(timeout_)));
-  std::string chain = absl::StrCat("rank ", options_.rank, " waits for rank ", waiting.peer);
-  std::set<int> visited = {options_.rank};
-  int suspect = waiting.peer;
-  while (visited.insert(suspect).second) {
-    int waits_for = -1;
-    const bool answers = Probe(suspect, deadline, waits_for);
-    if (!answers || waits_for < 0) {
-      return absl::StrCat("rank ", suspect, suspect == waiting.peer ? " " + waited : "",
-                          suspect == waiting.peer ? " and " : " ",
-                          answers ? "is alive, but waits for nobody" : "does not answer", " (",
-                          chain, ")");
-    }
-    absl::StrAppend(&chain, ", which waits for rank ", waits_for);
-    suspect = waits_for;
+      absl::StrCat(wait.failing, " for ", absl::FormatDuration(absl::FromChrono(timeout_)));
+  std::string chain = absl::StrCat("rank ", rank_, " waits for rank ", wait.peer);
+  std::string activities;
+  const auto add_activity = [&](absl::string_view activity) {
+    if (!activity.empty()) absl::StrAppend(&activities, "; ", activity);
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (activity_) add_activity(activity_());
   }
-  return absl::StrCat("rank ", waiting.peer, " ", waited,
-                      "; the ranks disagree about the order or the size of messages (", chain, ")");
+  std::set<int> visited = {rank_};
+  int suspect = wait.peer;
+  while (visited.insert(suspect).second) {
+    ControlMessage answer;
+    const bool answers = Probe(suspect, deadline, answer);
+    if (answers) add_activity(TextOf(answer));
+    if (!answers || answer.rank < 0) {
+      return absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
+                          suspect == wait.peer ? " and " : " ",
+                          answers ? "is alive, but waits for nobody" : "does not answer", " (",
+                          chain, activities, ")");
+    }
+    absl::StrAppend(&chain, ", which waits for rank ", answer.rank);
+    suspect = answer.rank;
+  }
+  return absl::StrCat("rank ", wait.peer, " ", waited,
+                      "; the ranks disagree about the order or the size of messages (", chain,
+                      activities, ")");
 }
 
-// Whether the peer answers, and whom it waits for, or -1.
-bool TransportImpl::Probe(int peer, Clock::time_point deadline, int& waits_for) {
+// Whether the peer answers, and what.
+bool FailureDetector::Probe(int peer, Clock::time_point deadline, ControlMessage& answer) {
   ControlMessage message;
   message.kind = ControlMessage::kProbe;
   {
     std::lock_guard lock(mutex_);
-    peers_[peer].answered = false;
+    peers_[peer].has_answered = false;
   }
   control_->Send(peer, message);
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline,
-                      [&] { return peers_[peer].answered || closing_ || !status_.ok(); });
-  waits_for = peers_[peer].waits_for;
-  return peers_[peer].answered;
+                      [&] { return peers_[peer].has_answered || is_closing_ || !status_.ok(); });
+  answer = peers_[peer].answer;
+  return peers_[peer].has_answered;
 }
 
 }  // namespace brigade::collectives::internal

@@ -15,8 +15,9 @@
 namespace brigade::collectives {
 namespace {
 
-// The ranks of a store that are not known to be gone, whichever group it was that lost them. All groups of a rank
-// share its store, so it follows all survivors, not those of one group: ranks outside of that must still find it.
+// The ranks of a store that are not known to be gone, whichever group it was that lost them. All
+// groups of a rank share its store, so it follows all survivors, not those of one group: ranks
+// outside of that must still find it.
 class Survivors {
  public:
   explicit Survivors(int size) : ranks_(static_cast<size_t>(size)) {

@@ -10,12 +10,13 @@
 
 namespace brigade::collectives {
 
-// One rank of a group of processes that Gloo connects; returns when all are there. Contracts and errors:
-// gloo_transport.h and messages/message_engine.h.
+// One rank of a group of processes that Gloo connects; returns when all are there. Contracts and
+// errors: gloo_transport.h and transport_engine.h.
 //
-// Shrink       Those who lose the rank that serves the store, 0 at first, move to the server of the lowest left.
-//              If it lives, or others were not told, these look for later groups in the old place: a group of
-//              both ends in DeadlineExceeded that names who did not join. Calls of older groups need no store.
+// Shrink       Ranks that lose the rank that serves the store, 0 at first, move to the server of the
+//              lowest rank left. Ranks that still use the old server do not meet them: a later
+//              group of both kinds ends in DeadlineExceeded that names the ranks that did not join.
+//              Calls of older groups need no store.
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          device::Context& context);
 

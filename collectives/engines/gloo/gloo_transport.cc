@@ -1,16 +1,28 @@
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
 
-#include <algorithm>
-#include <mutex>
+#include <atomic>
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/gloo/control_channel.h"
+#include "brigade/collectives/engines/gloo/failure_detector.h"
 #include "brigade/collectives/engines/gloo/mesh.h"
-#include "brigade/collectives/engines/gloo/transport_impl.h"
+#include "brigade/collectives/engines/gloo/post_queue.h"
+#include "gloo/transport/unbound_buffer.h"
 
 namespace brigade::collectives {
-namespace internal {
 namespace {
+
+using internal::BufferOverAllMemory;
+using internal::FailureDetector;
+using internal::Guarded;
+using internal::kForever;
+using internal::Mesh;
+using internal::OffsetOf;
+using internal::PostQueue;
 
 // A tag holds the number and the size of a message: others than the expected one do not match, and
 // stay with their sender.
@@ -22,44 +34,70 @@ uint64_t TagOf(uint64_t number, int64_t bytes) {
   return (number & kNumberMask) << kSizeBits | static_cast<uint64_t>(bytes);
 }
 
-}  // namespace
+class GlooTransportImpl final : public GlooTransport {
+ public:
+  // `mesh` is empty in a group of one.
+  GlooTransportImpl(const GlooOptions& options, Mesh mesh);
+  ~GlooTransportImpl() override;
 
-TransportImpl::TransportImpl(const GlooOptions& options, Mesh mesh)
-    : options_(options),
-      timeout_(absl::ToChronoNanoseconds(
-          std::clamp(options.timeout, absl::ZeroDuration(), absl::Hours(24 * 365)))),
-      mesh_(std::move(mesh)),
-      peers_(options.size) {
-  if (mesh_.context == nullptr) return;
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  const std::shared_ptr<Store>& store() const override { return options_.store; }
+
+  absl::Status Send(int to, const void* data, int64_t bytes) override;
+  absl::Status Expect(int from, void* data, int64_t bytes) override;
+  absl::Status Await(int from) override;
+  absl::Status Flush() override;
+  void Abort(const absl::Status& reason) override;
+  absl::Status status() const override { return failures_->status(); }
+  void SetActivity(std::function<std::string()> activity) override {
+    failures_->SetActivity(std::move(activity));
+  }
+  int64_t sent_bytes(int to) const override;
+
+ private:
+  struct Peer {
+    std::unique_ptr<::gloo::transport::UnboundBuffer> in, out;
+    // Messages so far.
+    uint64_t sent = 0, flushed = 0, expected = 0, awaited = 0;
+    std::atomic<int64_t> sent_bytes = 0;
+  };
+
+  absl::Status Check(const char* call, int peer, const void* data, int64_t bytes);
+  absl::Status Wait(int peer, const char* failing, absl::FunctionRef<bool()> wait);
+  absl::Status FinalError();
+  void EndWaits();
+
+  const GlooOptions options_;
+  const Mesh mesh_;
+  std::vector<Peer> peers_;
+  std::optional<FailureDetector> failures_;
+  std::optional<PostQueue> posts_;  // none in a group of one
+};
+
+GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh)
+    : options_(options), mesh_(std::move(mesh)), peers_(static_cast<size_t>(options.size)) {
   for (int rank = 0; rank < options_.size; ++rank) {
     if (rank == options_.rank) continue;
     peers_[rank].in = BufferOverAllMemory(*mesh_.context);
     peers_[rank].out = BufferOverAllMemory(*mesh_.context);
   }
-  posts_.emplace(mesh_.device,
-                 [this](int peer, const absl::Status& reason) { Break(peer, reason); });
-  control_.emplace(*mesh_.context,
-                   ControlChannel::Listener{
-                       [this](int peer, const ControlMessage& message) { Hear(peer, message); },
-                       [this](int peer, const absl::Status& reason) { Miss(peer, reason); }});
-  control_->Start();
-  watchdog_ = std::thread([this] { WatchDeadlines(); });
-}
-
-TransportImpl::~TransportImpl() {
+  failures_.emplace(options_.rank, options_.size, options_.timeout, mesh_.context.get(),
+                    [this] { EndWaits(); });
   if (mesh_.context == nullptr) return;
-  posts_->Stop();  // Leave may close connections, which waits for Gloo's thread
-  if (!failed_) control_->Leave();
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-    changed_.notify_all();
-  }
-  watchdog_.join();
-  control_->Stop();
+  posts_.emplace(mesh_.device, [this](int peer, const absl::Status& reason) {
+    failures_->ReportRefused(peer, reason);
+  });
 }
 
-absl::Status TransportImpl::Send(int to, const void* data, int64_t bytes) {
+// Nothing is posted any more when the detector announces the end, which may close connections and
+// waits for Gloo's thread.
+GlooTransportImpl::~GlooTransportImpl() {
+  posts_.reset();
+  failures_.reset();
+}
+
+absl::Status GlooTransportImpl::Send(int to, const void* data, int64_t bytes) {
   const absl::Status status = Check("Send", to, data, bytes);
   if (!status.ok()) return status;
   Peer& peer = peers_[to];
@@ -71,7 +109,7 @@ absl::Status TransportImpl::Send(int to, const void* data, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status TransportImpl::Expect(int from, void* data, int64_t bytes) {
+absl::Status GlooTransportImpl::Expect(int from, void* data, int64_t bytes) {
   const absl::Status status = Check("Expect", from, data, bytes);
   if (!status.ok()) return status;
   Peer& peer = peers_[from];
@@ -82,7 +120,7 @@ absl::Status TransportImpl::Expect(int from, void* data, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status TransportImpl::Await(int from) {
+absl::Status GlooTransportImpl::Await(int from) {
   const absl::Status status = Check("Await", from, nullptr, 0);
   if (!status.ok()) return status;
   Peer& peer = peers_[from];
@@ -94,8 +132,8 @@ absl::Status TransportImpl::Await(int from) {
   return Wait(from, "sent nothing", [&] { return peer.in->waitRecv(nullptr, kForever); });
 }
 
-absl::Status TransportImpl::Flush() {
-  if (!Works()) return FinalError();
+absl::Status GlooTransportImpl::Flush() {
+  if (failures_->HasFailed()) return FinalError();
   if (posts_) posts_->Wake();
   for (int rank = 0; rank < options_.size; ++rank) {
     Peer& peer = peers_[rank];
@@ -108,24 +146,19 @@ absl::Status TransportImpl::Flush() {
   return absl::OkStatus();
 }
 
-void TransportImpl::Abort(const absl::Status& reason) {
-  Fail(
-      reason.ok() ? absl::CancelledError(absl::StrCat("rank ", options_.rank, " aborted")) : reason,
-      options_.rank);
+void GlooTransportImpl::Abort(const absl::Status& reason) {
+  failures_->Abort(reason.ok()
+                       ? absl::CancelledError(absl::StrCat("rank ", options_.rank, " aborted"))
+                       : reason);
 }
 
-absl::Status TransportImpl::status() const {
-  std::lock_guard lock(mutex_);
-  return status_;
-}
-
-int64_t TransportImpl::sent_bytes(int to) const {
+int64_t GlooTransportImpl::sent_bytes(int to) const {
   if (to < 0 || to >= options_.size) return 0;
   return peers_[to].sent_bytes.load(std::memory_order_relaxed);
 }
 
-absl::Status TransportImpl::Check(const char* call, int peer, const void* data, int64_t bytes) {
-  if (!Works()) return FinalError();
+absl::Status GlooTransportImpl::Check(const char* call, int peer, const void* data, int64_t bytes) {
+  if (failures_->HasFailed()) return FinalError();
   if (peer < 0 || peer >= options_.size || peer == options_.rank) {
     return absl::InvalidArgumentError(absl::StrCat(call, ": rank ", peer, " is no peer of rank ",
                                                    options_.rank, " of ", options_.size));
@@ -137,39 +170,45 @@ absl::Status TransportImpl::Check(const char* call, int peer, const void* data, 
   return absl::OkStatus();
 }
 
-// False once there is a final error.
-bool TransportImpl::Works() {
-  if (!failed_ && broken_ >= 0) Lose(broken_, why_broken_);
-  return !failed_;
-}
-
-absl::Status TransportImpl::Wait(int peer, const char* failing, absl::FunctionRef<bool()> wait) {
+absl::Status GlooTransportImpl::Wait(int peer, const char* failing,
+                                     absl::FunctionRef<bool()> wait) {
   posts_->Wake();
-  {
-    std::lock_guard lock(mutex_);
-    waiting_ = {peer, waiting_.number + 1, failing, Clock::now() + timeout_};
-    // The watchdog need not wake: it looks at least once a timeout.
-  }
+  failures_->BeginWait(peer, failing);
   bool completed = false;
   const absl::Status status = Guarded([&] { completed = wait(); });
-  {
-    std::lock_guard lock(mutex_);
-    waiting_.peer = -1;
-  }
-  if (!status.ok()) Lose(peer, status);
-  if (status.ok() && completed && !failed_) return absl::OkStatus();
-  Works();
+  failures_->EndWait();
+  if (!status.ok()) failures_->ReportClosed(peer, status);
+  if (completed && failures_->status().ok()) return absl::OkStatus();
+  failures_->HasFailed();
   return FinalError();
 }
 
-}  // namespace internal
+// Only from the thread that uses the transport, so that no thread waits on what is destroyed here.
+absl::Status GlooTransportImpl::FinalError() {
+  if (posts_) posts_->Stop();
+  absl::Status error = failures_->status();  // after this EndWaits is not called
+  // Gloo drops what comes for a buffer that is no more: nothing is written to the caller's memory
+  // from now on. The others stay: a message to send whose buffer is gone blocks its connection, and
+  // the abort message behind it.
+  for (Peer& peer : peers_) peer.in.reset();
+  return error;
+}
+
+void GlooTransportImpl::EndWaits() {
+  for (Peer& peer : peers_) {
+    if (peer.in) peer.in->abortWaitRecv();
+    if (peer.out) peer.out->abortWaitSend();
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
   }
-  internal::Mesh mesh;
+  Mesh mesh;
   if (options.size > 1) {
     if (options.store == nullptr) {
       return absl::InvalidArgumentError(
@@ -180,8 +219,8 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     mesh = *std::move(connected);
   }
   std::unique_ptr<GlooTransport> transport;
-  const absl::Status made = internal::Guarded(
-      [&] { transport = std::make_unique<internal::TransportImpl>(options, std::move(mesh)); });
+  const absl::Status made =
+      Guarded([&] { transport = std::make_unique<GlooTransportImpl>(options, std::move(mesh)); });
   if (!made.ok()) return made;
   return transport;
 }

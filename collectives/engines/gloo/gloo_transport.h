@@ -14,29 +14,33 @@ namespace brigade::collectives {
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<Store> store;  // not needed by a group of one
-  // Under which the members find each other in the store: the same for all of them, and never used
-  // before, also not by an attempt that failed.
+  // Not needed by a group of one.
+  std::shared_ptr<Store> store;
+  // The prefix of the group's keys in the store: the same for all members, and never used before,
+  // also not by an attempt that failed.
   std::string prefix = "world";
   // Where this rank listens: a network interface ("eth0"), else an address or name of this host,
   // else the address by which the store's server is reached, else this host's name.
   std::string interface;
   std::string host;
+  // For all members to join and to connect.
   absl::Duration connect_timeout = absl::Seconds(30);
-  absl::Duration timeout = absl::Seconds(30);  // of Await and Flush
+  // Of each Await and Flush.
+  absl::Duration timeout = absl::Seconds(30);
 };
 
 // Processes that are connected pairwise by Gloo over TCP.
 //
 // Culprits     At a deadline the rank asks the silent one whom it is waiting for itself, and so on:
-//              the error names the one that does not answer or does not wait. It comes at most
-//              0.1 timeouts after the deadline.
+//              the error names the one that does not answer or does not wait. It comes at most 0.1
+//              timeouts after the deadline, or 1 s if that is more.
 // Sizes        A message of another size than expected is never received: DeadlineExceeded, and no
 //              byte is written. (Gloo itself would end the process.)
-// Allocation   Send, Expect, Await and Flush make none, but for the first time that many are queued. Gloo makes about
-//              3 a message.
-// Queue        Send and Expect queue what Gloo's thread posts: what it cannot post is the error of the next call or
-//              of the wait, and of status() from then on. Expect is announced with the next Send, Await or Flush.
+// Allocation   Send, Expect, Await and Flush make none, but for the first time that many are
+//              queued. Gloo makes about 3 a message.
+// Queue        Send and Expect queue what Gloo's thread posts: what it cannot post is the error of
+//              the next call or of the wait, and of status() from then on. Expect is announced with
+//              the next Send, Await or Flush.
 // Threads      Gloo's, one for deadlines, and one a peer that waits for its abort message.
 // Signals      Creation sets SIGPIPE to be ignored if the process has no handler for it: Gloo
 //              writes to sockets that may just have been closed.

@@ -25,7 +25,8 @@ absl::Status Guarded(F&& call) {
   }
 }
 
-// A context of Gloo in which this rank is connected with all others, and the device with its thread.
+// A context of Gloo in which this rank is connected with all others, and the device with its
+// thread.
 struct Mesh {
   std::shared_ptr<::gloo::transport::tcp::Device> device;
   std::shared_ptr<::gloo::transport::Context> context;

@@ -16,15 +16,17 @@ namespace brigade::collectives::internal {
 
 // Sends and receives, which Gloo's own thread posts.
 //
-// Why          A post writes to a connection with its lock held. Gloo's thread, which reads from the same connection,
-//              does not wait for that lock: it polls, and where it took the core from the thread that holds it, it polls
-//              until the scheduler's next tick, 4 ms on many machines. With two ranks a core most small messages met
-//              that, and a call took 2 to 3 times as long. Posted by the thread that reads, only control messages, which
-//              are rare, meet a lock.
+// Why          A post writes to a connection with its lock held. Gloo's thread, which reads from
+//              the same connection, does not wait for that lock: it polls, and where it took the
+//              core from the thread that holds it, it polls until the scheduler's next tick, 4 ms
+//              on many machines. With two ranks a core most small messages met that, and a call
+//              took 2 to 3 times as long. Posted by the thread that reads, only control messages,
+//              which are rare, meet a lock.
 // Order        That of Push.
-// Errors       on_error(peer, reason) for each post that Gloo refuses, from Gloo's thread. std::exception from the
-//              constructor where the system gives no eventfd.
-// Limits       decision 0031: what the system says of a connection that timed out after many minutes.
+// Errors       on_error(peer, reason) for each post that Gloo refuses, from Gloo's thread.
+//              std::exception from the constructor where the system gives no eventfd.
+// Limits       decision 0031: what the system says of a connection that timed out after many
+//              minutes.
 class PostQueue final : public ::gloo::transport::tcp::Handler {
  public:
   struct Post {
@@ -47,8 +49,8 @@ class PostQueue final : public ::gloo::transport::tcp::Handler {
   void Push(const Post& post);
   void Wake();
 
-  // Waits for what is being posted; the rest is dropped, now and from now on. Not from on_error, nor with a lock that
-  // on_error takes.
+  // Waits for what is being posted; the rest is dropped, now and from now on. Not from on_error,
+  // nor with a lock that on_error takes.
   void Stop();
 
  private:

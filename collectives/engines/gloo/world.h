@@ -14,12 +14,15 @@
 namespace brigade::collectives {
 
 struct GlooWorldOptions {
-  std::string
-      folder;  // shared by all hosts: meet there, and not at MASTER_ADDR. A new one for each run
-  std::string
-      interface;  // on which this rank listens ("eth0"); GlooOptions says what else it may be
-  absl::Duration connect_timeout = absl::Seconds(30);  // for all ranks to come
-  absl::Duration timeout = absl::Minutes(10);          // of each wait in a call
+  // A folder that all hosts share, a new one for each run: the store is there, and not at
+  // MASTER_ADDR. Empty for MASTER_ADDR.
+  std::string folder;
+  // As in GlooOptions.
+  std::string interface;
+  // For all ranks to join.
+  absl::Duration connect_timeout = absl::Seconds(30);
+  // Of each wait in a call.
+  absl::Duration timeout = absl::Minutes(10);
 };
 
 // The communicator of all processes that a launcher has started:
@@ -27,8 +30,8 @@ struct GlooWorldOptions {
 //   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, LaunchInfoFromEnvironment());
 //   BRIGADE_ASSIGN_OR_RETURN(auto world, JoinGlooWorld(launch_info, {}, *context));
 //
-// Returns when all are there. Errors as of TcpStore or FileStore, and of CreateGlooTransport: they name the ranks that
-// did not come, or the address, port or folder that does not work.
+// Returns when all are there. Errors as of TcpStore or FileStore, and of CreateGlooTransport: they
+// name the ranks that did not join, or the address, port or folder that does not work.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinGlooWorld(const LaunchInfo& launch_info,
                                                             const GlooWorldOptions& options,
                                                             device::Context& context);

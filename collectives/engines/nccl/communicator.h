@@ -19,8 +19,8 @@ struct NcclOutcome {
   const char* function;
 };
 
-// One rank's ncclComm_t, non-blocking, and the lock under which it is called: whoever calls it, whoever watches it
-// and whoever ends it never meet inside NCCL. Also the place where the group's end is decided.
+// One rank's ncclComm_t, non-blocking, and the lock under which it is called: the thread that makes calls, the one that
+// looks for errors and one that aborts are never in NCCL at the same time. It also keeps the first error.
 //
 // Errors       The first one is final: it is told to the other ranks, the communicator is aborted, and everything
 //              returns it.
@@ -34,10 +34,10 @@ class NcclCommunicator {
       : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
   ~NcclCommunicator() { Close(); }
 
-  // Makes it by create(&comm), and waits until it is ready.
+  // Makes the ncclComm_t by create(&comm), and waits until it is ready.
   absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);
 
-  // Takes one that is made already. One that is `lent` is never aborted or destroyed.
+  // Takes an ncclComm_t that somebody else has made. One that is `lent` is never aborted or destroyed.
   void Adopt(NcclComm comm, bool lent);
 
   // Calls call(comm), and waits on the host until NCCL has taken it: what follows in a stream is then behind it.
@@ -51,7 +51,7 @@ class NcclCommunicator {
 
   absl::Status status() const;
 
-  // Takes leave of NCCL, in a second.
+  // Finalizes and destroys the ncclComm_t; aborts it where that takes longer than a second.
   void Close();
 
  private:

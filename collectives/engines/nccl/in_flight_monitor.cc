@@ -18,7 +18,7 @@ absl::Status InFlightMonitor::Begin(device::Stream& stream) {
       // Each list has room for all, so that moving between them allocates nothing.
       if (++entries_ > free_.capacity()) free_.reserve(2 * entries_);
       pending_.reserve(free_.capacity());
-      free_.push_back({std::move(begin), std::move(end), {}, {}});
+      free_.push_back({std::move(begin), std::move(end), {}, 0, {}});
     }
     next_ = std::move(free_.back());
     free_.pop_back();
@@ -30,6 +30,7 @@ absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& 
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
   next_.collective = {collective.signature, collective.sequence};
+  next_.peer = collective.peer;
   next_.deadline = Clock::time_point::max();
   pending_.push_back(std::exchange(next_, Entry()));
   return absl::OkStatus();
@@ -54,7 +55,8 @@ absl::Status InFlightMonitor::Reclaim() {
   return error;
 }
 
-absl::Status InFlightMonitor::Look() {
+absl::Status InFlightMonitor::Look(
+    absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(Reclaim());
   if (pending_.empty()) return absl::OkStatus();
@@ -64,10 +66,12 @@ absl::Status InFlightMonitor::Look() {
     const absl::StatusOr<bool> begun = head.begin->Query();
     if (begun.ok() && *begun) head.deadline = now + timeout_;
   }
-  if (now < head.deadline) return absl::OkStatus();
+  if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
+  const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",
-                   std::chrono::duration<double>(timeout_).count(), " s"));
+                   std::chrono::duration<double>(timeout_).count(), " s",
+                   send ? absl::StrCat(", with rank ", head.peer, " on the other side") : ""));
 }
 
 bool InFlightMonitor::empty() {

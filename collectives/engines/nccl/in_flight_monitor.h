@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
@@ -15,8 +16,8 @@
 
 namespace brigade::collectives {
 
-// Calls that are enqueued and have not ended, which events before and behind each tell. They run in the order in
-// which they were made.
+// The calls of this rank that are enqueued and have not ended, by events before and behind each. They run in the order
+// in which they were made.
 //
 // Deadline     Starts when a call has been seen at the head of its stream: what comes before it may take its time.
 // Allocation   None in steady state.
@@ -30,9 +31,10 @@ class InFlightMonitor {
   absl::Status Begin(device::Stream& stream);
   absl::Status End(const Collective& collective, device::Stream& stream);
 
-  // Forgets what has ended. DeadlineExceeded for a call that takes too long; the error of a stream that failed before
-  // its call was over. Both name the call.
-  absl::Status Look();
+  // Drops calls that have ended. DeadlineExceeded for a call that takes too long, unless
+  // has_other_deadline(call); the error of a stream that failed before its call had ended. Both
+  // name the call.
+  absl::Status Look(absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline);
 
   bool empty();
 
@@ -42,6 +44,7 @@ class InFlightMonitor {
   struct Entry {
     std::unique_ptr<device::Event> begin, end;
     Fingerprint collective;
+    int peer = 0;                                           // of a send
     Clock::time_point deadline = Clock::time_point::max();  // until it has begun
   };
 

@@ -16,7 +16,7 @@
 #include "brigade/collectives/engines/nccl/in_flight_monitor.h"
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/collectives/engines/nccl/verifier.h"
-#include "brigade/collectives/engines/nccl/watchdog.h"
+#include "brigade/collectives/engines/watchdog.h"
 #include "brigade/device/status_macros.h"
 
 #if BRIGADE_CUDA
@@ -25,6 +25,8 @@
 
 namespace brigade::collectives {
 namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(5);  // of looks at what is in flight
 
 // NCCL takes the thread's current device for the communicator's.
 #if BRIGADE_CUDA
@@ -65,7 +67,8 @@ class Impl final : public NcclEngine {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   absl::Status Run(const Collective& collective, device::Stream& stream) override;
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override;
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all) override;
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                          absl::Span<const int> lost,
                                                          uint64_t generation) override;
@@ -84,7 +87,7 @@ class Impl final : public NcclEngine {
   absl::Status Start();
   void Look();
   void AwaitCalls();
-  absl::Status CheckSide(const char* operation) const;
+  absl::Status CheckSide(absl::string_view operation) const;
   void Count(const Collective& collective);
 
   const NcclOptions options_;
@@ -98,7 +101,6 @@ class Impl final : public NcclEngine {
   std::vector<std::atomic<int64_t>> sent_;
   std::vector<void*> registered_;
   NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
-  uint64_t exchanges_ = 0;
 
   std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
   std::unique_ptr<Watchdog> watchdog_;
@@ -106,8 +108,8 @@ class Impl final : public NcclEngine {
 
 Impl::~Impl() {
   AwaitCalls();
-  verifier_.reset();
   watchdog_.reset();
+  verifier_.reset();
   for (void* const handle : registered_) {
     static_cast<void>(comm_.Do([&](NcclComm comm) -> NcclOutcome {
       options_.api.comm_deregister(comm, handle);
@@ -128,9 +130,9 @@ absl::Status Impl::Connect() {
     }));
     std::memcpy(mine.data(), &id, sizeof(id));
   }
-  if (absl::Status told = side_->AllGatherHost(mine, absl::MakeSpan(all)); !told.ok()) {
-    return comm_.Fail(told);
-  }
+  const absl::Status told = side_->AllGatherHost(
+      HostFingerprint(HostCollective::kAllGather, kWords, 0), mine, absl::MakeSpan(all));
+  if (!told.ok()) return comm_.Fail(told);
   std::memcpy(&id, all.data(), sizeof(id));  // of rank 0
   const OnDevice on_device(context_.device());
   BRIGADE_RETURN_IF_ERROR(comm_.Create([&](NcclComm* comm) -> NcclOutcome {
@@ -156,13 +158,16 @@ absl::Status Impl::Start() {
     verifier_ = std::make_unique<CollectiveVerifier>(
         *side_, [this](const absl::Status& error) { static_cast<void>(comm_.Fail(error)); });
   }
-  watchdog_ = std::make_unique<Watchdog>([this] { Look(); });
+  watchdog_ = std::make_unique<Watchdog>(kInterval, [this] { Look(); });
   return absl::OkStatus();
 }
 
 void Impl::Look() {
   comm_.Look();
-  const absl::Status pending = pending_.Look();
+  // The side channel names a rank that does not come, which this rank's own deadline cannot.
+  const absl::Status pending = pending_.Look([this](const Fingerprint& call) {
+    return verifier_ != nullptr && verifier_->IsComparing(call);
+  });
   if (!pending.ok()) static_cast<void>(comm_.Fail(pending));
 }
 
@@ -212,30 +217,29 @@ void Impl::Count(const Collective& collective) {
   }
 }
 
-absl::Status Impl::CheckSide(const char* operation) const {
+absl::Status Impl::CheckSide(absl::string_view operation) const {
   if (side_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(operation, ": a borrowed communicator needs a side channel for this"));
 }
 
-absl::Status Impl::AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) {
-  BRIGADE_RETURN_IF_ERROR(CheckSide("split"));
+absl::Status Impl::AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                                 absl::Span<int64_t> all) {
+  BRIGADE_RETURN_IF_ERROR(CheckSide(Name(fingerprint.on_host)));
   BRIGADE_RETURN_IF_ERROR(comm_.status());
   if (verifier_ != nullptr) {
-    CollectiveSignature signature;
-    signature.count = static_cast<int64_t>(values.size());
-    verifier_->Add({signature, exchanges_++, true});
+    verifier_->Add(fingerprint);
     verifier_->AwaitAll();
     BRIGADE_RETURN_IF_ERROR(comm_.status());
   }
-  const absl::Status told = side_->AllGatherHost(values, all);
+  const absl::Status told = side_->AllGatherHost(fingerprint, values, all);
   return told.ok() ? told : comm_.Fail(told);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Impl::CreateSubgroup(absl::Span<const int> members,
                                                              absl::Span<const int> lost,
                                                              uint64_t generation) {
-  BRIGADE_RETURN_IF_ERROR(CheckSide("shrink"));
+  BRIGADE_RETURN_IF_ERROR(CheckSide(Name(HostCollective::kShrink)));
   BRIGADE_ASSIGN_OR_RETURN(auto side, side_->CreateSubgroup(members, lost, generation));
   return CreateNcclEngine(options_, std::move(side), context_);
 }

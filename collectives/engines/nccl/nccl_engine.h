@@ -17,8 +17,10 @@ struct NcclOptions {
   NcclApi api;  // LoadNccl()
   // How long a call may wait in NCCL on the host, and how long it may run from when it is at the head of its stream.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  bool compare_calls = true;  // of all ranks over the side channel
-  // Of the side channel's engine, if nobody else keeps it: lives as long as any group that was made with these options.
+  // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by the timeout.
+  bool compare_calls = true;
+  // The context of the side channel's engine, if nobody else keeps it: lives as long as any group that was made with
+  // these options.
   std::shared_ptr<device::Context> side_context = nullptr;
 };
 
@@ -34,14 +36,15 @@ struct NcclOptions {
 //              and the time to connect at first. Streams other than cudaStreamPerThread, which is InvalidArgument.
 // Graphs       Calls can be captured into a CUDA graph, by all ranks or none, in thread-local or relaxed mode, if the
 //              same calls were made once before. They are not compared, and the graph's launches have no deadline.
-// Errors       NCCL's, in words of nccl_status.h. Calls that differ, a rank that does not come and one that is gone are
+// Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and one that is gone are
 //              noticed beside the call, which is aborted: the stream goes on with what then lies in its arrays, so
-//              ask Communicator::status after a wait. Sends are not compared, but have a deadline.
-// Counting     sent_bytes counts what programs of the algorithms would send.
+//              ask Communicator::status after a wait. Sends and receives are not compared: one that meets something
+//              else ends by the timeout, with DeadlineExceeded that names it, or the other rank's call.
+// Counting     sent_bytes counts what programs of the algorithms would send, and not what NCCL does.
 // Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the programs' scratch;
 //              booked as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
-// Lifetime     Destruction waits for calls that are enqueued.
+// Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
 class NcclEngine : public Engine {
  public:
   // Arrays in this memory of the device can then be reached without a copy (ncclCommRegister). The memory must outlive

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
@@ -61,6 +60,11 @@ void CollectiveVerifier::Add(const Fingerprint& call) {
   if (!failed_) calls_.push_back(call);
 }
 
+bool CollectiveVerifier::IsComparing(const Fingerprint& call) {
+  std::lock_guard lock(mutex_);
+  return !failed_ && std::find(calls_.begin(), calls_.end(), call) != calls_.end();
+}
+
 void CollectiveVerifier::AwaitAll() {
   std::unique_lock lock(mutex_);
   compared_.wait(lock, [this] { return calls_.empty() || failed_; });
@@ -93,12 +97,8 @@ absl::Status CollectiveVerifier::Round() {
     std::copy_n(calls_.begin(), block.count, block.calls.begin());
   }
   std::memcpy(mine_.data(), static_cast<const void*>(&block), sizeof(block));
-  const absl::Status heard = side_.AllGatherHost(mine_, absl::MakeSpan(all_));
-  if (absl::IsDeadlineExceeded(heard)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(heard.message(), "; ", Describe(side_.rank(), block.calls[0])));
-  }
-  BRIGADE_RETURN_IF_ERROR(heard);
+  // The side channel compares the first call, and names it in its errors.
+  BRIGADE_RETURN_IF_ERROR(side_.AllGatherHost(block.calls[0], mine_, absl::MakeSpan(all_)));
   int64_t calls = kMostCalls;
   for (int rank = 0; rank < side_.size(); ++rank) {
     calls = std::min(calls, BlockOf(all_, rank).count);
@@ -116,8 +116,7 @@ absl::Status CollectiveVerifier::Compare(int64_t calls) const {
       const Block other = BlockOf(all_, rank);
       const auto at = static_cast<size_t>(i);
       if (other.calls[at] == first.calls[at]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(0, first.calls[at]), ", but ", Describe(rank, other.calls[at])));
+      return MismatchError(0, first.calls[at], rank, other.calls[at]);
     }
   }
   return absl::OkStatus();

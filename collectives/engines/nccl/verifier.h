@@ -14,21 +14,24 @@
 
 namespace brigade::collectives {
 
-// Tells the other ranks, beside the calls and in a thread of its own, which calls this one makes, and hears theirs.
+// Compares this rank's calls with those of the other ranks, beside the calls and in a thread of its own.
 //
-// Errors       Given once to `fail`, the same on all ranks: InvalidArgument for calls that differ, naming two; what
-//              the side channel says if a rank does not come or is gone.
+// Errors       Given once to `fail`: InvalidArgument for calls that differ, with the same two named on all ranks; the
+//              error of the side channel if a rank does not come or is gone.
 // Allocation   Add makes none.
 // Threads      Add, AwaitAll from one at a time.
 // Destruction  Compares first what was added.
 class CollectiveVerifier {
  public:
-  // Nobody else exchanges over `side` between an Add and the end of AwaitAll.
+  // Nobody else calls side.AllGatherHost between an Add and the end of AwaitAll.
   CollectiveVerifier(Engine& side, std::function<void(const absl::Status&)> fail);
   ~CollectiveVerifier();
 
   // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);
+
+  // Whether the call was added and its comparison has not ended. From any thread.
+  bool IsComparing(const Fingerprint& call);
 
   // Until all that was added has been compared, or something has failed.
   void AwaitAll();

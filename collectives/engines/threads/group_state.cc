@@ -1,7 +1,9 @@
 #include "brigade/collectives/engines/threads/group_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -12,31 +14,24 @@
 namespace brigade::collectives {
 namespace {
 
-using Arrivals = absl::Span<const Rendezvous::Arrival>;
-
-std::string Describe(int rank, const Collective& collective) {
-  return DescribeCollective(rank, ToString(collective.signature), collective.sequence);
-}
-
-absl::Status CheckAlike(Arrivals arrivals, absl::FunctionRef<int(size_t)> rank_of) {
-  for (size_t i = 1; i < arrivals.size(); ++i) {
-    const Collective& first = arrivals[0].collective;
-    const Collective& other = arrivals[i].collective;
-    if (other.signature == first.signature && other.sequence == first.sequence) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(rank_of(0), first), ", but ", Describe(rank_of(i), other)));
-  }
-  for (size_t i = 0; i < arrivals.size(); ++i) {
-    const absl::Status status = arrivals[i].stream->status();
-    if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat("rank ", rank_of(i), " cannot join ",
-                                                    ToString(arrivals[i].collective.signature),
-                                                    ": ", status.message()));
-  }
-  return absl::OkStatus();
-}
+// Looks per limit; at most one a millisecond, and at least one a second.
+constexpr int kLooks = 20;
+constexpr std::chrono::nanoseconds kMostFrequent = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kLeastFrequent = std::chrono::seconds(1);
 
 }  // namespace
+
+GroupState::GroupState(const ThreadGroup::Options& options)
+    : options_(options),
+      rendezvous_(options.size),
+      members_(static_cast<size_t>(options.size)),
+      monitor_(options.size, options.stream_timeout) {
+  if (options.size == 1 || options.stream_timeout == std::chrono::nanoseconds::max()) return;
+  watchdog_ = std::make_unique<Watchdog>(
+      std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent), [this] {
+        if (const absl::Status late = monitor_.Look(); !late.ok()) Fail(late);
+      });
+}
 
 absl::Status GroupState::Join(int rank, device::Context& context) {
   std::lock_guard lock(mutex_);
@@ -63,10 +58,13 @@ void GroupState::Leave(int rank) {
 }
 
 void GroupState::Fail(const absl::Status& error) {
-  std::lock_guard lock(mutex_);
-  if (status_.ok()) status_ = error;
-  all_.Break(status_);
-  for (auto& [ranks, rendezvous] : pairs_) rendezvous->Break(status_);
+  absl::Status first;
+  {
+    std::lock_guard lock(mutex_);
+    if (status_.ok()) status_ = error;
+    first = status_;
+  }
+  rendezvous_.Break(first);
 }
 
 absl::Status GroupState::status() const {
@@ -74,52 +72,51 @@ absl::Status GroupState::status() const {
   return status_;
 }
 
-absl::Status GroupState::Meet(Rendezvous& rendezvous, int member,
-                              const Rendezvous::Arrival& arrival, absl::Span<const int> ranks,
-                              absl::FunctionRef<absl::Status(Arrivals)> act) {
-  const auto late = [&](absl::Span<const int> absent) -> absl::Status {
-    const auto name = [&](std::string* out, int i) {
-      absl::StrAppend(out, "rank ", ranks.empty() ? i : ranks[static_cast<size_t>(i)]);
-    };
-    const double seconds = std::chrono::duration<double>(options_.timeout).count();
-    const int waiting = ranks.empty() ? member : ranks[static_cast<size_t>(member)];
-    const bool on_host = arrival.stream == nullptr;
-    return absl::DeadlineExceededError(absl::StrCat(
-        absl::StrJoin(absent, ", ", name), " did not join within ", seconds,
-        " s: ", on_host ? "an exchange on the host" : Describe(waiting, arrival.collective)));
-  };
-  absl::Status met = rendezvous.Meet(member, arrival, options_.timeout, act, late);
-  if (!met.ok()) {
-    Fail(met);
-    return status();
-  }
-  return met;
+absl::Status GroupState::Meet(int rank, int partner, const Rendezvous::Arrival& arrival,
+                              Rendezvous::Act act) {
+  const absl::Status met = rendezvous_.Meet(rank, partner, arrival, options_.timeout, act);
+  if (met.ok()) return met;
+  Fail(met);
+  return status();
 }
 
 absl::Status GroupState::Run(int rank, const Collective& collective, device::Stream& stream) {
-  const Rendezvous::Arrival arrival = {collective, &stream, {}};
-  if (collective.signature.kind != CollectiveKind::kSend) {
-    return Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) { return Enqueue(arrivals); });
+  const CollectiveSignature& signature = collective.signature;
+  const Rendezvous::Arrival arrival = {
+      {signature, collective.sequence}, &collective, &stream, {}, {}};
+  if (signature.kind != CollectiveKind::kSend) {
+    return Meet(rank, Rendezvous::kAll, arrival,
+                [&](Arrivals arrivals) { return Enqueue(arrivals); });
   }
-  const int sender = collective.signature.root;
+  const int sender = signature.root;
   const int receiver = rank == sender ? collective.peer : rank;
-  return Meet(RendezvousOf(sender, receiver), rank == sender ? 0 : 1, arrival, {sender, receiver},
+  return Meet(rank, collective.peer, arrival,
               [&](Arrivals arrivals) { return EnqueueSend(sender, receiver, arrivals); });
 }
 
-Rendezvous& GroupState::RendezvousOf(int sender, int receiver) {
-  std::lock_guard lock(mutex_);
-  std::unique_ptr<Rendezvous>& rendezvous = pairs_[{sender, receiver}];
-  if (rendezvous == nullptr) {
-    rendezvous = std::make_unique<Rendezvous>(2);
-    if (!status_.ok()) rendezvous->Break(status_);
+// Marks on the ranks' streams where the collective begins.
+absl::StatusOr<StreamMonitor::Entry*> GroupState::Begin(uint64_t ranks, Arrivals arrivals) {
+  const auto first = static_cast<size_t>(std::countr_zero(ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto entry, monitor_.Next(*members_[first].context));
+  entry->fingerprint = arrivals[first].fingerprint;
+  entry->ranks = ranks;
+  for (uint64_t left = ranks; left != 0; left &= left - 1) {
+    const auto rank = static_cast<size_t>(std::countr_zero(left));
+    device::Stream& stream = *arrivals[rank].stream;
+    const absl::Status status = stream.status();
+    if (!status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("rank ", rank, " cannot join ",
+                                                      ToString(entry->fingerprint.signature), ": ",
+                                                      status.message()));
+    }
+    BRIGADE_RETURN_IF_ERROR(stream.Record(*entry->begins[rank]));
   }
-  return *rendezvous;
+  monitor_.Watch();
+  return entry;
 }
 
 absl::Status GroupState::Enqueue(Arrivals arrivals) {
-  BRIGADE_RETURN_IF_ERROR(CheckAlike(arrivals, [](size_t i) { return static_cast<int>(i); }));
-  const CollectiveSignature& signature = arrivals[0].collective.signature;
+  const CollectiveSignature& signature = arrivals[0].fingerprint.signature;
   const int size = options_.size;
   const int64_t scratch = ScratchElements(signature, size) * precision::SizeOf(signature.dtype);
   for (Member& member : members_) {
@@ -127,21 +124,20 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
         Provide(scratch, "collective scratch", *member.context, member.scratch));
   }
   program_.Build(signature, size);
+  BRIGADE_ASSIGN_OR_RETURN(auto entry, Begin(~uint64_t{0} >> (64 - size), arrivals));
 
   const auto stream = [&](int rank) -> device::Stream& {
     return *arrivals[static_cast<size_t>(rank)].stream;
   };
   const auto reached = [&](int rank, int stage) -> device::Event& {
-    return *members_[static_cast<size_t>(rank)].reached[stage % 2];
+    const auto i = static_cast<size_t>(rank);
+    return stage == 0 ? *entry->begins[i] : *members_[i].reached[stage % 2];
   };
   const bool barrier = signature.kind == CollectiveKind::kBarrier;
   const auto wait_for = [&](int rank, int other, int stage) -> absl::Status {
     if (!program_.ArePartners(rank, other)) return absl::OkStatus();
     return stream(rank).Wait(reached(other, stage));
   };
-  for (int rank = 0; rank < size; ++rank) {
-    BRIGADE_RETURN_IF_ERROR(stream(rank).Record(reached(rank, 0)));
-  }
   for (int stage = 0; stage < program_.stages(); ++stage) {
     for (int rank = 0; rank < size; ++rank) {
       for (int other = 0; program_.Acts(rank, stage) && other < size; ++other) {
@@ -167,11 +163,11 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
 
 absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int rank,
                                             Arrivals arrivals) {
-  const CollectiveSignature& signature = arrivals[0].collective.signature;
+  const CollectiveSignature& signature = arrivals[0].fingerprint.signature;
   const int64_t element_bytes = precision::SizeOf(signature.dtype);
   const auto address = [&](const Part& part) {
     const auto i = static_cast<size_t>(part.rank);
-    return AddressOf(part, arrivals[i].collective, members_[i].scratch.data());
+    return AddressOf(part, *arrivals[i].collective, members_[i].scratch.data());
   };
   const auto count = [&](int from, int to) {
     if (from == to) return;
@@ -196,49 +192,51 @@ absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int 
 }
 
 absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals) {
-  BRIGADE_RETURN_IF_ERROR(
-      CheckAlike(arrivals, [&](size_t i) { return i == 0 ? sender : receiver; }));
-  const CollectiveSignature& signature = arrivals[0].collective.signature;
-  device::Event& ready = *members_[static_cast<size_t>(sender)].reached[0];
-  device::Event& done = *members_[static_cast<size_t>(receiver)].reached[1];
-  device::Stream& from = *arrivals[0].stream;
-  device::Stream& to = *arrivals[1].stream;
-  members_[static_cast<size_t>(sender)].sent[static_cast<size_t>(receiver)] +=
-      signature.count * precision::SizeOf(signature.dtype);
-  BRIGADE_RETURN_IF_ERROR(from.Record(ready));
-  BRIGADE_RETURN_IF_ERROR(to.Wait(ready));
-  BRIGADE_RETURN_IF_ERROR(kernels::Reduce({arrivals[0].collective.input},
-                                          {arrivals[1].collective.output}, signature.count,
-                                          {signature.dtype}, to));
-  BRIGADE_RETURN_IF_ERROR(to.Record(done));
-  return from.Wait(done);
+  const auto from = static_cast<size_t>(sender), to = static_cast<size_t>(receiver);
+  BRIGADE_ASSIGN_OR_RETURN(auto entry, Begin(uint64_t{1} << from | uint64_t{1} << to, arrivals));
+  const CollectiveSignature& signature = arrivals[from].fingerprint.signature;
+  device::Stream& source = *arrivals[from].stream;
+  device::Stream& target = *arrivals[to].stream;
+  device::Event& done = *members_[to].reached[0];
+  members_[from].sent[to] += signature.count * precision::SizeOf(signature.dtype);
+  BRIGADE_RETURN_IF_ERROR(target.Wait(*entry->begins[from]));
+  BRIGADE_RETURN_IF_ERROR(kernels::Reduce({arrivals[from].collective->input},
+                                          {arrivals[to].collective->output}, signature.count,
+                                          {signature.dtype}, target));
+  BRIGADE_RETURN_IF_ERROR(target.Record(done));
+  return source.Wait(done);
 }
 
-absl::Status GroupState::AllGatherHost(int rank, absl::Span<const int64_t> values,
-                                       absl::Span<int64_t> all) {
+absl::Status GroupState::AllGatherHost(int rank, const Fingerprint& fingerprint,
+                                       absl::Span<const int64_t> values, absl::Span<int64_t> all) {
   Rendezvous::Arrival arrival;
+  arrival.fingerprint = fingerprint;
   arrival.values = values;
-  BRIGADE_RETURN_IF_ERROR(Meet(all_, rank, arrival, {}, [&](Arrivals arrivals) -> absl::Status {
-    exchanged_.clear();
-    for (const Rendezvous::Arrival& each : arrivals) {
-      exchanged_.insert(exchanged_.end(), each.values.begin(), each.values.end());
+  arrival.all = all;
+  return Meet(rank, Rendezvous::kAll, arrival, [](Arrivals arrivals) {
+    for (const Rendezvous::Arrival& to : arrivals) {
+      auto end = to.all.begin();
+      for (const Rendezvous::Arrival& from : arrivals) {
+        end = std::copy(from.values.begin(), from.values.end(), end);
+      }
     }
     return absl::OkStatus();
-  }));
-  std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
-  return absl::OkStatus();
+  });
 }
 
-std::shared_ptr<GroupState> GroupState::Child(absl::Span<const int> members, uint64_t generation) {
+std::shared_ptr<GroupState> GroupState::JoinSubgroup(absl::Span<const int> members,
+                                                     uint64_t generation) {
+  const std::string key = absl::StrCat(generation, ":", absl::StrJoin(members, ","));
   std::lock_guard lock(mutex_);
-  std::shared_ptr<GroupState>& child =
-      children_[absl::StrCat(generation, ":", absl::StrJoin(members, ","))];
-  if (child == nullptr) {
+  Subgroup& subgroup = subgroups_[key];
+  if (subgroup.state == nullptr) {
     ThreadGroup::Options options = options_;
     options.size = static_cast<int>(members.size());
-    child = std::make_shared<GroupState>(options);
+    subgroup = {std::make_shared<GroupState>(options), members.size()};
   }
-  return child;
+  std::shared_ptr<GroupState> state = subgroup.state;
+  if (--subgroup.to_come == 0) subgroups_.erase(key);
+  return state;
 }
 
 }  // namespace brigade::collectives

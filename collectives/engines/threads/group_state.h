@@ -8,16 +8,16 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/algorithms/program.h"
 #include "brigade/collectives/engines/threads/rendezvous.h"
+#include "brigade/collectives/engines/threads/stream_monitor.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/collectives/engines/watchdog.h"
 #include "brigade/device/context.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 
@@ -26,16 +26,18 @@ namespace brigade::collectives {
 // What the ranks of a ThreadGroup share. Members' events and scratch are touched by the rank that arrives last.
 class GroupState {
  public:
-  explicit GroupState(const ThreadGroup::Options& options)
-      : options_(options), all_(options.size), members_(static_cast<size_t>(options.size)) {}
+  explicit GroupState(const ThreadGroup::Options& options);
 
   const ThreadGroup::Options& options() const { return options_; }
 
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
   absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
-  absl::Status AllGatherHost(int rank, absl::Span<const int64_t> values, absl::Span<int64_t> all);
-  std::shared_ptr<GroupState> Child(absl::Span<const int> members, uint64_t generation);
+  absl::Status AllGatherHost(int rank, const Fingerprint& fingerprint,
+                             absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  // What the ranks `members` of this group share in a new one. Each of them calls this once; the group belongs to those
+  // who have got it, and this one keeps it only for those that are still to come.
+  std::shared_ptr<GroupState> JoinSubgroup(absl::Span<const int> members, uint64_t generation);
   void Fail(const absl::Status& error);
   absl::Status status() const;
   device::Context& context(int rank) { return *members_[static_cast<size_t>(rank)].context; }
@@ -48,30 +50,35 @@ class GroupState {
 
   struct Member {
     device::Context* context = nullptr;
-    std::unique_ptr<device::Event> reached[2];  // the end of the last stage, by turns
+    std::unique_ptr<device::Event> reached[2];  // the end of a stage, by turns
     device::Buffer scratch;
     std::array<std::atomic<int64_t>, kernels::kMaxReduceArrays> sent = {};
   };
 
-  absl::Status Meet(Rendezvous& rendezvous, int member, const Rendezvous::Arrival& arrival,
-                    absl::Span<const int> ranks, absl::FunctionRef<absl::Status(Arrivals)> act);
-  Rendezvous& RendezvousOf(int sender, int receiver);
+  struct Subgroup {
+    std::shared_ptr<GroupState> state;
+    size_t to_come = 0;
+  };
+
+  absl::Status Meet(int rank, int partner, const Rendezvous::Arrival& arrival, Rendezvous::Act act);
+  absl::StatusOr<StreamMonitor::Entry*> Begin(uint64_t ranks, Arrivals arrivals);
   absl::Status Enqueue(Arrivals arrivals);
   absl::Status EnqueueSend(int sender, int receiver, Arrivals arrivals);
   absl::Status EnqueueInstruction(const Instruction& instruction, int rank, Arrivals arrivals);
 
   const ThreadGroup::Options options_;
-  Rendezvous all_;
+  Rendezvous rendezvous_;
   std::vector<Member> members_;
+  StreamMonitor monitor_;
   Program program_;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
-  std::vector<int64_t> exchanged_;
 
   mutable std::mutex mutex_;
   absl::Status status_;
-  std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> pairs_;
-  std::map<std::string, std::shared_ptr<GroupState>> children_;
+  std::map<std::string, Subgroup> subgroups_;  // for which a rank is still to come
+
+  std::unique_ptr<Watchdog> watchdog_;  // of monitor_
 };
 
 }  // namespace brigade::collectives

@@ -16,41 +16,65 @@
 
 namespace brigade::collectives {
 
-// Where host threads, one for each member, meet again and again. The last to arrive acts for all.
+// The place where the threads of a group's ranks wait for each other: all of them, or two.
 //
-// Allocation   None after construction.
-// Threads      Each member's calls from one thread at a time; Break from any thread.
+// Errors       The first one is final: every rank that waits, and every later call, gets it.
+//              InvalidArgument that names two ranks and their calls, if the fingerprints of those who meet differ, or
+//              if ranks wait for each other in a circle (rank 0 sends to rank 1, which waits for all in a barrier).
+//              DeadlineExceeded that names the ranks that wait for nobody and for which this one has waited too long.
+// Allocation   None after construction, but for errors.
+// Threads      Each rank's calls from one thread at a time; Break from any thread.
 class Rendezvous {
  public:
-  // What a member brings; good until Meet returns on all members.
+  // What a rank brings. All that it points to must stay until Meet returns.
   struct Arrival {
-    Collective collective;
+    Fingerprint fingerprint;
+    const Collective* collective = nullptr;  // of a call on a stream
     device::Stream* stream = nullptr;
-    absl::Span<const int64_t> values;  // of a host exchange
+    absl::Span<const int64_t> values;  // of a call on the host
+    absl::Span<int64_t> all;
   };
+  using Act = absl::FunctionRef<absl::Status(absl::Span<const Arrival> arrivals)>;
 
-  explicit Rendezvous(int members);
+  static constexpr int kAll = -1;
 
-  // Returns what act(arrivals), called once by the last to arrive, has returned; or the error of Break.
-  // DeadlineExceeded, after which the rendezvous is broken, if somebody is missing `timeout` after the call:
-  // late(absent) makes the message.
-  absl::Status Meet(int member, const Arrival& arrival, std::chrono::nanoseconds timeout,
-                    absl::FunctionRef<absl::Status(absl::Span<const Arrival>)> act,
-                    absl::FunctionRef<absl::Status(absl::Span<const int> absent)> late);
+  explicit Rendezvous(int size);  // 1 to 64
 
-  // Everyone who waits, and whoever comes later, gets `error`; the first one stays.
+  // Waits for all ranks, or for the one rank `partner` that gives this one as its partner. The last to arrive calls
+  // act(arrivals), by rank, with a lock held; all of them return what that has returned.
+  absl::Status Meet(int rank, int partner, const Arrival& arrival, std::chrono::nanoseconds timeout,
+                    Act act);
+
   void Break(const absl::Status& error);
 
  private:
-  bool IsOver(uint64_t round) const { return round_.load(std::memory_order_acquire) != round; }
+  using Ranks = uint64_t;  // a bit for each
 
+  struct Member {
+    int partner = kAll;
+    std::atomic<bool> waits{false};
+    std::condition_variable changed;
+    absl::Status result;  // of the last time; the next one cannot end before this rank has read it
+  };
+
+  static Ranks Only(int rank) { return Ranks{1} << rank; }
+  int size() const { return static_cast<int>(members_.size()); }
+  Member& member(int rank) { return members_[static_cast<size_t>(rank)]; }
+
+  // All with mutex_ held.
+  absl::Status Compare(Ranks ranks) const;
+  Ranks MissingFor(int rank) const;
+  Ranks WaitedForBy(int rank) const;
+  absl::Status FindCircle(int rank) const;
+  absl::Status LateError(int rank, std::chrono::nanoseconds timeout) const;
+  void BreakLocked(const absl::Status& error);
+
+  const Ranks everybody_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Arrival> arrivals_;
-  std::vector<char> arrived_;
-  size_t count_ = 0;
-  std::atomic<uint64_t> round_{0};
-  absl::Status result_;  // of the last round; the next one cannot end before all have read it
+  std::vector<Arrival> arrivals_;  // [rank]
+  std::vector<Member> members_;    // [rank]
+  Ranks for_all_ = 0;              // ranks that wait for all
+  Ranks for_one_ = 0;              // ranks that wait for their partner
   absl::Status broken_;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/collectives/engines/threads/group_state.h"
 #include "brigade/device/status_macros.h"
 
@@ -22,26 +23,40 @@ class ThreadEngine final : public Engine {
   absl::Status Run(const Collective& collective, device::Stream& stream) override {
     return state_->Run(rank_, collective, stream);
   }
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return state_->AllGatherHost(rank_, values, all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(rank_, fingerprint, values, all);
   }
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                          absl::Span<const int> /*lost*/,
                                                          uint64_t generation) override {
-    const auto self = std::find(members.begin(), members.end(), rank_);
-    const int rank = static_cast<int>(self - members.begin());
-    std::shared_ptr<GroupState> child = state_->Child(members, generation);
-    BRIGADE_RETURN_IF_ERROR(child->Join(rank, state_->context(rank_)));
-    auto engine = std::make_unique<ThreadEngine>(std::move(child), rank);
-    // Nobody goes on before all are there.
-    BRIGADE_RETURN_IF_ERROR(engine->AllGatherHost({}, {}));
-    return engine;
+    return Join(HostCollective::kShrink, members, generation);
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
+                                                uint64_t generation) override {
+    if (members.empty()) return std::unique_ptr<Engine>();
+    return Join(HostCollective::kSplit, members, generation);
   }
   void Abort(const absl::Status& reason) override { state_->Fail(reason); }
   absl::Status status() const override { return state_->status(); }
   int64_t sent_bytes(int rank) const override { return state_->sent_bytes(rank_, rank); }
 
  private:
+  absl::StatusOr<std::unique_ptr<Engine>> Join(HostCollective reason, absl::Span<const int> members,
+                                               uint64_t generation) {
+    const auto self = std::find(members.begin(), members.end(), rank_);
+    const int rank = static_cast<int>(self - members.begin());
+    std::shared_ptr<GroupState> subgroup = state_->JoinSubgroup(members, generation);
+    BRIGADE_RETURN_IF_ERROR(subgroup->Join(rank, state_->context(rank_)));
+    auto engine = std::make_unique<ThreadEngine>(std::move(subgroup), rank);
+    // Nobody goes on before all are there.
+    const absl::Status met = engine->AllGatherHost(HostFingerprint(reason, 0, 0), {}, {});
+    if (met.ok()) return engine;
+    return absl::Status(met.code(),
+                        absl::StrCat("a new group of the ranks ", absl::StrJoin(members, ", "),
+                                     ", which it numbers from 0: ", met.message()));
+  }
+
   const std::shared_ptr<GroupState> state_;
   const int rank_;
 };
@@ -56,9 +71,10 @@ absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& 
     return absl::InvalidArgumentError(absl::StrCat(
         "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", options.size));
   }
-  if (options.timeout.count() <= 0) {
+  if (options.timeout.count() <= 0 || options.stream_timeout.count() <= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("timeout is ", options.timeout.count(), " ns, must be positive"));
+        absl::StrCat("timeout is ", options.timeout.count(), " ns, stream_timeout ",
+                     options.stream_timeout.count(), " ns; both must be positive"));
   }
   return std::shared_ptr<ThreadGroup>(new ThreadGroup(std::make_shared<GroupState>(options)));
 }

@@ -214,7 +214,8 @@ absl::Status TransportExecutor::SendResults(int stage) {
   return status;
 }
 
-// Calls visit(other, target, chunk) for what others write into arrays of this rank, while it returns OK.
+// Calls visit(other, target, chunk) for what others write into arrays of this rank, while it
+// returns OK.
 template <typename Visit>
 absl::Status TransportExecutor::ForEachOfOthers(int stage, const Visit& visit) const {
   absl::Status status;

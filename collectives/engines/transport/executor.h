@@ -15,19 +15,22 @@ namespace brigade::collectives {
 
 // Carries one rank's part of programs out over a transport.
 //
-// Messages     From one rank to another they go stage by stage, in chunks: first what is read from the sender, in the
-//              order of the reader's instructions, then what the sender's write. Of what a stage reads what is older than
-//              the stage before goes first: instructions that read older parts of a rank come first. A part is read as
-//              it was written, and of each other rank an instruction reads one. A program of several stages writes own
+// Messages     From one rank to another they go stage by stage, in chunks: first what is read from
+//              the sender, in the order of the reader's instructions, then what the sender's write.
+//              Of what a stage reads what is older than the stage before goes first: instructions
+//              that read older parts of a rank come first. A part is read as it was written, and of
+//              each other rank an instruction reads one. A program of several stages writes own
 //              arrays only, and every instruction writes an own one.
-// Readiness    What a rank expects of others in a stage it announces before it sends for that stage, as far as it has
-//              room: behind data on the same connection the announcement, and with it the other direction, would wait.
-// Memory       For messages to be reduced, of each rank that an instruction reads: 4 chunks, or less if they are shorter.
+// Readiness    What a rank expects of others in a stage it announces before it sends for that
+//              stage, as far as it has room: behind data on the same connection the announcement,
+//              and with it the other direction, would wait.
+// Memory       For messages to be reduced, of each rank that an instruction reads: 4 chunks, or
+//              less if they are shorter.
 // Threads      One at a time.
 class TransportExecutor {
  public:
-  // Parts go in chunks of `chunk_bytes`. Of 64 MiB between 2 and 4 ranks on Gloo, 1 MiB is slower by 4 %, 256 KiB by 10 to
-  // 20 %.
+  // Parts go in chunks of `chunk_bytes`. Of 64 MiB between 2 and 4 ranks on Gloo, 1 MiB is slower
+  // by 4 %, 256 KiB by 10 to 20 %.
   TransportExecutor(Transport& transport, device::Context& context,
                     int64_t chunk_bytes = int64_t{4} << 20);
 

@@ -2,6 +2,8 @@
 #define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_TRANSPORT_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -12,14 +14,15 @@ namespace brigade::collectives {
 // Order        Messages from one rank to another arrive in the order in which they were sent.
 // Buffering    None is promised: a message may stay in the sender's memory until its receiver
 //              expects it. So call Expect before Await and Flush, on every rank.
-// Deadline     Await and Flush wait at most a timeout, chosen at creation, from when they are called.
+// Deadline     Await and Flush wait at most a timeout, chosen at creation, from when they are
+//              called.
 // Errors       InvalidArgument and FailedPrecondition for a wrong call, which changes nothing. All
 //              others are final, reach every rank, and name the rank where the trouble began:
 //              Unavailable if it is gone, DeadlineExceeded if it is silent. On ranks that were told
 //              so by rank N the message ends in " (reported by rank N)".
 // Threads      One thread at a time; Abort, status and sent_bytes from any thread, at any time.
-// Destruction  Takes leave. Others may go on; whoever still needs this rank gets Unavailable. What
-//              was not flushed may be lost.
+// Destruction  Tells the others that this rank has left. They may go on; one that still needs this
+//              rank gets Unavailable. What was not flushed may be lost.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -27,12 +30,12 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Starts sending. `data` must stay as it is until Flush returns, after an error until destruction.
-  // 0 bytes are a message too.
+  // Starts sending. `data` must stay as it is until Flush returns, after an error until
+  // destruction. 0 bytes are a message too.
   virtual absl::Status Send(int to, const void* data, int64_t bytes) = 0;
 
-  // Announces where the next message of `from` goes; it has exactly `bytes` bytes. `data` belongs to
-  // the transport until the matching Await returns, after an error until destruction.
+  // Announces where the next message of `from` goes; it has exactly `bytes` bytes. `data` belongs
+  // to the transport until the matching Await returns, after an error until destruction.
   virtual absl::Status Expect(int from, void* data, int64_t bytes) = 0;
 
   // Waits for the oldest expected message of `from`. FailedPrecondition if none is expected.
@@ -47,6 +50,11 @@ class Transport {
 
   // OK, or the first final error, which every call from then on returns.
   virtual absl::Status status() const = 0;
+
+  // What an error at a deadline says about each rank that waits: "rank 1 calls barrier() as its
+  // call 7", or "" for nothing. Set before the first message; called from any thread. A transport
+  // may ignore it.
+  virtual void SetActivity(std::function<std::string()>) {}
 
   // Payload bytes given to Send for this rank so far; 0 for a rank outside the group.
   virtual int64_t sent_bytes(int to) const = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/transport/checked_transport.h"
 #include "brigade/collectives/engines/transport/executor.h"
 #include "brigade/device/status_macros.h"
 
@@ -31,8 +32,8 @@ class TransportEngineState {
         transport(std::move(transport)),
         regroup(std::move(regroup)),
         others_(Others(*this->transport)),
-        executor_(*this->transport, context),
-        fingerprints_(static_cast<size_t>(this->transport->size())) {}
+        checked_(*this->transport),
+        executor_(checked_, context) {}
 
   // After an error the transport may still read and write what it was given: it goes first.
   ~TransportEngineState() { transport.reset(); }
@@ -42,7 +43,8 @@ class TransportEngineState {
   const Regroup regroup;
 
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all);
   int64_t sent_bytes(int rank) const { return executor_.sent_bytes(rank); }
 
   void Enter() {
@@ -55,15 +57,16 @@ class TransportEngineState {
   }
 
  private:
-  absl::Status Compare(const Fingerprint& mine, absl::Span<const int> others);
-  absl::Status Move(const Collective& collective);
+  absl::Status BeginCollective(const Fingerprint& mine);
+  template <typename MemoryOf>
+  absl::Status ExchangeWithAll(const Fingerprint& mine, const MemoryOf& memory_of, int64_t bytes);
+  absl::Status SendOrReceive(const Collective& collective);
 
   const std::vector<int> others_;  // all ranks but this one, ascending
 
   std::mutex mutex_;  // of what a call uses
+  CheckedTransport checked_;
   TransportExecutor executor_;
-  std::vector<Fingerprint> fingerprints_;  // [rank]
-  uint64_t exchanges_ = 0;
   std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
 
   std::mutex queue_mutex_;
@@ -71,59 +74,55 @@ class TransportEngineState {
   int queued_ = 0;
 };
 
-// Tells `others`, in ascending order, hears them, and returns the same error on all ranks if somebody is about to do
-// something else.
-absl::Status TransportEngineState::Compare(const Fingerprint& mine, absl::Span<const int> others) {
-  const int self = transport->rank();
-  fingerprints_[static_cast<size_t>(self)] = mine;
-  for (const int other : others) {
-    Fingerprint& theirs = fingerprints_[static_cast<size_t>(other)];
-    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, &theirs, sizeof(theirs)));
-    BRIGADE_RETURN_IF_ERROR(
-        transport->Send(other, &fingerprints_[static_cast<size_t>(self)], sizeof(mine)));
-  }
-  for (const int other : others) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
-  BRIGADE_RETURN_IF_ERROR(transport->Flush());
-
-  // All ranks name the same two: the lowest one, and the lowest that differs from it.
-  const auto of = [&](int rank) -> const Fingerprint& {
-    return fingerprints_[static_cast<size_t>(rank)];
-  };
-  const int first = others.empty() ? self : std::min(self, others.front());
-  int odd = mine == of(first) ? transport->size() : self;
-  for (const int other : others) {
-    if (of(other) != of(first)) odd = std::min(odd, other);
-  }
-  if (odd == transport->size()) return absl::OkStatus();
-  transport->Abort(absl::InvalidArgumentError(
-      absl::StrCat(Describe(first, of(first)), ", but ", Describe(odd, of(odd)))));
-  return transport->status();
-}
-
 absl::Status TransportEngineState::Run(const Collective& collective, device::ThreadPool& pool) {
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
   const Fingerprint mine = {collective.signature, collective.sequence};
   if (collective.signature.kind == CollectiveKind::kSend) {
-    BRIGADE_RETURN_IF_ERROR(Compare(mine, {collective.peer}));
-    return Move(collective);
+    BRIGADE_RETURN_IF_ERROR(checked_.Begin(mine, collective.peer, collective.peer));
+    return SendOrReceive(collective);
   }
-  BRIGADE_RETURN_IF_ERROR(Compare(mine, others_));
+  if (collective.signature.kind == CollectiveKind::kBarrier) {
+    return ExchangeWithAll(
+        mine, [](int) { return nullptr; }, 0);
+  }
+  BRIGADE_RETURN_IF_ERROR(BeginCollective(mine));
   return executor_.Run(collective, pool);
 }
 
-absl::Status TransportEngineState::Move(const Collective& collective) {
+absl::Status TransportEngineState::BeginCollective(const Fingerprint& mine) {
+  const int rank = transport->rank(), size = transport->size();
+  return checked_.Begin(mine, (rank + 1) % size, (rank + size - 1) % size);
+}
+
+// Sends `bytes` at memory_of(own rank) to all other ranks, and receives as many of each rank at
+// memory_of(rank).
+template <typename MemoryOf>
+absl::Status TransportEngineState::ExchangeWithAll(const Fingerprint& mine,
+                                                   const MemoryOf& memory_of, int64_t bytes) {
+  BRIGADE_RETURN_IF_ERROR(BeginCollective(mine));
+  for (const int other : others_) {
+    BRIGADE_RETURN_IF_ERROR(checked_.Expect(other, memory_of(other), bytes));
+    BRIGADE_RETURN_IF_ERROR(checked_.Send(other, memory_of(transport->rank()), bytes));
+  }
+  for (const int other : others_) BRIGADE_RETURN_IF_ERROR(checked_.Await(other));
+  return checked_.Flush();
+}
+
+absl::Status TransportEngineState::SendOrReceive(const Collective& collective) {
   const int64_t bytes = collective.signature.count * precision::SizeOf(collective.signature.dtype);
   if (transport->rank() == collective.signature.root) {
     executor_.CountSent(collective.peer, bytes);
-    BRIGADE_RETURN_IF_ERROR(transport->Send(collective.peer, collective.input, bytes));
-    return transport->Flush();
+    BRIGADE_RETURN_IF_ERROR(checked_.Send(collective.peer, collective.input, bytes));
+  } else {
+    BRIGADE_RETURN_IF_ERROR(checked_.Expect(collective.peer, collective.output, bytes));
+    BRIGADE_RETURN_IF_ERROR(checked_.Await(collective.peer));
   }
-  BRIGADE_RETURN_IF_ERROR(transport->Expect(collective.peer, collective.output, bytes));
-  return transport->Await(collective.peer);
+  return checked_.Flush();
 }
 
-absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> values,
+absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
+                                                 absl::Span<const int64_t> values,
                                                  absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
   std::unique_lock queue(queue_mutex_);
@@ -131,9 +130,6 @@ absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> value
   queue.unlock();
   std::lock_guard lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
-  CollectiveSignature signature;
-  signature.count = static_cast<int64_t>(values.size());
-  BRIGADE_RETURN_IF_ERROR(Compare({signature, exchanges_++, true}, others_));
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));
@@ -141,17 +137,13 @@ absl::Status TransportEngineState::AllGatherHost(absl::Span<const int64_t> value
     return exchanged_.data() + each * static_cast<size_t>(rank);
   };
   std::copy(values.begin(), values.end(), values_of(transport->rank()));
-  for (const int other : others_) {
-    BRIGADE_RETURN_IF_ERROR(transport->Expect(other, values_of(other), bytes));
-    BRIGADE_RETURN_IF_ERROR(transport->Send(other, values_of(transport->rank()), bytes));
-  }
-  for (const int other : others_) BRIGADE_RETURN_IF_ERROR(transport->Await(other));
-  BRIGADE_RETURN_IF_ERROR(transport->Flush());
+  BRIGADE_RETURN_IF_ERROR(ExchangeWithAll(fingerprint, values_of, bytes));
   std::copy(exchanged_.begin(), exchanged_.end(), all.begin());
   return absl::OkStatus();
 }
 
-// A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the others.
+// A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the
+// others.
 class QueuedCollective {
  public:
   QueuedCollective(std::shared_ptr<TransportEngineState> state, const Collective& collective)
@@ -198,8 +190,9 @@ class TransportEngine final : public Engine {
         QueuedCollective(state_, collective));
   }
 
-  absl::Status AllGatherHost(absl::Span<const int64_t> values, absl::Span<int64_t> all) override {
-    return state_->AllGatherHost(values, all);
+  absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
+                             absl::Span<int64_t> all) override {
+    return state_->AllGatherHost(fingerprint, values, all);
   }
 
   absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,

@@ -13,19 +13,22 @@
 
 namespace brigade::collectives {
 
-// A transport among some ranks of a group, numbered in the order given; see Engine::CreateSubgroup. No two groups with
-// the same members have the same label.
+// A transport among some ranks of a group, numbered in the order given; see Engine::CreateSubgroup.
+// No two groups with the same members have the same label.
 using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
     absl::Span<const int> members, absl::Span<const int> lost, const std::string& label)>;
 
 // Carries programs out by messages, in the stream's worker. CPU contexts only.
 //
-// Fingerprints Before a call's payload each rank tells all others what it is about to do. Calls that differ are
-//              an error on all ranks that names both sides, and no array is touched.
+// Fingerprints A call's first message to a rank carries its fingerprint: checked_transport.h. Calls
+//              that differ end the group on all ranks with an error that names both sides, and no
+//              payload of one is written into an array of the other. On a rank that exchanges
+//              nothing with the odd one, a call may have ended well before.
 // Pipeline     Instructions go in chunks: while one is reduced, the next is on its way.
-// Failed work  A call that its stream skips, because something failed before it, ends the group with that
-//              news; the others do not wait for the deadline.
-// Memory       Chunks to receive into, booked as communication in `context`, which must outlive the engine's work.
+// Failed work  A call that its stream skips, because something failed before it, ends the group
+//              with that news; the others do not wait for the deadline.
+// Memory       Chunks to receive into, booked as communication in `context`, which must outlive the
+//              engine's work.
 // Lifetime     Destroyed with calls in a queue, it carries them out first.
 //
 // InvalidArgument for a context that is not on the CPU.

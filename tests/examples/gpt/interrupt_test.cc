@@ -54,13 +54,26 @@ TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
   EXPECT_FALSE(gave_up);
 }
 
+// Without any patience the watcher gives up at its first look, unless it has ended.
 TEST(InterruptTest, ATrainingAtItsReportIsNotGivenUp) {
   bool gave_up = false;
   {
-    Interrupt interrupt(milliseconds(100), [&] { gave_up = true; });
+    Interrupt interrupt(milliseconds(0), [&] { gave_up = true; });
+    interrupt.Disarm();
+    raise(SIGINT);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_FALSE(gave_up);
+}
+
+// The destructor returns without waiting for the end of the patience, at which the process would
+// end.
+TEST(InterruptTest, ATrainingThatReachesItsReportInTimeIsNotGivenUp) {
+  bool gave_up = false;
+  {
+    Interrupt interrupt(std::chrono::minutes(1), [&] { gave_up = true; });
     raise(SIGINT);
     interrupt.Disarm();
-    std::this_thread::sleep_for(milliseconds(300));
   }
   EXPECT_FALSE(gave_up);
 }

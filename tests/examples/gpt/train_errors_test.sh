@@ -46,6 +46,8 @@ refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
 refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
 refuses '--steps is 0; it must be at least 1' --steps=0
 refuses '--ranks is -1; it must be at least 1' --ranks=-1
+refuses '--grace_period is -1s; it must be 0 to 24h' --grace_period=-1s
+refuses '--grace_period is inf; it must be 0 to 24h' --grace_period=inf
 refuses 'a group of threads has 1 to 64 ranks, not 65' --ranks=65
 refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=17
 refuses '"surplus" is no flag; see --help' surplus

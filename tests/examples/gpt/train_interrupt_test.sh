@@ -1,37 +1,33 @@
 #!/bin/bash
-# train_interrupt_test.sh TRAIN: Ctrl-C ends the training within a second, with a report of what was done.
+# train_interrupt_test.sh TRAIN: Ctrl-C ends the training with a report of what was done. Trainings
+# would go on for hours, and those that may end by themselves have a grace period that no busy
+# machine exceeds: what ends them is the signal, and what they print says which way they ended.
 . tests/examples/gpt/train_testing.sh
-
-# A second, and what a busy machine adds.
-limit_ms=3000
+endless=("${tiny[@]}" --steps=1000000 --grace_period=2m)
 
 # interrupt PROCESS SIGNAL: sends it once the first step is in the output; the exit code is in $status.
 interrupt() {
-  wait_for_line "$files/out" '^step '
-  local begin took
-  begin=$(now_ms)
+  wait_for_line "$files/out" '^step ' "$1"
   kill "-$2" "$1"
   wait "$1"
   status=$?
-  took=$(($(now_ms) - begin))
-  ((took < limit_ms)) || fail "it took $took ms"
 }
 
-# The whole report; on a machine so busy that a small step takes longer than the patience, that of progress.
+# The whole report, with the tables that ranks make when they have ended together.
 expect_report() {
   expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
-  grep -q 'a step did not end in time' "$files/error" || expect_line "$files/out" ' +formula .*'
+  expect_line "$files/out" ' +formula .*'
 }
 
 threads_stop_after_the_same_step() {
-  "$train" "${tiny[@]}" --steps=1000000 --metrics="$files/metrics" >"$files/out" 2>"$files/error" &
+  "$train" "${endless[@]}" --metrics="$files/metrics" >"$files/out" 2>"$files/error" &
   interrupt $! "$1"
   [ $status -eq 130 ] || fail "exit code $status"
   expect_report
-  expect_line "$files/error" 'Interrupted.*'
+  expect_line "$files/error" 'Interrupted'
   local steps
   steps=$(sed -n 's/^Report: \([0-9]*\) of.*/\1/p' "$files/out")
-  expect_json "$files/metrics" "[.[] | select(.loss) | .step][:$steps] == [range(1; $((steps + 1)))]"
+  expect_json "$files/metrics" "[.[] | select(.loss) | .step] == [range(1; $((steps + 1)))]"
 }
 
 # One of them is enough: ranks hear of it from each other.
@@ -39,9 +35,9 @@ processes_stop_after_the_same_step() {
   local of_rank_1
   MASTER_PORT=$(free_port)
   export MASTER_PORT WORLD_SIZE=2
-  RANK=1 "$train" "${tiny[@]}" --steps=1000000 >/dev/null 2>&1 &
+  RANK=1 "$train" "${endless[@]}" >/dev/null 2>&1 &
   of_rank_1=$!
-  RANK=0 "$train" "${tiny[@]}" --steps=1000000 >"$files/out" 2>"$files/error" &
+  RANK=0 "$train" "${endless[@]}" >"$files/out" 2>"$files/error" &
   local of_rank_0=$!
   interrupt $of_rank_1 INT
   [ $status -eq 130 ] || fail "exit code $status of rank 1"
@@ -52,13 +48,16 @@ processes_stop_after_the_same_step() {
   unset MASTER_PORT WORLD_SIZE
 }
 
-# Open MPI tells its processes a second after it was told.
+# Open MPI waits before it tells its processes, and as long again before it kills them: by default
+# a second, in which a busy machine may not end a step. Ranks that give up first report progress.
 mpirun_stops_with_a_report() {
-  MASTER_PORT=$(free_port) mpirun --allow-run-as-root --oversubscribe -n 3 \
+  OMPI_MCA_odls_base_sigkill_timeout=5 MASTER_PORT=$(free_port) \
+    mpirun --allow-run-as-root --oversubscribe -n 3 \
     "$train" "${tiny[@]}" --steps=1000000 >"$files/out" 2>"$files/error" &
-  limit_ms=4000 interrupt $! INT
+  interrupt $! INT
   [ $status -ne 0 ] || fail 'exit code 0'
-  expect_report
+  expect_line "$files/out" 'Report: [0-9]+ of 1000000 steps .*'
+  grep -q 'a step did not end in time' "$files/error" || expect_report
 }
 
 # A batch of so many texts that the steps in flight take some seconds.
@@ -66,7 +65,7 @@ a_long_step_is_not_waited_for() {
   echo '{"train_batch_size": 4096, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}' \
     >"$files/config.json"
   "$train" --layers=2 --width=64 --context=64 --config="$files/config.json" --evaluate_every=0 \
-    >"$files/out" 2>"$files/error" &
+    --grace_period=100ms >"$files/out" 2>"$files/error" &
   interrupt $! INT
   [ $status -eq 130 ] || fail "exit code $status"
   expect_line "$files/error" 'Interrupted; a step did not end in time'

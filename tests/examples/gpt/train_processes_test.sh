@@ -29,18 +29,17 @@ start() {
   started=$!
 }
 
-# Whichever of two is killed.
+# Whichever of two is killed. That it is gone is what a closed connection says; a deadline has other
+# words.
 a_dead_rank_ends_the_other_one() {
-  local dead=$1 alive=$((1 - $1)) processes=() begin
+  local dead=$1 alive=$((1 - $1)) processes=()
   MASTER_PORT=$(free_port)
   export MASTER_PORT
   start 0 && processes+=("$started")
   start 1 && processes+=("$started")
-  wait_for_line "$files/out.0" '^step '
+  wait_for_line "$files/out.0" '^step ' "${processes[0]}"
   kill -KILL "${processes[$dead]}"
-  begin=$(now_ms)
   wait "${processes[$alive]}" && fail 'exit code 0 although a rank is dead'
-  (($(now_ms) - begin < 5000)) || fail "it took $(($(now_ms) - begin)) ms"
   expect_line "$files/error.$alive" "train: .*rank $dead is gone: .*"
   if [ "$alive" = 0 ]; then expect_line "$files/out.0" 'Report: [0-9]+ of 1000000 steps .*'; fi
 }

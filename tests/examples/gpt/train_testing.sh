@@ -24,16 +24,13 @@ expect_json() {
 # The losses and norms of a metrics file, with all digits.
 losses() { jq -c '[.step, .loss, .held_out_loss, .grad_norm, .loss_scale]' "$1"; }
 
-# wait_for_line FILE REGEX
+# wait_for_line FILE REGEX PROCESS: fails if the process ends before the line is there.
 wait_for_line() {
-  local tries=600
   until grep -qE "$2" "$1" 2>/dev/null; do
-    ((--tries)) || fail "\"$2\" did not come in a minute; $(cat "$1")"
+    kill -0 "$3" 2>/dev/null || fail "it ended without \"$2\"; $(cat "$1")"
     sleep 0.1
   done
 }
-
-now_ms() { date +%s%3N; }
 
 # Most likely: it is looked for some time before it is used.
 free_port() {

@@ -1,4 +1,5 @@
-// Faults between processes: each is an error that names the culprit, on every rank, in bounded time.
+// Faults between processes: each is an error that names the culprit, on every rank, in bounded
+// time.
 
 #include <signal.h>
 #include <unistd.h>
@@ -23,8 +24,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr double kBusy = 0.2 * kSlowness;  // what a busy machine may add to a deadline
-constexpr int64_t kCount = 300'000;        // floats: some milliseconds, several chunks
+constexpr int64_t kCount = 300'000;  // floats: some milliseconds, several chunks
 
 const char* const kAllReduce64 = "all_reduce(sum of 64 float32, direct)";
 
@@ -56,23 +56,19 @@ TEST_P(AVictim, KilledInAnAllReduceIsNamedByTheSurvivors) {
   });
   ExpectReports(reports, victim,
                 StatusIs(absl::StatusCode::kUnavailable,
-                         HasSubstr(absl::StrCat("rank ", victim, " is gone"))),
-                kAtOnce);
+                         HasSubstr(absl::StrCat("rank ", victim, " is gone"))));
 }
 
 TEST_P(AVictim, StoppedInAnAllReduceIsNamedAtTheDeadline) {
   const auto [victim, algorithm] = GetParam();
-  const double timeout = 1.0 * kSlowness;
-  const auto reports =
-      OnProcesses(4, absl::Seconds(timeout), [&](Rank& self, Arrays& arrays, Fault& fault) {
-        if (self.rank == victim) SignalSoon(fault, SIGSTOP);
-        return AddOnesUntilItEnds(self, arrays, kCount, algorithm);
-      });
-  ExpectReports(
-      reports, victim,
-      StatusIs(absl::StatusCode::kDeadlineExceeded,
-               AllOf(StartsWith(absl::StrCat("rank ", victim, " ")), HasSubstr("does not answer"))),
-      1.2 * timeout + kBusy);
+  const auto reports = OnProcesses(4, kDeadline, [&](Rank& self, Arrays& arrays, Fault& fault) {
+    if (self.rank == victim) SignalSoon(fault, SIGSTOP);
+    return AddOnesUntilItEnds(self, arrays, kCount, algorithm);
+  });
+  ExpectReports(reports, victim,
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(StartsWith(absl::StrCat("rank ", victim, " ")),
+                               HasSubstr("does not answer"))));
 }
 
 TEST_P(AVictim, KilledIsLeftBehindByShrink) {
@@ -105,25 +101,23 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
-  const double timeout = 1.0 * kSlowness;
-  const auto reports =
-      OnProcesses(4, absl::Seconds(timeout), [&](Rank& self, Arrays& arrays, Fault& fault) {
-        BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
-        if (self.rank != 2) {
-          fault.Begin();
-          BRIGADE_RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
-          absl::SleepFor(absl::Milliseconds(100));
-          self.communicator->sent_bytes(2);
-          if (fault.Seconds() > timeout / 2) return Wrong("a look at the books waits");
-          return Ended(self, self.stream->Synchronize());
-        }
-        while (self.communicator->status().ok()) absl::SleepFor(absl::Milliseconds(1));
-        return AddOnesUntilItEnds(self, arrays, 64);  // too late, but it learns why
-      });
-  ExpectReports(reports, -1,
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(StartsWith("rank 2 "), HasSubstr("is alive, but waits for nobody"))),
-                1.2 * timeout + kBusy);
+  const auto reports = OnProcesses(4, kDeadline, [&](Rank& self, Arrays& arrays, Fault& fault) {
+    BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, 64));
+    if (self.rank != 2) {
+      fault.Begin();
+      BRIGADE_RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
+      absl::SleepFor(absl::Milliseconds(100));
+      self.communicator->sent_bytes(2);
+      if (!self.communicator->status().ok()) return Wrong("sent_bytes waits for the call");
+      return Ended(self, self.stream->Synchronize());
+    }
+    while (self.communicator->status().ok()) absl::SleepFor(absl::Milliseconds(1));
+    return AddOnesUntilItEnds(self, arrays, 64);  // too late, but it learns why
+  });
+  ExpectReports(
+      reports, -1,
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               AllOf(StartsWith("rank 2 "), HasSubstr("is alive, but waits for nobody"))));
 }
 
 TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
@@ -144,15 +138,12 @@ TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
       });
     }
     const absl::Status status = AddOnesUntilItEnds(self, arrays, 64);
-    const double seconds = fault.Seconds();
     if (aborter.joinable()) aborter.join();
     if (self.rank == 0 && status != reason) return Wrong(status.ToString());
-    if (seconds > 0.1 * kSlowness) return Wrong(absl::StrCat("back after ", seconds, " s"));
     return status;
   });
   ExpectReports(reports, -1,
-                StatusIs(absl::StatusCode::kCancelled, StartsWith("rank 0 ran out of data")),
-                kAtOnce);
+                StatusIs(absl::StatusCode::kCancelled, StartsWith("rank 0 ran out of data")));
 }
 
 TEST(GlooEngineFaultTest, ARankThatLeavesEarlyIsNamed) {
@@ -163,8 +154,7 @@ TEST(GlooEngineFaultTest, ARankThatLeavesEarlyIsNamed) {
     return AddOnesUntilItEnds(self, arrays, 64);
   });
   EXPECT_OK(reports[1].status);
-  ExpectReports(reports, 1, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 has left")),
-                kAtOnce);
+  ExpectReports(reports, 1, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 1 has left")));
 }
 
 TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndIsCarriedOut) {
@@ -195,7 +185,6 @@ TEST(GlooEngineFaultTest, WorkOutstandingAtTheEndDoesNotHangWithoutTheOthers) {
   EXPECT_THAT(reports[1].status,
               StatusIs(absl::StatusCode::kUnavailable,
                        AnyOf(HasSubstr("rank 0 has left"), HasSubstr("rank 2 has left"))));
-  EXPECT_LT(reports[1].seconds, kAtOnce);
 }
 
 // The stream fails before the call is made, or while the call is in its queue.
@@ -224,8 +213,7 @@ TEST(GlooEngineFaultTest, AStreamThatHasFailedIsNamedByAllAtOnce) {
       });
       ExpectReports(reports, -1,
                     StatusIs(absl::StatusCode::kAborted,
-                             HasSubstr(absl::StrCat("rank 1 cannot join ", kAllReduce64))),
-                    kAtOnce);
+                             HasSubstr(absl::StrCat("rank 1 cannot join ", kAllReduce64))));
     }
   }
 }

@@ -1,4 +1,5 @@
-// What we add to Gloo's own allocations: nothing. collectives/engines/gloo/README.md says where Gloo makes its own.
+// What we add to Gloo's own allocations: nothing. collectives/engines/gloo/README.md says where
+// Gloo makes its own.
 
 #include <optional>
 

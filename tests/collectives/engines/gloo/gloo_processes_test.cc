@@ -64,7 +64,8 @@ TEST(GlooProcessesTest, ALivingRankThatIsDroppedGoesOnInTheWhole) {
   ExpectAllOk(reports);
 }
 
-// A part that failed goes on with all of its ranks, then without one, and the whole knows nothing of it.
+// A part that failed goes on with all of its ranks, then without one, and the whole knows nothing
+// of it.
 TEST(GlooProcessesTest, APartThatIsRebuiltLeavesTheWholeAlone) {
   const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
     auto half = self.communicator->Split(self.rank % 2, 0);

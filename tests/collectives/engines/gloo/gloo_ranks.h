@@ -58,7 +58,8 @@ inline NewEngineFn GlooEngines(const RanksOptions& options) {
   };
 }
 
-// What a rank's process works on. Made before its communicator, because work may be outstanding when that goes.
+// What a rank's process works on. Made before its communicator, because work may be outstanding
+// when that goes.
 struct Arrays {
   std::vector<float> input, output;
 };
@@ -82,7 +83,7 @@ inline absl::Status AsRank(int rank, const Rendezvous& meeting,
 // RunRanks, with a communicator for each process.
 using RankBody = std::function<absl::Status(Rank& self, Arrays& arrays, Fault& fault)>;
 inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const RankBody& body,
-                                       absl::Duration limit = absl::Seconds(50)) {
+                                       absl::Duration limit = absl::Seconds(55)) {
   const Rendezvous meeting = {.size = size, .port = FreePort(), .timeout = timeout};
   return RunRanks(size, limit, [&](int rank, Fault& fault) {
     return AsRank(rank, meeting, [&](Rank& self, Arrays& arrays) {
@@ -93,8 +94,8 @@ inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const R
   });
 }
 
-// Adds up `count` ones of each of `size` ranks, by a Communicator or by Hierarchical. The error is the call's or
-// the stream's.
+// Adds up `count` ones of each of `size` ranks, by a Communicator or by Hierarchical. The error is
+// the call's or the stream's.
 template <typename Group>
 absl::Status AddOnes(Group& group, int size, Rank& self, Arrays& arrays, int64_t count,
                      Algorithm algorithm = Algorithm::kDirect) {
@@ -115,8 +116,10 @@ inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arra
   return AddOnes(communicator, communicator.size(), self, arrays, count, algorithm);
 }
 
-inline constexpr absl::Duration kNever = absl::Seconds(40);  // a timeout that no test waits for
-inline constexpr double kAtOnce = 2.0 * kSlowness;
+// A timeout that no test waits for: an error that is not DeadlineExceeded came before it.
+inline constexpr absl::Duration kNever = absl::Seconds(50);
+// One that tests wait for. On a busy machine no rank needs as long for a step of a call.
+inline constexpr absl::Duration kDeadline = absl::Seconds(kSlowness > 1 ? 4 : 2);
 
 inline absl::Status Wrong(const std::string& what) { return absl::InternalError(what); }
 
@@ -138,14 +141,13 @@ inline absl::Status AddOnesUntilItEnds(Rank& self, Arrays& arrays, int64_t count
   }
 }
 
-// All ranks but `except` report that, at most `seconds` after the fault. -1: nobody is excepted.
+// All ranks but `except` report that. -1: no rank is excepted.
 inline void ExpectReports(const std::vector<Report>& reports, int except,
-                          const ::testing::Matcher<const absl::Status&>& status, double seconds) {
+                          const ::testing::Matcher<const absl::Status&>& status) {
   double last = 0;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     if (static_cast<int>(rank) == except) continue;
     EXPECT_THAT(reports[rank].status, status) << "rank " << rank;
-    EXPECT_LT(reports[rank].seconds, seconds) << "rank " << rank;
     last = std::max(last, reports[rank].seconds);
   }
   std::printf("last report %.3f s after the fault: %s\n", last,

@@ -3,11 +3,15 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -17,8 +21,9 @@
 
 #if defined(__SANITIZE_THREAD__)
 // Gloo tells by atomics that nobody uses a buffer any more. TSan does not see them, because the
-// system's Gloo is not instrumented, and takes the destruction for a race. The two tests that free their memory after an
-// abort are named because TSan sometimes cannot restore the stack of Gloo's access.
+// system's Gloo is not instrumented, and takes the destruction for a race. The two tests that free
+// their memory after an abort are named because TSan sometimes cannot restore the stack of Gloo's
+// access.
 extern "C" const char* __tsan_default_suppressions() {
   return "race:gloo::transport::tcp::UnboundBuffer::\n"
          "race:gloo::transport::tcp::Pair::\n"
@@ -38,8 +43,8 @@ struct Message {
   char text[1000] = {};
 };
 
-[[noreturn]] void RunRole(int rank, int pipe_fd, std::atomic<int64_t>& began_ns, const Role& role) {
-  Fault fault(began_ns);
+[[noreturn]] void RunRole(int rank, int size, int pipe_fd, SharedState& shared, const Role& role) {
+  Fault fault(shared, size);
   const absl::Status status = role(rank, fault);
   Message message;
   message.code = static_cast<int>(status.code());
@@ -62,24 +67,29 @@ Report ReadReport(int pipe_fd, absl::Time deadline) {
 
 }  // namespace
 
+void Fault::AwaitAll() {
+  awaited_ += size_;
+  ++shared_.arrivals;
+  while (shared_.arrivals < awaited_) absl::SleepFor(absl::Milliseconds(1));
+}
+
 std::vector<Report> RunRanks(int size, absl::Duration limit, const Role& role) {
   const absl::Time deadline = absl::Now() + limit;
-  using Began = std::atomic<int64_t>;
-  void* const shared =
-      mmap(nullptr, sizeof(Began), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  Began& began_ns = *new (shared) Began(0);
+  void* const memory =
+      mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  SharedState& shared = *new (memory) SharedState;
   std::vector<pid_t> processes;
   std::vector<int> pipes;
   for (int rank = 0; rank < size; ++rank) {
     int fds[2];
     if (pipe(fds) != 0) std::abort();
     const pid_t process = fork();
-    if (process == 0) RunRole(rank, fds[1], began_ns, role);
+    if (process == 0) RunRole(rank, size, fds[1], shared, role);
     close(fds[1]);
     processes.push_back(process);
     pipes.push_back(fds[0]);
   }
-  // A stopped process reports nothing: it has its say when all others have had theirs.
+  // A stopped process reports nothing: it is read when all others have reported.
   std::vector<Report> reports(size);
   std::vector<int> stopped;
   for (int rank = 0; rank < size; ++rank) {
@@ -99,11 +109,32 @@ std::vector<Report> RunRanks(int size, absl::Duration limit, const Role& role) {
     waitpid(processes[rank], &ignored, 0);
     close(pipes[rank]);
   }
-  munmap(shared, sizeof(Began));
+  munmap(memory, sizeof(SharedState));
   return reports;
 }
 
-int FreePort() { return internal::Socket::Listen(0)->local_port(); }
+int FreePort() {
+  // Linux chooses ports from 32768 on. Processes begin at different ones to collide rarely.
+  constexpr int kFirst = 10000, kPorts = 22000;
+  static int next = getpid();
+  for (int attempt = 0; attempt < kPorts; ++attempt) {
+    const int port = kFirst + next++ % kPorts;
+    // An abstract address that is bound, by one process at a time, reserves the port. The socket
+    // stays open.
+    sockaddr_un name = {};
+    name.sun_family = AF_UNIX;
+    const int length =
+        std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "brigade_test_port_%d", port);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&name), bytes) == 0 &&
+        internal::Socket::Listen(port).ok()) {
+      return port;
+    }
+    close(fd);
+  }
+  std::abort();
+}
 
 TcpStoreOptions StoreOptions(int rank, int size, int port, absl::Duration timeout) {
   TcpStoreOptions options;

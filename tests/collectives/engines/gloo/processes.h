@@ -31,20 +31,31 @@ struct Report {
   double seconds = 0;   // from Fault::Begin to Fault::End, or to the end of the role
 };
 
+// Memory that all processes of a RunRanks share.
+struct SharedState {
+  std::atomic<int64_t> fault_began_ns = 0;
+  std::atomic<int64_t> arrivals = 0;
+};
+
 // Marks when the fault happens, in any process, and when this process knows of it.
 class Fault {
  public:
-  explicit Fault(std::atomic<int64_t>& began_ns) : began_ns_(began_ns) {}
-  void Begin() { began_ns_ = absl::GetCurrentTimeNanos(); }
+  Fault(SharedState& shared, int size) : shared_(shared), size_(size) {}
+  void Begin() { shared_.fault_began_ns = absl::GetCurrentTimeNanos(); }
   void End() { ended_ns_ = absl::GetCurrentTimeNanos(); }
   double Seconds() const {
-    const int64_t began = began_ns_;
+    const int64_t began = shared_.fault_began_ns;
     const int64_t ended = ended_ns_ != 0 ? ended_ns_ : absl::GetCurrentTimeNanos();
     return began == 0 ? 0 : static_cast<double>(ended - began) * 1e-9;
   }
 
+  // Waits until all processes have made this call as often as this one.
+  void AwaitAll();
+
  private:
-  std::atomic<int64_t>& began_ns_;  // shared by all processes of a RunRanks
+  SharedState& shared_;
+  const int size_;
+  int64_t awaited_ = 0;  // arrivals
   int64_t ended_ns_ = 0;
 };
 
@@ -54,7 +65,8 @@ class Fault {
 using Role = std::function<absl::Status(int rank, Fault& fault)>;
 std::vector<Report> RunRanks(int size, absl::Duration limit, const Role& role);
 
-// A TCP port of this host that was free a moment ago.
+// A free TCP port of this host. No other caller gets it while this process or a child of it lives,
+// and the system gives it to no connection, because it lies below those that it chooses from.
 int FreePort();
 
 // The store and the transport of a rank, as most tests want them.

@@ -51,12 +51,13 @@ std::string TwoHosts::Create(int megabits_per_s, int packet_bytes) {
         Shell(absl::StrCat("ip link set ", kDevice[host], " mtu ", packet_bytes, " up")) != 0) {
       return "a network namespace cannot be configured";
     }
-    // Packets that leave on one core and then on another can overtake each other, and TCP takes them for lost: they are
-    // received on one. Where the kernel or the system cannot do that, the link is only less steady.
+    // Packets that leave on one core and then on another can overtake each other, and TCP takes
+    // them for lost: they are received on one. Where the kernel or the system cannot do that, the
+    // link is only less steady.
     Shell(absl::StrCat("unshare -m sh -c 'mount -t sysfs none /sys && echo 1 >/sys/class/net/",
                        kDevice[host], "/queues/rx-0/rps_cpus' 2>/dev/null"));
-    // Losses alone slow it, and here are none. BBR and cubic also heed delays, and take acknowledgements that queue
-    // behind data of the other direction for a slower link.
+    // Losses alone slow it, and here are none. BBR and cubic also heed delays, and take
+    // acknowledgements that queue behind data of the other direction for a slower link.
     Shell("echo reno >/proc/sys/net/ipv4/tcp_congestion_control");
     const int bucket = packet_bytes + 24;  // a frame
     slow_ = Shell(absl::StrCat("tc qdisc add dev ", kDevice[host], " root tbf rate ",

@@ -10,8 +10,9 @@ namespace brigade::collectives::testing {
 // Runs a command where ip and tc are found; its exit status.
 int Shell(const std::string& command);
 
-// Two network namespaces with a link between them, which tc makes slow. They have no names: the kernel takes them down,
-// and the link with them, when no process is left that holds them, however this one ends. Needs root.
+// Two network namespaces with a link between them, which tc makes slow. They have no names: the
+// kernel takes them down, and the link with them, when no process is left that holds them, however
+// this one ends. Needs root.
 class TwoHosts {
  public:
   static constexpr const char* kDevice[2] = {"brigade0", "brigade1"};
@@ -19,8 +20,9 @@ class TwoHosts {
 
   ~TwoHosts();
 
-  // A link of so many megabits per second, for IP packets of at most `packet_bytes`. After a pause one packet is free, so
-  // small ones let small messages cost their bytes. Why there is none, or "".
+  // A link of so many megabits per second, for IP packets of at most `packet_bytes`. After a pause
+  // one packet is free, so small ones let small messages cost their bytes. Why there is none, or
+  // "".
   std::string Create(int megabits_per_s, int packet_bytes = 1500);
 
   // Moves this thread, and what it starts.

@@ -3,6 +3,7 @@
 #include "brigade/collectives/engines/gloo/world.h"
 
 #include <cstdlib>
+#include <string>
 
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
@@ -44,7 +45,7 @@ TEST(GlooWorldTest, MeetsAtTheMasterOfTheEnvironment) {
 
 TEST(GlooWorldTest, MeetsInAFolder) {
   GlooWorldOptions options;
-  options.folder = ::testing::TempDir() + "/world_test_meeting";
+  options.folder = std::string(std::getenv("TEST_TMPDIR")) + "/world_test_store";
   for (const Report& report : RunRanks(kSize, absl::Seconds(40), [&](int rank, Fault&) {
          SetEnvironment(rank, 1);  // where nobody listens
          return SumOnes(rank, options);

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_WATCHDOG_H_
-#define BRIGADE_COLLECTIVES_ENGINES_NCCL_WATCHDOG_H_
+#ifndef BRIGADE_COLLECTIVES_ENGINES_WATCHDOG_H_
+#define BRIGADE_COLLECTIVES_ENGINES_WATCHDOG_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -10,13 +10,11 @@
 
 namespace brigade::collectives {
 
-// Calls look() every few milliseconds, in a thread of its own, until destroyed.
+// Calls look() at every interval, in a thread of its own, until destroyed.
 class Watchdog {
  public:
-  static constexpr auto kInterval = std::chrono::milliseconds(5);
-
-  explicit Watchdog(std::function<void()> look)
-      : look_(std::move(look)), thread_([this] { Loop(); }) {}
+  Watchdog(std::chrono::nanoseconds interval, std::function<void()> look)
+      : interval_(interval), look_(std::move(look)), thread_([this] { Loop(); }) {}
   ~Watchdog() {
     {
       std::lock_guard lock(mutex_);
@@ -29,13 +27,14 @@ class Watchdog {
  private:
   void Loop() {
     std::unique_lock lock(mutex_);
-    while (!stop_.wait_for(lock, kInterval, [this] { return stopping_; })) {
+    while (!stop_.wait_for(lock, interval_, [this] { return stopping_; })) {
       lock.unlock();
       look_();
       lock.lock();
     }
   }
 
+  const std::chrono::nanoseconds interval_;
   const std::function<void()> look_;
   std::mutex mutex_;
   std::condition_variable stop_;
@@ -45,4 +44,4 @@ class Watchdog {
 
 }  // namespace brigade::collectives
 
-#endif  // BRIGADE_COLLECTIVES_ENGINES_NCCL_WATCHDOG_H_
+#endif  // BRIGADE_COLLECTIVES_ENGINES_WATCHDOG_H_

@@ -1,0 +1,113 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_GLOO_FAILURE_DETECTOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_GLOO_FAILURE_DETECTOR_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "brigade/collectives/engines/gloo/control_channel.h"
+#include "gloo/transport/context.h"
+
+namespace brigade::collectives::internal {
+
+// What ends a rank's waits before their time: a peer that is gone or silent, or an abort. It keeps
+// the first final error, tells the other ranks, and finds the rank where the trouble began.
+//
+// Threads      Its own for deadlines, and those of its control channel. BeginWait, EndWait and
+//              ReportClosed from the thread that uses the transport, ReportRefused from Gloo's, the
+//              rest from any.
+class FailureDetector {
+ public:
+  // `context` is null in a group of one. `end_waits` ends the waits of this rank's payload: called
+  // from any thread, with a lock held, for the last time before HasFailed() is true.
+  FailureDetector(int rank, int size, absl::Duration timeout, ::gloo::transport::Context* context,
+                  std::function<void()> end_waits);
+
+  // Tells the others that this rank has left, if there is no final error.
+  ~FailureDetector();
+
+  // What this rank says about itself in errors at a deadline; see Transport::SetActivity.
+  void SetActivity(std::function<std::string()> activity);
+
+  // From here to EndWait this rank waits for `peer`, at most the timeout. `failing` says what the
+  // peer does not do: "sent nothing".
+  void BeginWait(int peer, const char* failing);
+  void EndWait();
+
+  // The connection with `peer` is closed. There is a final error when it returns.
+  void ReportClosed(int peer, const absl::Status& reason);
+
+  // Gloo has refused to post an operation with `peer`: ends the waits, and never waits itself. The
+  // next HasFailed makes it the final error.
+  void ReportRefused(int peer, const absl::Status& reason);
+
+  // Makes `reason` the final error of all ranks, unless there is one.
+  void Abort(const absl::Status& reason);
+
+  // Whether there is a final error. From the thread that uses the transport.
+  bool HasFailed();
+
+  absl::Status status() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Guarded by mutex_.
+  struct Peer {
+    bool has_left = false;
+    bool has_answered = false;
+    ControlMessage answer;
+  };
+
+  // What this rank waits for; guarded by mutex_.
+  struct Wait {
+    int peer = -1;
+    uint64_t number = 0;  // tells one wait from the next
+    const char* failing = "";
+    Clock::time_point deadline;
+  };
+
+  void Fail(const absl::Status& reason, int reporter);
+
+  // From the threads of control_.
+  void HandleMessage(int peer, const ControlMessage& message);
+  void HandleClosed(int peer, const absl::Status& reason);
+
+  // From watchdog_.
+  void WatchDeadlines();
+  std::string FindCulprit(const Wait& wait);
+  bool Probe(int peer, Clock::time_point deadline, ControlMessage& answer);
+
+  const int rank_;
+  const Clock::duration timeout_;
+  const std::function<void()> end_waits_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  Wait wait_;
+  absl::Status status_;
+  std::function<std::string()> activity_;
+  bool is_closing_ = false;
+  bool has_lost_ = false;  // a peer, of which a final error is about to be made
+
+  std::atomic<bool> failed_ = false;
+  std::atomic<int> refused_ = -1;  // the first peer to which nothing could be posted
+  absl::Status why_refused_;       // written before
+
+  std::unique_ptr<ControlChannel> control_;  // null in a group of one
+  std::thread watchdog_;
+};
+
+}  // namespace brigade::collectives::internal
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_GLOO_FAILURE_DETECTOR_H_

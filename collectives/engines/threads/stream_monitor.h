@@ -1,0 +1,59 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_THREADS_STREAM_MONITOR_H_
+#define BRIGADE_COLLECTIVES_ENGINES_THREADS_STREAM_MONITOR_H_
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
+
+namespace brigade::collectives {
+
+// Collectives that are enqueued on all their ranks' streams and that not all of these streams have reached.
+//
+// Limit        Starts when the first look finds that a stream has reached a collective: as long as all are busy with
+//              work of their own, nobody waits.
+// Allocation   None in steady state: as many entries as were ever on their way at once.
+// Threads      Next and Watch from one at a time; Look from any.
+class StreamMonitor {
+ public:
+  struct Entry {
+    Fingerprint fingerprint;
+    uint64_t ranks = 0;  // a bit for each that takes part
+    std::vector<std::unique_ptr<device::Event>>
+        begins;                                   // [rank], where its stream reaches the collective
+    std::chrono::steady_clock::time_point since;  // the first look that found a stream there
+  };
+
+  StreamMonitor(int size, std::chrono::nanoseconds limit) : size_(size), limit_(limit) {}
+
+  // An entry for the next collective. The caller records its events, which are of `context`, and then calls Watch; or
+  // it gives up, and the next call gets the same entry.
+  absl::StatusOr<Entry*> Next(device::Context& context);
+  void Watch();
+
+  // DeadlineExceeded that names the streams that have not reached a collective within the limit, and it.
+  absl::Status Look();
+
+ private:
+  uint64_t Reached(const Entry& entry) const;
+  void Reclaim();
+
+  const int size_;
+  const std::chrono::nanoseconds limit_;
+  std::list<Entry> next_;  // one, between Next and Watch
+
+  std::mutex mutex_;
+  std::list<Entry> pending_, free_;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_THREADS_STREAM_MONITOR_H_

@@ -1,0 +1,115 @@
+#ifndef BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_CHECKED_TRANSPORT_H_
+#define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_CHECKED_TRANSPORT_H_
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/transport/transport.h"
+
+namespace brigade::collectives {
+
+// The messages of one call at a time, between ranks that make the same call. Begin starts a call,
+// Flush ends it.
+//
+// Protocol
+//   1. The first message of a call from one rank to another is a frame of fixed size: the sender's
+//      fingerprint, and the first payload if that has at most kInlineBytes. Larger payloads follow
+//      as messages of their own.
+//   2. A frame goes to every rank to which the call has payload, and to the rank `to` of Begin, at
+//      the latest before this rank waits. A frame is expected of every rank of which the call
+//      expects payload, and of `from`.
+//   3. A wait begins with all frames that are expected so far. When all of them carry the own
+//      fingerprint, payload is expected in the caller's memory: nothing is written where another
+//      call's payload could land. Large payload to a rank whose frame is expected follows then, so
+//      that it is not in the way of what this rank expects of the other.
+//   4. A rank that finds another fingerprint aborts the group with both calls, of the lowest rank
+//      that it knows of and of the lowest that differs from that one. The others learn it by the
+//      transport's abort message.
+//   5. In a collective, `to` and `from` are the next and the previous rank. So every two neighbours
+//      compare, whatever the partners of their calls are, also if a call has none: where not all
+//      calls are the same, two neighbours differ.
+//   6. Between two ranks, `to` and `from` are the other one. A send or a receive against a
+//      collective is found by a frame where the collective has one between the two: always up to
+//      three ranks, and in every collective between neighbours. Otherwise the ranks wait for each
+//      other in a circle: DeadlineExceeded at the deadline, with the calls of all of them.
+//   A rank that makes no call at all is named at the deadline of a rank that expects its frame.
+//
+// Order        The caller has sent whatever others need to send their frames before it waits: an
+//              executor sends for a stage before it waits in it.
+// Errors       InvalidArgument naming both calls if they differ. Others as of the transport below.
+// Allocation   None, but for the first time that many messages wait for a frame.
+// Lifetime     Outlives `transport`, which may use frames until its destruction.
+class CheckedTransport final : public Transport {
+ public:
+  // The largest payload that goes with a fingerprint. Untuned.
+  static constexpr int64_t kInlineBytes = 1024;
+
+  explicit CheckedTransport(Transport& transport);
+
+  // The calls until Flush belong to the call of this fingerprint. `to` and `from` may be this rank
+  // for none.
+  absl::Status Begin(const Fingerprint& fingerprint, int to, int from);
+
+  int rank() const override { return transport_.rank(); }
+  int size() const override { return transport_.size(); }
+
+  absl::Status Send(int to, const void* data, int64_t bytes) override;
+  absl::Status Expect(int from, void* data, int64_t bytes) override;
+  absl::Status Await(int from) override;
+  absl::Status Flush() override;
+
+  void Abort(const absl::Status& reason) override { transport_.Abort(reason); }
+  absl::Status status() const override { return transport_.status(); }
+  int64_t sent_bytes(int to) const override { return transport_.sent_bytes(to); }
+
+ private:
+  struct Frame {
+    Fingerprint fingerprint;
+    int64_t inline_bytes = -1;  // of the payload; -1 for none
+    char payload[kInlineBytes];
+  };
+  struct Outgoing {
+    int to;
+    const void* data;
+    int64_t bytes;
+  };
+  struct Incoming {
+    void* data;
+    int64_t bytes;
+  };
+  enum class FrameState { kNotExpected, kExpected, kChecked };
+  // What the call has exchanged with another rank.
+  struct Peer {
+    Frame out, in;
+    bool is_sent = false;                         // out
+    FrameState state = FrameState::kNotExpected;  // of in
+    bool has_payload = false;        // in holds payload that the caller has not expected yet
+    bool has_arrived = false;        // the payload of in is at its place, and not awaited yet
+    std::vector<Incoming> deferred;  // payload to expect when the frame is checked
+  };
+
+  absl::Status SendFrame(int to, const void* payload, int64_t bytes);
+  absl::Status ExpectFrame(int from);
+  absl::Status ExpectPayload(int from, const Incoming& payload);
+  absl::Status CheckFrames();
+  absl::Status CompareFrames();
+  std::string Activity() const;
+
+  Transport& transport_;
+  std::vector<Peer> peers_;
+  int to_ = 0;
+  std::vector<int> unchecked_;      // ranks whose frames are expected, and not checked yet
+  std::vector<Outgoing> deferred_;  // payload to send then
+
+  mutable std::mutex mutex_;  // held where other threads may read or write:
+  Fingerprint mine_;
+  bool is_in_call_ = false;
+};
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_CHECKED_TRANSPORT_H_

@@ -1,0 +1,339 @@
+#include "brigade/tests/collectives/fault_conformance.h"
+
+#include <array>
+#include <barrier>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Matcher;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kCount = 8;
+constexpr auto kLong = std::chrono::seconds(100);    // a timeout that nothing here waits for
+constexpr auto kShort = std::chrono::seconds(1);     // a timeout that something does wait for
+constexpr auto kSilence = std::chrono::seconds(60);  // by then a test gives up
+
+const char* const kReason = "the test has no more data";
+
+// They outlive the ranks, whose work may be outstanding when a communicator has failed.
+struct Arrays {
+  std::array<float, 3 * kCount> input = {};
+  std::array<float, 3 * kCount> output = {};
+};
+
+bool IsSendOrReceive(Action action) {
+  return action == Action::kSend || action == Action::kReceive;
+}
+
+absl::Status TryOut(Communicator& group, device::Stream& stream) {
+  const absl::Status barrier = group.Barrier(stream);
+  return barrier.ok() ? stream.Synchronize() : barrier;
+}
+
+// What is left goes on: in a new communicator, which works.
+absl::Status Shrink(Rank& self) {
+  auto shrunk = self.communicator->Shrink({});
+  if (!shrunk.ok()) return shrunk.status();
+  self.communicator = *std::move(shrunk);
+  return TryOut(*self.communicator, *self.stream);
+}
+
+absl::Status Perform(Action action, Rank& self, Arrays& arrays) {
+  Communicator& group = *self.communicator;
+  device::Stream& stream = *self.stream;
+  const float* const in = arrays.input.data();
+  float* const out = arrays.output.data();
+  const int other = 1 - self.rank;
+  switch (action) {
+    case Action::kAllReduce:
+      return group.AllReduce(in, out, kCount, {}, stream);
+    case Action::kReduceScatter:
+      return group.ReduceScatter(in, out, kCount, {}, stream);
+    case Action::kAllGather:
+      return group.AllGather(in, out, kCount, {}, stream);
+    case Action::kAllToAll:
+      return group.AllToAll(in, out, kCount, {}, stream);
+    case Action::kBroadcast:
+      return group.Broadcast(in, out, kCount, 0, {}, stream);
+    case Action::kBarrier:
+      return group.Barrier(stream);
+    case Action::kSend:
+      return group.Send(in, kCount, other, {}, stream);
+    case Action::kReceive:
+      return group.Receive(out, kCount, other, {}, stream);
+    case Action::kAllGatherHost:
+      return group.AllGatherHost({1, 2}).status();  // as many values as a split exchanges
+    case Action::kSplit: {
+      const auto part = group.Split(0, 0);
+      return part.ok() ? TryOut(**part, stream) : part.status();
+    }
+    case Action::kShrink:
+      return Shrink(self);
+    case Action::kAbort:
+      group.Abort(absl::CancelledError(kReason));
+      group.Abort(absl::InternalError("too late"));
+      return absl::OkStatus();
+    case Action::kNothing:
+      return absl::OkStatus();
+  }
+  return absl::InternalError("an unknown action");
+}
+
+// How an error names what a rank does.
+std::string Described(Action action, int rank) {
+  const auto call = [&]() -> std::string {
+    switch (action) {
+      case Action::kAllReduce:
+        return "all_reduce(sum of 8 float32, direct)";
+      case Action::kReduceScatter:
+        return "reduce_scatter(sum of 8 float32, direct)";
+      case Action::kAllGather:
+        return "all_gather(8 float32, direct)";
+      case Action::kAllToAll:
+        return "all_to_all(8 float32, direct)";
+      case Action::kBroadcast:
+        return "broadcast(8 float32, from rank 0)";
+      case Action::kBarrier:
+        return "barrier()";
+      case Action::kSend:
+        return absl::StrCat("send(8 float32, from rank ", rank, ")");
+      case Action::kReceive:
+        return absl::StrCat("send(8 float32, from rank ", 1 - rank, ")");
+      case Action::kAllGatherHost:
+        return "all_gather_host(2 values)";
+      case Action::kSplit:
+        return "split()";
+      case Action::kShrink:
+        return "shrink()";
+      default:
+        return "";
+    }
+  };
+  return absl::StrCat("rank ", rank, " calls ", call(), " as its call ");
+}
+
+// Rank 0's action, and what rank 1 does meanwhile.
+struct Pair {
+  Action first, second;
+
+  Action of(int rank) const { return rank == 0 ? first : second; }
+  bool Has(Action action) const { return first == action || second == action; }
+  bool BelongTogether() const {
+    if (IsSendOrReceive(first) && IsSendOrReceive(second)) return first != second;
+    return first == second && first != Action::kAbort;
+  }
+  // Whether only a timeout ends it.
+  bool NeedsTimeout(const EngineUnderTest& engine) const {
+    if (BelongTogether() || Has(Action::kAbort)) return false;
+    const bool sends = IsSendOrReceive(first) || IsSendOrReceive(second);
+    return Has(Action::kNothing) || (sends && !engine.compares_sends);
+  }
+};
+
+Matcher<const absl::Status&> ErrorOf(const Pair& pair, const EngineUnderTest& engine) {
+  if (pair.Has(Action::kAbort)) {
+    return StatusIs(absl::StatusCode::kCancelled, HasSubstr(kReason));
+  }
+  if (pair.Has(Action::kNothing)) {
+    return StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    HasSubstr(pair.first == Action::kNothing ? "rank 0 " : "rank 1 "));
+  }
+  const auto first = HasSubstr(Described(pair.first, 0));
+  const auto second = HasSubstr(Described(pair.second, 1));
+  if (pair.NeedsTimeout(engine)) {
+    return StatusIs(absl::StatusCode::kDeadlineExceeded, AnyOf(first, second));
+  }
+  return StatusIs(absl::StatusCode::kInvalidArgument, AllOf(first, second));
+}
+
+// The error that ends the communicator, which some engines tell on the call, others on the stream or beside both.
+absl::Status AwaitEnd(Rank& self) {
+  const Clock::time_point give_up = Clock::now() + kSilence;
+  while (self.communicator->status().ok() && Clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const absl::Status ended = self.communicator->status();
+  if (ended.ok()) ADD_FAILURE() << "rank " << self.rank << " has heard of no error";
+  self.stream->Synchronize().IgnoreError();
+  EXPECT_OK(self.stream->Reset());
+  return ended;
+}
+
+void ExpectError(Rank& self, const absl::Status& said, const Matcher<const absl::Status&>& error) {
+  const absl::Status ended = AwaitEnd(self);
+  EXPECT_THAT(ended, error);
+  if (!said.ok()) {
+    EXPECT_EQ(said, ended);
+  }
+  EXPECT_EQ(self.communicator->Barrier(*self.stream), ended) << "the first error stays";
+}
+
+void ExpectSuccess(Rank& self, const absl::Status& said) {
+  EXPECT_OK(said);
+  EXPECT_OK(TryOut(*self.communicator, *self.stream));
+  EXPECT_OK(self.communicator->status());
+}
+
+void ExpectPair(Rank& self, const Pair& pair, const EngineUnderTest& engine,
+                std::barrier<>& both_are_here, Arrays& arrays) {
+  SCOPED_TRACE(
+      absl::StrCat("rank ", self.rank, " of ", Name(pair.first), ", then ", Name(pair.second)));
+  both_are_here.arrive_and_wait();
+  // The result is the same if rank 1 is the first one in spite of this.
+  if (self.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const absl::Status said = Perform(pair.of(self.rank), self, arrays);
+  if (pair.BelongTogether()) return ExpectSuccess(self, said);
+  // A Shrink that comes after the abort, and not before, succeeds when the other rank shrinks as well.
+  if (pair.of(self.rank) == Action::kShrink && pair.Has(Action::kAbort) && said.ok()) return;
+  ExpectError(self, said, ErrorOf(pair, engine));
+  if (!pair.NeedsTimeout(engine)) {
+    EXPECT_OK(Shrink(self));
+  }
+}
+
+}  // namespace
+
+const std::vector<Action>& AllActions() {
+  static const auto* const actions = [] {
+    auto* const all = new std::vector<Action>;
+    for (int i = 0; i <= static_cast<int>(Action::kNothing); ++i) {
+      all->push_back(static_cast<Action>(i));
+    }
+    return all;
+  }();
+  return *actions;
+}
+
+std::string Name(Action action) {
+  static constexpr const char* kNames[] = {
+      "AllReduce", "ReduceScatter", "AllGather", "AllToAll", "Broadcast", "Barrier", "Send",
+      "Receive",   "AllGatherHost", "Split",     "Shrink",   "Abort",     "Nothing"};
+  return kNames[static_cast<int>(action)];
+}
+
+void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
+  std::vector<Pair> one_by_one;
+  std::vector<std::thread> at_once;  // those that wait for a timeout
+  for (const Action second : AllActions()) {
+    const Pair pair = {first, second};
+    if (first == Action::kNothing && second == Action::kNothing) continue;
+    if (!pair.NeedsTimeout(engine)) {
+      one_by_one.push_back(pair);
+      continue;
+    }
+    at_once.emplace_back([pair, &engine] {
+      std::array<Arrays, 2> arrays;
+      std::barrier both_are_here(2);
+      const RanksOptions options = {.size = 2, .timeout = kShort};
+      OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+        ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
+      });
+    });
+  }
+  for (std::thread& thread : at_once) thread.join();
+
+  std::array<Arrays, 2> arrays;
+  std::barrier both_are_here(2);
+  const RanksOptions options = {.size = 2, .timeout = kLong};
+  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+    for (const Pair& pair : one_by_one) {
+      ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
+    }
+    both_are_here.arrive_and_wait();  // a communicator is not OK from when a rank has left
+  });
+}
+
+namespace {
+
+// As many elements are not received as are sent.
+void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
+  std::array<Arrays, 2> arrays;
+  const RanksOptions options = {.size = 2, .timeout = kLong};
+  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+    Arrays& own = arrays[static_cast<size_t>(self.rank)];
+    const absl::Status said =
+        self.rank == 0
+            ? self.communicator->Send(own.input.data(), kCount, 1, {}, *self.stream)
+            : self.communicator->Receive(own.output.data(), kCount + 1, 0, {}, *self.stream);
+    ExpectError(self, said,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("rank 0 calls send(8 float32, from rank 0) as its call 0"),
+                               HasSubstr("rank 1 calls send(9 float32, from rank 0)"))));
+    EXPECT_OK(Shrink(self));
+  });
+}
+
+}  // namespace
+
+void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
+  if (engine.compares_sends) ConformWhenSendsDiffer(engine);
+  using precision::DType;
+  struct Variant {
+    std::string usual, odd;  // as errors name them
+    std::function<absl::Status(Communicator& group, Arrays& arrays, device::Stream& stream, bool)>
+        call;
+  };
+  const auto all_reduce = [](int64_t odd_count, const ReduceOptions& odd_options) {
+    return [=](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
+      return group.AllReduce(arrays.input.data(), arrays.output.data(), odd ? odd_count : kCount,
+                             odd ? odd_options : ReduceOptions(), stream);
+    };
+  };
+  const auto all_gather_host = [](size_t usual_values, size_t odd_values) {
+    return [=](Communicator& group, Arrays&, device::Stream&, bool odd) {
+      const std::vector<int64_t> values(odd ? odd_values : usual_values, 1);
+      return group.AllGatherHost(values).status();
+    };
+  };
+  const std::string usual = "all_reduce(sum of 8 float32, direct)";
+  const Variant variants[] = {
+      {usual, "all_reduce(sum of 9 float32, direct)", all_reduce(9, {})},
+      {usual, "all_reduce(sum of 8 int32, direct)", all_reduce(kCount, {.dtype = DType::kInt32})},
+      {usual, "all_reduce(max of 8 float32, direct)",
+       all_reduce(kCount, {.op = kernels::ReduceOp::kMax})},
+      {usual, "all_reduce(sum of 8 float32, ring)",
+       all_reduce(kCount, {.algorithm = Algorithm::kRing})},
+      {"broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)",
+       [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
+         return group.Broadcast(arrays.input.data(), arrays.output.data(), kCount, odd ? 1 : 0, {},
+                                stream);
+       }},
+      {"all_gather_host(4 values)", "all_gather_host(1 values)", all_gather_host(4, 1)},
+      {"all_gather_host(1 values)", "all_gather_host(4 values)", all_gather_host(1, 4)},
+  };
+  for (const int odd : {0, 1}) {
+    std::array<Arrays, 3> arrays;
+    const RanksOptions options = {.size = 3, .timeout = kLong};
+    OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+      EXPECT_OK(TryOut(*self.communicator, *self.stream));
+      for (const Variant& variant : variants) {
+        SCOPED_TRACE(absl::StrCat("rank ", self.rank, ": ", variant.usual, ", ", variant.odd));
+        const absl::Status said =
+            variant.call(*self.communicator, arrays[static_cast<size_t>(self.rank)], *self.stream,
+                         self.rank == odd);
+        ExpectError(
+            self, said,
+            StatusIs(absl::StatusCode::kInvalidArgument,
+                     AllOf(HasSubstr(absl::StrCat("calls ", variant.usual, " as its call 1")),
+                           HasSubstr(absl::StrCat("rank ", odd, " calls ", variant.odd,
+                                                  " as its call 1")))));
+        EXPECT_OK(Shrink(self));
+        if (::testing::Test::HasFailure()) return;  // the ranks may be out of step
+      }
+    });
+  }
+}
+
+}  // namespace brigade::collectives
