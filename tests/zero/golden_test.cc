@@ -39,9 +39,13 @@ std::vector<GoldenCase> Cases() {
     for (const DType wire : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
       GoldenCase c = {3, dtype, OptimizerKind::kAdamW};
       c.communication_dtype = wire;
-      cases.push_back(c);
+      if (wire != dtype) {
+        cases.push_back(c);
+        c.micro_batches = 2;
+        cases.push_back(c);
+      }
+      // Sums over micro-batches are in fp32, and so cross every narrower wire in another type.
       c.micro_batches = 2;
-      cases.push_back(c);
       c.accumulation = Accumulation::kAtBoundary;
       cases.push_back(c);
     }
