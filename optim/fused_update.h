@@ -17,27 +17,34 @@
 
 namespace brigade::optim {
 
-// One piece of the parameters with what the update reads and writes. Device memory, [size] each.
+// A range of the parameters with the arrays that the update reads and writes. Device memory, [size]
+// each.
 struct UpdateSegment {
-  float* param = nullptr;          // fp32 master
-  float* first_moment = nullptr;   // Adam: m; SGD: momentum, unused in a group without it
-  float* second_moment = nullptr;  // Adam: v; else null
-  const void* grad = nullptr;      // of UpdateTypes::grad
-  void* copy = nullptr;  // of UpdateTypes::copy: the rounded new parameter; null without one
+  // The fp32 master.
+  float* param = nullptr;
+  // Adam: m. SGD: momentum, unused in a group without it.
+  float* first_moment = nullptr;
+  // Adam: v. SGD: null.
+  float* second_moment = nullptr;
+  // Of UpdateTypes::grad.
+  const void* grad = nullptr;
+  // The rounded new parameter, of UpdateTypes::copy; null if there is no copy.
+  void* copy = nullptr;
   int64_t size = 0;
   int32_t group = 0;
 };
 
 struct UpdateTypes {
   precision::DType grad = precision::DType::kFloat32;
-  std::optional<precision::DType> copy = {};  // none: no 16-bit copy
+  // None: no 16-bit copy.
+  std::optional<precision::DType> copy = {};
 };
 
-// The second pass over memory of a step: the optimizer's update of a fixed list of segments, as the StepController
-// has decided.
+// The second pass of a step over memory: the optimizer's update of a fixed list of segments, as the
+// StepController has decided.
 //
-// Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h: 30 bytes per element with AdamW, fp32 gradients
-//              and a copy, 28 with 16-bit gradients and a copy.
+// Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h: 30 bytes per element with AdamW, fp32
+//              gradients and a copy, 28 with 16-bit gradients and a copy.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
 // Errors       Those of the kernels, when enqueued.
 class FusedUpdate {

@@ -8,8 +8,8 @@
 
 namespace brigade::optim {
 
-// How the loss is scaled, with the names of DeepSpeed's fp16 section. The state (scale, hysteresis) is a
-// StepController's, in device memory. The default is none: the scale stays 1.
+// How the loss is scaled, with the names of DeepSpeed's fp16 section. The state (scale, hysteresis)
+// is a StepController's, in device memory. The default is none: the scale stays 1.
 struct LossScaler {
   // The scale; 0: dynamic, and then the other fields say how.
   float loss_scale = 1.0f;

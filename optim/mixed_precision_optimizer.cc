@@ -1,11 +1,10 @@
 #include "brigade/optim/mixed_precision_optimizer.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/value_range.h"
 
@@ -16,8 +15,8 @@ using device::Purpose;
 using precision::DType;
 
 constexpr char kName[] = "mixed_precision_optimizer";
-// 256 bytes of fp32: a parameter's state is aligned as its tensors usually are, so that kernels cut all of its
-// arrays at the same elements.
+// 256 bytes of fp32: a parameter's state is aligned as its tensors usually are, so that kernels cut
+// all of its arrays at the same elements.
 constexpr int64_t kAlignment = 64;
 
 int64_t AlignedSize(int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
@@ -92,8 +91,7 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
       CheckParameters(parameters, static_cast<int64_t>(options.optimizer.groups.size()), stream));
   std::unique_ptr<MixedPrecisionOptimizer> optimizer(new MixedPrecisionOptimizer(options));
   BRIGADE_RETURN_IF_ERROR(optimizer->AllocateState(parameters, context));
-  optimizer->MakeLists(parameters);
-  BRIGADE_RETURN_IF_ERROR(optimizer->AllocateWorkspace(context));
+  StepLists lists = optimizer->MakeLists(parameters);
   for (const device::Buffer& moment : optimizer->moments_) {
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(moment.data(), 0, moment.bytes()));
   }
@@ -104,11 +102,10 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
       .loss_scaler = options.loss_scaler,
       .max_grad_norm = options.max_grad_norm,
       .grad_divisor = options.grad_divisor.value_or(options.micro_batches),
-      .ranks = static_cast<int>(optimizer->lists_.size()),
       .lr_table_size = options.lr_table_size};
-  BRIGADE_ASSIGN_OR_RETURN(auto controller,
-                           StepController::Create(options.optimizer, control, context, stream));
-  optimizer->controller_ = std::move(controller);
+  BRIGADE_ASSIGN_OR_RETURN(optimizer->executor_,
+                           StepExecutor::Create(options.optimizer, control, /*rank=*/0,
+                                                std::move(lists), context, stream));
   return optimizer;
 }
 
@@ -149,16 +146,22 @@ size_t MixedPrecisionOptimizer::ListOf(const Parameter& parameter) {
   return i;
 }
 
-void MixedPrecisionOptimizer::MakeLists(absl::Span<const Parameter> parameters) {
+StepLists MixedPrecisionOptimizer::MakeLists(absl::Span<const Parameter> parameters) {
   const auto part = [](const device::Buffer& buffer, int64_t at) {
     return buffer.bytes() == 0 ? nullptr : buffer.as<float>().data() + at;
   };
-  std::vector<std::vector<UpdateSegment>> updates;  // of each list
+  StepLists lists;
   int64_t at = 0, master_at = 0;
   for (const Parameter& p : parameters) {
     const size_t index = ListOf(p);
-    updates.resize(lists_.size());
     List& list = lists_[index];
+    if (index == lists.updates.size()) {
+      lists.gradients.push_back({.dtype = CheckedDType(list)});
+      lists.updates.push_back({.types = {.grad = CheckedDType(list)}});
+      if (list.weight_dtype != DType::kFloat32) {
+        lists.updates.back().types.copy = list.weight_dtype;
+      }
+    }
     const bool has_master = p.weight_dtype != DType::kFloat32;
     UpdateSegment segment = {.first_moment = part(moments_[0], at),
                              .second_moment = part(moments_[1], at),
@@ -180,28 +183,12 @@ void MixedPrecisionOptimizer::MakeLists(absl::Span<const Parameter> parameters) 
       list.accumulate.push_back({p.grad, sum, p.size});
       segment.grad = sum;
     }
-    list.check.push_back({segment.grad, p.size});
-    updates[index].push_back(segment);
+    lists.gradients[index].segments.push_back({segment.grad, p.size});
+    lists.updates[index].segments.push_back(segment);
     segments_.push_back(segment);
     at += AlignedSize(p.size);
   }
-  for (size_t i = 0; i < lists_.size(); ++i) {
-    UpdateTypes types = {.grad = CheckedDType(lists_[i])};
-    if (lists_[i].weight_dtype != DType::kFloat32) types.copy = lists_[i].weight_dtype;
-    lists_[i].update.emplace(options_.optimizer, updates[i], types);
-  }
-}
-
-absl::Status MixedPrecisionOptimizer::AllocateWorkspace(device::Context& context) {
-  int64_t tiles = 0;
-  for (const List& list : lists_) {
-    tiles = std::max(tiles, kernels::GradCheckWorkspaceSize(list.check));
-  }
-  BRIGADE_ASSIGN_OR_RETURN(auto workspace,
-                           context.Allocate(tiles * static_cast<int64_t>(sizeof(double)),
-                                            Purpose::kScratch, "grad check workspace"));
-  workspace_ = std::move(workspace);
-  return absl::OkStatus();
+  return lists;
 }
 
 absl::Status MixedPrecisionOptimizer::AccumulateGradients(device::Stream& stream) {
@@ -227,16 +214,7 @@ absl::Status MixedPrecisionOptimizer::Step(device::Stream& stream) {
                                                       options_.micro_batches, " micro-batches"));
   }
   DropGradients();
-  for (size_t i = 0; i < lists_.size(); ++i) {
-    BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(lists_[i].check, CheckedDType(lists_[i]),
-                                               workspace_.as<double>(), &controller_->stats()[i],
-                                               stream));
-  }
-  BRIGADE_RETURN_IF_ERROR(controller_->Decide(stream));
-  for (const List& list : lists_) {
-    BRIGADE_RETURN_IF_ERROR(list.update->Enqueue(*controller_, stream));
-  }
-  return absl::OkStatus();
+  return executor_->Enqueue(stream);
 }
 
 int64_t MixedPrecisionOptimizer::ElementsOfArray(int index) const {
@@ -257,8 +235,7 @@ absl::StatusOr<MixedPrecisionState> MixedPrecisionOptimizer::SaveState(
       to += s.size;
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto step, controller_->SaveState(stream));
-  state.step = step;
+  BRIGADE_ASSIGN_OR_RETURN(state.step, executor_->controller().SaveState(stream));
   return state;
 }
 
@@ -272,7 +249,7 @@ absl::Status MixedPrecisionOptimizer::LoadState(const MixedPrecisionState& state
                                                      ElementsOfArray(i)));
     }
   }
-  BRIGADE_RETURN_IF_ERROR(controller_->LoadState(state.step, stream));
+  BRIGADE_RETURN_IF_ERROR(executor_->controller().LoadState(state.step, stream));
   DropGradients();
   for (int i = 0; i < 3; ++i) {
     const std::vector<float>& host = state.*kStateArrays[i].host;

@@ -10,15 +10,20 @@
 namespace brigade::optim {
 
 enum class OptimizerKind : uint8_t {
-  kAdamW,  // decoupled weight decay; Loshchilov and Hutter 2019
-  kAdam,   // weight decay is part of the gradient; Kingma and Ba 2015
-  kSgd,    // with momentum; Sutskever et al. 2013
+  // Decoupled weight decay; Loshchilov and Hutter 2019.
+  kAdamW,
+  // Weight decay is part of the gradient; Kingma and Ba 2015.
+  kAdam,
+  // With momentum; Sutskever et al. 2013.
+  kSgd,
 };
 
-// What the parameters of a group have in common. Ranges: kernels/adam/adam.h and kernels/sgd/sgd.h.
+// The settings of a group of parameters. Ranges: kernels/adam/adam.h and kernels/sgd/sgd.h.
 struct ParameterGroup {
-  double lr = 1e-3;        // >= 0, the rate that `schedule` refers to
-  Schedule schedule = {};  // of the learning rate; the default is constant
+  // >= 0: the rate that `schedule` refers to.
+  double lr = 1e-3;
+  // Of the learning rate; constant by default.
+  Schedule schedule = {};
   double weight_decay = 0.0;
   // Of Adam and AdamW:
   double beta1 = 0.9;
@@ -42,8 +47,8 @@ absl::Status Validate(const OptimizerOptions& options);
 // The same for what may change in group `index` during a run.
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
-// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD: momentum), or 0
-// (SGD if no group has momentum).
+// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD:
+// momentum), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 }  // namespace brigade::optim

@@ -16,7 +16,8 @@ using kernels::CheckInRange;
 using kernels::kNonNegative;
 
 constexpr double kPi = 3.14159265358979323846;
-// A warm-up and a cycle have two phases of this length at most, so that their sum is in the limit as well.
+// A warm-up and a cycle have two phases of this length at most, so that their sum is in the limit
+// as well.
 constexpr kernels::ValueRange kSteps = {1.0, kMaxLearningRates / 4, "in [1, 2^24]"};
 constexpr kernels::ValueRange kOptionalSteps = {0.0, kMaxLearningRates / 4, "in [0, 2^24]"};
 

@@ -127,15 +127,12 @@ absl::Status StepController::Allocate(device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(allocate(lr_table_, groups * row_bytes, "learning rates"));
   control_.lr_table = lr_table_.as<float>().data();
   for (Staging& table : tables_) {
-    BRIGADE_ASSIGN_OR_RETURN(auto staging, NewStaging(row_bytes, "new learning rates", context));
-    table = std::move(staging);
+    BRIGADE_ASSIGN_OR_RETURN(table, NewStaging(row_bytes, "new learning rates", context));
   }
   for (Staging& read : reads_) {
-    BRIGADE_ASSIGN_OR_RETURN(auto staging, NewStaging(sizeof(StepState), "state read", context));
-    read = std::move(staging);
+    BRIGADE_ASSIGN_OR_RETURN(read, NewStaging(sizeof(StepState), "state read", context));
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto checkpoint, context.AllocateHost(sizeof(StepState), "state"));
-  checkpoint_ = std::move(checkpoint);
+  BRIGADE_ASSIGN_OR_RETURN(checkpoint_, context.AllocateHost(sizeof(StepState), "state"));
   return absl::OkStatus();
 }
 

@@ -25,26 +25,28 @@ namespace brigade::optim {
 
 struct StepControllerOptions {
   LossScaler loss_scaler = {};
-  double max_grad_norm =
-      std::numeric_limits<double>::infinity();  // global norm; infinity: no clipping
-  // What gradients are divided by: ranks times micro-batches for a mean of means, 1 for a sum.
+  // The global norm to which gradients are clipped; infinity: no clipping.
+  double max_grad_norm = std::numeric_limits<double>::infinity();
+  // The divisor of the gradients: ranks times micro-batches for a mean of means, 1 for a sum.
   double grad_divisor = 1.0;
-  int ranks = 1;  // whose statistics are added
-  // Entries of each group's table of learning rates, for schedules that SetSchedule brings; at least those of the
-  // longest schedule in any case.
+  // The number of ranks whose statistics are added.
+  int ranks = 1;
+  // Entries of each group's table of learning rates, for schedules that SetSchedule brings; at
+  // least those of the longest schedule in any case.
   int64_t lr_table_size = 1;
 };
 
 // InvalidArgument naming the option and its value.
 absl::Status Validate(const StepControllerOptions& options);
 
-// The state of a training run that lives in device memory, and each step's decision: overflow or not, loss
-// scale, clipping, step count, learning rates. No host wait; the host reads the state later.
+// The state of a training run that lives in device memory, and each step's decision: overflow or
+// not, loss scale, clipping, step count, learning rates. No host wait; the host reads the state
+// later.
 //
-// Memory       Device memory of purpose scratch: `Bytes(...)`. Host memory: two tables of one group's rates, and
-//              kReads states.
-// Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait, but where they
-//              say so. Calls on different streams must be ordered by events.
+// Memory       Device memory of purpose scratch: `Bytes(...)`. Host memory: two tables of one
+//              group's rates, and kReads states.
+// Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait,
+//              but where they say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.
 // Errors       InvalidArgument naming the option or argument, and its value; all stays as it was.
 class StepController {
@@ -66,26 +68,27 @@ class StepController {
   // The decision, from `stats`.
   absl::Status Decide(device::Stream& stream);
 
-  // Device memory. Good until the next Decide.
+  // Device memory, valid until the next Decide; group_steps: [groups].
   const kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
-  const kernels::GroupStep* group_steps() const {  // [groups]
+  const kernels::GroupStep* group_steps() const {
     return group_steps_.as<kernels::GroupStep>().data();
   }
 
-  // scaled = loss * loss scale, [count] of `dtype` (float32, float16, bfloat16): what backward begins with.
-  // Device memory; the two must not overlap.
+  // scaled = loss * loss scale, [count] of `dtype` (float32, float16, bfloat16): what backward
+  // begins with. Device memory; the two must not overlap.
   absl::Status ScaleLoss(const void* loss, void* scaled, int64_t count, precision::DType dtype,
                          device::Stream& stream);
 
-  // From the next Decide on: another rate for the group's schedule to refer to, or another schedule, which goes on
-  // at the step reached. Waits only if the two changes before are not done yet. FailedPrecondition if the group's
-  // schedule names rates of its own; InvalidArgument if the schedule's table is longer than the controller's.
+  // From the next Decide on: another rate for the group's schedule to refer to, or another
+  // schedule, which goes on at the step reached. Waits only if the two changes before are not done
+  // yet. FailedPrecondition if the group's schedule names rates of its own; InvalidArgument if the
+  // schedule's table is longer than the controller's.
   absl::Status SetLearningRate(int group, double lr, device::Stream& stream);
   absl::Status SetSchedule(int group, double lr, const Schedule& schedule, device::Stream& stream);
 
-  // Reads of the state without stopping the stream: RequestState enqueues a copy; TakeState gives the oldest
-  // copy that has arrived, in order of requests, or nullopt. At most kReads copies wait: ResourceExhausted beyond.
-  // If the stream fails, its error takes the copy's place.
+  // Reads of the state without stopping the stream: RequestState enqueues a copy; TakeState gives
+  // the oldest copy that has arrived, in order of requests, or nullopt. At most kReads copies wait:
+  // ResourceExhausted beyond. If the stream fails, its error takes the copy's place.
   static constexpr int kReads = 16;
   absl::Status RequestState(device::Stream& stream);
   absl::StatusOr<std::optional<kernels::StepState>> TakeState();
@@ -98,7 +101,7 @@ class StepController {
   absl::Status CheckState(const kernels::StepState& state) const;
 
  private:
-  // Page-locked memory for copies, and when they are done.
+  // Page-locked memory for copies, and the event of their end.
   struct Staging {
     device::Buffer buffer;
     std::unique_ptr<device::Event> done;
@@ -118,11 +121,14 @@ class StepController {
   kernels::StepControlOptions control_;
 
   device::Buffer stats_, state_, group_steps_, lr_table_;
-  std::array<Staging, 2> tables_;  // used in turn
+  // Two, used in turn.
+  std::array<Staging, 2> tables_;
   int64_t table_changes_ = 0;
-  std::array<Staging, kReads> reads_;  // a ring
+  // A ring buffer.
+  std::array<Staging, kReads> reads_;
   int64_t requested_ = 0, taken_ = 0;
-  device::Buffer checkpoint_;  // a state on its way out or in
+  // A state that SaveState or LoadState copies.
+  device::Buffer checkpoint_;
 };
 
 }  // namespace brigade::optim

@@ -23,6 +23,11 @@ absl::Status Validate(const ZeroOptions& options) {
                    precision::Name(options.accumulator),
                    "; both must be float32, float16 or bfloat16");
   }
+  if (options.communication_dtype.has_value() &&
+      !precision::IsTrainingFormat(*options.communication_dtype)) {
+    return Invalid("communication_dtype is ", precision::Name(*options.communication_dtype),
+                   "; it must be float32, float16 or bfloat16");
+  }
   if (options.micro_batches < 1) return Invalid("micro_batches is ", options.micro_batches);
   if (options.accumulation > Accumulation::kAtBoundary) {
     return Invalid("accumulation is ", static_cast<int>(options.accumulation));
@@ -40,8 +45,13 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("persistence_threshold is ", options.persistence_threshold, ", but stage ",
                    options.stage, " keeps all parameters");
   }
-  if (!collectives::IsValid(options.algorithm)) {
-    return Invalid("algorithm is ", static_cast<int>(options.algorithm));
+  if (!collectives::IsValid(options.algorithm) || !collectives::IsValid(options.reduction)) {
+    return Invalid("algorithm is ", static_cast<int>(options.algorithm), ", reduction is ",
+                   static_cast<int>(options.reduction));
+  }
+  if (!collectives::Exists(options.reduction, options.algorithm)) {
+    return Invalid("reduction is ", collectives::Name(options.reduction),
+                   ", which does not exist with algorithm ", collectives::Name(options.algorithm));
   }
   if (!(options.max_grad_norm > 0)) {
     return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");

@@ -13,57 +13,60 @@
 
 namespace brigade::zero {
 
-// A stage is what a rank keeps whole; of the rest it keeps its slices. Everything else is the same path.
-// Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
+// What a rank keeps whole in a stage; of the rest it keeps its slices. Everything else is the same
+// code in all stages. Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 struct StageTraits {
-  bool
-      whole_optimizer_state;  // master, moments; every rank updates everything, from gathered gradients
-  bool whole_gradients;       // else a bucket's memory is used again once it is reduced
-  bool whole_parameters;      // else gathered for each use
+  // Master and moments; every rank then updates everything, from gathered gradients.
+  bool whole_optimizer_state;
+  // Otherwise the memory of a bucket is reused once the bucket is reduced.
+  bool whole_gradients;
+  // Otherwise weights are gathered for each use.
+  bool whole_parameters;
 };
 
 inline constexpr int kStages = 4;
 inline constexpr StageTraits kStageTraits[kStages] = {
     {true, true, true}, {false, true, true}, {false, false, true}, {false, false, false}};
 
-// When gradients of several micro-batches are reduced; the two round differently.
+// When the gradients of several micro-batches are reduced. The two round differently.
 enum class Accumulation : uint8_t {
-  kEveryMicroBatch,  // any stage: reduced after each, the own slices are added up
-  kAtBoundary,       // stages 0 and 1: added up locally, reduced once, in the accumulator's type
+  // Any stage: reduced after each micro-batch; each rank adds up its slices.
+  kEveryMicroBatch,
+  // Stages 0 and 1: added up on each rank and reduced once, in the accumulator's type.
+  kAtBoundary,
 };
-
-// Places on the way of data where one stream waits for the other.
-enum class WaitPoint : uint8_t {
-  kGradientsWritten,     // reduce after backward has written
-  kGradientMemoryFree,   // backward writes after the memory's last use
-  kParametersGathered,   // compute reads after the gather
-  kParameterMemoryFree,  // a gather writes after compute has read what was there
-  kBackwardFinished,     // the update writes parameters after all reads
-  kStepDecided,          // the loss is scaled after the last step's decision
-};
-inline constexpr int kWaitPoints = 6;
 
 struct ZeroOptions {
   int stage = 1;
-  // Of working weights and gradients whose parameter does not say otherwise: float16, bfloat16, or float32
-  // (then the weights are the master).
+  // Of working weights and gradients whose ParameterSpec names no type: float16, bfloat16, or
+  // float32 (then the weights are the master).
   precision::DType dtype = precision::DType::kBFloat16;
 
   optim::OptimizerOptions optimizer = {};
   optim::LossScaler loss_scaler = {};
-  double max_grad_norm = std::numeric_limits<double>::infinity();  // infinity: no clipping
-  bool average_gradients = true;  // over ranks and micro-batches; false: their sum
+  // The norm over all ranks to which gradients are clipped; infinity: no clipping.
+  double max_grad_norm = std::numeric_limits<double>::infinity();
+  // Whether gradients are the average over ranks and micro-batches, or the sum.
+  bool average_gradients = true;
 
   int micro_batches = 1;
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
-  precision::DType accumulator =
-      precision::DType::kFloat32;  // of gradients over several micro-batches
+  // The type of the sum over several micro-batches.
+  precision::DType accumulator = precision::DType::kFloat32;
+
+  // The type in which gradients cross the wire: float16, bfloat16 or float32; none: their own. Each
+  // rank rounds its gradients (kAtBoundary: its sums over micro-batches) to this type, and the sum
+  // over ranks is formed in it; the result is rounded to the type of the gradients, or, over several
+  // micro-batches, added to the accumulator. The same bits in every stage. There is no scale for the
+  // wire: elements beyond 65504 are infinite in float16, and the step is skipped; the loss scale
+  // prevents it. Weights are not affected.
+  std::optional<precision::DType> communication_dtype = {};
 
   int64_t bucket_elements = int64_t{16} << 20;
   // Communication on a stream of its own, beside compute. Same bits either way.
   bool overlap_comm = true;
-  // How many units in a row are in memory at once, where not all are: the one in use, and those gathered ahead
-  // or still being reduced.
+  // The number of consecutive units in memory at once where not all are: the unit in use, and those
+  // gathered ahead or still being reduced.
   int live_units = 2;
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
@@ -71,9 +74,6 @@ struct ZeroOptions {
   // Of sums of gradients, and of all collectives that have a choice.
   collectives::Reduction reduction = collectives::Reduction::kRoundedOnce;
   collectives::Algorithm algorithm = collectives::Algorithm::kAuto;
-
-  // For tests: this wait is left out, so that the race checker can show that it is needed.
-  std::optional<WaitPoint> leave_out = {};
 
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.

@@ -4,20 +4,39 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/stream.h"
+#include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/consistency_check.h"
+#include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/sharded_update.h"
+#include "brigade/zero/internal/state_transfer.h"
+#include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
 
 ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
     : plan_(std::move(plan)), options_(options) {}
 
+ZeroOptimizer::~ZeroOptimizer() = default;
+
+optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
+device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
+const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
+const collectives::Workspace& ZeroOptimizer::workspace() const { return streams_->workspace(); }
+
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
   BRIGADE_ASSIGN_OR_RETURN(auto streams,
                            internal::StepStreams::Create(options, communicator, context, compute));
-  // A rank that finds a mistake of its own tells the others, who would wait for it otherwise.
+  // A rank that finds a mistake of its own tells the other ranks, which would wait for it
+  // otherwise.
   absl::Status mine = Validate(options);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
@@ -27,7 +46,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *streams));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
   self->streams_ = std::move(streams);
-  // So does one that runs out of memory, when it has given back what it has.
+  // So does a rank that runs out of memory, after it has freed what it has allocated.
   const absl::Status allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, *self->streams_));
@@ -35,26 +54,25 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
 }
 
 void ZeroOptimizer::Free() {
+  transfer_.reset();
   update_.reset();
   gradients_.reset();
   parameters_.reset();
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(auto parameters,
+  BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
+  BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
-  parameters_ = std::move(parameters);
-  BRIGADE_ASSIGN_OR_RETURN(auto gradients,
-                           internal::GradientStore::Create(plan_, options_, *streams_));
-  gradients_ = std::move(gradients);
-  BRIGADE_ASSIGN_OR_RETURN(auto update, internal::ShardedUpdate::Create(
-                                            plan_, options_, *gradients_, *parameters_, *streams_));
-  update_ = std::move(update);
-  BRIGADE_ASSIGN_OR_RETURN(auto finished, streams_->context().CreateEvent("backward finished"));
-  finished_ = std::move(finished);
-  BRIGADE_ASSIGN_OR_RETURN(auto decided, streams_->context().CreateEvent("step decided"));
-  decided_ = std::move(decided);
-  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
+  BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));
+  BRIGADE_ASSIGN_OR_RETURN(update_, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
+                                                                    *parameters_, *streams_));
+  transfer_ =
+      std::make_unique<internal::StateTransfer>(plan_, options_, *streams_, *parameters_, *update_);
+  BRIGADE_ASSIGN_OR_RETURN(backward_finished_,
+                           streams_->context().CreateEvent("backward finished"));
+  BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
+  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   return streams_->comm().Synchronize();
 }
 
@@ -72,8 +90,8 @@ absl::Status ZeroOptimizer::CheckParameter(const char* call, int parameter) cons
       absl::StrCat(call, ": parameter ", parameter, " of ", plan_.parameters().size()));
 }
 
-// The status, with whose it is.
-absl::Status ZeroOptimizer::Out(const char* call, int unit, const absl::Status& status) const {
+// The status, with stage, call and unit in front of its message.
+absl::Status ZeroOptimizer::WithUnit(const char* call, int unit, const absl::Status& status) const {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat("stage ", options_.stage, ", ", call, " of unit \"",
@@ -83,17 +101,17 @@ absl::Status ZeroOptimizer::Out(const char* call, int unit, const absl::Status& 
 absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("Acquire", unit));
   if (parameters_->acquired(unit)) {
-    return Out("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
+    return WithUnit("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
   }
-  return Out("Acquire", unit, parameters_->Acquire(unit, pass));
+  return WithUnit("Acquire", unit, parameters_->Acquire(unit, pass));
 }
 
 absl::Status ZeroOptimizer::Release(int unit) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("Release", unit));
   if (!parameters_->acquired(unit)) {
-    return Out("Release", unit, absl::FailedPreconditionError("it is not acquired"));
+    return WithUnit("Release", unit, absl::FailedPreconditionError("it is not acquired"));
   }
-  return Out("Release", unit, parameters_->Release(unit));
+  return WithUnit("Release", unit, parameters_->Release(unit));
 }
 
 absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
@@ -101,15 +119,20 @@ absl::StatusOr<const void*> ZeroOptimizer::Weights(int parameter) const {
   const Parameter& p = plan_.parameter(parameter);
   const void* const data = parameters_->Data(parameter);
   if (data != nullptr || p.spec.size == 0) return data;
-  return Out(
+  return WithUnit(
       "Weights", p.unit,
       absl::FailedPreconditionError(absl::StrCat(
           "parameter \"", p.spec.name, "\" is read while no unit that uses it is acquired")));
 }
 
+precision::DType ZeroOptimizer::TypeOf(int parameter) const {
+  return *plan_.parameter(parameter).spec.dtype;
+}
+
 absl::Status ZeroOptimizer::ScaleLoss(const void* loss, void* scaled, int64_t count,
                                       precision::DType dtype) {
-  BRIGADE_RETURN_IF_ERROR(streams_->Wait(WaitPoint::kStepDecided, *decided_, streams_->compute()));
+  BRIGADE_RETURN_IF_ERROR(
+      streams_->Wait(internal::WaitPoint::kStepDecided, *step_decided_, streams_->compute()));
   return controller().ScaleLoss(loss, scaled, count, dtype, streams_->compute());
 }
 
@@ -118,9 +141,9 @@ absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) 
   BRIGADE_RETURN_IF_ERROR(CheckParameter("Gradient", parameter));
   const Parameter& p = plan_.parameter(parameter);
   const auto wrong = [&](const absl::Status& status) {
-    return Out("Gradient", unit,
-               absl::Status(status.code(),
-                            absl::StrCat("parameter \"", p.spec.name, "\": ", status.message())));
+    return WithUnit("Gradient", unit,
+                    absl::Status(status.code(), absl::StrCat("parameter \"", p.spec.name,
+                                                             "\": ", status.message())));
   };
   const std::vector<int>& uses = plan_.unit(unit).parameters;
   if (std::find(uses.begin(), uses.end(), parameter) == uses.end()) {
@@ -139,10 +162,10 @@ absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) 
 absl::Status ZeroOptimizer::GradientsReady(int unit) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("GradientsReady", unit));
   if (gradients_->finished_micro_batches() == options_.micro_batches) {
-    return Out("GradientsReady", unit,
-               absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
+    return WithUnit("GradientsReady", unit,
+                    absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
   }
-  BRIGADE_RETURN_IF_ERROR(Out("GradientsReady", unit, gradients_->Ready(unit)));
+  BRIGADE_RETURN_IF_ERROR(WithUnit("GradientsReady", unit, gradients_->Ready(unit)));
   in_backward_ = true;
   return absl::OkStatus();
 }
@@ -169,11 +192,11 @@ absl::Status ZeroOptimizer::Step() {
         absl::StrCat("stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
                      " micro-batches have finished backward, ", acquired, " units are acquired"));
   }
-  BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*finished_));
-  BRIGADE_RETURN_IF_ERROR(
-      streams_->Wait(WaitPoint::kBackwardFinished, *finished_, streams_->comm()));
+  BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
+  BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
+                                         *backward_finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
-  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*decided_));
+  BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
   return parameters_->GatherUpdated();
 }
@@ -182,9 +205,9 @@ absl::Status ZeroOptimizer::CancelStep() {
   streams_->compute().Reset().IgnoreError();
   streams_->comm().Reset().IgnoreError();
   in_backward_ = false;
-  gradients_->StartAgain();
-  BRIGADE_RETURN_IF_ERROR(parameters_->StartAgain());
-  return streams_->comm().Record(*decided_);
+  gradients_->Reset();
+  BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
+  return streams_->comm().Record(*step_decided_);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
@@ -195,6 +218,25 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", options_.stage, ", ", call,
                    ": in the middle of a step; call it after Step or CancelStep"));
+}
+
+absl::Status ZeroOptimizer::InitializeParameters(
+    absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
+  return transfer_->InitializeParameters(CheckBetweenSteps("InitializeParameters"), write);
+}
+
+absl::Status ZeroOptimizer::ExportParameters(
+    absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
+  return transfer_->ExportParameters(CheckBetweenSteps("ExportParameters"), read);
+}
+
+absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("SaveState"));
+  return transfer_->Save();
+}
+
+absl::Status ZeroOptimizer::LoadState(const RankState& state) {
+  return transfer_->Load(CheckBetweenSteps("LoadState"), state);
 }
 
 }  // namespace brigade::zero

@@ -49,7 +49,11 @@ NcclApi SilentApi() {
     return NcclResult::kSuccess;
   };
   api.is_capturing = [](NcclStream) { return false; };
-  api.on_host = true;
+  api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCpu; };
+  api.launch = [](device::Stream& stream, const device::Operation&,
+                  absl::FunctionRef<absl::Status(NcclStream stream)> call) {
+    return call(reinterpret_cast<NcclStream>(&stream));
+  };
   return api;
 }
 

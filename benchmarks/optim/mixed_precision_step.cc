@@ -1,6 +1,7 @@
-// The whole step: bf16 gradients are checked (read once), the step is decided in device memory (unscaling,
-// clipping, skipping, loss scale, learning rate), and AdamW updates the fp32 master and writes the bf16
-// weights (gradients are read again). No other pass over memory, and the host waits for nothing.
+// The whole step: bf16 gradients are checked (read once), the step is decided in device memory
+// (unscaling, clipping, skipping, loss scale, learning rate), and AdamW updates the fp32 master and
+// writes the bf16 weights (gradients are read again). No other pass over memory, and the host waits
+// for nothing.
 
 #include <vector>
 

@@ -44,18 +44,13 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   device::ContextOptions options;
   options.compute_threads = 1;
   options.checks = false;
-  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
-  context_ = std::move(context);
-  BRIGADE_ASSIGN_OR_RETURN(auto compute, context_->CreateStream("compute"));
-  compute_ = std::move(compute);
+  BRIGADE_ASSIGN_OR_RETURN(context_, device::Context::Create(options));
+  BRIGADE_ASSIGN_OR_RETURN(compute_, context_->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context_));
   BRIGADE_ASSIGN_OR_RETURN(
-      auto communicator,
-      collectives::Communicator::Create(CreateThrottledEngine(std::move(engine), bytes_per_second),
-                                        *context_));
-  communicator_ = std::move(communicator);
-  BRIGADE_ASSIGN_OR_RETURN(auto passes, SyntheticPasses::Create(model, *context_, *compute_));
-  passes_ = std::move(passes);
+      communicator_, collectives::Communicator::Create(
+                         CreateThrottledEngine(std::move(engine), bytes_per_second), *context_));
+  BRIGADE_ASSIGN_OR_RETURN(passes_, SyntheticPasses::Create(model, *context_, *compute_));
   return absl::OkStatus();
 }
 
@@ -192,7 +187,8 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
         BRIGADE_RETURN_IF_ERROR(run.Create(rank, *group, model, bytes_per_second));
         BRIGADE_ASSIGN_OR_RETURN(auto contestants, make(run));
         if (rank == 0) times.resize(contestants.size());
-        for (int round = -1; round < rounds; ++round) {  // the first is not counted
+        // The first round is not counted.
+        for (int round = -1; round < rounds; ++round) {
           for (size_t i = 0; i < contestants.size(); ++i) {
             meet.arrive_and_wait();
             const double host = ThreadSeconds();
@@ -211,12 +207,13 @@ absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& mode
         return absl::OkStatus();
       };
       statuses[static_cast<size_t>(rank)] = all();
-      // Who fails says so, and lets the others end.
+      // A rank that fails ends the process, because the others would wait for it.
       if (!statuses[static_cast<size_t>(rank)].ok()) {
         std::cerr << "rank " << rank << ": " << statuses[static_cast<size_t>(rank)] << "\n";
         std::exit(1);
       }
-      meet.arrive_and_wait();  // nobody leaves while others still use its memory
+      // No rank frees its memory while others still use it.
+      meet.arrive_and_wait();
     });
   }
   for (std::thread& thread : threads) thread.join();

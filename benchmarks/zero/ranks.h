@@ -23,13 +23,15 @@ namespace brigade::benchmarks {
 struct Contestant {
   std::string name;
   std::function<absl::Status()> run;
-  std::function<absl::Status()> after = {};  // not timed
+  // Not timed.
+  std::function<absl::Status()> after = {};
 };
 
 // Rank 0's times of a contestant's turns, and the processor time of its host thread in them.
 struct Times {
   Seconds wall, host;
-  int64_t sent = 0;  // bytes, in a turn
+  // The bytes sent in a turn.
+  int64_t sent = 0;
 };
 
 // AdamW in bfloat16, a bucket for each unit.
@@ -48,8 +50,8 @@ class Rank {
 
   // Parts of it alone, as often. Forward and backward:
   Contestant Passes(int steps);
-  // The plan's collectives: each bucket reduced once, in place; then all gathered, in place, or (stage 3) twice from
-  // slices that lie elsewhere.
+  // The plan's collectives: each bucket reduced once, in place; then all gathered, in place, or
+  // (stage 3) twice from slices that lie elsewhere.
   Contestant Collectives(const zero::Plan& plan, bool stage3, int steps);
   // What the memory allows for the check of the own slices' gradients and the update of `elements`.
   Contestant Optimizer(const std::string& name, int64_t elements, int steps);
@@ -81,8 +83,8 @@ class Rank {
   int64_t sent_ = 0;
 };
 
-// Makes each rank's contestants and lets them take turns: `rounds` rounds, and one before that is not counted. A link of
-// `bytes_per_second` lies between the ranks. Ends the process on an error.
+// Makes each rank's contestants and lets them take turns: `rounds` rounds, and one before that is
+// not counted. A link of `bytes_per_second` lies between the ranks. Ends the process on an error.
 using MakeContestants = std::function<absl::StatusOr<std::vector<Contestant>>(Rank&)>;
 absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& model,
                                            double bytes_per_second, int rounds,

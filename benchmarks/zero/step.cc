@@ -1,5 +1,6 @@
-// A training step of a synthetic model in each ZeRO stage, beside the sum of its parts measured alone; and how much of
-// the communication a slow link leaves exposed. benchmarks/README.md says how to read it.
+// A training step of a synthetic model in each ZeRO stage, beside the sum of its parts measured
+// alone; and how much of the communication a slow link leaves exposed. benchmarks/README.md says
+// how to read it.
 
 #include <algorithm>
 #include <fstream>
@@ -107,8 +108,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
   return absl::OkStatus();
 }
 
-// With the link so slow that a bucket's communication takes 0.7 of a unit's backward: all but the last bucket's fits
-// beside it.
+// With the link so slow that a bucket's communication takes 0.7 of a unit's backward: all but the
+// last bucket's fits beside it.
 absl::Status MeasureOverlap(SyntheticModel model) {
   model.passes = 256;
   model.unit_elements = std::min(model.unit_elements, int64_t{1} << 20);

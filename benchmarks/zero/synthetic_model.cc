@@ -73,32 +73,32 @@ absl::Status SyntheticPasses::Activations() {
 
 absl::Status SyntheticPasses::Forward(zero::ZeroOptimizer& zero) {
   for (int unit = 0; unit < model_.units; ++unit) {
-    BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kForward));
+    zero::UnitScope scope(zero, unit, zero::Pass::kForward);
     segments_.clear();
     for (const int p : zero.plan().unit(unit).parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(auto weights, zero.Weights(p));
-      segments_.push_back({weights, Activation(static_cast<int>(segments_.size())),
+      segments_.push_back({scope.weights(p), Activation(static_cast<int>(segments_.size())),
                            zero.plan().parameter(p).spec.size});
     }
+    BRIGADE_RETURN_IF_ERROR(scope.status());
     BRIGADE_RETURN_IF_ERROR(Copy());
     BRIGADE_RETURN_IF_ERROR(Activations());
-    BRIGADE_RETURN_IF_ERROR(zero.Release(unit));
+    BRIGADE_RETURN_IF_ERROR(scope.Release());
   }
   return absl::OkStatus();
 }
 
 absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
   for (int unit = model_.units; unit-- > 0;) {
-    BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, zero::Pass::kBackward));
+    zero::UnitScope scope(zero, unit, zero::Pass::kBackward);
     segments_.clear();
     for (const int p : zero.plan().unit(unit).parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(auto weights, zero.Weights(p));
-      BRIGADE_ASSIGN_OR_RETURN(auto gradient, zero.Gradient(unit, p));
-      segments_.push_back({weights, gradient.data, zero.plan().parameter(p).spec.size});
+      segments_.push_back(
+          {scope.weights(p), scope.gradient(p).data, zero.plan().parameter(p).spec.size});
     }
+    BRIGADE_RETURN_IF_ERROR(scope.status());
     BRIGADE_RETURN_IF_ERROR(Copy());
     BRIGADE_RETURN_IF_ERROR(Activations());
-    BRIGADE_RETURN_IF_ERROR(zero.Release(unit));
+    BRIGADE_RETURN_IF_ERROR(scope.Release());
     BRIGADE_RETURN_IF_ERROR(zero.GradientsReady(unit));
   }
   return zero.FinishBackward();

@@ -15,8 +15,9 @@
 
 namespace brigade::benchmarks {
 
-// Units of one size, whose passes are real memory traffic: forward copies the weights to activations, backward copies the
-// weights to the gradients, and both read and write the activations `passes` times.
+// Units of one size, whose passes are real memory traffic: forward copies the weights to
+// activations, backward copies the weights to the gradients, and both read and write the
+// activations `passes` times.
 struct SyntheticModel {
   int units = 16;
   int parameters_per_unit = 4;
@@ -47,7 +48,8 @@ class SyntheticPasses {
   SyntheticPasses(const SyntheticModel& model, device::Stream& compute);
 
   absl::Status Activations();
-  absl::Status Copy();  // segments_
+  // Copies segments_.
+  absl::Status Copy();
   void ListOwn(int unit, bool backward);
   char* Activation(int parameter_of_unit);
 

@@ -7,8 +7,8 @@
 
 namespace brigade::benchmarks {
 
-// The engine behind a link of so many bytes per second, each way: after each call its stream waits, without computing,
-// for as long as the rank's bytes take. Infinity: no wait.
+// The engine behind a link of so many bytes per second, each way: after each call its stream waits,
+// without computing, for as long as the rank's bytes take. Infinity: no wait.
 std::unique_ptr<collectives::Engine> CreateThrottledEngine(
     std::unique_ptr<collectives::Engine> engine, double bytes_per_second);
 

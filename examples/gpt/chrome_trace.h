@@ -15,15 +15,18 @@
 
 namespace brigade::gpt {
 
-// Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev) opens: one process
-// for each context, "rank 0", and in it one track for each stream. A context's process has the number that its name
-// ends in, so that the files of several ranks fit together; without one it has a number from a million on. Waits are named "wait for <event>", of category
+// Writes traced operations into a file of Chrome's trace format, which Perfetto (ui.perfetto.dev)
+// opens: one process for each context, "rank 0", and in it one track for each stream. A context's
+// process has the number that its name ends in, so that the files of several ranks fit together;
+// without one it has a number from a million on. Waits are named "wait for <event>", of category
 // "wait"; a track that lost operations says how many, at the place.
 //
-// Memory       None that grows with the file. One that was not finished opens as well: the format allows it to break
-//              off.
-// Times        Those of the steady clock, so that the files of several processes of one machine fit each other.
-// Errors       What the system says, naming the file. The first one is final: later calls return it and write nothing.
+// Memory       None that grows with the file. One that was not finished opens as well: the format
+//              allows it to break off.
+// Times        Those of the steady clock, so that the files of several processes of one machine fit
+//              each other.
+// Errors       What the system says, naming the file. The first one is final: later calls return it
+//              and write nothing.
 // Threads      One at a time.
 class ChromeTrace {
  public:
@@ -44,7 +47,8 @@ class ChromeTrace {
   struct Track {
     int process = 0;
     int thread = 0;
-    int64_t end_ns = 0;  // of the last operation
+    // The end of the last operation.
+    int64_t end_ns = 0;
   };
 
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
@@ -52,13 +56,16 @@ class ChromeTrace {
   Track& TrackOf(const device::TracedStream& stream);
   void WriteMetadata(const Track& track, const char* what, const std::string& argument);
   void WriteEvent(const std::string& json);
-  absl::Status Note(bool written);  // if not, the error that errno says
+  // If not written, keeps the error of errno.
+  absl::Status Note(bool written);
 
   const std::string path_;
-  std::FILE* file_;  // null: finished
+  // Null once finished.
+  std::FILE* file_;
   absl::Status status_;
   bool empty_ = true;
-  std::map<std::string, int> processes_;  // by context
+  // The number of each context's process.
+  std::map<std::string, int> processes_;
   std::map<std::pair<std::string, std::string>, Track> tracks_;
 };
 

@@ -12,28 +12,39 @@ namespace brigade::gpt {
 
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
-  zero::BatchSizes batch;  // complete
-  zero::ZeroOptions zero;  // valid; micro_batches is batch.gradient_accumulation_steps
+  // All three sizes are set.
+  zero::BatchSizes batch;
+  // Valid; micro_batches is batch.gradient_accumulation_steps.
+  zero::ZeroOptions zero;
 };
 
-// Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given has DeepSpeed's
-// default where it changes a result, and ZeroOptions' where it changes only memory or speed. An optimizer is needed.
+// Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
+// has DeepSpeed's default where it changes a result, and ZeroOptions' where it changes only memory
+// or speed. An optimizer is needed.
 //
 //   neither fp16 nor bf16               float32
 //   reduce_bucket_size                  bucket_elements
-//   allgather_bucket_size               must be the same: parameters are gathered in the buckets of their gradients
-//   stage3_param_persistence_threshold  persistence_threshold: of units (layers), which are gathered whole
-//   stage3_prefetch_bucket_size         0: live_units = 1; else refused, as nothing is counted in elements
+//   allgather_bucket_size               must be the same: parameters are gathered in the buckets of
+//                                       their gradients
+//   stage3_param_persistence_threshold  persistence_threshold: of units (layers), which are gathered
+//                                       whole
+//   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
+//                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
-//   brigade                             DeepSpeed has no key for it: {accumulation: every_micro_batch | at_boundary,
-//                                       algorithm: direct | ring, at_minimum_loss_scale: error | clamp, live_units}
+//   communication_data_type             communication_dtype; the gradients' own if not given
+//   brigade                             DeepSpeed has no key for it:
+//                                       {accumulation: every_micro_batch | at_boundary,
+//                                       algorithm: direct | ring,
+//                                       at_minimum_loss_scale: error | clamp, live_units}
 //
-// No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value without effect is an
-// error, as is one that asks for what is not so ("contiguous_gradients": false).
+// No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
+// without effect is an error, as is one that asks for what is not so ("contiguous_gradients":
+// false).
 //
-// Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not support yet: the key's
-//              path, its value, and what it must be, what it contradicts, or the nearest key; of text that is not
-//              JSON line and column. No exceptions, whatever the text.
+// Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not
+//              support yet: the key's path, its value, and what it must be, what it contradicts, or
+//              the nearest key; of text that is not JSON line and column. No exceptions, whatever
+//              the text.
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks);
 
 // The same of a file, whose path begins every error; NotFound and others as the system says.

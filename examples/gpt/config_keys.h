@@ -13,7 +13,8 @@
 
 namespace brigade::gpt {
 
-// What the keys of a config write, before it is put together; with the values of keys that are not given.
+// What the keys of a config write, before it is put together; with the values of keys that are not
+// given.
 struct Settings {
   zero::BatchSizes batch;
   // Optimizer, loss scaler, clipping and type are put in later, from what follows.
@@ -22,13 +23,16 @@ struct Settings {
   double gradient_clipping = 0.0;
   bool fp16 = false;
   bool bf16 = false;
-  optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();  // of fp16
-  bool check_grad_overflow = true;                               // of bf16
+  // Of fp16.
+  optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();
+  // Of bf16.
+  bool check_grad_overflow = true;
 
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   bool adam_w_mode = true;
   optim::ParameterGroup group;
-  int schedule = 0;  // the one of these that was chosen
+  // The index in `schedules` of the chosen one.
+  int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
                                               optim::WarmupDecayLR(), optim::WarmupCosineLR(),
                                               optim::OneCycle()};
@@ -37,8 +41,8 @@ struct Settings {
   std::optional<int64_t> prefetch_bucket_size;
 };
 
-// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into `settings`, which
-// must stay where it is.
+// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into
+// `settings`, which must stay where it is.
 Keys ConfigKeys(Settings& settings);
 
 }  // namespace brigade::gpt

@@ -21,7 +21,8 @@ void Console::Print(const std::string& line, bool stays) {
   if (columns_ == 0) {
     absl::FPrintF(out_, "%s\n", line);
   } else {
-    // A line as wide as the terminal could not be written over. "\033[K" clears what the one before has left.
+    // A line as wide as the terminal could not be written over. "\033[K" clears what the one before
+    // has left.
     absl::FPrintF(out_, "\r%s\033[K%s", line.substr(0, columns_ - 1), stays ? "\n" : "");
   }
   std::fflush(out_);

@@ -10,7 +10,8 @@
 
 namespace brigade::gpt {
 
-// Shows how the training goes: in a terminal one line that is written over, elsewhere a line now and then.
+// Shows how the training goes: in a terminal one line that is written over, elsewhere a line now
+// and then.
 class Console final : public Observer {
  public:
   // `columns` of a terminal; 0 where there is none.

@@ -12,11 +12,13 @@
 
 namespace brigade::gpt {
 
-// What Ctrl-C does: asks the training to stop, and ends the process if it is not at its report within `patience`. One
-// at a time; SIGINT and SIGTERM do again what they did before when it is gone.
+// What Ctrl-C does: asks the training to stop, and ends the process if it is not at its report
+// within `patience`. One at a time; SIGINT and SIGTERM do again what they did before when it is
+// gone.
 class Interrupt {
  public:
-  static constexpr int kExitCode = 130;  // 128 + SIGINT, as of shells
+  // 128 + SIGINT, the convention of shells.
+  static constexpr int kExitCode = 130;
 
   // `give_up` runs before the process ends with kExitCode, on a thread of this object.
   Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up);
@@ -26,8 +28,8 @@ class Interrupt {
 
   const std::atomic<bool>& stop() const;
 
-  // From here on nothing gives up any more: the training has come to its end. Waits for a `give_up` that runs, and so
-  // for the end of the process.
+  // From here on nothing gives up any more: the training has come to its end. Waits for a `give_up`
+  // that runs, and so for the end of the process.
   void Disarm();
 
  private:

@@ -21,38 +21,53 @@ struct Job {
   TrainConfig config;
   Corpus corpus;
   int64_t steps = 0;
-  int64_t evaluate_every =
-      0;  // steps between evaluations of the held-out part; 0: only first and last
+  // The number of steps between evaluations of the held-out part; 0: only the first and the last.
+  int64_t evaluate_every = 0;
   uint64_t seed = 1;
   device::Device device;
 };
 
 // One step, as all ranks know it.
 struct StepMetrics {
-  int64_t step = 0;    // from 1 on
-  double seconds = 0;  // since the first step began, without evaluations
-  double loss = 0;     // mean over the batch, before the update; nats per byte
+  // The first step is 1.
+  int64_t step = 0;
+  // The time since the first step began, without evaluations.
+  double seconds = 0;
+  // The mean over the batch, before the update, in nats per byte.
+  double loss = 0;
   double tokens_per_second = 0;
-  double loss_scale = 1;     // in effect from the next step on
-  double grad_norm = 0;      // before clipping; infinite after an overflow
-  double learning_rate = 0;  // of the update; if skipped, of the last one before
-  bool skipped = false;      // for overflow
+  // The scale of the next step.
+  double loss_scale = 1;
+  // The norm before clipping; infinite after an overflow.
+  double grad_norm = 0;
+  // The rate of the update; of a skipped step, that of the last update.
+  double learning_rate = 0;
+  // The step was skipped because of an overflow.
+  bool skipped = false;
 };
 
 struct Evaluation {
-  int64_t step = 0;          // after so many steps
-  double held_out_loss = 0;  // nats per byte
+  // The number of steps before the evaluation.
+  int64_t step = 0;
+  // In nats per byte.
+  double held_out_loss = 0;
 };
 
 // What one rank used. Plain bytes: they are gathered from all ranks.
 struct RankSummary {
-  int64_t memory[device::kPurposes] = {};        // peak bytes, measured
-  int64_t memory_model[device::kPurposes] = {};  // by formula
-  zero::Traffic traffic = {};                    // bytes sent in training steps, counted
-  zero::Traffic traffic_of_step = {};            // by formula
-  int64_t padded_bytes = 0;                      // of all weights
+  // The measured peak, in bytes by purpose.
+  int64_t memory[device::kPurposes] = {};
+  // The same by formula.
+  int64_t memory_model[device::kPurposes] = {};
+  // The bytes counted in training steps.
+  zero::Traffic traffic = {};
+  // The bytes of one step by formula.
+  zero::Traffic traffic_of_step = {};
+  // The bytes of all weights with padding.
+  int64_t padded_bytes = 0;
   int64_t steps = 0;
-  Seconds time = {};  // of the steps, without evaluations
+  // The time of the steps, without evaluations.
+  Seconds time = {};
 };
 
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.

@@ -68,7 +68,8 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 bool IsSupported(const Key& key) { return key.read || !key.keys.empty() || !key.types.empty(); }
 
-// Of all names shown to it, the one nearest to `name`; the first of equals, supported ones before others.
+// Of all names shown to it, the one nearest to `name`; the first of equals, supported ones before
+// others.
 class Nearest {
  public:
   explicit Nearest(absl::string_view name) : name_(name) {}

@@ -15,8 +15,9 @@
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
-// JSON objects with known keys, read into variables. A table says of each key its name, what it may hold, where that
-// goes, and whether it is supported; all errors, and the advice in them, come from the table.
+// JSON objects with known keys, read into variables. A table says of each key its name, what it may
+// hold, where that goes, and whether it is supported; all errors, and the advice in them, come from
+// the table.
 namespace brigade::gpt {
 
 using Json = nlohmann::json;
@@ -26,8 +27,9 @@ inline constexpr int kMaxJsonDepth = 32;
 
 // Strict JSON: no comments, no key twice in an object, no number that a double cannot hold.
 //
-// Errors       InvalidArgument with line and column, or the path of the key that comes twice; for more than
-//              kMaxJsonBytes or kMaxJsonDepth objects and arrays within each other as well.
+// Errors       InvalidArgument with line and column, or the path of the key that comes twice; for
+//              more than kMaxJsonBytes or kMaxJsonDepth objects and arrays within each other as
+//              well.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 // Takes a value, and returns nothing; or returns what it must be instead ("true or false").
@@ -37,16 +39,21 @@ using Read = std::function<std::string(const Json& value)>;
 struct Key {
   const char* name;
   Read read = nullptr;
-  std::vector<Key> keys = {};   // of the object that it holds
-  std::vector<Key> types = {};  // it holds {"type": the name of one, "params": {that one's keys}}
-  const char* required = nullptr;  // what to say where it is missing
+  // The keys of the object that it holds.
+  std::vector<Key> keys = {};
+  // It holds {"type": the name of one, "params": {that one's keys}}.
+  std::vector<Key> types = {};
+  // The advice of the error where the key is missing; null: the key is optional.
+  const char* required = nullptr;
 };
 using Keys = std::vector<Key>;
 
-// Reads `object`, which may have these keys and no others. On an error some targets may have been written.
+// Reads `object`, which may have these keys and no others. On an error some targets may have been
+// written.
 //
-// Errors       InvalidArgument, and Unimplemented for what is not supported yet: the path ("fp16.loss_scale"), the
-//              value, and what it must be, or the nearest key. In names of types upper and lower case are the same.
+// Errors       InvalidArgument, and Unimplemented for what is not supported yet: the path
+//              ("fp16.loss_scale"), the value, and what it must be, or the nearest key. In names of
+//              types upper and lower case are the same.
 absl::Status ReadObject(const Json& object, const Keys& keys);
 
 // The numbers that a key may have, ends included, and how a message says so.

@@ -8,8 +8,8 @@
 
 namespace brigade::gpt {
 
-// The loss over the steps in characters: '*' the mean of the steps under a column, 'o' held out. What is not
-// finite is left out. Empty without a step.
+// The loss over the steps in characters: '*' the mean of the steps under a column, 'o' held out.
+// What is not finite is left out. Empty without a step.
 std::string LossCurve(absl::Span<const StepMetrics> steps,
                       absl::Span<const Evaluation> evaluations);
 

@@ -16,7 +16,8 @@ namespace brigade::gpt {
 //    "learning_rate": .., "skipped": false}
 //   {"step": 100, "held_out_loss": ..}
 //
-// What is not finite is null. Each line is handed to the system at once. Errors: what the system says, naming the file.
+// What is not finite is null. Each line is handed to the system at once. Errors: what the system
+// says, naming the file.
 class MetricsFile final : public Observer {
  public:
   // Replaces the file.

@@ -1,11 +1,12 @@
 #ifndef BRIGADE_EXAMPLES_GPT_MODEL_H_
 #define BRIGADE_EXAMPLES_GPT_MODEL_H_
 
-// A GPT-2-style transformer over bytes: what it consists of, and how its weights begin. The passes are in transformer.h.
+// A GPT-2-style transformer over bytes: what it consists of, and how its weights begin. The passes
+// are in transformer.h.
 //
-// x = tokens[byte] + positions[t]; each block: x += attention(norm(x)), x += mlp(norm(x)), with GELU inside an MLP of
-// four times the width; logits = norm(x) tokens^T: the head uses the embedding's weights.
-// Source: Radford et al. 2019 (GPT-2), in its order of normalisations.
+// x = tokens[byte] + positions[t]; each block: x += attention(norm(x)), x += mlp(norm(x)), with
+// GELU inside an MLP of four times the width; logits = norm(x) tokens^T: the head uses the
+// embedding's weights. Source: Radford et al. 2019 (GPT-2), in its order of normalisations.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +20,10 @@ namespace brigade::gpt {
 struct ModelOptions {
   int64_t layers = 4;
   int64_t heads = 4;
-  int64_t width = 128;    // of the residual stream; a multiple of heads
-  int64_t context = 128;  // bytes
+  // The width of the residual stream; a multiple of heads.
+  int64_t width = 128;
+  // The number of bytes in a text.
+  int64_t context = 128;
 };
 
 // InvalidArgument naming the option and its value.
@@ -57,12 +60,13 @@ zero::ModelSpec SpecOf(const ModelOptions& options);
 
 int64_t ParameterCount(const ModelOptions& options);
 
-// Operations of a token's forward and backward pass, a multiplication and an addition each counting one: the
-// matrix products alone, attention included.
+// Operations of a token's forward and backward pass, a multiplication and an addition each counting
+// one: the matrix products alone, attention included.
 double FlopsPerToken(const ModelOptions& options);
 
-// A parameter's first values: normal with deviation 0.02, matrices that end in the residual stream with
-// 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed wherever the C library's log and cos are.
+// A parameter's first values: normal with deviation 0.02, matrices that end in the residual stream
+// with 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed wherever the C library's
+// log and cos are.
 void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,
                          absl::Span<float> values);
 

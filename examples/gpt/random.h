@@ -5,8 +5,8 @@
 
 namespace brigade::gpt {
 
-// Random numbers that depend on a seed and on what they are for, and on nothing else: not on ranks, not on the
-// machine. Source: SplitMix64, Steele, Lea and Flood 2014.
+// Random numbers that depend on a seed and on what they are for, and on nothing else: not on ranks,
+// not on the machine. Source: SplitMix64, Steele, Lea and Flood 2014.
 class Random {
  public:
   Random(uint64_t seed, uint64_t purpose) : state_(Mix(seed) ^ Mix(~purpose)) {}

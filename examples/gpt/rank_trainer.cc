@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/optim/step_controller.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -38,10 +39,8 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   std::unique_ptr<RankTrainer> trainer(
       new RankTrainer(job, communicator, context, compute, recorder));
   BRIGADE_ASSIGN_OR_RETURN(
-      auto zero, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
-                                             context, compute));
-  trainer->zero_ = std::move(zero);
-  trainer->parameters_ = std::make_unique<ZeroParameters>(*trainer->zero_);
+      trainer->zero_, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
+                                                  context, compute));
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
   BRIGADE_RETURN_IF_ERROR(
       trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
@@ -54,93 +53,91 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
 
 absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
-      auto transformer, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
-  transformer_ = std::move(transformer);
-  BRIGADE_ASSIGN_OR_RETURN(auto one,
-                           context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
-  one_ = std::move(one);
+      transformer_, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
+  BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one, context_.AllocateHost(sizeof(float), "one"));
   host_one.as<float>()[0] = 1.0f;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(one_.data(), host_one.data(), sizeof(float)));
-  for (Slot& slot : slots_) {
+  for (StepInFlight& in_flight : steps_) {
     BRIGADE_ASSIGN_OR_RETURN(auto device,
-                             context_.Allocate(SlotBytes(), Purpose::kActivations, "batch"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_in, context_.AllocateHost(SlotBytes(), "batch to come"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_out, context_.AllocateHost(SlotBytes(), "losses"));
+                             context_.Allocate(StepBytes(), Purpose::kActivations, "batch"));
+    BRIGADE_ASSIGN_OR_RETURN(auto host_in, context_.AllocateHost(StepBytes(), "batch to come"));
+    BRIGADE_ASSIGN_OR_RETURN(auto host_out, context_.AllocateHost(StepBytes(), "losses"));
     BRIGADE_ASSIGN_OR_RETURN(auto computed, context_.CreateEvent("losses computed"));
     BRIGADE_ASSIGN_OR_RETURN(auto done, context_.CreateEvent("step done"));
-    slot = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
-            std::move(done)};
+    in_flight = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
+                 std::move(done)};
   }
   const optim::ParameterGroup& group = job_.config.zero.optimizer.groups[0];
   learning_rates_ = optim::LearningRates(group.schedule, group.lr);
   return compute_.Synchronize();
 }
 
-nn::Texts RankTrainer::TextsOf(const Slot& slot, int64_t micro_batch) const {
-  return {slot.device.as<uint8_t>().data() + TextsOffset() + micro_batch * batch_ * text_bytes(),
-          batch_, job_.model.context};
+nn::Texts RankTrainer::TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const {
+  return {
+      in_flight.device.as<uint8_t>().data() + TextsOffset() + micro_batch * batch_ * text_bytes(),
+      batch_, job_.model.context};
 }
 
-float* RankTrainer::LossesOf(const Slot& slot, int64_t micro_batch) const {
-  return reinterpret_cast<float*>(slot.device.as<uint8_t>().data() + LossesOffset()) +
+float* RankTrainer::LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const {
+  return reinterpret_cast<float*>(in_flight.device.as<uint8_t>().data() + LossesOffset()) +
          micro_batch * batch_ * job_.model.context;
 }
 
 absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
-  Slot& slot = slots_[static_cast<size_t>(step % kInFlight)];
-  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which depends on
-  // their number, what the batch consists of does not.
+  StepInFlight& in_flight = steps_[static_cast<size_t>(step % kInFlight)];
+  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which
+  // depends on their number, what the batch consists of does not.
   const int64_t samples = micro_batches() * batch_;
-  uint8_t* const texts = slot.host_in.as<uint8_t>().data() + TextsOffset();
+  uint8_t* const texts = in_flight.host_in.as<uint8_t>().data() + TextsOffset();
   for (int64_t i = 0; i < samples; ++i) {
     SampleText(job_.corpus, job_.seed, step, communicator_.rank() * samples + i,
                absl::MakeSpan(texts + i * text_bytes(), static_cast<size_t>(text_bytes())));
   }
   const Sums mine = {0.0f, stop ? 1.0f : 0.0f};
-  std::memcpy(slot.host_in.data(), &mine, sizeof(mine));
-  auto* const sums = static_cast<float*>(slot.device.data());
-  BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, slot.host_in.data(), sizeof(Sums)));
-  BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.device.as<uint8_t>().data() + TextsOffset(), texts,
-                                        samples * text_bytes()));
+  std::memcpy(in_flight.host_in.data(), &mine, sizeof(mine));
+  auto* const sums = static_cast<float*>(in_flight.device.data());
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, in_flight.host_in.data(), sizeof(Sums)));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.device.as<uint8_t>().data() + TextsOffset(),
+                                        texts, samples * text_bytes()));
 
   float* const one = one_.as<float>().data();
   for (int64_t micro = 0; micro < micro_batches(); ++micro) {
-    const nn::Texts of_micro = TextsOf(slot, micro);
+    const nn::Texts of_micro = TextsOf(in_flight, micro);
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(of_micro, LossesOf(slot, micro), *parameters_, compute_));
+        transformer_->Forward(of_micro, LossesOf(in_flight, micro), *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *parameters_, compute_));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
   BRIGADE_RETURN_IF_ERROR(
-      nn::MeanOfLosses(DType::kFloat32, LossesOf(slot, 0), losses(), sums, compute_));
-  BRIGADE_RETURN_IF_ERROR(compute_.Record(*slot.computed));
+      nn::MeanOfLosses(DType::kFloat32, LossesOf(in_flight, 0), losses(), sums, compute_));
+  BRIGADE_RETURN_IF_ERROR(compute_.Record(*in_flight.computed));
 
   BRIGADE_RETURN_IF_ERROR(zero_->Step());
   device::Stream& stream = zero_->step_stream();
-  BRIGADE_RETURN_IF_ERROR(stream.Wait(*slot.computed));
+  BRIGADE_RETURN_IF_ERROR(stream.Wait(*in_flight.computed));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, DType::kFloat32, {}, stream));
-  BRIGADE_RETURN_IF_ERROR(stream.Copy(slot.host_out.data(), sums, sizeof(Sums)));
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(in_flight.host_out.data(), sums, sizeof(Sums)));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
-  BRIGADE_RETURN_IF_ERROR(stream.Record(*slot.done));
-  slot.step = step;
+  BRIGADE_RETURN_IF_ERROR(stream.Record(*in_flight.done));
+  in_flight.step = step;
   return absl::OkStatus();
 }
 
-absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
-  if (slot.step < 0) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(slot.done->Synchronize());
+absl::Status RankTrainer::Collect(StepInFlight& in_flight, Observer* observer) {
+  if (in_flight.step < 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(in_flight.done->Synchronize());
   BRIGADE_ASSIGN_OR_RETURN(auto state, zero_->controller().TakeState());
   Sums sums;
-  std::memcpy(&sums, slot.host_out.data(), sizeof(sums));
+  std::memcpy(&sums, in_flight.host_out.data(), sizeof(sums));
   stopped_ = stopped_ || sums.stop > 0;
 
   const int64_t now = SteadyNs();
   const double tokens = static_cast<double>(losses() * communicator_.size());
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
   const StepMetrics metrics = {
-      .step = slot.step + 1,
+      .step = in_flight.step + 1,
       .seconds = 1e-9 * static_cast<double>(trained_ns_ + now - started_ns_),
       .loss = static_cast<double>(sums.loss) / communicator_.size(),
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
@@ -151,7 +148,7 @@ absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
       .skipped = state->skip != 0,
   };
   collected_ns_ = now;
-  slot.step = -1;
+  in_flight.step = -1;
   ++summary_.steps;
   if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStep(metrics));
   if (state->stuck_at_minimum != 0) {
@@ -168,10 +165,11 @@ absl::Status RankTrainer::Collect(Slot& slot, Observer* observer) {
 
 absl::Status RankTrainer::CollectAll(Observer* observer) {
   // Oldest first.
-  std::array<Slot*, kInFlight> slots;
-  for (size_t i = 0; i < slots.size(); ++i) slots[i] = &slots_[i];
-  std::sort(slots.begin(), slots.end(), [](Slot* a, Slot* b) { return a->step < b->step; });
-  for (Slot* slot : slots) BRIGADE_RETURN_IF_ERROR(Collect(*slot, observer));
+  std::array<StepInFlight*, kInFlight> steps;
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = &steps_[i];
+  std::sort(steps.begin(), steps.end(),
+            [](StepInFlight* a, StepInFlight* b) { return a->step < b->step; });
+  for (StepInFlight* in_flight : steps) BRIGADE_RETURN_IF_ERROR(Collect(*in_flight, observer));
   return absl::OkStatus();
 }
 
@@ -180,7 +178,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
   StartCounting();
   int64_t step = 0;
   for (; step < job_.steps; ++step) {
-    BRIGADE_RETURN_IF_ERROR(Collect(slots_[static_cast<size_t>(step % kInFlight)], observer));
+    BRIGADE_RETURN_IF_ERROR(Collect(steps_[static_cast<size_t>(step % kInFlight)], observer));
     if (stopped_) break;
     if (step > 0 && job_.evaluate_every > 0 && step % job_.evaluate_every == 0) {
       BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
@@ -221,16 +219,16 @@ absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as many passes;
-// places beyond the end get the first text, whose loss is not counted.
+// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as
+// many passes; places beyond the end get the first text, whose loss is not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
-  Slot& slot = slots_[0];
+  StepInFlight& in_flight = steps_[0];
   const std::string& held_out = job_.corpus.held_out;
   const int64_t context = job_.model.context;
   const int64_t texts = (static_cast<int64_t>(held_out.size()) - 1) / context;
   const int64_t at_once = batch_ * communicator_.size();
-  uint8_t* const host = slot.host_in.as<uint8_t>().data() + TextsOffset();
-  const auto* const losses = slot.host_out.as<float>().data();
+  uint8_t* const host = in_flight.host_in.as<uint8_t>().data() + TextsOffset();
+  const auto* const losses = in_flight.host_out.as<float>().data();
   double sum = 0;
   for (int64_t first = communicator_.rank() * batch_; first < texts + communicator_.rank() * batch_;
        first += at_once) {
@@ -239,23 +237,23 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
       std::memcpy(host + i * text_bytes(), held_out.data() + text * context,
                   static_cast<size_t>(text_bytes()));
     }
-    const nn::Texts on_device = TextsOf(slot, 0);
+    const nn::Texts on_device = TextsOf(in_flight, 0);
     BRIGADE_RETURN_IF_ERROR(
         compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(on_device, LossesOf(slot, 0), *parameters_, compute_));
-    BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), LossesOf(slot, 0),
+        transformer_->Forward(on_device, LossesOf(in_flight, 0), *zero_, compute_));
+    BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), LossesOf(in_flight, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
     const int64_t counted = std::clamp<int64_t>(texts - first, 0, batch_) * context;
     for (int64_t i = 0; i < counted; ++i) sum += static_cast<double>(losses[i]);
   }
-  auto* const sums = static_cast<float*>(slot.device.data());
-  auto* const host_sums = static_cast<float*>(slot.host_in.data());
+  auto* const sums = static_cast<float*>(in_flight.device.data());
+  auto* const host_sums = static_cast<float*>(in_flight.host_in.data());
   host_sums[0] = static_cast<float>(sum);
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
-  BRIGADE_RETURN_IF_ERROR(compute_.Copy(slot.host_out.data(), sums, sizeof(float)));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), sums, sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
 }
@@ -265,16 +263,18 @@ RankSummary RankTrainer::Summary() const {
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
     summary.memory_model[i] =
-        zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero), static_cast<Purpose>(i));
+        zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero, zero_->workspace()),
+                    static_cast<Purpose>(i));
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      Transformer::ActivationBytes(job_.model, batch_, dtype) + kInFlight * SlotBytes();
+      Transformer::ActivationBytes(job_.model, batch_, dtype) + kInFlight * StepBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       one_.bytes();
-  summary.traffic_of_step = zero::TrafficOfStep(zero_->plan(), job_.config.zero);
+  summary.traffic_of_step =
+      zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_.rank());
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }

@@ -17,18 +17,19 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/examples/gpt/zero_parameters.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
 
 // One rank of a training: batches in, metrics out, a ZeroOptimizer between them.
 //
-// Host waits   The host enqueues up to kInFlight steps ahead, and waits for the oldest before the next: the device
-//              never waits for the host. Evaluations wait.
-// Interrupt    Each step carries the ranks' wish to stop; all stop after the same step, kInFlight steps later.
-// Errors       Those of the parts; FailedPrecondition when the loss scale is stuck at its minimum; OutOfRange when the
-//              loss is not finite in a step that was not skipped. The other ranks learn of it by the communicator's end.
+// Host waits   The host enqueues up to kInFlight steps ahead, and waits for the oldest before the
+//              next: the device never waits for the host. Evaluations wait.
+// Interrupt    Each step carries the ranks' wish to stop; all stop after the same step, kInFlight
+//              steps later.
+// Errors       Those of the parts; FailedPrecondition when the loss scale is stuck at its minimum;
+//              OutOfRange when the loss is not finite in a step that was not skipped. The other
+//              ranks learn of it by the communicator's end.
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer.
@@ -52,11 +53,12 @@ class RankTrainer {
     float loss;
     float stop;
   };
-  // A step's memory, from when its batch is copied until its metrics are read.
-  struct Slot {
+  // The memory of a step, from the copy of its batch until its metrics are read.
+  struct StepInFlight {
     device::Buffer device, host_in, host_out;
     std::unique_ptr<device::Event> computed, done;
-    int64_t step = -1;  // in flight; -1: none
+    // The number of the step; -1: no step is in flight.
+    int64_t step = -1;
   };
 
   RankTrainer(const Job& job, collectives::Communicator& communicator, device::Context& context,
@@ -67,41 +69,47 @@ class RankTrainer {
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   int64_t text_bytes() const { return job_.model.context + 1; }
   int64_t losses() const { return micro_batches() * batch_ * job_.model.context; }
-  // A slot's device memory: sums, losses, texts.
+  // The device memory of a step: sums, losses, texts.
   int64_t TextsOffset() const { return LossesOffset() + losses() * 4; }
   static constexpr int64_t LossesOffset() { return 256; }
-  int64_t SlotBytes() const { return TextsOffset() + micro_batches() * batch_ * text_bytes(); }
-  nn::Texts TextsOf(const Slot& slot, int64_t micro_batch) const;
-  float* LossesOf(const Slot& slot, int64_t micro_batch) const;
+  int64_t StepBytes() const { return TextsOffset() + micro_batches() * batch_ * text_bytes(); }
+  nn::Texts TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const;
+  float* LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const;
 
   absl::Status EnqueueStep(int64_t step, bool stop);
-  // Waits for the slot's step, if it has one, and tells the observer.
-  absl::Status Collect(Slot& slot, Observer* observer);
+  // Waits for the step, if there is one, and tells the observer.
+  absl::Status Collect(StepInFlight& in_flight, Observer* observer);
   absl::Status CollectAll(Observer* observer);
-  // Time and traffic between the two are the steps'.
+  // Time and traffic between the two calls are those of the steps.
   void StartCounting();
-  absl::Status StopCounting();  // waits
+  // Waits for the steps.
+  absl::Status StopCounting();
   absl::StatusOr<double> Evaluate();
   absl::Status EvaluateAndTell(int64_t step, Observer* observer);
 
   const Job& job_;
-  const int64_t batch_;  // texts of a micro-batch on this rank
+  // The number of texts in a micro-batch of this rank.
+  const int64_t batch_;
   collectives::Communicator& communicator_;
   device::Context& context_;
   device::Stream& compute_;
   Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
-  std::unique_ptr<ZeroParameters> parameters_;
   std::unique_ptr<Transformer> transformer_;
-  device::Buffer one_;  // [2] float: 1, and the loss scale
-  std::array<Slot, kInFlight> slots_;
+  // [2] float: 1, and the loss scale.
+  device::Buffer one_;
+  std::array<StepInFlight, kInFlight> steps_;
   std::vector<float> learning_rates_;
   RankSummary summary_;
   bool stopped_ = false;
-  zero::Traffic traffic_before_;  // when counting started
-  int64_t started_ns_ = 0;        // counting
-  int64_t trained_ns_ = 0;        // before that
-  int64_t collected_ns_ = 0;      // the last step
+  // At the start of counting.
+  zero::Traffic traffic_before_;
+  // The start of counting.
+  int64_t started_ns_ = 0;
+  // The time of training before that.
+  int64_t trained_ns_ = 0;
+  // The time at which the last step was collected.
+  int64_t collected_ns_ = 0;
 };
 
 }  // namespace brigade::gpt

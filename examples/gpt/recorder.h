@@ -30,7 +30,8 @@ class Recorder {
 
   // The time of the context of this name counts from here on. Its streams exist and are idle.
   void Begin(absl::string_view context);
-  // To here: adds to `sum`. Its streams are idle, and somebody has waited for them (docs/device.md, rule 32).
+  // The time up to here is added to `sum`. The context's streams are idle, and the host has waited
+  // for them (docs/device.md, rule 32).
   void End(absl::string_view context, Seconds& sum);
 
   // What went wrong with the trace file so far, if anything.

@@ -115,7 +115,13 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
                                            payload / (unit / kMega) / padded));
   };
   for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].traffic, ranks[r].steps);
-  line("formula", ranks[0].traffic_of_step, 1);
+  // Ranks send different amounts where the algorithm says so.
+  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+    return each.traffic_of_step.total() == ranks[0].traffic_of_step.total();
+  });
+  for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
+    line(alike ? "formula" : absl::StrCat("formula ", r), ranks[r].traffic_of_step, 1);
+  }
   const auto count = static_cast<double>(ranks.size());
   const int times = job.config.zero.stage < 3 ? 2 : 3;
   absl::StrAppend(

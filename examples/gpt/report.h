@@ -9,10 +9,12 @@
 
 namespace brigade::gpt {
 
-// What is to be trained: model, ranks, stage, precision, batch, text. `ranks` says how many, and what they are.
+// What is to be trained: model, ranks, stage, precision, batch, text. `ranks` says how many, and
+// what they are.
 std::string DescribeJob(const Job& job, const std::string& ranks);
 
-// NgramLoss (corpus.h) of order 2 and 3. Counted beforehand: a report after Ctrl-C has no time for it.
+// NgramLoss (corpus.h) of order 2 and 3. Counted beforehand: a report after Ctrl-C has no time for
+// it.
 struct NgramLosses {
   double bigram = 0, trigram = 0;
 };

@@ -13,11 +13,16 @@ namespace brigade::gpt {
 
 // What a stream does at a moment, from the least to the most telling.
 enum class Activity : uint8_t {
-  kIdle,           // nothing, or waits for an event that is none of a collective
-  kCommunication,  // a collective, and what it waits for the other ranks in it
-  kOptimizer,      // checks gradients, decides the step, updates
-  kOtherCompute,   // anything else: layers, copies, fills, sums of micro-batches
-  kGemm,           // a matrix product
+  // No operation, or a wait for an event that is not in a collective.
+  kIdle,
+  // A collective, and its waits for other ranks.
+  kCommunication,
+  // Checks gradients, decides the step, updates.
+  kOptimizer,
+  // Anything else: layers, copies, fills, sums of micro-batches.
+  kOtherCompute,
+  // A matrix product.
+  kGemm,
 };
 
 // By the names of operations and events; the table is in time_split.cc.
@@ -42,7 +47,8 @@ struct Seconds {
 
   double hidden_communication = 0.0;
 
-  int64_t dropped = 0;  // operations that the tracer had no room for, and that count as idle
+  // Operations that the tracer had no room for; they count as idle time.
+  int64_t dropped = 0;
 
   Seconds& operator+=(const Seconds& other);
   double wall() const { return gemm + other_compute + optimizer + exposed_communication + idle; }
@@ -50,7 +56,8 @@ struct Seconds {
 
 // Splits the time of one rank as its operations come in, from any number of streams.
 //
-// Memory       Operations of a stream wait here until all streams have come as far; the rest is sums.
+// Memory       Operations of a stream wait here until all streams have come as far; the rest is
+//              sums.
 // Precision    Counted in nanoseconds, exactly.
 // Threads      One at a time.
 class TimeSplit {
@@ -61,8 +68,8 @@ class TimeSplit {
   // A stream's next operations, in order of time.
   void Add(int stream, absl::Span<const device::TracedOperation> operations);
 
-  // The split from `begin_ns` to `end_ns`, which comes after the end of all that was added: to be called when the
-  // streams' operations have all been. Ends this object's use.
+  // The split from `begin_ns` to `end_ns`, which comes after the end of all that was added: to be
+  // called when the streams' operations have all been. Ends this object's use.
   Seconds Finish(int64_t end_ns);
 
  private:
@@ -72,14 +79,17 @@ class TimeSplit {
   };
   struct Stream {
     std::deque<Interval> ahead;
-    int64_t known_ns;  // what the stream did before is here or counted
+    // All operations of the stream up to this point are here or counted.
+    int64_t known_ns;
   };
 
   void SplitUntil(int64_t until_ns);
 
   std::vector<Stream> streams_;
-  int64_t split_ns_;                // up to here all is counted
-  std::array<int64_t, 5> ns_ = {};  // [Activity]
+  // All time up to this point is counted.
+  int64_t split_ns_;
+  // [Activity].
+  std::array<int64_t, 5> ns_ = {};
   int64_t hidden_ns_ = 0;
 };
 

@@ -130,11 +130,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
         "--stage and --precision are in the file that --config names, not beside it");
   }
   BRIGADE_ASSIGN_OR_RETURN(
-      auto parsed, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
-  job.config = parsed;
+      job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
-  BRIGADE_ASSIGN_OR_RETURN(auto corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
-  job.corpus = std::move(corpus);
+  BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;
 }
@@ -175,7 +173,8 @@ class TraceObserver final : public Observer {
   const Recorder& recorder_;
 };
 
-// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the first.
+// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the
+// first.
 std::string TracePath(const std::string& path, int rank) {
   if (rank == 0) return path;
   const size_t dot = path.rfind('.');
@@ -217,8 +216,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(auto created, ChromeTrace::Create(TracePath(path, launch_info.rank)));
-    trace = std::move(created);
+    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank)));
   }
   Observers observers;
   History history;
@@ -226,8 +224,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   std::unique_ptr<MetricsFile> metrics;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics));
       speaks && !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(auto created, MetricsFile::Create(path));
-    metrics = std::move(created);
+    BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(path));
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.

@@ -52,8 +52,7 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(
-        auto created, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
-    trainer = std::move(created);
+        trainer, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(trainer->Summary()));
@@ -62,7 +61,8 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
     first_error.Note(outcome.status());
-    // While the trainer is there: it waits for its streams at its end, and they may wait for other ranks.
+    // While the trainer is there: it waits for its streams at its end, and they may wait for other
+    // ranks.
     communicator.Abort(outcome.status());
     return outcome;
   }

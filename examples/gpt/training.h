@@ -11,20 +11,23 @@
 
 namespace brigade::gpt {
 
-// Who watches a training, and who may stop it.
+// The observers of a training, and the flag that stops it.
 struct Watchers {
-  Observer* observer = nullptr;  // of rank 0, or null
+  // Rank 0's observer, or null.
+  Observer* observer = nullptr;
   Recorder& recorder;
   const std::atomic<bool>& stop;
-  // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when the first does.
+  // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when
+  // the first does.
   std::function<void(const Outcome&)> report = nullptr;
 };
 
-// Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads engine. Returns when
-// all have ended. The error is that of the rank where it began.
+// Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads
+// engine. Returns when all have ended. The error is that of the rank where it began.
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers);
 
-// Trains as one process of those that a launcher has started, over Gloo. Errors also name a rank that is gone.
+// Trains as one process of those that a launcher has started, over Gloo. Errors also name a rank
+// that is gone.
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        const Watchers& watchers);
 

@@ -7,7 +7,6 @@
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/examples/gpt/nn/layer_norm.h"
-#include "brigade/examples/gpt/unit_access.h"
 
 namespace brigade::gpt {
 
@@ -99,88 +98,83 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
     return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
   }
   std::unique_ptr<Transformer> transformer(new Transformer(model, batch, dtype));
-  BRIGADE_ASSIGN_OR_RETURN(auto memory,
+  BRIGADE_ASSIGN_OR_RETURN(transformer->memory_,
                            context.Allocate(ActivationBytes(model, batch, dtype),
                                             device::Purpose::kActivations, "activations"));
-  transformer->memory_ = std::move(memory);
   Arena arena(transformer->memory_.data());
   LayOut(model, batch, dtype, arena, transformer->all_, transformer->blocks_);
-  BRIGADE_ASSIGN_OR_RETURN(auto blas,
+  BRIGADE_ASSIGN_OR_RETURN(transformer->blas_,
                            nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
-  transformer->blas_ = std::move(blas);
   return transformer;
 }
 
-absl::Status Transformer::Forward(const nn::Texts& texts, void* losses, ModelParameters& parameters,
-                                  device::Stream& stream) {
-  constexpr Direction kForward = Direction::kForward;
-  const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
-    BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, kForward));
-    BRIGADE_RETURN_IF_ERROR(work());
-    return parameters.Release(unit);
-  };
-  const int head = static_cast<int>(model_.layers) + 1;
-  BRIGADE_RETURN_IF_ERROR(in_unit(0, [&]() -> absl::Status {
-    UnitAccess unit(parameters, 0);
-    const void* const tokens = unit.Weights(kTokens);
-    const void* const positions = unit.Weights(kPositions);
+absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
+                                  zero::ParameterSource& parameters, device::Stream& stream) {
+  constexpr auto kForward = zero::Pass::kForward;
+  {
+    zero::UnitScope unit(parameters, 0, kForward);
+    const void* const tokens = unit.weights(kTokens);
+    const void* const positions = unit.weights(kPositions);
     BRIGADE_RETURN_IF_ERROR(unit.status());
-    return nn::Embedding(texts, dtype_, model_.width, tokens, positions, blocks_[0].x, stream);
-  }));
-  for (int64_t layer = 0; layer < model_.layers; ++layer) {
-    BRIGADE_RETURN_IF_ERROR(in_unit(static_cast<int>(layer) + 1,
-                                    [&] { return ForwardBlock(layer, parameters, stream); }));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::Embedding(texts, dtype_, model_.width, tokens, positions, blocks_[0].x, stream));
+    BRIGADE_RETURN_IF_ERROR(unit.Release());
   }
-  return in_unit(head, [&]() -> absl::Status {
-    UnitAccess unit(parameters, head);
-    const void* const weight = unit.Weights(HeadParameter(model_, kFinalNormWeight));
-    const void* const bias = unit.Weights(HeadParameter(model_, kFinalNormBias));
-    const void* const tokens = unit.Weights(kTokens);
-    BRIGADE_RETURN_IF_ERROR(unit.status());
-    BRIGADE_RETURN_IF_ERROR(
-        nn::LayerNorm({dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, bias,
-                      all_.norm, stream));
-    BRIGADE_RETURN_IF_ERROR(
-        Linear(all_.norm, model_.width, tokens, nn::kVocabulary, all_.logits, stream));
-    return nn::CrossEntropy(texts, dtype_, all_.logits, losses, stream);
-  });
+  for (int64_t layer = 0; layer < model_.layers; ++layer) {
+    zero::UnitScope unit(parameters, static_cast<int>(layer) + 1, kForward);
+    BRIGADE_RETURN_IF_ERROR(ForwardBlock(layer, unit, stream));
+    BRIGADE_RETURN_IF_ERROR(unit.Release());
+  }
+  zero::UnitScope unit(parameters, static_cast<int>(model_.layers) + 1, kForward);
+  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
+  const void* const bias = unit.weights(HeadParameter(model_, kFinalNormBias));
+  const void* const tokens = unit.weights(kTokens);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+  BRIGADE_RETURN_IF_ERROR(
+      nn::LayerNorm({dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, bias,
+                    all_.norm, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      Linear(all_.norm, model_.width, tokens, nn::kVocabulary, all_.logits, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::CrossEntropy(texts, dtype_, all_.logits, losses, stream));
+  return unit.Release();
 }
 
 absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
-                                   ModelParameters& parameters, device::Stream& stream) {
-  const auto in_unit = [&](int unit, const auto& work) -> absl::Status {
-    BRIGADE_RETURN_IF_ERROR(parameters.Acquire(unit, Direction::kBackward));
-    BRIGADE_RETURN_IF_ERROR(work());
-    BRIGADE_RETURN_IF_ERROR(parameters.Release(unit));
-    return parameters.GradientsReady(unit);
-  };
+                                   zero::ParameterSource& parameters, device::Stream& stream) {
+  constexpr auto kBackward = zero::Pass::kBackward;
   const int head = static_cast<int>(model_.layers) + 1;
-  BRIGADE_RETURN_IF_ERROR(in_unit(head, [&]() -> absl::Status {
-    UnitAccess unit(parameters, head);
-    const void* const weight = unit.Weights(HeadParameter(model_, kFinalNormWeight));
-    const void* const tokens = unit.Weights(kTokens);
-    const nn::Gradient dweight = unit.GradientOf(HeadParameter(model_, kFinalNormWeight));
-    const nn::Gradient dbias = unit.GradientOf(HeadParameter(model_, kFinalNormBias));
-    const nn::Gradient dtokens = unit.GradientOf(kTokens);
+  {
+    zero::UnitScope unit(parameters, head, kBackward);
+    const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
+    const void* const tokens = unit.weights(kTokens);
+    const nn::Gradient dweight = GradientOf(unit, HeadParameter(model_, kFinalNormWeight));
+    const nn::Gradient dbias = GradientOf(unit, HeadParameter(model_, kFinalNormBias));
+    const nn::Gradient dtokens = GradientOf(unit, kTokens);
     BRIGADE_RETURN_IF_ERROR(unit.status());
     BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(texts, dtype_, all_.logits, seed, stream));
     BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.logits, nn::kVocabulary, all_.norm, model_.width,
                                            tokens, dtokens, all_.dwidth, stream));
-    return nn::LayerNormBackward(
+    BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
         {dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, all_.dwidth,
-        {all_.dx, false}, dweight, dbias, stream);
-  }));
-  for (int64_t layer = model_.layers; layer-- > 0;) {
-    BRIGADE_RETURN_IF_ERROR(in_unit(static_cast<int>(layer) + 1,
-                                    [&] { return BackwardBlock(layer, parameters, stream); }));
+        {all_.dx, false}, dweight, dbias, stream));
+    BRIGADE_RETURN_IF_ERROR(unit.Release());
   }
-  return in_unit(0, [&]() -> absl::Status {
-    UnitAccess unit(parameters, 0);
-    const nn::Gradient dtokens = unit.GradientOf(kTokens);
-    const nn::Gradient dpositions = unit.GradientOf(kPositions);
-    BRIGADE_RETURN_IF_ERROR(unit.status());
-    return nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens, dpositions, stream);
-  });
+  BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(head));
+  for (int64_t layer = model_.layers; layer-- > 0;) {
+    const int index = static_cast<int>(layer) + 1;
+    zero::UnitScope unit(parameters, index, kBackward);
+    BRIGADE_RETURN_IF_ERROR(BackwardBlock(layer, unit, stream));
+    BRIGADE_RETURN_IF_ERROR(unit.Release());
+    BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(index));
+  }
+  zero::UnitScope unit(parameters, 0, kBackward);
+  const nn::Gradient dtokens = GradientOf(unit, kTokens);
+  const nn::Gradient dpositions = GradientOf(unit, kPositions);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+  BRIGADE_RETURN_IF_ERROR(
+      nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens, dpositions, stream));
+  BRIGADE_RETURN_IF_ERROR(unit.Release());
+  return parameters.GradientsReady(0);
 }
 
 }  // namespace brigade::gpt

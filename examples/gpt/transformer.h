@@ -16,30 +16,18 @@
 #include "brigade/examples/gpt/nn/pointwise.h"
 #include "brigade/examples/gpt/nn/texts.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/zero/step.h"
 
 namespace brigade::gpt {
 
-enum class Direction : uint8_t { kForward, kBackward };
-
-// Where weights come from and gradients go: a ZeroOptimizer when training (zero_parameters.h), plain arrays in a test.
-class ModelParameters {
- public:
-  virtual ~ModelParameters() = default;
-
-  // Around each use of a unit's weights.
-  virtual absl::Status Acquire(int unit, Direction direction) = 0;
-  virtual absl::Status Release(int unit) = 0;
-  virtual absl::StatusOr<const void*> Weights(int parameter) = 0;
-
-  virtual absl::StatusOr<nn::Gradient> GradientOf(int unit, int parameter) = 0;
-  virtual absl::Status GradientsReady(int unit) = 0;  // all of the unit's are enqueued
-};
-
-// The model's forward and backward pass over a micro-batch.
+// The model's forward and backward pass over a micro-batch. The weights come from, and the
+// gradients go to, a zero::ParameterSource with the units of SpecOf.
 //
-// Precision    Weights, activations and their gradients are of `dtype`; losses float (double for float64).
-// Memory       Activations and gradients of them: ActivationBytes, of purpose activations; the workspace of matrix
-//              products (Blas::WorkspaceBytes of the largest one), scratch. All at Create.
+// Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
+//              for float64).
+// Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
+//              workspace of matrix products (Blas::WorkspaceBytes of the largest one), scratch. All
+//              of it at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 // Errors       Create: InvalidArgument naming the option; those of Blas.
 class Transformer {
@@ -52,23 +40,25 @@ class Transformer {
   static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
-  absl::Status Forward(const nn::Texts& texts, void* losses, ModelParameters& parameters,
+  absl::Status Forward(const nn::Texts& texts, void* losses, zero::ParameterSource& parameters,
                        device::Stream& stream);
 
-  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once for each Forward,
-  // and of the same texts: it uses up what that has left.
-  absl::Status Backward(const nn::Texts& texts, const float* seed, ModelParameters& parameters,
-                        device::Stream& stream);
+  // The gradient of seed * (mean of the last Forward's losses); `seed` [1] is device memory. Once
+  // for each Forward, of the same texts: it overwrites the activations.
+  absl::Status Backward(const nn::Texts& texts, const float* seed,
+                        zero::ParameterSource& parameters, device::Stream& stream);
 
  private:
-  // What a block's forward pass leaves to its backward pass.
+  // Written by a block's forward pass and read by its backward pass.
   struct BlockActivations {
     void *x, *norm1, *mean1, *inverse1, *qkv, *probabilities, *attention;
     void *middle, *norm2, *mean2, *inverse2, *expanded, *gelu;
   };
   struct Activations {
-    void *x, *norm, *mean, *inverse, *logits;   // the last block's output, and the head
-    void *dx, *dwidth, *dmlp, *dqkv, *dscores;  // gradients, of one block at a time
+    // The last block's output, and the head.
+    void *x, *norm, *mean, *inverse, *logits;
+    // Gradients, of one block at a time.
+    void *dx, *dwidth, *dmlp, *dqkv, *dscores;
   };
   class Arena;
 
@@ -78,10 +68,16 @@ class Transformer {
                      Activations& all, std::vector<BlockActivations>& blocks);
 
   nn::MatrixShape Shape(int64_t columns) const { return {dtype_, rows_, columns}; }
-  void* Output(int64_t layer);  // of block `layer`
+  // The output of a block.
+  void* Output(int64_t layer);
+  static nn::Gradient GradientOf(zero::UnitScope& unit, int parameter) {
+    const zero::GradientTarget target = unit.gradient(parameter);
+    return {target.data, target.accumulate};
+  }
 
-  absl::Status ForwardBlock(int64_t layer, ModelParameters& parameters, device::Stream& stream);
-  absl::Status BackwardBlock(int64_t layer, ModelParameters& parameters, device::Stream& stream);
+  // `unit` is the block's.
+  absl::Status ForwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
+  absl::Status BackwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
   // y = x weight^T, of a weight [outputs, inputs]; and its gradients.
   absl::Status Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs, void* y,
                       device::Stream& stream);

@@ -4,7 +4,6 @@
 #include "brigade/examples/gpt/nn/attention.h"
 #include "brigade/examples/gpt/nn/layer_norm.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/examples/gpt/unit_access.h"
 
 namespace brigade::gpt {
 
@@ -46,12 +45,11 @@ absl::Status Transformer::LinearBackward(const void* dy, int64_t outputs, const 
                      stream);
 }
 
-absl::Status Transformer::ForwardBlock(int64_t layer, ModelParameters& parameters,
+absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
                                        device::Stream& stream) {
   const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
   const int64_t width = model_.width;
-  UnitAccess unit(parameters, static_cast<int>(layer) + 1);
-  const auto weights = [&](Block which) { return unit.Weights(BlockParameter(layer, which)); };
+  const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
   const void* const norm1_bias = weights(kNorm1Bias);
   const void* const qkv = weights(kQkvWeight);
@@ -90,13 +88,12 @@ absl::Status Transformer::ForwardBlock(int64_t layer, ModelParameters& parameter
 }
 
 // all_.dx is the gradient of the block's output, and becomes that of its input.
-absl::Status Transformer::BackwardBlock(int64_t layer, ModelParameters& parameters,
+absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
                                         device::Stream& stream) {
   const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
   const int64_t width = model_.width;
-  UnitAccess unit(parameters, static_cast<int>(layer) + 1);
-  const auto weights = [&](Block which) { return unit.Weights(BlockParameter(layer, which)); };
-  const auto gradient = [&](Block which) { return unit.GradientOf(BlockParameter(layer, which)); };
+  const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
+  const auto gradient = [&](Block which) { return GradientOf(unit, BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
   const void* const qkv = weights(kQkvWeight);
   const void* const projection = weights(kProjectionWeight);

@@ -1,4 +1,5 @@
-// How to train with a MixedPrecisionOptimizer: a line is fitted in fp16, and the host waits once, at the end.
+// How to train with a MixedPrecisionOptimizer: a line is fitted in fp16, and the host waits once,
+// at the end.
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,5 @@
-// A step captured into a CUDA graph once and replayed: all that differs from step to step is in device memory.
+// A step captured into a CUDA graph once and replayed: all that differs from step to step is in
+// device memory.
 
 #include <cuda_runtime.h>
 

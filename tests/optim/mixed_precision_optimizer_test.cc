@@ -1,4 +1,5 @@
-// Whole training runs by the public object: the specification's bits, without a host wait or an allocation.
+// Whole training runs by the public object: the specification's bits, without a host wait or an
+// allocation.
 
 #include "brigade/optim/mixed_precision_optimizer.h"
 
@@ -132,8 +133,9 @@ TEST(MixedPrecisionOptimizerTest, AStepNeitherWaitsNorAllocates) {
   const MixedPrecisionState initial = trainer.optimizer->SaveState(*trainer.stream).value();
   const int steps = static_cast<int>(training.grads.size());
   int64_t waits = -1, allocations = -1;
-  // Queue, scratch lists and records of events grow to what they need. A closed gate makes it the most that they
-  // can need; in the second round the events hold their old records while they get new ones.
+  // Queue, scratch lists and records of events grow to what they need. A closed gate makes it the
+  // most that they can need; in the second round the events hold their old records while they get
+  // new ones.
   for (int round = 0; round < 3; ++round) {
     ASSERT_OK(trainer.optimizer->LoadState(initial, *trainer.stream));
     while (trainer.optimizer->TakeState()->has_value()) {

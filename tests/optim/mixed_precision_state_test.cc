@@ -1,5 +1,5 @@
-// What goes in and out of a MixedPrecisionOptimizer besides its steps: checkpoints, memory, micro-batches,
-// learning rates, failures.
+// What goes in and out of a MixedPrecisionOptimizer besides its steps: checkpoints, memory,
+// micro-batches, learning rates, failures.
 
 #include <cmath>
 #include <functional>

@@ -1,5 +1,5 @@
-// Schedules against the formulas of DeepSpeed 0.19.0, written from how its classes behave step by step: they set
-// a rate when constructed, and another in each step(), which follows an update.
+// Schedules against the formulas of DeepSpeed 0.19.0, written from how its classes behave step by
+// step: they set a rate when constructed, and another in each step(), which follows an update.
 
 #include "brigade/optim/schedule.h"
 

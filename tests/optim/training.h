@@ -1,7 +1,8 @@
 #ifndef BRIGADE_TESTS_OPTIM_TRAINING_H_
 #define BRIGADE_TESTS_OPTIM_TRAINING_H_
 
-// One training run, made twice: by a MixedPrecisionOptimizer on tensors of a device, and by tests/spec.
+// One training run, made twice: by a MixedPrecisionOptimizer on tensors of a device, and by
+// tests/spec.
 
 #include <cmath>
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "brigade/tests/spec/formats.h"
@@ -28,6 +29,7 @@ struct TrainingRule {
   bool reduce_at_boundary = false;        // else after every micro-batch
   Format format = Format::kBFloat16;      // of parameters and gradients
   Format accumulator = Format::kFloat32;  // of gradients summed over micro-batches
+  std::optional<Format> wire = {};        // of gradients between ranks; none: their own
   bool adam = true;                       // else SGD
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
@@ -77,6 +79,7 @@ class Training {
     if (rule_.reduce_at_boundary) {
       for (size_t r = 0; r < rule_.ranks; ++r) {
         reduced[r] = ReduceSlice(local, r, rule_.accumulator);
+        for (auto& bucket : reduced[r]) RoundAll(rule_.accumulator, bucket);
       }
     }
 
@@ -140,7 +143,14 @@ class Training {
     return Gather(slices);
   }
 
-  Buckets ReduceSlice(const std::vector<Buckets>& contributions, size_t rank, Format format) const {
+  // In the format of the wire, if there is one, contributions and their sum round to that.
+  Buckets ReduceSlice(std::vector<Buckets> contributions, size_t rank, Format format) const {
+    if (rule_.wire.has_value()) {
+      for (Buckets& buckets : contributions) {
+        for (auto& bucket : buckets) RoundAll(*rule_.wire, bucket);
+      }
+      format = *rule_.wire;
+    }
     Buckets sum = Slice(contributions[0], rank);
     for (size_t r = 1; r < rule_.ranks; ++r) {
       const Buckets addend = Slice(contributions[r], rank);

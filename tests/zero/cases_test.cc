@@ -99,8 +99,8 @@ TEST(CasesTest, AnOverflowOnOneRankIsSeenByAll) {
 }
 
 TEST(CasesTest, WhatLayInMemoryNeverReachesAResult) {
-  // Gradient memory that is used again holds other buckets' gradients, here 7777: padding and what nobody writes
-  // must not show it.
+  // Gradient memory that is reused holds another bucket's gradients, here 7777: neither the padding
+  // nor a gradient that no unit writes must show it.
   std::vector<std::vector<float>> wanted;
   for (int stage = 0; stage < kStages; ++stage) {
     OnThreads({.size = 2}, [&](Rank& self) {
@@ -225,7 +225,8 @@ TEST(CasesTest, GroupsInOneBucketHaveTheirOwnRates) {
 }
 
 TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
-  // Backward of the first unit needs no weights, so nobody acquires it; but it is gathered ahead.
+  // The backward pass of the first unit needs no weights and does not acquire it, but the unit is
+  // gathered ahead.
   std::vector<std::vector<float>> wanted;
   for (const int stage : {0, 1, 2, 3}) {
     OnThreads({.size = 2}, [&](Rank& self) {
@@ -237,14 +238,15 @@ TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
       ASSERT_OK(InitializeToy(*zero));
       std::vector<float> seen;
       for (int step = 0; step < 3; ++step) {
-        ASSERT_OK(zero->Acquire(0, Pass::kForward));
-        const void* const weights = zero->Weights(0).value();
+        UnitScope scope(*zero, 0, Pass::kForward);
+        const void* const weights = scope.weights(0);
+        ASSERT_OK(scope.status());
         ASSERT_OK(self.stream->Enqueue({"read", {device::Reads(weights, 200)}},
                                        [&seen, weights](device::ThreadPool&) {
                                          seen.push_back(Load(weights, DType::kBFloat16, 7));
                                          return absl::OkStatus();
                                        }));
-        ASSERT_OK(zero->Release(0));
+        ASSERT_OK(scope.Release());
         ASSERT_OK(zero->Acquire(1, Pass::kBackward));
         ASSERT_OK(zero->Release(1));
         ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t) { return 1.0f; }));

@@ -1,6 +1,6 @@
-// Ranks whose compute and collectives are held up at random, in memory that is poisoned when it is freed: the bits stay,
-// and the race checker has nothing to report. The number of seeds comes from the command line: 32 in every run, 500 in
-// the soak test.
+// Ranks whose compute and collectives are held up at random, in memory that is poisoned when it is
+// freed: the bits stay, and the race checker has nothing to report. The number of seeds comes from
+// the command line: 32 in every run, 500 in the soak test.
 
 #include <cstdlib>
 

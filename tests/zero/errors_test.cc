@@ -1,5 +1,5 @@
-// Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all must know, and a
-// ZeroOptimizer that goes on.
+// Bad settings and calls out of turn: an error that names what is wrong, on all ranks where all
+// must know, and a ZeroOptimizer that goes on.
 
 #include <barrier>
 #include <string>
@@ -39,6 +39,8 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     };
     refuses([](ZeroOptions& o) { o.stage = 4; }, "stage is 4, not 0 to 3");
     refuses([](ZeroOptions& o) { o.dtype = precision::DType::kInt32; }, "dtype is int32");
+    refuses([](ZeroOptions& o) { o.communication_dtype = precision::DType::kInt32; },
+            "communication_dtype is int32; it must be float32, float16 or bfloat16");
     refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
     for (const int stage : {2, 3}) {
       refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },
@@ -58,7 +60,7 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
   });
 }
 
-TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
+TEST(ErrorsTest, AMistakeOfOneRankIsAnErrorOnAll) {
   OnThreads({.size = 3}, [](Rank& self) {
     ZeroOptions options;
     if (self.rank == 1) options.live_units = -3;
@@ -69,7 +71,7 @@ TEST(ErrorsTest, OneRanksMistakeIsEverybodysError) {
   });
 }
 
-TEST(ErrorsTest, OneRanksLackOfMemoryIsEverybodysError) {
+TEST(ErrorsTest, ALackOfMemoryOnOneRankIsAnErrorOnAll) {
   collectives::RanksOptions options;
   const auto engines = collectives::ThreadEngines(options);
   collectives::OnRanks(options, engines, [](Rank& self) {

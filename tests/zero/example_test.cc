@@ -1,5 +1,5 @@
-// How to train with a ZeroOptimizer: two ranks fit a line in stage 3, each on inputs of its own. The host waits once, at the
-// end.
+// How to train with a ZeroOptimizer: two ranks fit a line in stage 3, each on inputs of its own.
+// The host waits once, at the end.
 
 #include <cmath>
 #include <vector>
@@ -34,29 +34,32 @@ void FitALine(collectives::Rank& self, std::vector<float>& fitted) {
   } memory;
   device::Stream& stream = *self.stream;
   for (int step = 0; step < 200; ++step) {
-    ASSERT_OK(zero->Acquire(kScale, Pass::kForward));
-    const auto* slope = static_cast<const float*>(zero->Weights(kScale).value());
+    UnitScope scale(*zero, kScale, Pass::kForward);
+    const auto* slope = scale.weights<float>(kScale);
+    ASSERT_OK(scale.status());
     ASSERT_OK(stream.Enqueue({"scale", {device::Reads(slope, 4), device::Writes(&memory.y, 4)}},
                              [&memory, slope, x](device::ThreadPool&) {
                                memory.y = *slope * x;
                                return absl::OkStatus();
                              }));
-    ASSERT_OK(zero->Release(kScale));
+    ASSERT_OK(scale.Release());
 
-    ASSERT_OK(zero->Acquire(kShift, Pass::kForward));
-    const auto* offset = static_cast<const float*>(zero->Weights(kShift).value());
+    UnitScope shift(*zero, kShift, Pass::kForward);
+    const auto* offset = shift.weights<float>(kShift);
+    ASSERT_OK(shift.status());
     ASSERT_OK(stream.Enqueue({"shift", {device::Reads(offset, 4), device::Writes(&memory.y, 4)}},
                              [&memory, offset](device::ThreadPool&) {
                                memory.y += *offset;
                                return absl::OkStatus();
                              }));
-    ASSERT_OK(zero->Release(kShift));
+    ASSERT_OK(shift.Release());
 
     // loss = (y - target)^2 / 2, times the scale that the device knows.
     ASSERT_OK(zero->ScaleLoss(&memory.one, &memory.scaled, 1, precision::DType::kFloat32));
     for (const int unit : {kShift, kScale}) {
-      ASSERT_OK(zero->Acquire(unit, Pass::kBackward));
-      const GradientTarget gradient = zero->Gradient(unit, unit).value();
+      UnitScope scope(*zero, unit, Pass::kBackward);
+      const GradientTarget gradient = scope.gradient(unit);
+      ASSERT_OK(scope.status());
       ASSERT_OK(stream.Enqueue({"backward",
                                 {device::Reads(&memory.y, 4), device::Reads(&memory.scaled, 4),
                                  device::Writes(gradient.data, 4)}},
@@ -66,7 +69,7 @@ void FitALine(collectives::Rank& self, std::vector<float>& fitted) {
                                      unit == kShift ? error : error * x;
                                  return absl::OkStatus();
                                }));
-      ASSERT_OK(zero->Release(unit));
+      ASSERT_OK(scope.Release());
       ASSERT_OK(zero->GradientsReady(unit));
     }
     ASSERT_OK(zero->FinishBackward());

@@ -1,4 +1,5 @@
-// ZeRO over processes: the specification's bits, and a process that is killed in the middle of a step.
+// ZeRO over processes: the specification's bits, and a process that is killed in the middle of a
+// step.
 
 #include <signal.h>
 #include <unistd.h>
@@ -87,7 +88,8 @@ bool Same(const RankState& a, const RankState& b) {
   return a.step.step == b.step.step && a.step.loss_scale == b.step.loss_scale;
 }
 
-// Steps until rank 2 kills itself in its third backward; then what the survivor had after two steps can be saved.
+// Steps until rank 2 kills itself in its third backward; then what the survivor had after two steps
+// can be saved.
 absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   ZeroOptions options;
   options.stage = stage;

@@ -31,6 +31,7 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.format = FormatOf(c.dtype);
   // One micro-batch is not added to anything.
   rule.accumulator = c.micro_batches > 1 ? spec::Format::kFloat32 : rule.format;
+  if (c.communication_dtype.has_value()) rule.wire = FormatOf(*c.communication_dtype);
   rule.adam = c.optimizer != optim::OptimizerKind::kSgd;
   rule.adam_rule.weight_decay = 0.01;
   rule.adam_rule.decoupled = c.optimizer == optim::OptimizerKind::kAdamW;
@@ -45,9 +46,12 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
 }  // namespace
 
 std::string ToString(const GoldenCase& c) {
-  return absl::StrCat("ranks_", c.ranks, "_", precision::Name(c.dtype), "_optimizer_",
-                      static_cast<int>(c.optimizer), "_micro_", c.micro_batches,
-                      c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "");
+  return absl::StrCat(
+      "ranks_", c.ranks, "_", precision::Name(c.dtype), "_optimizer_",
+      static_cast<int>(c.optimizer), "_micro_", c.micro_batches,
+      c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "",
+      c.communication_dtype.has_value() ? "_over_" : "",
+      c.communication_dtype.has_value() ? precision::Name(*c.communication_dtype) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -69,6 +73,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.micro_batches = c.micro_batches;
   options.accumulation = c.accumulation;
   options.bucket_elements = c.bucket_elements;
+  options.communication_dtype = c.communication_dtype;
   return options;
 }
 
@@ -171,8 +176,7 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
     }
   }
   BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
-  BRIGADE_ASSIGN_OR_RETURN(auto parameters, Exported(*zero));
-  trained.parameters = std::move(parameters);
+  BRIGADE_ASSIGN_OR_RETURN(trained.parameters, Exported(*zero));
   return absl::OkStatus();
 }
 

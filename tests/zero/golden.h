@@ -3,6 +3,7 @@
 
 // Training runs of the toy model beside the specification.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ struct GoldenCase {
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   int micro_batches = 1;
   Accumulation accumulation = Accumulation::kEveryMicroBatch;
-  int64_t bucket_elements = 1000;  // less than the largest parameter
+  // Less than the largest parameter.
+  int64_t bucket_elements = 1000;
+  std::optional<precision::DType> communication_dtype = {};
 };
 
 std::string ToString(const GoldenCase& golden_case);
@@ -40,7 +43,8 @@ std::vector<Injection> InjectionsOf(const GoldenCase& golden_case);
 // By tests/spec.
 Trajectory Specified(const GoldenCase& golden_case);
 
-// By a ZeroOptimizer; `trained` is empty on an error. With `on_copies` the toy computes as on a GPU.
+// By a ZeroOptimizer; `trained` is empty on an error. With `on_copies` the toy computes as on a
+// GPU.
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained,
                    bool on_copies = false);
@@ -48,8 +52,8 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
 // Internal naming the first difference in bits.
 absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
 
-// Trains with every stage that allows the case, on ranks that share a device. Fails the test that calls it where one
-// differs from the specification.
+// Trains with every stage that allows the case, on ranks that share a device. Fails the test that
+// calls it where one differs from the specification.
 void ExpectTheSpecificationsBits(const GoldenCase& golden_case, device::Device device,
                                  bool on_copies = false);
 

@@ -1,4 +1,5 @@
-// Four ranks that share one GPU: every stage gives the specification's bits over 50 steps, and those of the CPU.
+// Four ranks that share one GPU: every stage gives the specification's bits over 50 steps, and
+// those of the CPU.
 
 #include <array>
 #include <vector>

@@ -1,4 +1,5 @@
-// Every stage gives the specification's bits over 50 steps: parameters, loss scales and gradient norms.
+// Every stage gives the specification's bits over 50 steps: parameters, loss scales and gradient
+// norms.
 
 #include <vector>
 
@@ -31,6 +32,22 @@ std::vector<GoldenCase> Cases() {
         cases.push_back({ranks, dtype, kind, 3, Accumulation::kEveryMicroBatch});
         cases.push_back({ranks, dtype, kind, 3, Accumulation::kAtBoundary});
       }
+    }
+  }
+  // Gradients of each type over a wire of each type.
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const DType wire : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      GoldenCase c = {3, dtype, OptimizerKind::kAdamW};
+      c.communication_dtype = wire;
+      if (wire != dtype) {
+        cases.push_back(c);
+        c.micro_batches = 2;
+        cases.push_back(c);
+      }
+      // Sums over micro-batches are in fp32, and so cross every narrower wire in another type.
+      c.micro_batches = 2;
+      c.accumulation = Accumulation::kAtBoundary;
+      cases.push_back(c);
     }
   }
   return cases;

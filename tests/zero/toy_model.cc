@@ -128,12 +128,11 @@ absl::Status ToyTrainer::ComputeOnCopies(const std::vector<Array>& arrays, const
   return self_.stream->Synchronize();
 }
 
-absl::StatusOr<std::vector<ToyTrainer::View>> ToyTrainer::Views(int unit) const {
+std::vector<ToyTrainer::View> ToyTrainer::Views(int unit, UnitScope& scope) const {
   std::vector<View> views;
   for (const int p : zero_.plan().unit(unit).parameters) {
     const ParameterSpec& spec = zero_.plan().parameter(p).spec;
-    BRIGADE_ASSIGN_OR_RETURN(auto weights, zero_.Weights(p));
-    views.push_back({p, *spec.dtype, weights, spec.size, {}, false});
+    views.push_back({p, *spec.dtype, scope.weights(p), spec.size, {}, false});
   }
   return views;
 }
@@ -157,8 +156,9 @@ absl::Status ToyTrainer::MicroBatch(int micro_batch) {
 absl::Status ToyTrainer::Forward() {
   const int units = static_cast<int>(zero_.plan().units().size());
   for (int unit = 0; unit < units; ++unit) {
-    BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kForward));
-    BRIGADE_ASSIGN_OR_RETURN(auto views, Views(unit));
+    UnitScope scope(zero_, unit, Pass::kForward);
+    const std::vector<View> views = Views(unit, scope);
+    BRIGADE_RETURN_IF_ERROR(scope.status());
     std::vector<Array> arrays = {{activations_ + unit, sizeof(float), false, true}};
     for (const View& view : views) {
       arrays.push_back({const_cast<void*>(view.weights), view.size * precision::SizeOf(view.dtype),
@@ -174,7 +174,7 @@ absl::Status ToyTrainer::Forward() {
                 return 0.0f;
               });
         }));
-    BRIGADE_RETURN_IF_ERROR(zero_.Release(unit));
+    BRIGADE_RETURN_IF_ERROR(scope.Release());
   }
   return absl::OkStatus();
 }
@@ -183,8 +183,8 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
   int late = -1;
   const int units = static_cast<int>(zero_.plan().units().size());
   for (int unit = units; unit-- > 0;) {
-    BRIGADE_RETURN_IF_ERROR(zero_.Acquire(unit, Pass::kBackward));
-    BRIGADE_ASSIGN_OR_RETURN(auto views, Views(unit));
+    UnitScope scope(zero_, unit, Pass::kBackward);
+    std::vector<View> views = Views(unit, scope);
     std::vector<Array> arrays = {{activations_ + unit, sizeof(float), true, false},
                                  {scaled_, sizeof(float), true, false}};
     bool writes = false;
@@ -193,11 +193,11 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
       arrays.push_back({const_cast<void*>(view.weights), bytes, true, false});
       view.has_gradient = HasGradient(zero_.plan(), unit, view.parameter);
       if (!view.has_gradient) continue;
-      BRIGADE_ASSIGN_OR_RETURN(auto target, zero_.Gradient(unit, view.parameter));
-      view.target = target;
-      arrays.push_back({target.data, bytes, target.accumulate, true});
+      view.target = scope.gradient(view.parameter);
+      arrays.push_back({view.target.data, bytes, view.target.accumulate, true});
       writes = true;
     }
+    BRIGADE_RETURN_IF_ERROR(scope.status());
     BRIGADE_RETURN_IF_ERROR(Enqueue(
         "toy backward", arrays,
         [this, unit, micro_batch, views, at_step = step](const std::vector<void*>& at) {
@@ -217,7 +217,7 @@ absl::Status ToyTrainer::Backward(int micro_batch) {
             }
           }
         }));
-    BRIGADE_RETURN_IF_ERROR(zero_.Release(unit));
+    BRIGADE_RETURN_IF_ERROR(scope.Release());
     if (!writes && zero_.options().stage < 2) continue;
     // Late: with the next unit that has gradients, after it.
     if (report_late && late < 0) {

@@ -1,9 +1,10 @@
 #ifndef BRIGADE_TESTS_ZERO_TOY_MODEL_H_
 #define BRIGADE_TESTS_ZERO_TOY_MODEL_H_
 
-// A model whose "training" shows every stale or missing weight and gradient in the bits: its gradients are made of the
-// weights seen in forward and in backward, of noise by rank, micro-batch, step and element, and of the loss scale
-// on the device. Written once for any memory, so that the specification computes the same.
+// A model whose "training" shows every stale or missing weight and gradient in the bits: its
+// gradients are made of the weights seen in forward and in backward, of noise by rank, micro-batch,
+// step and element, and of the loss scale on the device. Written once for any memory, so that the
+// specification computes the same.
 
 #include <cstdint>
 #include <functional>
@@ -15,13 +16,16 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/zero/step.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::zero {
 
-// Five units; one parameter that two units share, one frozen, one empty, some that never have a gradient.
+// Five units; one parameter that two units share, one frozen, one empty, some that never have a
+// gradient.
 ModelSpec ToyModel();
 
 float InitialWeight(int parameter, int64_t i);
@@ -56,8 +60,8 @@ float GradientElement(const GradientInput& at, float weight, float activation, f
 float Load(const void* data, precision::DType dtype, int64_t i);
 void Store(void* data, precision::DType dtype, int64_t i, float value);
 
-// Runs the toy's steps on a ZeroOptimizer. Its passes compute on the host: on the CPU in the stream's order, on a GPU
-// on copies, for which the host waits.
+// Runs the toy's steps on a ZeroOptimizer. Its passes compute on the host: on the CPU in the
+// stream's order, on a GPU on copies, for which the host waits.
 class ToyTrainer {
  public:
   ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self, std::vector<Injection> injections = {});
@@ -90,7 +94,7 @@ class ToyTrainer {
   // Work on the arrays' addresses on the host, in their order.
   using Work = std::function<void(const std::vector<void*>& arrays)>;
 
-  absl::StatusOr<std::vector<View>> Views(int unit) const;
+  std::vector<View> Views(int unit, UnitScope& scope) const;
   absl::Status Enqueue(const char* name, const std::vector<Array>& arrays, Work work);
   absl::Status ComputeOnCopies(const std::vector<Array>& arrays, const Work& work);
 

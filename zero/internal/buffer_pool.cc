@@ -11,12 +11,10 @@ absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
                                                                  device::Purpose purpose,
                                                                  const std::string& name,
                                                                  device::Context& context) {
-  auto slot = std::make_unique<PooledBuffer>();
-  BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(bytes, purpose, name));
-  BRIGADE_ASSIGN_OR_RETURN(auto event, context.CreateEvent(name));
-  slot->memory = std::move(memory);
-  slot->free = std::move(event);
-  return slot;
+  auto buffer = std::make_unique<PooledBuffer>();
+  BRIGADE_ASSIGN_OR_RETURN(buffer->memory, context.Allocate(bytes, purpose, name));
+  BRIGADE_ASSIGN_OR_RETURN(buffer->free, context.CreateEvent(name));
+  return buffer;
 }
 
 absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& sizes,
@@ -26,11 +24,11 @@ absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& size
     std::vector<PooledBuffer*>& free = pool.free_[bytes];
     free.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
-      const std::string each = absl::StrCat(name, " ", pool.slots_.size());
+      const std::string each = absl::StrCat(name, " ", pool.buffers_.size());
       BRIGADE_ASSIGN_OR_RETURN(
-          auto slot, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
-      free.push_back(slot.get());
-      pool.slots_.push_back(std::move(slot));
+          auto buffer, CreatePooledBuffer(bytes, device::Purpose::kCommunication, each, context));
+      free.push_back(buffer.get());
+      pool.buffers_.push_back(std::move(buffer));
     }
   }
   return pool;
@@ -39,15 +37,15 @@ absl::StatusOr<BufferPool> BufferPool::Create(const std::map<int64_t, int>& size
 PooledBuffer* BufferPool::Take(int64_t bytes) {
   const auto found = free_.find(bytes);
   if (found == free_.end() || found->second.empty()) return nullptr;
-  PooledBuffer* const slot = found->second.front();
+  PooledBuffer* const buffer = found->second.front();
   found->second.erase(found->second.begin());
-  return slot;
+  return buffer;
 }
 
-void BufferPool::Forget() {
-  for (const auto& slot : slots_) slot->Forget();
+void BufferPool::Reset() {
+  for (const auto& buffer : buffers_) buffer->Reset();
 }
 
-void BufferPool::GiveBack(PooledBuffer* slot) { free_[slot->memory.bytes()].push_back(slot); }
+void BufferPool::Return(PooledBuffer* buffer) { free_[buffer->memory.bytes()].push_back(buffer); }
 
 }  // namespace brigade::zero::internal

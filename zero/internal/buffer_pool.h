@@ -15,45 +15,50 @@
 
 namespace brigade::zero::internal {
 
-// Memory for one bucket at a time.
+// Memory that holds one bucket at a time.
 struct PooledBuffer {
   device::Buffer memory;
-  std::unique_ptr<device::Event> free;  // recorded after the last use of what it holds,
-  bool used = false;                    // if there was one
-  int bucket = -1;                      // whose layout it has: zeros where that has padding
+  // Recorded after the last use of the memory, if there was one.
+  std::unique_ptr<device::Event> free;
+  bool used = false;
+  // The bucket whose padding is zero in this memory; -1: none.
+  int bucket = -1;
 
-  // All work on it is over, and nobody knows what it holds.
-  void Forget() {
+  // All work on the memory is over, and its content is unknown.
+  void Reset() {
     used = false;
     bucket = -1;
   }
 };
 
-// Slots by size, handed out in the order in which they came back, so that the wait for the last use is short.
+// Buffers by size, taken in the order in which they were returned, so that the wait for the last
+// use is short.
 class BufferPool {
  public:
-  // sizes: bytes -> how many.
+  // `sizes` has the number of buffers of each size in bytes.
   static absl::StatusOr<BufferPool> Create(const std::map<int64_t, int>& sizes,
                                            const std::string& name, device::Context& context);
 
-  // Null if none of this size is left.
+  // Null if no buffer of this size is left.
   PooledBuffer* Take(int64_t bytes);
-  void GiveBack(PooledBuffer* slot);
+  void Return(PooledBuffer* buffer);
 
-  // How many of this size are left.
+  // The number of buffers of this size that are left.
   size_t left(int64_t bytes) const {
     const auto found = free_.find(bytes);
     return found == free_.end() ? 0 : found->second.size();
   }
 
-  void Forget();  // all slots
+  // Resets all buffers.
+  void Reset();
 
  private:
-  std::vector<std::unique_ptr<PooledBuffer>> slots_;
-  std::map<int64_t, std::vector<PooledBuffer*>> free_;  // oldest first
+  std::vector<std::unique_ptr<PooledBuffer>> buffers_;
+  // By size; the one returned first comes first.
+  std::map<int64_t, std::vector<PooledBuffer*>> free_;
 };
 
-// A slot for good, with its event.
+// A buffer outside a pool, with its event.
 absl::StatusOr<std::unique_ptr<PooledBuffer>> CreatePooledBuffer(int64_t bytes,
                                                                  device::Purpose purpose,
                                                                  const std::string& name,

@@ -78,10 +78,14 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
                    precision::Name(options.accumulator)),
+      absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
+                                               ? precision::Name(*options.communication_dtype)
+                                               : "none"),
       absl::StrCat("bucket_elements ", options.bucket_elements),
       absl::StrCat("live_units ", options.live_units),
       absl::StrCat("persistence_threshold ", options.persistence_threshold),
-      absl::StrCat("algorithm ", static_cast<int>(options.algorithm))};
+      absl::StrCat("algorithm ", static_cast<int>(options.algorithm)),
+      absl::StrCat("reduction ", static_cast<int>(options.reduction))};
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
     AppendGroup(options.optimizer.groups[g], g, lines);
   }
@@ -105,7 +109,7 @@ Lines ModelLines(const Plan& plan) {
 absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams) {
   std::string record(1, static_cast<char>(mine.code()));
   absl::StrAppend(&record, mine.message());
-  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.Share(Fixed(record)));
+  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.AllGatherHost(Fixed(record)));
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto code = static_cast<absl::StatusCode>(all[rank][0]);
@@ -121,7 +125,7 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStrea
   std::vector<uint64_t> prints;
   for (const std::string& line : lines) prints.push_back(Fingerprint(line));
   const std::vector<uint64_t> mine = {prints.size(), Fingerprint(Bytes<uint64_t>(prints))};
-  BRIGADE_ASSIGN_OR_RETURN(auto sums, streams.Share(Bytes<uint64_t>(mine)));
+  BRIGADE_ASSIGN_OR_RETURN(auto sums, streams.AllGatherHost(Bytes<uint64_t>(mine)));
   if (FirstToDiffer(sums) == 0) return absl::OkStatus();
 
   // Which line is the first that differs, and how.
@@ -130,7 +134,7 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStrea
     most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
   }
   prints.resize(most);
-  BRIGADE_ASSIGN_OR_RETURN(auto shared, streams.Share(Bytes<uint64_t>(prints)));
+  BRIGADE_ASSIGN_OR_RETURN(auto shared, streams.AllGatherHost(Bytes<uint64_t>(prints)));
   size_t first = 0;
   const auto alike = [&](size_t line) {
     return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
@@ -138,15 +142,15 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStrea
     });
   };
   while (first + 1 < most && alike(first)) ++first;
-  BRIGADE_ASSIGN_OR_RETURN(auto texts,
-                           streams.Share(Fixed(first < lines.size() ? lines[first] : "nothing")));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto texts, streams.AllGatherHost(Fixed(first < lines.size() ? lines[first] : "nothing")));
   const size_t other = FirstToDiffer(texts);
   return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ", Text(texts[0]),
                                                  "; rank ", other, " has ", Text(texts[other])));
 }
 
 absl::Status AgreeOnStep(const kernels::StepState& step, StepStreams& streams) {
-  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.Share(Bytes<kernels::StepState>({step})));
+  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.AllGatherHost(Bytes<kernels::StepState>({step})));
   const size_t other = FirstToDiffer(all);
   if (other == 0) return absl::OkStatus();
   const auto describe = [&](size_t rank) {

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_ZERO_INTERNAL_CONSISTENCY_CHECK_H_
 #define BRIGADE_ZERO_INTERNAL_CONSISTENCY_CHECK_H_
 
-// What ranks must agree on before they rely on each other. Calls of all ranks; they wait.
+// Checks that all ranks have the same options, model and state. Calls of all ranks; they wait.
 
 #include <cstdint>
 
@@ -13,11 +13,12 @@
 
 namespace brigade::zero::internal {
 
-// OK if all ranks give OK; else this rank's error, or without one that of the first rank that has one.
+// OK if all ranks give OK; else this rank's own error, or, if it has none, that of the first rank
+// that has one.
 absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams);
 
-// InvalidArgument on all ranks unless options and models are alike: names the first option, parameter or unit that
-// differs, and how.
+// InvalidArgument on all ranks unless options and models are the same: names the first option,
+// parameter or unit that differs, and its values.
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
 // InvalidArgument on all ranks unless they are at the same step.
@@ -26,7 +27,7 @@ absl::Status AgreeOnStep(const kernels::StepState& step, StepStreams& streams);
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
 
-// Of model, plan and optimizer; not of the stage.
+// A hash of model, plan and optimizer; the same in every stage.
 uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options);
 
 }  // namespace brigade::zero::internal

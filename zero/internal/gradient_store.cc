@@ -39,35 +39,35 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   device::Context& context = streams.context();
   for (const int b : store->order_) {
     const Bucket& bucket = store->bucket(b);
-    State& state = store->state(b);
+    BucketState& state = store->state(b);
     const std::string name = absl::StrCat("gradients of bucket ", b);
     const auto allocate = [&](const char* what, int64_t bytes) {
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
     };
     if (options.traits().whole_gradients) {
       BRIGADE_ASSIGN_OR_RETURN(
-          auto own, CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
-      state.own = std::move(own);
+          state.own,
+          CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
     } else if (!options.accumulates()) {
-      BRIGADE_ASSIGN_OR_RETURN(auto slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
-      state.slice = std::move(slice);
+      BRIGADE_ASSIGN_OR_RETURN(state.slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
     }
     if (options.accumulates()) {
       const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
-      BRIGADE_ASSIGN_OR_RETURN(auto accumulator,
+      BRIGADE_ASSIGN_OR_RETURN(state.accumulator,
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
-      state.accumulator = std::move(accumulator);
     }
-    BRIGADE_ASSIGN_OR_RETURN(auto written, context.CreateEvent(absl::StrCat(name, " written")));
-    state.written = std::move(written);
+    BRIGADE_ASSIGN_OR_RETURN(state.written, context.CreateEvent(absl::StrCat(name, " written")));
+  }
+  if (const int64_t bytes = WireBufferBytes(plan, options); bytes > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(store->wire_, context.Allocate(bytes, device::Purpose::kCommunication,
+                                                            "gradients on the wire"));
   }
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
-  BRIGADE_ASSIGN_OR_RETURN(auto pool,
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
-                                              "gradient slot", context));
-  store->pool_ = std::move(pool);
+                                              "gradient buffer", context));
   return store;
 }
 
@@ -77,7 +77,7 @@ void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::
 }
 
 void* GradientStore::FinalSlice(int index) const {
-  const State& at = state(index);
+  const BucketState& at = state(index);
   if (options_.accumulates()) {
     return AccumulatesWhole(options_) ? SliceOf(at.accumulator, index, options_.accumulator)
                                       : at.accumulator.data();
@@ -86,7 +86,7 @@ void* GradientStore::FinalSlice(int index) const {
 }
 
 void* GradientStore::FinalWhole(int index) const {
-  const State& at = state(index);
+  const BucketState& at = state(index);
   if (options_.accumulates()) return AccumulatesWhole(options_) ? at.accumulator.data() : nullptr;
   return at.own != nullptr ? at.own->memory.data() : nullptr;
 }
@@ -99,13 +99,13 @@ void GradientStore::StartMicroBatch() {
   next_ = 0;
 }
 
-void GradientStore::StartAgain() {
-  for (State& at : states_) {
-    if (at.slot != nullptr && at.own == nullptr) pool_.GiveBack(at.slot);
-    at.slot = nullptr;
-    if (at.own != nullptr) at.own->Forget();
+void GradientStore::Reset() {
+  for (BucketState& at : states_) {
+    if (at.buffer != nullptr && at.own == nullptr) pool_.Return(at.buffer);
+    at.buffer = nullptr;
+    if (at.own != nullptr) at.own->Reset();
   }
-  pool_.Forget();
+  pool_.Reset();
   micro_batch_ = 0;
   StartMicroBatch();
 }
@@ -122,7 +122,7 @@ absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
     ++written.units;
   }
   asked_[static_cast<size_t>(unit)] = 1;
-  char* const data = state(p.bucket).slot->memory.as<char>().data();
+  char* const data = state(p.bucket).buffer->memory.as<char>().data();
   return GradientTarget{data + p.begin * precision::SizeOf(*p.spec.dtype), written.units > 1};
 }
 
@@ -133,44 +133,45 @@ int GradientStore::FirstOfSize(int64_t bytes) const {
   return order_[at];
 }
 
-// The last slot of a size is kept for the bucket whose turn comes first, so that reports in any order come to an end.
-bool GradientStore::MayTakeSlot(int index) const {
+// The last buffer of a size is reserved for the bucket of this size that is reduced next, so that
+// reports in any order can be served.
+bool GradientStore::MayTakeBuffer(int index) const {
   const int64_t bytes = bucket(index).bytes();
   const int first = FirstOfSize(bytes);
-  const bool kept = first != index && state(first).slot == nullptr;
-  return pool_.left(bytes) > (kept ? 1u : 0u);
+  const bool reserved = first != index && state(first).buffer == nullptr;
+  return pool_.left(bytes) > (reserved ? 1u : 0u);
 }
 
 absl::Status GradientStore::Provide(int index) {
-  State& at = state(index);
-  if (at.slot != nullptr) return absl::OkStatus();
-  if (at.own == nullptr && !MayTakeSlot(index)) {
+  BucketState& at = state(index);
+  if (at.buffer != nullptr) return absl::OkStatus();
+  if (at.own == nullptr && !MayTakeBuffer(index)) {
     const int first = bucket(FirstOfSize(bucket(index).bytes())).users.front();
     return absl::FailedPreconditionError(
         absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
                      " units (live_units), and it is the turn of unit \"", plan_.unit(first).name,
                      "\" to be reported ready"));
   }
-  at.slot = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
-  if (at.slot->used) {
+  at.buffer = at.own != nullptr ? at.own.get() : pool_.Take(bucket(index).bytes());
+  if (at.buffer->used) {
     BRIGADE_RETURN_IF_ERROR(
-        streams_.Wait(WaitPoint::kGradientMemoryFree, *at.slot->free, streams_.compute()));
+        streams_.Wait(WaitPoint::kGradientMemoryFree, *at.buffer->free, streams_.compute()));
   }
-  if (at.slot->bucket == index) return absl::OkStatus();
-  // Another bucket's gradients, or nothing yet, lie where this one has padding.
+  if (at.buffer->bucket == index) return absl::OkStatus();
+  // The padding of this bucket holds another bucket's gradients, or has never been written.
   fills_.clear();
-  char* const data = at.slot->memory.as<char>().data();
+  char* const data = at.buffer->memory.as<char>().data();
   for (const ElementRange& range : bucket(index).padding) {
     fills_.push_back({data + range.begin * precision::SizeOf(bucket(index).dtype), range.size});
   }
   BRIGADE_RETURN_IF_ERROR(Fill(bucket(index).dtype));
-  at.slot->bucket = index;
+  at.buffer->bucket = index;
   return absl::OkStatus();
 }
 
 absl::Status GradientStore::ZeroUnwritten(int index) {
   fills_.clear();
-  char* const data = state(index).slot->memory.as<char>().data();
+  char* const data = state(index).buffer->memory.as<char>().data();
   for (const BucketEntry& entry : bucket(index).entries) {
     if (written_[static_cast<size_t>(entry.parameter)].units > 0) continue;
     fills_.push_back(
@@ -194,7 +195,7 @@ absl::Status GradientStore::Ready(int unit) {
   return ReduceComplete();
 }
 
-// In the same order on all ranks, whatever the order of reports.
+// Reduces in the same order on all ranks, whatever the order of reports.
 absl::Status GradientStore::ReduceComplete() {
   for (; next_ < order_.size() && state(order_[next_]).unreported == 0; ++next_) {
     BRIGADE_RETURN_IF_ERROR(Reduce(order_[next_]));
@@ -203,7 +204,7 @@ absl::Status GradientStore::ReduceComplete() {
 }
 
 absl::Status GradientStore::Reduce(int index) {
-  State& at = state(index);
+  BucketState& at = state(index);
   const Bucket& self = bucket(index);
   BRIGADE_RETURN_IF_ERROR(Provide(index));
   BRIGADE_RETURN_IF_ERROR(ZeroUnwritten(index));
@@ -213,18 +214,19 @@ absl::Status GradientStore::Reduce(int index) {
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
-    void* const output = FinalSlice(index);
-    BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(
-        at.slot->memory.data(), output, plan_.slice(self), self.dtype, streams_.traffic.gradients));
+    void* const slice = FinalSlice(index);
+    BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
+                             ReduceScatter(index, at.buffer->memory.data(), slice));
+    BRIGADE_RETURN_IF_ERROR(Store(index, reduced, slice, self.dtype));
   }
   if (at.own == nullptr) {
-    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.slot->memory, streams_.comm()));
-    if (streams_.context().race_checker() != nullptr) at.slot->bucket = -1;
-    pool_.GiveBack(at.slot);
+    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
+    if (streams_.context().race_checker() != nullptr) at.buffer->bucket = -1;
+    pool_.Return(at.buffer);
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.slot->free));
-  at.slot->used = true;
-  at.slot = nullptr;
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.buffer->free));
+  at.buffer->used = true;
+  at.buffer = nullptr;
   const bool last = micro_batch_ + 1 == options_.micro_batches;
   if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
   return streams_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(self),
@@ -232,30 +234,54 @@ absl::Status GradientStore::Reduce(int index) {
 }
 
 absl::Status GradientStore::ReduceIntoSum(int index) {
-  State& at = state(index);
+  BucketState& at = state(index);
   const Bucket& self = bucket(index);
-  const int64_t slice = plan_.slice(self);
-  void* const whole = at.slot->memory.data();
+  void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
-    void* const reduced = SliceOf(at.slot->memory, index, self.dtype);
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.ReduceScatter(whole, reduced, slice, self.dtype, streams_.traffic.gradients));
-    return AddToSum(index, reduced, sum, slice);
+    BRIGADE_ASSIGN_OR_RETURN(
+        const Reduced reduced,
+        ReduceScatter(index, whole, SliceOf(at.buffer->memory, index, self.dtype)));
+    return AddToSum(reduced.slice, reduced.dtype, sum, plan_.slice(self));
   }
-  BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, at.accumulator.data(), self.size));
+  BRIGADE_RETURN_IF_ERROR(AddToSum(whole, self.dtype, at.accumulator.data(), self.size));
   if (micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
-  return streams_.ReduceScatter(at.accumulator.data(), sum, slice, options_.accumulator,
-                                streams_.traffic.gradients);
+  BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, ReduceScatter(index, at.accumulator.data(), sum));
+  return Store(index, reduced, sum, options_.accumulator);
 }
 
-// The first micro-batch overwrites.
-absl::Status GradientStore::AddToSum(int index, const void* source, void* sum, int64_t size) {
-  return kernels::Cast({{source, sum, size}},
-                       {.source_dtype = bucket(index).dtype,
-                        .target_dtype = options_.accumulator,
-                        .accumulate = micro_batch_ > 0},
-                       streams_.comm());
+absl::StatusOr<GradientStore::Reduced> GradientStore::ReduceScatter(int index, void* whole,
+                                                                    void* slice) {
+  const Bucket& self = bucket(index);
+  const precision::DType dtype = ReducedType(options_, self);
+  const precision::DType wire = WireType(options_, self);
+  Reduced reduced = {slice, wire};
+  if (wire != dtype) {
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast({{whole, wire_.data(), self.size}},
+                                          {.source_dtype = dtype, .target_dtype = wire},
+                                          streams_.comm()));
+    whole = wire_.data();
+    reduced.slice = SliceOf(wire_, index, wire);
+  }
+  BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(whole, reduced.slice, plan_.slice(self), wire,
+                                                 streams_.traffic.gradients));
+  return reduced;
+}
+
+absl::Status GradientStore::Store(int index, const Reduced& reduced, void* slice,
+                                  precision::DType dtype) {
+  if (reduced.slice == slice) return absl::OkStatus();
+  return kernels::Cast({{reduced.slice, slice, plan_.slice(bucket(index))}},
+                       {.source_dtype = reduced.dtype, .target_dtype = dtype}, streams_.comm());
+}
+
+// The first micro-batch overwrites the sum.
+absl::Status GradientStore::AddToSum(const void* source, precision::DType dtype, void* sum,
+                                     int64_t size) {
+  return kernels::Cast(
+      {{source, sum, size}},
+      {.source_dtype = dtype, .target_dtype = options_.accumulator, .accumulate = micro_batch_ > 0},
+      streams_.comm());
 }
 
 absl::Status GradientStore::FinishMicroBatch() {

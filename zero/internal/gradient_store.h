@@ -14,88 +14,109 @@
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-
-namespace brigade::zero {
-
-// Where backward writes a parameter's gradient.
-struct GradientTarget {
-  void* data = nullptr;     // [size] of the parameter's type
-  bool accumulate = false;  // another unit has written a part of it: add to it
-};
-
-}  // namespace brigade::zero
+#include "brigade/zero/step.h"
 
 namespace brigade::zero::internal {
 
-// A gradient's way from backward to the update: memory to write to, reduced bucket by bucket in the plan's
-// order, added up over micro-batches.
+// Gradients from the backward pass to the update: memory for the backward pass to write to, the
+// reduction bucket by bucket in the plan's order, and the sum over micro-batches.
 class GradientStore {
  public:
   static absl::StatusOr<std::unique_ptr<GradientStore>> Create(const Plan& plan,
                                                                const ZeroOptions& options,
                                                                StepStreams& streams);
 
-  // Memory for the unit's part of a gradient in this micro-batch. What no unit asks for is zero.
+  // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for
+  // is zero.
   absl::StatusOr<GradientTarget> Target(int unit, int parameter);
-  // The unit's parts are enqueued on the compute stream. Reduces what is complete.
+  // The unit's parts are enqueued on the compute stream. Reduces the buckets that are complete.
   absl::Status Ready(int unit);
 
-  // Units that asked for nothing need not be reported; FailedPrecondition naming one that did and was not.
+  // FailedPrecondition naming a unit that has asked for a gradient and was not reported ready.
   absl::Status FinishMicroBatch();
   int finished_micro_batches() const { return micro_batch_; }
 
   // The update has read all gradients.
   absl::Status FinishStep();
-  // Forgets the micro-batches so far, and events that carry errors. Both streams are idle and in order.
-  void StartAgain();
+  // Drops the micro-batches so far, and events that carry errors. Both streams are idle and without
+  // an error.
+  void Reset();
 
-  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket; and the whole, null
-  // where there is none.
+  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket.
   void* FinalSlice(int bucket) const;
+  // The whole bucket's sum; null where a rank has only its slice.
   void* FinalWhole(int bucket) const;
 
  private:
-  struct State {
-    std::unique_ptr<PooledBuffer> own;  // of a bucket whose gradients stay whole
-    PooledBuffer* slot = nullptr;       // where backward writes now
-    device::Buffer slice;        // the reduced slice, where it is not a part of `own` or of the sum
-    device::Buffer accumulator;  // the sum over micro-batches, of the bucket or of the slice
+  struct BucketState {
+    // Of a bucket whose gradients stay whole.
+    std::unique_ptr<PooledBuffer> own;
+    // Where the backward pass writes now: `own`, or a buffer of the pool.
+    PooledBuffer* buffer = nullptr;
+    // The reduced slice, where it is not a part of `own` or of `accumulator`.
+    device::Buffer slice;
+    // The sum over micro-batches, of the bucket or of the slice.
+    device::Buffer accumulator;
     std::unique_ptr<device::Event> written;
-    int unreported = 0;  // units
+    // The number of units that have not been reported ready.
+    int unreported = 0;
   };
-  struct Written {  // a parameter in this micro-batch
-    int unit = -1;  // that asked last
-    int units = 0;  // that have asked
+  // The parts of a parameter's gradient in this micro-batch.
+  struct Written {
+    // The last unit that asked for the gradient.
+    int unit = -1;
+    // The number of units that have asked.
+    int units = 0;
   };
 
   GradientStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
-  State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
-  const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
+  BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
+  const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
   const Bucket& bucket(int index) const { return plan_.bucket(index); }
-  // Of whole arrays: where this rank's slice is.
+  // This rank's slice of an array of the whole bucket.
   void* SliceOf(const device::Buffer& whole, int bucket, precision::DType dtype) const;
 
   void StartMicroBatch();
-  absl::Status Provide(int bucket);  // memory to write to
-  bool MayTakeSlot(int bucket) const;
+  // Gives the bucket memory to write to.
+  absl::Status Provide(int bucket);
+  bool MayTakeBuffer(int bucket) const;
   int FirstOfSize(int64_t bytes) const;
   absl::Status ZeroUnwritten(int bucket);
-  absl::Status Fill(precision::DType dtype);  // fills_, with 0
+  // Fills `fills_` with 0.
+  absl::Status Fill(precision::DType dtype);
   absl::Status ReduceComplete();
   absl::Status Reduce(int bucket);
   absl::Status ReduceIntoSum(int bucket);
-  absl::Status AddToSum(int bucket, const void* source, void* sum, int64_t size);
+  // The sum over ranks of this rank's slice.
+  struct Reduced {
+    void* slice;
+    precision::DType dtype;
+  };
+  // Reduces a whole bucket, into `slice` or, where the wire has another type than the bucket, into
+  // `wire_`.
+  absl::StatusOr<Reduced> ReduceScatter(int bucket, void* whole, void* slice);
+  // Copies the sum to `slice`, of `dtype`, if it is elsewhere.
+  absl::Status Store(int bucket, const Reduced& reduced, void* slice, precision::DType dtype);
+  absl::Status AddToSum(const void* source, precision::DType dtype, void* sum, int64_t size);
 
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
   BufferPool pool_;
-  std::vector<State> states_;  // of buckets
-  std::vector<int> order_;     // trainable buckets, by when backward completes them
-  size_t next_ = 0;            // in order_: to be reduced
+  // One bucket in the type of the wire, used in the order of the communication stream. Empty where
+  // gradients cross the wire in their own type.
+  device::Buffer wire_;
+  // By bucket.
+  std::vector<BucketState> states_;
+  // Trainable buckets in the order in which the backward pass completes them.
+  std::vector<int> order_;
+  // The index in `order_` of the bucket that is reduced next.
+  size_t next_ = 0;
+  // By parameter.
   std::vector<Written> written_;
-  std::vector<char> reported_, asked_;  // units
+  // By unit.
+  std::vector<char> reported_, asked_;
   std::vector<kernels::FillSegment> fills_;
   int micro_batch_ = 0;
 };

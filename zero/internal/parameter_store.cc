@@ -24,32 +24,28 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
   device::Context& context = streams.context();
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
-    State& state = store->states_[b];
+    BucketState& state = store->states_[b];
     const std::string name = absl::StrCat("parameters of bucket ", b);
     if (StaysWhole(plan, options, bucket)) {
       BRIGADE_ASSIGN_OR_RETURN(
-          auto own,
+          state.own,
           CreatePooledBuffer(bucket.bytes(), device::Purpose::kParameters, name, context));
-      state.own = std::move(own);
-      state.slot = state.own.get();
+      state.buffer = state.own.get();
     }
     if (!options.traits().whole_parameters) {
       BRIGADE_ASSIGN_OR_RETURN(
-          auto slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
-                                       absl::StrCat("slice of ", name)));
-      state.slice = std::move(slice);
+          state.slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
+                                        absl::StrCat("slice of ", name)));
     }
-    BRIGADE_ASSIGN_OR_RETURN(auto gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
-    state.gathered = std::move(gathered);
+    BRIGADE_ASSIGN_OR_RETURN(state.gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
   }
   for (size_t b = 0; b < store->states_.size(); ++b) {
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
   const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(auto pool,
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
-                                              "parameter slot", context));
-  store->pool_ = std::move(pool);
+                                              "parameter buffer", context));
   return store;
 }
 
@@ -58,7 +54,7 @@ void* ParameterStore::Whole(int bucket) const {
 }
 
 void* ParameterStore::Slice(int bucket) const {
-  const State& at = state(bucket);
+  const BucketState& at = state(bucket);
   if (!options_.traits().whole_parameters) return at.slice.data();
   return at.own->memory.as<char>().data() +
          this->bucket(bucket).bytes() / plan_.ranks() * streams_.rank();
@@ -66,14 +62,14 @@ void* ParameterStore::Slice(int bucket) const {
 
 void* ParameterStore::Data(int parameter) const {
   const Parameter& p = plan_.parameter(parameter);
-  const State& at = state(p.bucket);
-  if (at.users == 0 || at.slot == nullptr) return nullptr;
-  return at.slot->memory.as<char>().data() + p.begin * precision::SizeOf(*p.spec.dtype);
+  const BucketState& at = state(p.bucket);
+  if (at.users == 0 || at.buffer == nullptr) return nullptr;
+  return at.buffer->memory.as<char>().data() + p.begin * precision::SizeOf(*p.spec.dtype);
 }
 
 absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   const Unit& self = plan_.unit(unit);
-  // Used from now on, so that none of them makes room for another.
+  // Counted as used before the gathers, so that none of these buckets makes room for another.
   for (const int b : self.buckets) ++state(b).users;
   if (const absl::Status status = GatherAndWait(self.buckets); !status.ok()) {
     for (const int b : self.buckets) --state(b).users;
@@ -106,69 +102,70 @@ absl::Status ParameterStore::Release(int unit) {
   acquired_[static_cast<size_t>(unit)] = 0;
   --acquired_units_;
   for (const int b : plan_.unit(unit).buckets) {
-    State& at = state(b);
+    BucketState& at = state(b);
     if (--at.users > 0 || at.own != nullptr) continue;
-    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.slot->memory, streams_.compute()));
-    BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.slot->free));
-    at.slot->used = true;
-    Drop(at);
+    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.compute()));
+    BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.buffer->free));
+    at.buffer->used = true;
+    ReturnBuffer(at);
   }
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::StartAgain() {
+absl::Status ParameterStore::Reset() {
   std::fill(acquired_.begin(), acquired_.end(), 0);
   acquired_units_ = 0;
-  for (State& at : states_) {
+  for (BucketState& at : states_) {
     at.users = 0;
-    if (at.own == nullptr && at.slot != nullptr) Drop(at);
+    if (at.own == nullptr && at.buffer != nullptr) ReturnBuffer(at);
     BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
   }
-  pool_.Forget();
+  pool_.Reset();
   return absl::OkStatus();
 }
 
-void ParameterStore::Drop(State& at) {
-  pool_.GiveBack(at.slot);
-  at.slot = nullptr;
+void ParameterStore::ReturnBuffer(BucketState& at) {
+  pool_.Return(at.buffer);
+  at.buffer = nullptr;
   at.fresh = false;
 }
 
 absl::Status ParameterStore::Gather(int index, bool ahead) {
-  State& at = state(index);
+  BucketState& at = state(index);
   if (at.fresh) return absl::OkStatus();
-  if (at.slot == nullptr) at.slot = TakeSlot(index, ahead);
-  if (at.slot == nullptr) {
+  if (at.buffer == nullptr) at.buffer = TakeBuffer(index, ahead);
+  if (at.buffer == nullptr) {
     if (ahead) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat("no memory is left for bucket ", index,
                                                       ": more than ", options_.live_units,
                                                       " units (live_units) are acquired"));
   }
-  return GatherIntoSlot(index);
+  return GatherIntoBuffer(index);
 }
 
-// A free slot; or, for what is needed now, one whose bucket was gathered ahead and is not.
-PooledBuffer* ParameterStore::TakeSlot(int index, bool ahead) {
+// A free buffer; or, for weights that are needed now, the buffer of a bucket that was gathered
+// ahead and that no acquired unit uses.
+PooledBuffer* ParameterStore::TakeBuffer(int index, bool ahead) {
   const int64_t bytes = bucket(index).bytes();
-  PooledBuffer* slot = pool_.Take(bytes);
-  for (size_t b = 0; slot == nullptr && !ahead && b < states_.size(); ++b) {
-    State& other = states_[b];
-    if (other.own != nullptr || other.slot == nullptr || other.users > 0) continue;
-    if (other.slot->memory.bytes() != bytes) continue;
-    Drop(other);
-    slot = pool_.Take(bytes);
+  PooledBuffer* buffer = pool_.Take(bytes);
+  for (size_t b = 0; buffer == nullptr && !ahead && b < states_.size(); ++b) {
+    BucketState& other = states_[b];
+    if (other.own != nullptr || other.buffer == nullptr || other.users > 0) continue;
+    if (other.buffer->memory.bytes() != bytes) continue;
+    ReturnBuffer(other);
+    buffer = pool_.Take(bytes);
   }
-  return slot;
+  return buffer;
 }
 
-absl::Status ParameterStore::GatherIntoSlot(int index) {
-  State& at = state(index);
-  PooledBuffer& slot = *at.slot;
-  if (slot.used) {
+absl::Status ParameterStore::GatherIntoBuffer(int index) {
+  BucketState& at = state(index);
+  PooledBuffer& buffer = *at.buffer;
+  if (buffer.used) {
     BRIGADE_RETURN_IF_ERROR(
-        streams_.Wait(WaitPoint::kParameterMemoryFree, *slot.free, streams_.comm()));
+        streams_.Wait(WaitPoint::kParameterMemoryFree, *buffer.free, streams_.comm()));
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index), slot.memory.data(),
+  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index), buffer.memory.data(),
                                              plan_.slice(bucket(index)), bucket(index).dtype,
                                              streams_.traffic.parameters));
   at.fresh = true;
@@ -176,23 +173,24 @@ absl::Status ParameterStore::GatherIntoSlot(int index) {
 }
 
 absl::Status ParameterStore::GatherUpdated() {
-  // First used, first gathered: buckets are in the reverse order.
+  // In order of use: buckets are in the reverse order.
   for (int b = static_cast<int>(states_.size()); b-- > 0;) {
     if (!bucket(b).trainable) continue;
-    State& at = state(b);
+    BucketState& at = state(b);
     if (options_.traits().whole_optimizer_state) {
       BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
     } else if (options_.traits().whole_parameters) {
-      BRIGADE_RETURN_IF_ERROR(GatherIntoSlot(b));
+      BRIGADE_RETURN_IF_ERROR(GatherIntoBuffer(b));
     } else {
-      at.fresh = false;  // also what was gathered ahead and never used
+      // Also of a bucket that was gathered ahead and never used.
+      at.fresh = false;
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status ParameterStore::Zero(int index) {
-  State& at = state(index);
+  BucketState& at = state(index);
   device::Stream& stream = streams_.comm();
   if (at.own != nullptr) {
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at.own->memory.data(), 0, at.own->memory.bytes()));
@@ -202,7 +200,7 @@ absl::Status ParameterStore::Zero(int index) {
 }
 
 absl::Status ParameterStore::MarkWritten(int index) {
-  State& at = state(index);
+  BucketState& at = state(index);
   at.fresh = at.own != nullptr && options_.traits().whole_parameters;
   return streams_.comm().Record(*at.gathered);
 }

@@ -13,78 +13,82 @@
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-
-namespace brigade::zero {
-
-// Which way a unit is used; the next units of that way are gathered ahead.
-enum class Pass : uint8_t { kForward, kBackward };
-
-}  // namespace brigade::zero
+#include "brigade/zero/step.h"
 
 namespace brigade::zero::internal {
 
-// The working weights: whole, or as slices that are gathered into slots for each use.
+// The working weights: whole, or as slices that are gathered into pooled buffers for each use.
 //
-// A bucket is *fresh* while its slot holds the current weights of all ranks, or a gather on the
-// communication stream will have put them there; `gathered` says when.
+// A bucket is *fresh* while its buffer holds the current weights of all ranks, or a gather on the
+// communication stream will have put them there; the event `gathered` says when.
 class ParameterStore {
  public:
   static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const Plan& plan,
                                                                 const ZeroOptions& options,
                                                                 StepStreams& streams);
 
-  // The compute stream waits until the unit's weights are there; the next units are gathered ahead.
+  // The compute stream waits until the unit's weights are gathered; the next units of this pass are
+  // gathered ahead.
   absl::Status Acquire(int unit, Pass pass);
-  // What compute has enqueued so far is the unit's last use.
+  // The work that is on the compute stream so far is the unit's last use.
   absl::Status Release(int unit);
-  // Forgets what is acquired or gathered ahead, and events that carry errors. Both streams are idle and in order.
-  absl::Status StartAgain();
+  // Releases all units, and drops buckets gathered ahead and events that carry errors. Both streams
+  // are idle and without an error.
+  absl::Status Reset();
 
   bool acquired(int unit) const { return acquired_[static_cast<size_t>(unit)] != 0; }
   int acquired_units() const { return acquired_units_; }
-  // The weights of a parameter one of whose units is acquired; null if none is.
+  // The weights of a parameter that an acquired unit uses; null if none does.
   void* Data(int parameter) const;
 
-  // Of a bucket: this rank's slice; and all of it, null where it does not stay.
+  // This rank's slice of a bucket.
   void* Slice(int bucket) const;
+  // The whole bucket; null where it does not stay in memory.
   void* Whole(int bucket) const;
 
-  // The communication stream has written new slices of trainable buckets (or, where all ranks update
-  // everything, all of them): from now on the others' are old.
+  // The communication stream has written new weights of all trainable buckets: this rank's slices,
+  // or, where every rank updates everything, the whole buckets. Gathers the other ranks' slices, or
+  // leaves that to the next Acquire.
   absl::Status GatherUpdated();
-  // Likewise, of any bucket, at setup.
+  // The communication stream has written new weights of a bucket, at setup.
   absl::Status MarkWritten(int bucket);
 
  private:
-  struct State {
-    std::unique_ptr<PooledBuffer> own;  // of a bucket that stays whole
-    device::Buffer slice;               // empty where it lies in `own`, as in stages 0 to 2
-    PooledBuffer* slot = nullptr;       // where it is whole now
+  struct BucketState {
+    // Of a bucket that stays whole.
+    std::unique_ptr<PooledBuffer> own;
+    // Empty where the slice lies in `own`, as in stages 0 to 2.
+    device::Buffer slice;
+    // The memory of the whole bucket now: `own`, or a buffer of the pool, or null.
+    PooledBuffer* buffer = nullptr;
     std::unique_ptr<device::Event> gathered;
     bool fresh = false;
-    int users = 0;  // units acquired
+    // The number of acquired units that use the bucket.
+    int users = 0;
   };
 
   ParameterStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
-  State& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
-  const State& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
+  BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
+  const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
   const Bucket& bucket(int index) const { return plan_.bucket(index); }
 
   absl::Status Zero(int bucket);
   absl::Status GatherAndWait(const std::vector<int>& buckets);
-  // Makes it fresh. ResourceExhausted if no slot is left; `ahead`: OK then.
+  // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
   absl::Status Gather(int bucket, bool ahead);
-  PooledBuffer* TakeSlot(int bucket, bool ahead);
-  absl::Status GatherIntoSlot(int bucket);
-  void Drop(State& state);
+  PooledBuffer* TakeBuffer(int bucket, bool ahead);
+  absl::Status GatherIntoBuffer(int bucket);
+  void ReturnBuffer(BucketState& state);
 
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
   BufferPool pool_;
-  std::vector<State> states_;   // of buckets
-  std::vector<char> acquired_;  // of units
+  // By bucket.
+  std::vector<BucketState> states_;
+  // By unit.
+  std::vector<char> acquired_;
   int acquired_units_ = 0;
 };
 

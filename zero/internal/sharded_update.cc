@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,26 +23,18 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
     const ParameterStore& parameters, StepStreams& streams) {
   std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, streams));
-  BRIGADE_RETURN_IF_ERROR(update->Allocate());
-  update->ListGradients(gradients);
-  update->ListUpdates(gradients);
-
-  int64_t workspace = 0;
-  for (const Check& check : update->checks_) {
-    workspace = std::max(workspace, kernels::GradCheckWorkspaceSize(check.segments));
-  }
+  BRIGADE_RETURN_IF_ERROR(update->AllocateState());
+  const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
   BRIGADE_ASSIGN_OR_RETURN(
-      auto buffer, streams.context().Allocate(workspace * sizeof(double), device::Purpose::kScratch,
-                                              "grad_check workspace"));
-  update->workspace_ = std::move(buffer);
-  BRIGADE_ASSIGN_OR_RETURN(auto controller, optim::StepController::Create(
-                                                options.optimizer, ControllerOptions(plan, options),
-                                                streams.context(), streams.comm()));
-  update->controller_ = std::move(controller);
+      update->executor_,
+      optim::StepExecutor::Create(
+          options.optimizer, ControllerOptions(plan, options), streams.rank(),
+          {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
+          streams.context(), streams.comm()));
   return update;
 }
 
-absl::Status ShardedUpdate::Allocate() {
+absl::Status ShardedUpdate::AllocateState() {
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     if (!bucket.trainable) continue;
@@ -72,22 +63,9 @@ float* ShardedUpdate::Array(int index, int array) const {
   return states_[static_cast<size_t>(index)].as<float>().data() + (array - (master ? 0 : 1)) * size;
 }
 
-void ShardedUpdate::ListGradients(const GradientStore& gradients) {
-  for (size_t b = 0; b < states_.size(); ++b) {
-    const Bucket& bucket = plan_.buckets()[b];
-    if (!bucket.trainable) continue;
-    const precision::DType dtype = FinalGradientType(options_, bucket);
-    auto check = std::find_if(checks_.begin(), checks_.end(),
-                              [&](const Check& each) { return each.dtype == dtype; });
-    if (check == checks_.end()) check = checks_.insert(check, {dtype, {}});
-    check->segments.push_back({gradients.FinalSlice(static_cast<int>(b)), plan_.slice(bucket)});
-  }
-  // With nothing to train, the sum of no gradients.
-  if (checks_.empty()) checks_.push_back({options_.dtype, {}});
-}
-
-void ShardedUpdate::ListUpdates(const GradientStore& gradients) {
-  using Types = std::pair<precision::DType, precision::DType>;  // gradient, weights
+std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& gradients) {
+  // Of the gradient, and of the weights.
+  using Types = std::pair<precision::DType, precision::DType>;
   std::map<Types, std::vector<optim::UpdateSegment>> lists;
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
@@ -97,14 +75,15 @@ void ShardedUpdate::ListUpdates(const GradientStore& gradients) {
                                                                      : gradients.FinalSlice(index);
     AppendSegments(index, grad, lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
   }
-  for (const auto& [types, segments] : lists) {
-    std::optional<precision::DType> copy;
-    if (types.second != precision::DType::kFloat32) copy = types.second;
-    updates_.emplace_back(options_.optimizer, segments, optim::UpdateTypes{types.first, copy});
+  std::vector<optim::UpdateList> updates;
+  for (auto& [types, segments] : lists) {
+    updates.push_back({{.grad = types.first}, std::move(segments)});
+    if (types.second != precision::DType::kFloat32) updates.back().types.copy = types.second;
   }
+  return updates;
 }
 
-// One segment for each run of entries of the same group; padding goes with what lies before it.
+// One segment for each run of entries of the same group; padding goes with the entry before it.
 void ShardedUpdate::AppendSegments(int index, const void* grad,
                                    std::vector<optim::UpdateSegment>& segments) {
   const Bucket& bucket = plan_.bucket(index);
@@ -137,21 +116,13 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
 }
 
 absl::Status ShardedUpdate::Enqueue() {
-  device::Stream& stream = streams_.comm();
-  const absl::Span<kernels::GradStats> stats = controller_->stats();
-  const auto mine = static_cast<size_t>(streams_.rank()) * checks_.size();
-  for (size_t i = 0; i < checks_.size(); ++i) {
-    BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(checks_[i].segments, checks_[i].dtype,
-                                               workspace_.as<double>(), &stats[mine + i], stream));
-  }
-  const auto bytes = static_cast<int64_t>(checks_.size() * sizeof(kernels::GradStats));
-  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(stats.data() + mine, stats.data(), bytes,
-                                             precision::DType::kUint8, streams_.traffic.scalars));
-  BRIGADE_RETURN_IF_ERROR(controller_->Decide(stream));
-  for (const optim::FusedUpdate& update : updates_) {
-    BRIGADE_RETURN_IF_ERROR(update.Enqueue(*controller_, stream));
-  }
-  return absl::OkStatus();
+  return executor_->Enqueue(
+      [this](absl::Span<const kernels::GradStats> own, absl::Span<kernels::GradStats> all) {
+        return streams_.AllGather(own.data(), all.data(),
+                                  static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)),
+                                  precision::DType::kUint8, streams_.traffic.scalars);
+      },
+      streams_.comm());
 }
 
 }  // namespace brigade::zero::internal

@@ -7,11 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "brigade/device/buffer.h"
-#include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/step_streams.h"
@@ -20,8 +19,8 @@
 
 namespace brigade::zero::internal {
 
-// The optimizer's state of what this rank updates, and the step's two passes over it. All on the communication
-// stream.
+// The optimizer state of the elements that this rank updates, and the optimizer step over them, on
+// the communication stream.
 class ShardedUpdate {
  public:
   static absl::StatusOr<std::unique_ptr<ShardedUpdate>> Create(const Plan& plan,
@@ -30,13 +29,14 @@ class ShardedUpdate {
                                                                const ParameterStore& parameters,
                                                                StepStreams& streams);
 
-  // Checks the own slices' gradients, tells the other ranks, decides, and updates.
+  // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates.
   absl::Status Enqueue();
 
-  optim::StepController& controller() { return *controller_; }
+  optim::StepController& controller() { return executor_->controller(); }
+  const optim::StepController& controller() const { return executor_->controller(); }
 
-  // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights themselves where
-  // they are fp32) and the moments.
+  // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
+  // themselves where they are fp32), then the moments.
   int arrays() const { return 1 + moments_; }
   float* Array(int bucket, int array) const;
 
@@ -44,15 +44,10 @@ class ShardedUpdate {
   ShardedUpdate(const Plan& plan, const ZeroOptions& options, const ParameterStore& parameters,
                 StepStreams& streams);
 
-  struct Check {  // of the gradients of one type
-    precision::DType dtype;
-    std::vector<kernels::GradSegment> segments;
-  };
-
-  absl::Status Allocate();
-  void* Weights(int bucket) const;  // what the update writes of them
-  void ListGradients(const GradientStore& gradients);
-  void ListUpdates(const GradientStore& gradients);
+  absl::Status AllocateState();
+  // The weights that the update writes.
+  void* Weights(int bucket) const;
+  std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);
   void AppendSegments(int bucket, const void* grad, std::vector<optim::UpdateSegment>& segments);
 
   const Plan& plan_;
@@ -60,11 +55,9 @@ class ShardedUpdate {
   const ParameterStore& parameters_;
   StepStreams& streams_;
   const int moments_;
-  std::vector<device::Buffer> states_;  // of buckets: [master][moments]
-  std::vector<Check> checks_;
-  device::Buffer workspace_;  // of the longest check
-  std::vector<optim::FusedUpdate> updates_;
-  std::unique_ptr<optim::StepController> controller_;
+  // Of buckets: [master][moments].
+  std::vector<device::Buffer> states_;
+  std::unique_ptr<optim::StepExecutor> executor_;
 };
 
 }  // namespace brigade::zero::internal

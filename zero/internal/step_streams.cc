@@ -2,32 +2,27 @@
 
 #include <utility>
 
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero::internal {
 
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
                          device::Context& context, device::Stream& compute)
-    : reduction_(options.reduction),
-      algorithm_(options.algorithm),
-      leave_out_(options.leave_out),
-      communicator_(communicator),
-      context_(context),
-      compute_(compute) {}
+    : options_(options), communicator_(communicator), context_(context), compute_(compute) {}
 
 absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
     const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
     device::Stream& compute) {
   std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
   if (options.overlap_comm) {
-    BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("communication"));
-    streams->own_ = std::move(stream);
+    BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
   return streams;
 }
 
 absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
-  if (leave_out_ == point) return absl::OkStatus();
+  if (omitted_ == point) return absl::OkStatus();
   return waiter.Wait(event);
 }
 
@@ -36,36 +31,67 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
   return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
 }
 
+absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
+  for (const StepCollective& each : collectives) {
+    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
+    BRIGADE_ASSIGN_OR_RETURN(const auto workspace, communicator_.WorkspaceFor(each.signature));
+    workspace_ = collectives::Max(workspace_, workspace);
+    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
+  const auto key =
+      std::make_tuple(signature.kind, signature.algorithm, signature.dtype, signature.count);
+  const auto found = sent_bytes_.find(key);
+  if (found != sent_bytes_.end()) return found->second;
+  BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));
+  return sent_bytes_[key] = collectives::WireBytes(resolved, rank(), ranks());
+}
+
 absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
                                         precision::DType dtype, int64_t& sent) {
-  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.ReduceScatter(input, output, count, dtype,
-                                     {.reduction = reduction_, .algorithm = algorithm_}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(ReduceScatterOf(options_, count, dtype)));
+  sent += bytes;
+  return communicator_.ReduceScatter(
+      input, output, count, dtype,
+      {.reduction = options_.reduction, .algorithm = options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  sent += (ranks() - 1) * count * precision::SizeOf(dtype);
-  return communicator_.AllGather(input, output, count, dtype, {algorithm_}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(AllGatherOf(options_, count, dtype)));
+  sent += bytes;
+  return communicator_.AllGather(input, output, count, dtype, {options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  if (rank() == 0) sent += (ranks() - 1) * count * precision::SizeOf(dtype);
+  const collectives::CollectiveSignature signature = {
+      .kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count, .root = 0};
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(signature));
+  sent += bytes;
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 
-absl::StatusOr<std::vector<std::string>> StepStreams::Share(const std::string& bytes) {
+absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::string& bytes) {
   const size_t size = bytes.size();
   const auto count = static_cast<int64_t>(size);
   std::string all(size * static_cast<size_t>(ranks()), '\0');
   BRIGADE_ASSIGN_OR_RETURN(
       auto buffer,
-      context_.Allocate(count * ranks(), device::Purpose::kScratch, "shared by ranks"));
+      context_.Allocate(count * ranks(), device::Purpose::kScratch, "host values of all ranks"));
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  traffic.setup += (ranks() - 1) * count;
+  const collectives::CollectiveSignature signature = {
+      .kind = collectives::CollectiveKind::kAllGather,
+      .algorithm = collectives::Algorithm::kAuto,
+      .dtype = precision::DType::kUint8,
+      .count = count};
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent, SentBytes(signature));
+  traffic.setup += sent;
   BRIGADE_RETURN_IF_ERROR(
       communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
   BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));

@@ -2,13 +2,17 @@
 #define BRIGADE_ZERO_INTERNAL_STEP_STREAMS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
@@ -16,11 +20,28 @@
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/step_collectives.h"
 #include "brigade/zero/plan/traffic.h"
 
 namespace brigade::zero::internal {
 
-// The two streams of a rank, the waits between them, and what goes over the wire.
+// The reasons for which one stream of a rank waits for the other.
+enum class WaitPoint : uint8_t {
+  // A reduction reads gradients after the backward pass has written them.
+  kGradientsWritten,
+  // The backward pass writes to memory after that memory's last use.
+  kGradientMemoryFree,
+  // Compute reads weights after they have been gathered.
+  kParametersGathered,
+  // A gather writes to memory after compute has read the weights in it.
+  kParameterMemoryFree,
+  // The update writes weights after all passes have read them.
+  kBackwardFinished,
+  // The loss is scaled after the last step's decision.
+  kStepDecided,
+};
+
+// The two streams of a rank, the waits between them, and its collectives.
 class StepStreams {
  public:
   static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
@@ -35,21 +56,31 @@ class StepStreams {
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
 
-  // One of the waits between the two.
+  // `waiter` waits for the event, which is on the other stream.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
+  // From now on Wait does nothing at this point: with it a test shows that the race checker reports
+  // the wait's absence.
+  void OmitWait(WaitPoint point) { omitted_ = point; }
 
-  // With checks on, all bits 1: who reads what was given back gets NaN.
+  // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Every rank's bytes, as long on all ranks, in order of ranks. Waits.
-  absl::StatusOr<std::vector<std::string>> Share(const std::string& bytes);
+  // Computes beforehand what these collectives send, and allocates what the communicator needs for
+  // them, so that a step does neither.
+  absl::Status Prepare(const std::vector<StepCollective>& collectives);
+  // What the communicator has allocated for them.
+  const collectives::Workspace& workspace() const { return workspace_; }
 
-  // On the communication stream; `sent` is the line of the books that pays.
+  // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
+  absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
+
+  // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
+  // `traffic`.
   absl::Status ReduceScatter(const void* input, void* output, int64_t count, precision::DType dtype,
                              int64_t& sent);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
-  // From rank 0, in entry.
+  // From rank 0, in place.
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
   Traffic traffic;
@@ -58,13 +89,22 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               device::Context& context, device::Stream& compute);
 
-  const collectives::Reduction reduction_;
-  const collectives::Algorithm algorithm_;
-  const std::optional<WaitPoint> leave_out_;
+  // What this rank sends in a collective, from `sent_bytes_` or computed.
+  absl::StatusOr<int64_t> SentBytes(const collectives::CollectiveSignature& signature);
+
+  const ZeroOptions options_;
   collectives::Communicator& communicator_;
   device::Context& context_;
   device::Stream& compute_;
-  std::unique_ptr<device::Stream> own_;  // null without overlap
+  // Null without overlap.
+  std::unique_ptr<device::Stream> own_;
+  std::optional<WaitPoint> omitted_;
+  collectives::Workspace workspace_;
+  // By kind, algorithm, type and count.
+  std::map<
+      std::tuple<collectives::CollectiveKind, collectives::Algorithm, precision::DType, int64_t>,
+      int64_t>
+      sent_bytes_;
 };
 
 }  // namespace brigade::zero::internal

@@ -12,14 +12,15 @@ namespace brigade::zero {
 struct BatchSizes {
   int64_t train_batch_size = 0;
   int64_t train_micro_batch_size_per_gpu = 0;
-  int64_t gradient_accumulation_steps = 0;  // ZeroOptions::micro_batches
+  // The number of micro-batches of a step.
+  int64_t gradient_accumulation_steps = 0;
 
   friend bool operator==(const BatchSizes&, const BatchSizes&) = default;
 };
 
-// All three, from those that are not 0. Of the batch or the micro-batch alone follows one micro-batch a step.
-// InvalidArgument naming the values if they contradict each other, do not divide, are negative, or are too few.
-// Source: DeepSpeed's configuration.
+// All three sizes, from those that are not 0. With the batch or the micro-batch alone a step has
+// one micro-batch. InvalidArgument naming the values if they contradict each other, do not divide,
+// are negative, or are too few. Source: DeepSpeed's configuration.
 absl::StatusOr<BatchSizes> CompleteBatchSizes(const BatchSizes& given, int ranks);
 
 }  // namespace brigade::zero

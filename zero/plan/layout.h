@@ -3,16 +3,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
+#include <vector>
 
 #include "brigade/optim/step_controller.h"
+#include "brigade/optim/step_executor.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero::internal {
 
-// Whether all of the bucket's weights are always in memory.
+// Whether the whole bucket's weights are always in memory.
 inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
   const Unit& unit = plan.unit(bucket.unit);
   return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
@@ -26,7 +27,30 @@ inline precision::DType FinalGradientType(const ZeroOptions& options, const Buck
   return options.accumulates() ? options.accumulator : bucket.dtype;
 }
 
-// Whether gradients over several micro-batches are added up for the whole bucket, or for the own slice.
+// The type of the arrays that are summed over ranks: gradients, or sums over micro-batches.
+inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bucket) {
+  const bool sums = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
+  return sums ? options.accumulator : bucket.dtype;
+}
+
+// The type in which they cross the wire.
+inline precision::DType WireType(const ZeroOptions& options, const Bucket& bucket) {
+  return options.communication_dtype.value_or(ReducedType(options, bucket));
+}
+
+// The bytes of the largest bucket in the type of the wire, where that is another type.
+inline int64_t WireBufferBytes(const Plan& plan, const ZeroOptions& options) {
+  int64_t bytes = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    const precision::DType wire = WireType(options, bucket);
+    if (!bucket.trainable || wire == ReducedType(options, bucket)) continue;
+    bytes = std::max(bytes, bucket.size * precision::SizeOf(wire));
+  }
+  return bytes;
+}
+
+// Whether gradients over several micro-batches are added up for the whole bucket, or for this
+// rank's slice.
 inline bool AccumulatesWhole(const ZeroOptions& options) {
   return options.accumulation == Accumulation::kAtBoundary ||
          options.traits().whole_optimizer_state;
@@ -40,13 +64,21 @@ inline ElementRange UpdatedRange(const Plan& plan, const ZeroOptions& options, c
   return {rank * slice, slice};
 }
 
-// How many types the final gradients have: each is checked by itself.
-inline int GradientTypes(const Plan& plan, const ZeroOptions& options) {
-  std::set<precision::DType> types;
-  for (const Bucket& bucket : plan.buckets()) {
-    if (bucket.trainable) types.insert(FinalGradientType(options, bucket));
+// This rank's slices of the final gradients, by type; `data` gives the slice of a bucket.
+template <typename DataOfBucket>
+std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptions& options,
+                                               DataOfBucket data) {
+  std::vector<optim::GradientList> lists;
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (!bucket.trainable) continue;
+    const precision::DType dtype = FinalGradientType(options, bucket);
+    auto list = std::find_if(lists.begin(), lists.end(),
+                             [&](const auto& each) { return each.dtype == dtype; });
+    if (list == lists.end()) list = lists.insert(list, optim::GradientList{.dtype = dtype});
+    list->segments.push_back({data(static_cast<int>(b)), plan.slice(bucket)});
   }
-  return static_cast<int>(types.size());
+  return lists;
 }
 
 inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
@@ -55,7 +87,7 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   controller.loss_scaler = options.loss_scaler;
   controller.max_grad_norm = options.max_grad_norm;
   if (options.average_gradients) controller.grad_divisor = plan.ranks() * options.micro_batches;
-  controller.ranks = plan.ranks() * std::max(1, GradientTypes(plan, options));
+  controller.ranks = plan.ranks();
   return controller;
 }
 

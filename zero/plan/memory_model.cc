@@ -1,10 +1,8 @@
 #include "brigade/zero/plan/memory_model.h"
 
 #include <algorithm>
-#include <map>
 
-#include "brigade/kernels/grad_check/grad_check.h"
-#include "brigade/optim/step_controller.h"
+#include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero {
@@ -12,8 +10,8 @@ namespace {
 
 using device::Purpose;
 
-int64_t SlotBytes(const Plan& plan, const ZeroOptions& options,
-                  const std::function<bool(const Bucket&)>& chosen) {
+int64_t PooledBytes(const Plan& plan, const ZeroOptions& options,
+                    const std::function<bool(const Bucket&)>& chosen) {
   int64_t bytes = 0;
   for (const auto& [size, count] : PooledBuffersNeeded(plan, options.live_units, chosen)) {
     bytes += size * count;
@@ -21,23 +19,10 @@ int64_t SlotBytes(const Plan& plan, const ZeroOptions& options,
   return bytes;
 }
 
-// grad_check's, for its longest list.
-int64_t WorkspaceBytes(const Plan& plan, const ZeroOptions& options) {
-  std::map<precision::DType, std::vector<kernels::GradSegment>> lists;
-  for (const Bucket& bucket : plan.buckets()) {
-    if (!bucket.trainable) continue;
-    lists[internal::FinalGradientType(options, bucket)].push_back({nullptr, plan.slice(bucket)});
-  }
-  int64_t most = 0;
-  for (const auto& [dtype, segments] : lists) {
-    most = std::max(most, kernels::GradCheckWorkspaceSize(segments));
-  }
-  return most * static_cast<int64_t>(sizeof(double));
-}
-
 }  // namespace
 
-std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options,
+                                 const collectives::Workspace& workspace) {
   const StageTraits& traits = options.traits();
   std::vector<MemoryTerm> terms;
   const auto add = [&](Purpose purpose, const char* name, int64_t bytes) {
@@ -52,7 +37,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   for (const Bucket& bucket : plan.buckets()) {
     int64_t unused = 0;
     for (const ElementRange& range : bucket.padding) unused += range.size;
-    // An array of the bucket, or of a slice, which has its share of the padding.
+    // An array of the bucket, or of a slice, which has a share of the padding.
     const auto add_array = [&](Purpose purpose, const char* name, bool whole, int64_t bytes) {
       const int64_t parts = whole ? 1 : plan.ranks();
       const int64_t padding = unused / parts * bytes;
@@ -81,16 +66,21 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add_array(Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
   }
-  add(Purpose::kCommunication, "parameter slots",
-      SlotBytes(plan, options, [&](const Bucket& bucket) {
+  add(Purpose::kCommunication, "parameter buffers",
+      PooledBytes(plan, options, [&](const Bucket& bucket) {
         return !internal::StaysWhole(plan, options, bucket);
       }));
-  add(Purpose::kCommunication, "gradient slots",
-      SlotBytes(plan, options,
-                [&](const Bucket& bucket) { return bucket.trainable && !traits.whole_gradients; }));
-  add(Purpose::kScratch, "grad_check workspace", WorkspaceBytes(plan, options));
+  add(Purpose::kCommunication, "gradient buffers",
+      PooledBytes(plan, options, [&](const Bucket& bucket) {
+        return bucket.trainable && !traits.whole_gradients;
+      }));
+  add(Purpose::kCommunication, "gradients in communication_dtype",
+      internal::WireBufferBytes(plan, options));
+  add(Purpose::kCommunication, "workspace of collectives", workspace.bytes());
   add(Purpose::kScratch, "step control",
-      optim::StepController::Bytes(options.optimizer, internal::ControllerOptions(plan, options)));
+      optim::StepExecutor::Bytes(
+          options.optimizer, internal::ControllerOptions(plan, options),
+          internal::GradientLists(plan, options, [](int) { return nullptr; })));
   return terms;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -19,16 +20,23 @@ struct MemoryTerm {
   int64_t bytes = 0;
 };
 
-// What a ZeroOptimizer with this plan has, to the byte: the same on every rank, constant from Create on. (While
-// parameters go in or out there is one bucket in float32 more.) The terms of the paper are "weights", "gradients", "master"
-// and "moments"; what it leaves out (padding, slots, sums over micro-batches, persistent units, scratch) is named.
-std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
+// The device memory of a ZeroOptimizer with this plan, to the byte: the same on every rank,
+// constant from Create on. (While parameters or state go in or out there is one bucket in float32
+// more.) The terms of the paper are "weights", "gradients", "master" and "moments"; what the paper
+// leaves out (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has
+// terms of its own.
+// `workspace` is what the communicator allocates for the step's collectives, which depends on its
+// engine: ZeroOptimizer::workspace(), or WorkspaceOf (collectives/algorithms/workspace.h). None is
+// what ranks that are threads need with kDirect.
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options,
+                                 const collectives::Workspace& workspace = {});
 
 int64_t Total(const std::vector<MemoryTerm>& terms);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Purpose purpose);
 
-// The paper's formula for 16-bit training with Adam, in bytes per rank for Y parameters and N ranks:
-// 16 Y, 4 Y + 12 Y / N, 2 Y + 14 Y / N, 16 Y / N. Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 5.
+// The paper's formula for 16-bit training with Adam, in bytes per rank for Y parameters and N
+// ranks: 16 Y, 4 Y + 12 Y / N, 2 Y + 14 Y / N, 16 Y / N in stages 0 to 3. Source: Rajbhandari et
+// al. 2020 (arXiv 1910.02054), section 5.
 double PaperBytes(double parameters, int64_t ranks, int stage);
 
 }  // namespace brigade::zero

@@ -1,4 +1,5 @@
-// Prints what a rank needs in each stage: bazel run //zero/plan:memory_model -- --params=7.5e9 --ranks=64
+// Prints what a rank needs in each stage: bazel run //zero/plan:memory_model -- --params=7.5e9
+// --ranks=64
 
 #include <cstdint>
 #include <cstdio>

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_ZERO_PLAN_PLAN_H_
 #define BRIGADE_ZERO_PLAN_PLAN_H_
 
-// Where every parameter lives: which bucket, where in it, and which rank owns what. The same in all stages.
+// Where every parameter is: its bucket, its place in the bucket, and which rank owns which slice.
+// The same in all stages.
 
 #include <cstdint>
 #include <functional>
@@ -18,17 +19,22 @@ namespace brigade::zero {
 
 struct ParameterSpec {
   std::string name = {};
-  int64_t size = 0;                            // elements; 0 is allowed
-  std::optional<precision::DType> dtype = {};  // of the working weights; none: PlanOptions::dtype
-  int32_t group = 0;                           // of the optimizer
-  bool trainable = true;                       // false: frozen; no gradient and no optimizer state
+  // Elements; 0 is allowed.
+  int64_t size = 0;
+  // The type of the working weights; none: PlanOptions::dtype.
+  std::optional<precision::DType> dtype = {};
+  // The index of the optimizer's ParameterGroup.
+  int32_t group = 0;
+  // False: frozen, without a gradient and optimizer state.
+  bool trainable = true;
 };
 
-// What is used, gathered and released together: a layer.
+// Parameters that are used, gathered and released together: a layer.
 struct UnitSpec {
   std::string name = {};
   std::vector<ParameterSpec> parameters = {};
-  std::vector<std::string> tied = {};  // parameters of other units that this one uses too
+  // Names of parameters of other units that this unit uses too.
+  std::vector<std::string> tied = {};
 };
 
 // In order of use in the forward pass.
@@ -36,8 +42,10 @@ using ModelSpec = std::vector<UnitSpec>;
 
 struct PlanOptions {
   int ranks = 1;
-  precision::DType dtype = precision::DType::kBFloat16;  // float32, float16 or bfloat16
-  int64_t bucket_elements = int64_t{16} << 20;  // a larger parameter gets a bucket of its own
+  // The default of the parameters: float32, float16 or bfloat16.
+  precision::DType dtype = precision::DType::kBFloat16;
+  // A larger parameter gets a bucket of its own.
+  int64_t bucket_elements = int64_t{16} << 20;
 };
 
 // Elements [begin, begin + size) of a bucket.
@@ -55,11 +63,16 @@ struct Bucket {
   int unit = 0;
   precision::DType dtype = precision::DType::kBFloat16;
   bool trainable = true;
-  bool tied = false;                  // holds what several units use
-  int64_t size = 0;                   // elements with padding
-  std::vector<BucketEntry> entries;   // ascending
-  std::vector<ElementRange> padding;  // what no parameter has
-  std::vector<int> users;             // units, ascending
+  // Holds a parameter that several units use.
+  bool tied = false;
+  // Elements with padding.
+  int64_t size = 0;
+  // In ascending order of their ranges.
+  std::vector<BucketEntry> entries;
+  // The elements that belong to no parameter.
+  std::vector<ElementRange> padding;
+  // The units that use the bucket, ascending.
+  std::vector<int> users;
 
   int64_t bytes() const { return size * precision::SizeOf(dtype); }
 };
@@ -68,28 +81,35 @@ struct Parameter {
   ParameterSpec spec;
   int unit = 0;
   int bucket = 0;
-  int64_t begin = 0;  // in the bucket
+  // The first element in the bucket.
+  int64_t begin = 0;
 };
 
 struct Unit {
   std::string name;
-  std::vector<int> parameters;  // its own, then those tied
-  std::vector<int> buckets;     // of them, each once, ascending
-  int64_t size = 0;             // elements of its own parameters
+  // The unit's own parameters, then those tied.
+  std::vector<int> parameters;
+  // The buckets of these parameters, each once, ascending.
+  std::vector<int> buckets;
+  // Elements of its own parameters.
+  int64_t size = 0;
 };
 
-// Parameters go, in reverse order of use, into buckets that never cross a unit, a type, or the line between trainable
-// and frozen; tied ones have their own. Each parameter begins at a multiple of 256 bytes. A bucket is padded so that
-// every rank's slice is a multiple of 256 bytes; rank r owns slice r of each bucket.
+// Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
+// one type, either trainable or frozen; tied parameters have buckets of their own. Each parameter
+// begins at a multiple of 256 bytes. A bucket is padded so that every rank's slice is a multiple of
+// 256 bytes; rank r owns slice r of each bucket.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.
   static absl::StatusOr<Plan> Create(const ModelSpec& model, const PlanOptions& options);
 
   int ranks() const { return ranks_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }  // in order of the spec
-  const std::vector<Unit>& units() const { return units_; }                 // likewise
-  const std::vector<Bucket>& buckets() const { return buckets_; }           // last unit first
+  // In order of the spec.
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Unit>& units() const { return units_; }
+  // The last unit's come first.
+  const std::vector<Bucket>& buckets() const { return buckets_; }
 
   const Parameter& parameter(int index) const { return parameters_[static_cast<size_t>(index)]; }
   const Unit& unit(int index) const { return units_[static_cast<size_t>(index)]; }
@@ -101,7 +121,8 @@ class Plan {
   absl::StatusOr<int> FindParameter(const std::string& name) const;
   absl::StatusOr<int> FindUnit(const std::string& name) const;
 
-  // One line per parameter: everything that ranks must agree on. "h.0.weight [1024] bfloat16, bucket 3 at 512"
+  // One line per parameter, with everything that must be the same on all ranks:
+  // "h.0.weight [1024] bfloat16, group 0, unit "h.0", bucket 3 at 512".
   std::string Describe(int parameter) const;
 
  private:
@@ -113,8 +134,8 @@ class Plan {
   std::map<std::string, int> unit_by_name_;
 };
 
-// How many pieces of memory of each size (bytes) hold the chosen buckets of any `live_units` units in a row, and those
-// of tied parameters at any time.
+// The number of buffers of each size (in bytes) that hold the chosen buckets of any `live_units`
+// consecutive units, and those of tied parameters at any time.
 std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, int live_units,
                                            const std::function<bool(const Bucket&)>& chosen);
 

@@ -8,21 +8,24 @@
 
 namespace brigade::zero {
 
-// Payload bytes that a rank has sent, by what for. Their sum is what its communicator counts.
+// Payload bytes that a rank has sent, by purpose. Their sum is what its communicator counts.
 struct Traffic {
   int64_t gradients = 0;
   int64_t parameters = 0;
-  int64_t scalars = 0;  // each step's statistics
-  int64_t setup = 0;    // the plan's check, the initial broadcast, export and import
+  // The statistics of each step.
+  int64_t scalars = 0;
+  // The plan's check, the initial broadcast, export and import.
+  int64_t setup = 0;
 
   int64_t total() const { return gradients + parameters + scalars + setup; }
 };
 
-// What a rank sends in each step, by formula: every bucket is reduced once per micro-batch, or at the boundary once,
-// and gathered where the stage says. With Y bytes of weights, N ranks and one micro-batch that is 2 (N-1)/N Y in
-// stages 0 to 2; 3 (N-1)/N Y in stage 3, where tied weights count for each use and persistent ones once.
-// Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
-Traffic TrafficOfStep(const Plan& plan, const ZeroOptions& options);
+// What `rank` sends in each step: every bucket is reduced once per micro-batch, or at the boundary
+// once, and gathered where the stage says, by collectives of `options.algorithm`. With Y bytes of
+// weights, N ranks and one micro-batch that is 2 (N-1)/N Y in stages 0 to 2; 3 (N-1)/N Y in stage 3,
+// where tied weights count for each use and persistent ones once. kHalvingDoubling sends more where
+// N is no power of two. Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
+Traffic TrafficOfStep(const Plan& plan, const ZeroOptions& options, int rank);
 
 }  // namespace brigade::zero
 

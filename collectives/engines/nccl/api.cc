@@ -33,6 +33,12 @@ bool IsCapturing(NcclStream stream) {
 #endif
 }
 
+absl::Status LaunchOnCuda(device::Stream& stream, const device::Operation& operation,
+                          absl::FunctionRef<absl::Status(NcclStream stream)> call) {
+  return stream.Launch(
+      operation, [&](void* cuda_stream) { return call(static_cast<NcclStream>(cuda_stream)); });
+}
+
 }  // namespace
 
 absl::StatusOr<NcclApi> LoadNccl(const std::string& library) {
@@ -77,6 +83,8 @@ absl::StatusOr<NcclApi> LoadNccl(const std::string& library) {
     return absl::UnavailableError(absl::StrCat("NCCL at ", library, " has no ", missing));
   }
   find(api.comm_revoke, "ncclCommRevoke");  // may be missing
+  api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCuda; };
+  api.launch = LaunchOnCuda;
   api.is_capturing = IsCapturing;
   return api;
 }

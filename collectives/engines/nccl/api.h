@@ -5,7 +5,11 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/device.h"
+#include "brigade/device/stream.h"
 
 // The same types as in nccl.h and in CUDA's headers, with or without those.
 struct ncclComm;
@@ -96,11 +100,16 @@ struct NcclApi {
   NcclResult (*receive)(void* output, size_t count, NcclType type, int peer, NcclComm comm,
                         NcclStream stream) = nullptr;
 
-  // Not NCCL's: whether the stream is being captured into a CUDA graph.
-  bool (*is_capturing)(NcclStream stream) = nullptr;
+  // The functions below are not NCCL's: they say how it meets a device, and a stand-in for NCCL has
+  // its own.
 
-  // Not NCCL's: a stand-in that works on the host's memory and takes a device::Stream* for a stream.
-  bool on_host = false;
+  // Whether it works on the memory and the streams of such a device.
+  bool (*supports)(device::DeviceKind kind) = nullptr;
+  // Calls `call` with the stream as the functions above take it, as Stream::Launch does.
+  absl::Status (*launch)(device::Stream& stream, const device::Operation& operation,
+                         absl::FunctionRef<absl::Status(NcclStream stream)> call) = nullptr;
+  // Whether the stream is being captured into a CUDA graph.
+  bool (*is_capturing)(NcclStream stream) = nullptr;
 };
 
 // NCCL as it is found at run time; stays loaded. Unavailable, naming the library, if there is none, if it is older

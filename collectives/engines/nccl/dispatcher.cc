@@ -174,8 +174,7 @@ absl::Status NcclDispatcher::Group(Running& running, absl::Span<const Transfer> 
 
 absl::Status NcclDispatcher::Enqueue(Running& running, const device::Operation& operation,
                                      NcclCall nccl) {
-  const auto launch = [&](void* raw) -> absl::Status {
-    const auto on = static_cast<NcclStream>(raw);
+  return api_.launch(running.stream, operation, [&](NcclStream on) -> absl::Status {
     if (IsStreamPerThread(on)) {
       running.fate = Fate::kRefused;
       return absl::OkStatus();
@@ -186,9 +185,7 @@ absl::Status NcclDispatcher::Enqueue(Running& running, const device::Operation& 
       running.announce();
     }
     return comm_.Do([&](NcclComm comm) { return nccl(comm, on); });
-  };
-  // A stand-in takes the stream itself, and says what it reads and writes.
-  return api_.on_host ? launch(&running.stream) : running.stream.Launch(operation, launch);
+  });
 }
 
 }  // namespace brigade::collectives

@@ -288,8 +288,7 @@ absl::Status Impl::Register(void* data, int64_t bytes) {
 }
 
 absl::Status CheckDevice(const NcclOptions& options, const device::Context& context) {
-  const bool on_host = context.device().kind == device::DeviceKind::kCpu;
-  if (on_host == options.api.on_host) return absl::OkStatus();
+  if (options.api.supports(context.device().kind)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("NCCL needs a CUDA context, not ", context.device().ToString()));
 }

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_ARRAYS_H_
 #define BRIGADE_EXAMPLES_GPT_NN_ARRAYS_H_
 
-// From the untyped arrays of a layer's call to its formula's, and to what it declares to the race checker.
+// From the untyped arrays of a layer's call to its formula's, and to what it declares to the race
+// checker.
 
 #include <cstdint>
 #include <type_traits>
@@ -33,7 +34,8 @@ device::Access Write(T* data, int64_t elements) {
   return device::Writes(data, elements * static_cast<int64_t>(sizeof(T)));
 }
 
-// call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know it.
+// call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know
+// it.
 template <typename Call>
 absl::Status WithType(absl::string_view operation, precision::DType dtype, const Call& call) {
   absl::Status status = absl::InvalidArgumentError(

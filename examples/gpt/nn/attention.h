@@ -15,15 +15,16 @@ struct AttentionShape {
   int64_t batch;
   int64_t context;
   int64_t heads;
-  int64_t width;  // of all heads together
+  // The width of all heads together.
+  int64_t width;
 
   int64_t rows() const { return batch * context; }
   int64_t head_width() const { return width / heads; }
   int64_t scores() const { return batch * heads * context * context; }
 };
 
-// Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position seeing
-// itself and those before it.
+// Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position
+// seeing itself and those before it.
 //
 // Shapes       qkv [rows, 3 * width]: queries, keys, values side by side, each heads * head width;
 //              probabilities [batch, heads, context, context]; out [rows, width]; device memory.

@@ -10,8 +10,8 @@
 
 namespace brigade::nn {
 
-// In place on scores [.., context, context]: softmax(scores) over the columns up to the row's own position,
-// 0 behind it.
+// In place on scores [.., context, context]: softmax(scores) over the columns up to the row's own
+// position, 0 behind it.
 template <typename T>
 struct CausalSoftmaxRows {
   T* scores;

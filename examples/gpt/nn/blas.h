@@ -16,15 +16,21 @@ namespace brigade::nn {
 // A matrix of a product, row by row in device memory.
 struct Operand {
   void* data = nullptr;
-  int64_t leading = 0;       // elements from one row to the next
-  bool transposed = false;   // stored as its transpose; not for c
-  int64_t stride = 0;        // elements from one product of the batch to the next
-  int64_t outer_stride = 0;  // of the outer batch
+  // Elements from one row to the next.
+  int64_t leading = 0;
+  // Stored as its transpose; not for c.
+  bool transposed = false;
+  // Elements from one product of the batch to the next.
+  int64_t stride = 0;
+  // Of the outer batch.
+  int64_t outer_stride = 0;
 };
 
-// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c [m, n].
+// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c
+// [m, n].
 struct GemmArguments {
-  precision::DType dtype = precision::DType::kFloat32;  // of all three
+  // Of all three matrices.
+  precision::DType dtype = precision::DType::kFloat32;
   int64_t m = 0, n = 0, k = 0;
   Operand a = {}, b = {}, c = {};
   int64_t batch = 1, outer_batch = 1;
@@ -34,12 +40,14 @@ struct GemmArguments {
 
 // Matrix products: by OpenBLAS with one thread on the CPU, by cuBLAS (found at run time) on GPUs.
 //
-// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no product of
-//              16-bit matrices: on the CPU they are converted. float64 is for tests, on the CPU.
+// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no
+//              product of 16-bit matrices: on the CPU they are converted. float64 is for tests, on
+//              the CPU.
 // Memory       ScratchBytes, at Create.
 // Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
-// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming the type or the size, which must fit int;
-//              ResourceExhausted for a product that needs more workspace.
+// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
+//              the type or the size, which must fit int; ResourceExhausted for a product that needs
+//              more workspace.
 class Blas {
  public:
   static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,

@@ -1,5 +1,5 @@
-// Matrix products on the CPU. Work: 2 m n k operations; for 16-bit types also a conversion of each operand,
-// 6 bytes an element, which costs 1 / (the other dimension) of the product's time.
+// Matrix products on the CPU. Work: 2 m n k operations; for 16-bit types also a conversion of each
+// operand, 6 bytes an element, which costs 1 / (the other dimension) of the product's time.
 
 #include "brigade/examples/gpt/nn/blas_cpu.h"
 

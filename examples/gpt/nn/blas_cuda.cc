@@ -100,7 +100,8 @@ class CudaBlas final : public Blas {
     return stream.Launch({"gemm"}, [&](void* cuda_stream) -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(
           Check(cublas_.set_stream(handle_, static_cast<cudaStream_t>(cuda_stream))));
-      // Each time: setting the stream brings cuBLAS's own workspace back, which it may share between streams.
+      // Each time: setting the stream brings cuBLAS's own workspace back, which it may share
+      // between streams.
       BRIGADE_RETURN_IF_ERROR(Check(cublas_.set_workspace(
           handle_, workspace_.data(), static_cast<size_t>(workspace_.bytes()))));
       for (int64_t outer = 0; outer < g.outer_batch; ++outer) {

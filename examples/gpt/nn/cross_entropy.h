@@ -17,7 +17,8 @@ namespace brigade::nn {
 absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream);
 
-// In place: logits become the gradient of seed * (mean of losses). `seed` [1] is device memory: the loss scale.
+// In place: logits become the gradient of seed * (mean of losses). `seed` [1] is device memory: the
+// loss scale.
 absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream);
 

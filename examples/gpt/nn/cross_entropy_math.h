@@ -30,12 +30,14 @@ struct CrossEntropyRows {
   }
 };
 
-// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed / rows.
+// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
+// rows.
 template <typename T>
 struct CrossEntropyBackwardRows {
   Texts texts;
   T* logits;
-  const float* seed;  // the loss scale
+  // The loss scale.
+  const float* seed;
   int64_t columns;
 
   template <typename Row>

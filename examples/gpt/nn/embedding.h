@@ -11,16 +11,19 @@
 
 namespace brigade::nn {
 
-inline constexpr int64_t kVocabulary = 256;  // bytes
+// The number of different bytes.
+inline constexpr int64_t kVocabulary = 256;
 
 // x[b, t] = tokens[texts[b, t]] + positions[t].
 //
-// Shapes       tokens [256, width], positions [context, width], x [batch * context, width]; device memory.
+// Shapes       tokens [256, width], positions [context, width], x [batch * context, width]; device
+//              memory.
 // Stream       Enqueued; allocates nothing, never waits.
 absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width,
                        const void* tokens, const void* positions, void* x, device::Stream& stream);
 
-// The gradients of both tables from dx, in ascending order of rows: no atomics, the same bits every time.
+// The gradients of both tables from dx, in ascending order of rows: no atomics, the same bits every
+// time.
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
                                device::Stream& stream);

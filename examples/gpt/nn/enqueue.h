@@ -28,7 +28,8 @@ absl::Status EnqueueRows(const device::Operation& operation, int64_t rows, const
   }
 #endif
   return stream.Enqueue(operation, [formula, rows](device::ThreadPool& pool) {
-    constexpr int64_t kRowsAtOnce = 32;  // some 10 us of work
+    // Some 10 us of work.
+    constexpr int64_t kRowsAtOnce = 32;
     pool.ParallelRanges(rows, kRowsAtOnce, [&](int64_t begin, int64_t end) {
       kernels::RunSimd([&]() BRIGADE_NN_BODY {
         for (int64_t row = begin; row < end; ++row) formula(ThreadRow(), row);

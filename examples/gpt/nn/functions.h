@@ -1,8 +1,9 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_FUNCTIONS_H_
 #define BRIGADE_EXAMPLES_GPT_NN_FUNCTIONS_H_
 
-// Scalar functions of the layers, for SIMD loops and for the GPU. T is how numbers are stored: float, Half,
-// BFloat16, or double, in which tests compare with finite differences. Sums and formulas are in Wide<T>.
+// Scalar functions of the layers, for SIMD loops and for the GPU. T is how numbers are stored:
+// float, Half, BFloat16, or double, in which tests compare with finite differences. Sums and
+// formulas are in Wide<T>.
 
 #include <cmath>
 #include <cstdint>
@@ -42,7 +43,8 @@ bool VisitReal(precision::DType dtype, Visitor&& visit) {
   return true;
 }
 
-// e^x to about one unit in the last place; arguments are clamped to where the result is normal and finite, NaN stays.
+// e^x to about one unit in the last place; arguments are clamped to where the result is normal and
+// finite, NaN stays.
 BRIGADE_INLINE float Exp(float argument) {
   float x = argument;
   x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
@@ -65,8 +67,9 @@ BRIGADE_INLINE float Exp(float argument) {
 }
 BRIGADE_INLINE double Exp(double x) { return ::exp(x); }
 
-// x (1 + tanh(u)) / 2 = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3), and its derivative.
-// Source: Hendrycks and Gimpel 2016 (arXiv 1606.08415), the approximation that GPT-2 uses.
+// x (1 + tanh(u)) / 2 = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3), and its
+// derivative. Source: Hendrycks and Gimpel 2016 (arXiv 1606.08415), the approximation that GPT-2
+// uses.
 template <typename W>
 struct Gelu {
   BRIGADE_INLINE explicit Gelu(W x)
@@ -77,7 +80,8 @@ struct Gelu {
     return cdf + x * cdf * (W(1) - cdf) * kTwice * (W(1) + W(3) * kCubic * x * x);
   }
 
-  static constexpr W kTwice = W(1.5957691216057308);  // 2 sqrt(2 / pi)
+  // 2 sqrt(2 / pi).
+  static constexpr W kTwice = W(1.5957691216057308);
   static constexpr W kCubic = W(0.044715);
   W x;
   W cdf;

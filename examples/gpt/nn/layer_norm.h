@@ -13,15 +13,20 @@ namespace brigade::nn {
 // What the calls of one layer normalisation share. Arrays are device memory.
 struct LayerNormInput {
   precision::DType dtype;
-  const void* x;            // [rows, columns]
-  const void* weight;       // [columns]
-  void* mean;               // [rows], float; double for float64
-  void* inverse_deviation;  // the same
+  // [rows, columns].
+  const void* x;
+  // [columns].
+  const void* weight;
+  // [rows], float; double for float64.
+  void* mean;
+  // Of the same shape and type.
+  void* inverse_deviation;
   int64_t rows;
   int64_t columns;
 };
 
-// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and inverse_deviation.
+// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and
+// inverse_deviation.
 //
 // Shapes       y [rows, columns], bias [columns].
 // Precision    Sums in float, or double for float64; each element is rounded once.

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_POINTWISE_H_
 #define BRIGADE_EXAMPLES_GPT_NN_POINTWISE_H_
 
-// What follows a matrix product, element by element: biases, the residual, GELU, and their gradients.
+// What follows a matrix product, element by element: biases, the residual, GELU, and their
+// gradients.
 //
 // Shapes       Matrices [rows, columns], biases [columns]; device memory.
 // Precision    Formulas and sums in float, double for float64; each element is rounded once.

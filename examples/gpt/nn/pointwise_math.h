@@ -13,7 +13,8 @@ template <typename T>
 struct AddBiasRows {
   T* x;
   const T* bias;
-  const T* residual;  // or null
+  // May be null.
+  const T* residual;
   int64_t columns;
 
   template <typename Row>

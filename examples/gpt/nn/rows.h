@@ -1,8 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_ROWS_H_
 #define BRIGADE_EXAMPLES_GPT_NN_ROWS_H_
 
-// How layers walk matrices, so that each formula is written once for CPU and GPU. A formula is a struct of plain
-// pointers and sizes:
+// How layers walk matrices, so that each formula is written once for CPU and GPU. A formula is a
+// struct of plain pointers and sizes:
 //
 //   rows      fn(row, r): everything about row r; `row` says how its columns are shared: all by one thread (CPU),
 //             or by the 32 threads of a warp (GPU).
@@ -64,7 +64,8 @@ class ThreadRow {
   }
 };
 
-inline constexpr int kColumnsAtOnce = 64;  // sums that a CPU thread keeps in registers
+// Sums that a CPU thread keeps in registers.
+inline constexpr int kColumnsAtOnce = 64;
 
 #if BRIGADE_CUDA
 // The kernels, in rows_cuda.cuh; instantiated by formulas_cuda.cu for each formula.

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
 #define BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
 
-// The two kernels that run every formula of rows.h on the GPU. Untuned: a warp takes a row, a thread takes a
-// column.
+// The two kernels that run every formula of rows.h on the GPU. Untuned: a warp takes a row, a
+// thread takes a column.
 
 #include <cuda_runtime_api.h>
 

@@ -7,8 +7,8 @@
 
 namespace brigade::nn {
 
-// Device memory, [batch, context + 1] bytes: row r = b * context + t of a layer sees token(r) and predicts the byte
-// behind it.
+// Device memory, [batch, context + 1] bytes: row r = b * context + t of a layer sees token(r) and
+// predicts the byte behind it.
 struct Texts {
   const uint8_t* bytes = nullptr;
   int64_t batch = 0;

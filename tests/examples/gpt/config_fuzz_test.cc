@@ -15,8 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-// Valid configs, damaged: as bytes, and as JSON that stays well-formed. Whatever comes out, the reader gives a config
-// that is valid or an error that says something.
+// Valid configs, damaged: as bytes, and as JSON that stays well-formed. Whatever comes out, the
+// reader gives a config that is valid or an error that says something.
 
 namespace brigade::gpt {
 namespace {

@@ -187,13 +187,14 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
                        With(R"(, "zero_optimization": {"stage": 1, "reduce_bucket_size": 5e8,
       "overlap_comm": false, "contiguous_gradients": true, "reduce_scatter": true,
       "allgather_partitions": true}, "data_types": {"grad_accum_dtype": "bf16"},
-      "gradient_clipping": 0, "gradient_accumulation_steps": 2,
+      "gradient_clipping": 0, "gradient_accumulation_steps": 2, "communication_data_type": "fp16",
       "brigade": {"accumulation": "at_boundary", "algorithm": "ring"})"));
   EXPECT_EQ(first.zero.stage, 1);
   EXPECT_EQ(first.zero.bucket_elements, 500'000'000);
   EXPECT_FALSE(first.zero.overlap_comm);
   EXPECT_EQ(first.zero.accumulation, zero::Accumulation::kAtBoundary);
   EXPECT_EQ(first.zero.accumulator, DType::kBFloat16);
+  EXPECT_EQ(first.zero.communication_dtype, DType::kFloat16);
   EXPECT_EQ(first.zero.algorithm, collectives::Algorithm::kRing);
   EXPECT_EQ(first.zero.max_grad_norm, std::numeric_limits<double>::infinity());
   EXPECT_EQ(first.zero.micro_batches, 2);
@@ -201,6 +202,7 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
       const TrainConfig third,
       With(R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0})"));
   EXPECT_EQ(third.zero.live_units, 1);
+  EXPECT_EQ(third.zero.communication_dtype, std::nullopt);
 }
 
 }  // namespace

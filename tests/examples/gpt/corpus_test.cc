@@ -107,9 +107,9 @@ TEST(CorpusTest, SamplesBeginAnywhere) {
 
 TEST(CorpusTest, NgramLossIsThatOfCounting) {
   const Corpus corpus = {"abababac\xff\xff\xff", "abac\xff\xff", ""};
-  // Each byte after the first, by how often it followed the one before in training: of 4 times that something
-  // followed 'a' it was 'b' three times and 'c' once; 'a' followed 'b' 3 of 3 times; \xff followed 'c' 1 of 1, and
-  // \xff 2 of 2 times.
+  // Each byte after the first, by how often it followed the one before in training: of 4 times that
+  // something followed 'a' it was 'b' three times and 'c' once; 'a' followed 'b' 3 of 3 times; \xff
+  // followed 'c' 1 of 1, and \xff 2 of 2 times.
   const auto nats = [](double count, double of) { return -std::log((count + 0.01) / (of + 2.56)); };
   EXPECT_NEAR(NgramLoss(corpus, 2),
               (nats(3, 4) + nats(3, 3) + nats(1, 4) + nats(1, 1) + nats(2, 2)) / 5, 1e-12);

@@ -1,5 +1,5 @@
-// What loss scaling keeps: the model's gradient in 16 bits at several scales, beside that in fp32. The table that
-// this prints is in docs/mixed_precision.md.
+// What loss scaling keeps: the model's gradient in 16 bits at several scales, beside that in fp32.
+// The table that this prints is in docs/mixed_precision.md.
 
 #include <algorithm>
 #include <cmath>
@@ -109,7 +109,8 @@ TEST(LossScalingTest, ScalingKeepsTheGradientsThatFp16Loses) {
   OneRank<Half> half;
   OneRank<BFloat16> bfloat;
 
-  // First weights have large gradients; it is those of a model that has learned something that vanish.
+  // First weights have large gradients; it is those of a model that has learned something that
+  // vanish.
   constexpr int64_t kSteps = 40;
   std::vector<std::vector<float>> momentum = exact.parameters.weights;
   for (auto& each : momentum) std::fill(each.begin(), each.end(), 0.0f);

@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "brigade/examples/gpt/transformer.h"
+#include "brigade/examples/gpt/model.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/zero/step.h"
 
 namespace brigade::gpt {
 
 // A model's weights and gradients as plain arrays of T on the CPU: one rank, no optimizer.
 template <typename T>
-class PlainParameters final : public ModelParameters {
+class PlainParameters final : public zero::ParameterSource {
  public:
   PlainParameters(const ModelOptions& model, uint64_t seed) {
     for (const zero::UnitSpec& unit : SpecOf(model)) {
@@ -27,27 +29,30 @@ class PlainParameters final : public ModelParameters {
     written_.resize(weights.size());
   }
 
-  absl::Status Acquire(int, Direction direction) override {
+  absl::Status Acquire(int, zero::Pass pass) override {
     // The next forward pass begins gradients anew.
-    if (direction == Direction::kForward) std::fill(written_.begin(), written_.end(), false);
+    if (pass == zero::Pass::kForward) std::fill(written_.begin(), written_.end(), false);
     return absl::OkStatus();
   }
   absl::Status Release(int) override { return absl::OkStatus(); }
-  absl::StatusOr<const void*> Weights(int parameter) override {
+  absl::StatusOr<const void*> Weights(int parameter) const override {
     return weights[static_cast<size_t>(parameter)].data();
   }
-  absl::StatusOr<nn::Gradient> GradientOf(int, int parameter) override {
+  precision::DType TypeOf(int) const override { return precision::kDType<T>; }
+  absl::StatusOr<zero::GradientTarget> Gradient(int, int parameter) override {
     const auto at = static_cast<size_t>(parameter);
     const bool accumulate = written_[at];
     written_[at] = true;
-    return nn::Gradient{gradients[at].data(), accumulate};
+    return zero::GradientTarget{gradients[at].data(), accumulate};
   }
   absl::Status GradientsReady(int) override { return absl::OkStatus(); }
 
-  std::vector<std::vector<T>> weights, gradients;  // [parameter][i]
+  // [parameter][i].
+  std::vector<std::vector<T>> weights, gradients;
 
  private:
-  std::vector<bool> written_;  // in this backward pass
+  // [parameter]: whether this backward pass has written to the gradient.
+  std::vector<bool> written_;
 };
 
 }  // namespace brigade::gpt

@@ -50,8 +50,8 @@ TEST(ReportTest, TheJobIsDescribed) {
 TEST(ReportTest, ProgressIsNumbersAndACurve) {
   const std::vector<StepMetrics> steps = {Step(1, 5, true), Step(2, 4), Step(3, 2)};
   const std::vector<Evaluation> evaluations = {{0, 5}, {3, 2.25}};
-  // 3 steps of 64 tokens in 1.5 s, each of 6 operations for each weight of a matrix product and 12 more for each
-  // position attended to, by layer and width: 6 * (192 + 1024) + 12 * 32.
+  // 3 steps of 64 tokens in 1.5 s, each of 6 operations for each weight of a matrix product and 12
+  // more for each position attended to, by layer and width: 6 * (192 + 1024) + 12 * 32.
   EXPECT_EQ(FlopsPerToken(NewJob(kFp16, 2).model), 7680);
   EXPECT_EQ(ProgressReport(NewJob(kFp16, 2), {2.5, 1.5}, steps, evaluations),
             "\n"
@@ -80,7 +80,8 @@ TEST(ReportTest, ProgressIsNumbersAndACurve) {
 }
 
 TEST(ReportTest, ACurveOfManyStepsIsOfMeans) {
-  // A column of two steps has their mean; the first has step 1 alone, and one of its two is not finite elsewhere.
+  // A column of two steps has their mean; the first has step 1 alone, and one of its two is not
+  // finite elsewhere.
   std::vector<StepMetrics> steps = {Step(1, 2)};
   for (int64_t step = 2; step < 128; ++step) steps.push_back(Step(step, 1 + 2 * (step % 2)));
   steps[99].loss = 2;

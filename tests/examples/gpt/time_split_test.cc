@@ -62,8 +62,8 @@ TEST(TimeSplitTest, GivesEachMomentToOnePart) {
       Work("all_gather", 21, 23), Work("adam", 24, 29)};
   split.Add(0, compute);
   split.Add(1, communication);
-  // 10 idle, 11 gemm (from 14 on it hides), 15 gelu (hides), 18 reduce_scatter alone, 20 grad_check,
-  // 21 all_gather, 23 idle, 24 adam, 29 idle until 32.
+  // 10 idle, 11 gemm (from 14 on it hides), 15 gelu (hides), 18 reduce_scatter alone, 20
+  // grad_check, 21 all_gather, 23 idle, 24 adam, 29 idle until 32.
   const Seconds seconds = split.Finish(32 * kSecond);
   EXPECT_THAT(Parts(seconds), ElementsAre(4.0, 3.0, 6.0, 4.0, 5.0, 4.0));
   EXPECT_EQ(seconds.wall(), 22.0);

@@ -1,5 +1,5 @@
-// Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the CPU, in the memory
-// that the model says.
+// Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the
+// CPU, in the memory that the model says.
 
 #include <atomic>
 #include <cstdint>

@@ -115,17 +115,17 @@ TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
   }
 }
 
-// SGD is linear in the gradient, so that only rounding separates 4 ranks from 1. (Adam makes a step of full size of
-// noise where the true gradient is zero.)
+// SGD is linear in the gradient, so that only rounding separates 4 ranks from 1. (Adam makes a step
+// of full size of noise where the true gradient is zero.)
 TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
   constexpr const char* kSgd =
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
   // Without clipping, which would hide a gradient of the wrong size.
   const Trained one = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
   const Trained four = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
-  // Gradients are rounded to their type on each rank: relative errors of half a unit in the last place, of random
-  // sign, that the weights collect over the steps, times the learning rate's 10 of momentum; the loss moves by
-  // gradient times error of the weights.
+  // Gradients are rounded to their type on each rank: relative errors of half a unit in the last
+  // place, of random sign, that the weights collect over the steps, times the learning rate's 10 of
+  // momentum; the loss moves by gradient times error of the weights.
   const double rounding = GetParam() == "fp32" ? 0x1p-24 : GetParam() == "fp16" ? 0x1p-11 : 0x1p-8;
   double moved = 0;  // bound of what the loss fell and may have fallen otherwise
   for (size_t step = 0; step < one.losses.size(); ++step) {
@@ -140,7 +140,8 @@ TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
 
 TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
   const std::string config = absl::StrCat(R"({"train_micro_batch_size_per_gpu": 5, )", kAdamW, "}");
-  // 62 texts: 3 ranks with 5 at once have places left over. 1, 5 and 6 texts: ranks have none, or one has one.
+  // 62 texts: 3 ranks with 5 at once have places left over. 1, 5 and 6 texts: ranks have none, or
+  // one has one.
   for (const size_t texts : {62, 1, 5, 6}) {
     SCOPED_TRACE(texts);
     double wanted = 0;

@@ -70,8 +70,9 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
 
 TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   nn::Lab lab;
-  // Per row of 10: blocks have 6 matrices of the width, 3 and twice 4 times the width, 10 scores, and 4 statistics;
-  // then 4 of the width, 4 and 3 times the width, logits, 10 scores, 2 statistics. Each ends at 256 bytes.
+  // Per row of 10: blocks have 6 matrices of the width, 3 and twice 4 times the width, 10 scores,
+  // and 4 statistics; then 4 of the width, 4 and 3 times the width, logits, 10 scores, 2
+  // statistics. Each ends at 256 bytes.
   const auto padded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const auto matrix = [&](int64_t columns) { return padded(10 * columns * 2); };
   const int64_t statistics = padded(10 * 4);

@@ -1,4 +1,5 @@
-// The figures of the ZeRO paper's table, which it gives rounded. (Rajbhandari et al. 2020, arXiv 1910.02054, table 1.)
+// The figures of the ZeRO paper's table, which it gives rounded. (Rajbhandari et al. 2020, arXiv
+// 1910.02054, table 1.)
 
 #include "brigade/zero/plan/memory_model.h"
 
@@ -31,8 +32,8 @@ TEST(MemoryModelTest, GivesThePapersTable) {
     for (int stage = 1; stage <= 3; ++stage) {
       const double printed = row.gigabytes[stage - 1];
       const double exact = PaperBytes(row.parameters, row.ranks, stage) / 1e9;
-      // A unit of the last digit printed, of which there are two below 1, three below 1000, then four: the paper
-      // rounds some figures and cuts others off.
+      // A unit of the last digit printed, of which there are two below 1, three below 1000, then
+      // four: the paper rounds some figures and cuts others off.
       const double digits = printed < 1 ? 1 : printed < 1000 ? 2 : 3;
       const double unit = std::pow(10.0, std::floor(std::log10(printed)) - digits);
       EXPECT_NEAR(exact, printed, unit) << row.parameters << " " << row.ranks << " " << stage;

@@ -177,7 +177,12 @@ NcclApi FakeNccl::Api() {
   api.comm_register = CommRegister;
   api.comm_deregister = CommDeregister;
   api.is_capturing = [](NcclStream) -> bool { return FakeWorld::Get().capturing; };
-  api.on_host = true;
+  // The stand-in takes the device::Stream itself, and declares its reads and writes there.
+  api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCpu; };
+  api.launch = [](device::Stream& stream, const device::Operation&,
+                  absl::FunctionRef<absl::Status(NcclStream stream)> call) {
+    return call(reinterpret_cast<NcclStream>(&stream));
+  };
   AddFakeCalls(api);
   return api;
 }

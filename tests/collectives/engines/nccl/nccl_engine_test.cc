@@ -241,7 +241,7 @@ TEST_F(NcclTest, BadArgumentsAreNamed) {
   auto group = ThreadGroup::Create({2}).value();
   auto context = NewRankContext(0, {});
   NcclOptions options = FakeOptions({});
-  options.api.on_host = false;
+  options.api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCuda; };
   EXPECT_THAT(CreateNcclEngine(options, group->Join(0, *context).value(), *context),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("NCCL needs a CUDA context, not cpu")));

@@ -33,7 +33,8 @@ class Lab {
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }
 
-  // Memory with its 0xFF of birth, so that what a layer does not write shows. Of the host, which GPUs reach too.
+  // Memory with its 0xFF of birth, so that what a layer does not write shows. Of the host, which
+  // GPUs reach too.
   template <typename T>
   absl::Span<T> Raw(int64_t size) {
     arrays_.push_back(context_->AllocateHost(size * sizeof(T), "array").value());

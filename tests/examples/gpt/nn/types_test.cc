@@ -1,4 +1,5 @@
-// The types that train against double on the CPU: what a layer gives differs by its rounding and no more.
+// The types that train against double on the CPU: what a layer gives differs by its rounding and no
+// more.
 
 #include <algorithm>
 #include <cmath>
@@ -146,7 +147,8 @@ TYPED_TEST(TypesTest, AttentionByGemm) {
                               reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   ASSERT_OK(reference.stream().Synchronize());
-  // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an exponential.
+  // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an
+  // exponential.
   this->ExpectNear(p, 6);
   this->ExpectNear(out, 8);
   this->ExpectNear(dqkv, 16);

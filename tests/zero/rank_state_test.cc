@@ -1,6 +1,6 @@
 // State out and in: in memory, through files, from one stage to another.
 
-#include "brigade/zero/state.h"
+#include "brigade/zero/rank_state.h"
 
 #include <cstdio>
 #include <fstream>

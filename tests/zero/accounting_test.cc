@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/counted_allocations.h"
@@ -88,6 +90,11 @@ std::vector<Setting> Settings() {
       options.micro_batches = 2;
       options.live_units = 3;
       settings.push_back({"float16, two micro-batches", model, options});
+      ZeroOptions wide = options;
+      wide.communication_dtype = DType::kFloat32;
+      settings.push_back({"over float32, two micro-batches", model, wide});
+      wide.micro_batches = 1;
+      settings.push_back({"over float32", model, wide});
       if (stage == 3) {
         options.persistence_threshold = 100;
         settings.push_back({"persistent units", model, options});
@@ -95,12 +102,14 @@ std::vector<Setting> Settings() {
       if (stage > 1) continue;
       options.accumulation = Accumulation::kAtBoundary;
       settings.push_back({"at the boundary", model, options});
+      options.communication_dtype = DType::kBFloat16;
+      settings.push_back({"at the boundary, over bfloat16", model, options});
     }
   }
   return settings;
 }
 
-TEST(BooksTest, MeasuredBytesEqualTheModel) {
+TEST(AccountingTest, MeasuredBytesEqualTheModel) {
   for (const int ranks : {1, 3, 4, 8}) {
     for (const Setting& setting : Settings()) {
       SCOPED_TRACE(
@@ -125,7 +134,7 @@ TEST(BooksTest, MeasuredBytesEqualTheModel) {
   }
 }
 
-TEST(BooksTest, WhatTheModelNamesIsThePapersFormula) {
+TEST(AccountingTest, WhatTheModelNamesIsThePapersFormula) {
   // Parameters without padding: what is left are the paper's terms and the slots.
   const ModelSpec model = {{"a", {{"a.w", 1 << 15}}}, {"b", {{"b.w", 1 << 15}}}};
   for (const int ranks : {1, 2, 4}) {
@@ -148,41 +157,100 @@ TEST(BooksTest, WhatTheModelNamesIsThePapersFormula) {
   }
 }
 
-TEST(BooksTest, TrafficEqualsTheFormulas) {
+// What each rank of a group sends, in Traffic's fields and by its communicator, beside the model.
+void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
+  auto zero = NewZero(setting.model, setting.options, self);
+  ASSERT_OK(zero);
+  // Persistent units are gathered for the first time.
+  ASSERT_OK(EmptyStep(**zero, *self.stream));
+  const Traffic before = (*zero)->traffic();
+  constexpr int kSteps = 3;
+  for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
+  ASSERT_OK((*zero)->step_stream().Synchronize());
+  const Traffic after = (*zero)->traffic();
+  const Traffic wanted = TrafficOfStep((*zero)->plan(), setting.options, self.rank);
+  EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
+  EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
+  EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
+  EXPECT_EQ(after.setup, before.setup);
+  int64_t sent = 0;
+  for (int to = 0; to < self.size; ++to) sent += self.communicator->sent_bytes(to);
+  EXPECT_EQ(sent, after.total());
+}
+
+TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
   for (const int ranks : {1, 3, 4}) {
     for (const Setting& setting : Settings()) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
-        auto zero = NewZero(setting.model, setting.options, self);
-        ASSERT_OK(zero);
-        ASSERT_OK(EmptyStep(**zero, *self.stream));  // what persists is gathered for the first time
-        const Traffic before = (*zero)->traffic();
-        constexpr int kSteps = 3;
-        for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
-        ASSERT_OK((*zero)->step_stream().Synchronize());
-        const Traffic after = (*zero)->traffic();
-        const Traffic wanted = TrafficOfStep((*zero)->plan(), setting.options);
-        EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
-        EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
-        EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
-        EXPECT_EQ(after.setup, before.setup);
-        int64_t sent = 0;
-        for (int to = 0; to < ranks; ++to) sent += self.communicator->sent_bytes(to);
-        EXPECT_EQ(sent, after.total());
+        ExpectTrafficOfTheModel(setting, self);
         // The paper's counts, for what it counts.
-        if (setting.model.size() == 4 && setting.options.micro_batches == 1) {
-          int64_t padded = 0;
-          for (const Bucket& bucket : (*zero)->plan().buckets()) padded += bucket.bytes();
-          const int64_t times = setting.options.stage < 3 ? 2 : 3;
-          EXPECT_EQ(wanted.gradients + wanted.parameters, times * padded / ranks * (ranks - 1));
-        }
+        if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
+        if (setting.options.communication_dtype.has_value()) return;
+        const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
+                                                       setting.options.bucket_elements})
+                              .value();
+        int64_t padded = 0;
+        for (const Bucket& bucket : plan.buckets()) padded += bucket.bytes();
+        const int64_t times = setting.options.stage < 3 ? 2 : 3;
+        const Traffic traffic = TrafficOfStep(plan, setting.options, self.rank);
+        EXPECT_EQ(traffic.gradients + traffic.parameters, times * padded / ranks * (ranks - 1));
       });
     }
   }
 }
 
-TEST(BooksTest, AStepNeitherWaitsOnTheHostNorAllocates) {
+TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
+  // Of a reduce-scatter rank 2 sends its whole array to rank 0, which sends on the sum for rank 1 and
+  // that for rank 2.
+  const Plan plan = Plan::Create({{"a", {{"a.w", 96 * 128}}}}, {.ranks = 3}).value();
+  ZeroOptions options;
+  const auto gradients = [&](int rank) { return TrafficOfStep(plan, options, rank).gradients; };
+  const int64_t slice_bytes = plan.buckets()[0].bytes() / 3;
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(gradients(rank), 2 * slice_bytes);
+  options.algorithm = collectives::Algorithm::kHalvingDoubling;
+  EXPECT_EQ(gradients(2), 3 * slice_bytes);
+}
+
+collectives::NewEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
+  collectives::FakeNccl::Reset();
+  return collectives::NcclEngines(options);
+}
+
+struct EngineCase {
+  const char* name;
+  collectives::NewEngineFn (*engines)(const collectives::RanksOptions& options);
+};
+
+class EngineTest : public ::testing::TestWithParam<EngineCase> {};
+
+TEST_P(EngineTest, TrafficOfEveryAlgorithmIsThatOfTheModel) {
+  for (const int ranks : {3, 4}) {
+    for (const collectives::Algorithm algorithm : collectives::kAlgorithms) {
+      for (int stage = 0; stage < kStages; ++stage) {
+        Setting setting = {"", ToyModel(), {}};
+        setting.options.stage = stage;
+        setting.options.bucket_elements = 1000;
+        setting.options.micro_batches = 2;
+        setting.options.algorithm = algorithm;
+        SCOPED_TRACE(absl::StrCat(std::string(collectives::Name(algorithm)), ", stage ", stage,
+                                  ", ranks ", ranks));
+        const collectives::RanksOptions options = {.size = ranks};
+        collectives::OnRanks(options, GetParam().engines(options),
+                             [&](Rank& self) { ExpectTrafficOfTheModel(setting, self); });
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, EngineTest,
+                         ::testing::Values(EngineCase{"threads", collectives::ThreadEngines},
+                                           EngineCase{"gloo", collectives::testing::GlooEngines},
+                                           EngineCase{"nccl", FakeNcclEngines}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
   constexpr int kRanks = 3;
   for (const Setting& setting : Settings()) {
     SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));

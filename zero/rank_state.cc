@@ -1,4 +1,4 @@
-#include "brigade/zero/state.h"
+#include "brigade/zero/rank_state.h"
 
 #include <cerrno>
 #include <cstdio>
