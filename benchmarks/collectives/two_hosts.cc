@@ -21,7 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/engines/gloo/world.h"
+#include "brigade/collectives/init.h"
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/measure.h"
 #include "brigade/collectives/tuning/select.h"
@@ -248,10 +248,9 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
   launch_info.rank = rank;
   launch_info.size = kRanks;
   launch_info.master_addr = TwoHosts::kAddress[0];
-  collectives::GlooWorldOptions world_options;
+  collectives::InitOptions world_options;
   world_options.interface = TwoHosts::kDevice[host];
-  BRIGADE_ASSIGN_OR_RETURN(auto world,
-                           collectives::JoinGlooWorld(launch_info, world_options, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto world, collectives::Init(launch_info, world_options, *context));
   return Benchmark(*world, *context, *stream).Run(host);
 }
 

@@ -20,6 +20,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/collectives/init.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/config.h"
@@ -35,7 +36,11 @@ ABSL_FLAG(
     int, ranks, 0,
     "ranks as threads of this process; default 4. With a launcher (mpirun, torchrun, srun) each "
     "process is a rank, and this must be their number or not given");
-ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: all ranks share the first GPU");
+ABSL_FLAG(std::string, device, "cpu",
+          "cpu, or cuda: threads share the first GPU, processes have a GPU each");
+ABSL_FLAG(std::string, backend, "auto",
+          "how ranks reach each other: threads, gloo or nccl. auto: threads without a launcher; "
+          "with one gloo on the CPU, nccl on GPUs");
 ABSL_FLAG(std::string, data, "",
           "text to train on, any bytes; its last tenth, at most 64 KiB, is held out. Default: the "
           "licences in "
@@ -183,13 +188,45 @@ std::string TracePath(const std::string& path, int rank) {
   return absl::StrCat(path.substr(0, at), ".rank", rank, path.substr(at));
 }
 
+// Whether the ranks are processes that a launcher has started, or threads of this one.
+absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
+                                       const collectives::LaunchInfo& launch_info) {
+  using collectives::Backend;
+  if (backend == Backend::kThreads && launch_info.size > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend is threads, of one process, but the launcher has started ",
+                     Counted(launch_info.size, "process")));
+  }
+  const bool needs_launcher = backend == Backend::kGloo || backend == Backend::kNccl;
+  if (needs_launcher && !launch_info.launched) {
+    return absl::InvalidArgumentError(absl::StrCat("--backend is ", collectives::Name(backend),
+                                                   ", which needs a launcher: mpirun, torchrun "
+                                                   "or srun"));
+  }
+  return launch_info.launched && backend != Backend::kThreads;
+}
+
+// The backend must be able to reach the device's memory.
+absl::Status CheckBackend(collectives::Backend backend, device::DeviceKind device) {
+  using collectives::Backend;
+  const bool on_gpu = device == device::DeviceKind::kCuda;
+  if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend is ", collectives::Name(backend),
+                     ", which does not work with --device=", device::ToString(device)));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   if (arguments.size() > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
-  const bool processes = launch_info.launched;
+  BRIGADE_ASSIGN_OR_RETURN(const auto backend,
+                           collectives::ParseBackend(absl::GetFlag(FLAGS_backend)));
+  BRIGADE_ASSIGN_OR_RETURN(const bool processes, RanksAreProcesses(backend, launch_info));
   int ranks = absl::GetFlag(FLAGS_ranks);
   if (processes && ranks != 0 && ranks != launch_info.size) {
     return absl::InvalidArgumentError(
@@ -208,9 +245,9 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         "--grace_period is ", absl::FormatDuration(grace_period), "; it must be 0 to 24h"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
+  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, job.device.kind));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
-    return absl::UnimplementedError(
-        "--device=cuda with several processes needs NCCL, which is not supported yet; use --ranks");
+    job.device = device::Cuda(launch_info.local_rank);
   }
 
   const bool speaks = launch_info.rank == 0;
@@ -262,8 +299,9 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
   const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
-  const absl::StatusOr<Outcome> outcome =
-      processes ? TrainAsProcess(job, launch_info, watchers) : TrainOnThreads(job, ranks, watchers);
+  const absl::StatusOr<Outcome> outcome = processes
+                                              ? TrainAsProcess(job, launch_info, backend, watchers)
+                                              : TrainOnThreads(job, ranks, watchers);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

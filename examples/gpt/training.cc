@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/engines/gloo/world.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/rank_trainer.h"
@@ -85,9 +84,11 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   std::vector<Rank> all;
   for (int rank = 0; rank < ranks; ++rank) {
     BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, rank, watchers.recorder));
-    BRIGADE_ASSIGN_OR_RETURN(auto engine, group->Join(rank, *context));
+    collectives::LaunchInfo launch_info;
+    launch_info.rank = rank;
+    launch_info.size = ranks;
     BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                             collectives::Communicator::Create(std::move(engine), *context));
+                             collectives::Init(launch_info, {.group = group}, *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
   FirstError first_error;
@@ -107,10 +108,10 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 }
 
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
-                                       const Watchers& watchers) {
+                                       collectives::Backend backend, const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, launch_info.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                           collectives::JoinGlooWorld(launch_info, {}, *context));
+                           collectives::Init(launch_info, {.backend = backend}, *context));
   FirstError first_error;
   return TrainRank(job, *communicator, *context, watchers, first_error);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/recorder.h"
 
@@ -26,10 +27,10 @@ struct Watchers {
 // engine. Returns when all have ended. The error is that of the rank where it began.
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers);
 
-// Trains as one process of those that a launcher has started, over Gloo. Errors also name a rank
-// that is gone.
+// Trains as one process of those that a launcher has started, over Gloo or NCCL. Errors also name a
+// rank that is gone.
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
-                                       const Watchers& watchers);
+                                       collectives::Backend backend, const Watchers& watchers);
 
 }  // namespace brigade::gpt
 

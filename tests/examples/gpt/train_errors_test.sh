@@ -75,3 +75,10 @@ fills_up() {
 fills_up 'cannot write grows' --metrics=grows
 expect_line out 'Report: [0-9]+ of 1000000 steps .*'
 fills_up 'cannot write trace grows' --trace=grows
+
+refuses 'the backend is "mpi"; it must be auto, threads, gloo or nccl' --backend=mpi
+refuses '--backend is gloo, which needs a launcher: mpirun, torchrun or srun' --backend=gloo
+export RANK=0 WORLD_SIZE=2
+refuses '--backend is threads, of one process, but the launcher has started 2 processes' \
+  --backend=threads
+refuses '--backend is nccl, which does not work with --device=cpu' --backend=nccl

@@ -41,7 +41,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
     };
     absl::StatusOr<Outcome> outcome =
         TrainAsProcess(job, {.launched = true, .rank = rank, .size = 2, .master_port = port},
-                       {nullptr, recorder, stop_here, report});
+                       collectives::Backend::kAuto, {nullptr, recorder, stop_here, report});
     self.left_after_report = reported;
     EXPECT_OK(outcome);
     if (outcome.ok()) self.outcome = *std::move(outcome);

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "brigade/collectives/engines/nccl/world.h"
+#include "brigade/collectives/init.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -31,7 +31,7 @@ absl::Status AddTwice(int rank, int port) {
   options.device = device::Cuda();
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
-  BRIGADE_ASSIGN_OR_RETURN(auto world, JoinNcclWorld(launch_info, {}, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto world, Init(launch_info, {}, *context));
   const int64_t bytes = kCount * static_cast<int64_t>(sizeof(float));
   BRIGADE_ASSIGN_OR_RETURN(auto array, context->Allocate(bytes, device::Purpose::kGradients));
   std::vector<float> host(kCount);

@@ -1,0 +1,136 @@
+#include "brigade/collectives/init.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/file_store.h"
+#include "brigade/collectives/bootstrap/tcp_store.h"
+#include "brigade/collectives/engines/gloo/gloo_engine.h"
+#include "brigade/collectives/engines/nccl/nccl_engine.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::collectives {
+namespace {
+
+constexpr Backend kBackends[] = {Backend::kAuto, Backend::kThreads, Backend::kGloo, Backend::kNccl};
+
+Backend Resolve(const InitOptions& options, device::Device device) {
+  if (options.backend != Backend::kAuto) return options.backend;
+  if (options.group != nullptr) return Backend::kThreads;
+  return device.kind == device::DeviceKind::kCuda ? Backend::kNccl : Backend::kGloo;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateThreadsEngine(const LaunchInfo& launch_info,
+                                                            const InitOptions& options,
+                                                            device::Context& context) {
+  if (options.group == nullptr) {
+    return absl::InvalidArgumentError("the threads backend needs InitOptions::group");
+  }
+  return options.group->Join(launch_info.rank, context);
+}
+
+absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info,
+                                                   const InitOptions& options) {
+  if (!options.rendezvous_folder.empty()) {
+    return FileStore::Create({.rank = launch_info.rank,
+                              .size = launch_info.size,
+                              .folder = options.rendezvous_folder,
+                              .timeout = options.connect_timeout});
+  }
+  return TcpStore::Create({.rank = launch_info.rank,
+                           .size = launch_info.size,
+                           .master_addr = launch_info.master_addr,
+                           .master_port = launch_info.master_port,
+                           .timeout = options.connect_timeout});
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& launch_info,
+                                                              const InitOptions& options,
+                                                              device::Context& context) {
+  GlooOptions gloo;
+  gloo.rank = launch_info.rank;
+  gloo.size = launch_info.size;
+  gloo.interface = options.interface;
+  gloo.connect_timeout = options.connect_timeout;
+  gloo.timeout = options.timeout;
+  if (launch_info.size > 1) {
+    BRIGADE_ASSIGN_OR_RETURN(gloo.store, CreateStore(launch_info, options));
+  }
+  return CreateGlooEngine(gloo, context);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateGpusEngine(const LaunchInfo& launch_info,
+                                                         const InitOptions& options,
+                                                         device::Context& context) {
+  NcclOptions nccl;
+  if (options.nccl.has_value()) {
+    nccl.api = *options.nccl;
+  } else {
+    BRIGADE_ASSIGN_OR_RETURN(nccl.api, LoadNccl());
+  }
+  nccl.timeout = absl::ToChronoNanoseconds(options.timeout);
+  nccl.compare_calls = options.verify_collectives;
+  device::ContextOptions host;
+  host.compute_threads = 1;
+  host.name = "side channel";
+  BRIGADE_ASSIGN_OR_RETURN(nccl.side_context, device::Context::Create(host));
+  BRIGADE_ASSIGN_OR_RETURN(auto side,
+                           CreateProcessesEngine(launch_info, options, *nccl.side_context));
+  return CreateNcclEngine(nccl, std::move(side), context);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const LaunchInfo& launch_info,
+                                                     const InitOptions& options,
+                                                     device::Context& context) {
+  const Backend backend = Resolve(options, context.device());
+  if (backend != Backend::kThreads && options.group != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", Name(backend), " backend does not take InitOptions::group"));
+  }
+  switch (backend) {
+    case Backend::kThreads:
+      return CreateThreadsEngine(launch_info, options, context);
+    case Backend::kGloo:
+      return CreateProcessesEngine(launch_info, options, context);
+    case Backend::kNccl:
+      return CreateGpusEngine(launch_info, options, context);
+    case Backend::kAuto:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no backend ", static_cast<int>(options.backend)));
+}
+
+}  // namespace
+
+absl::string_view Name(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kThreads:
+      return "threads";
+    case Backend::kGloo:
+      return "gloo";
+    case Backend::kNccl:
+      return "nccl";
+  }
+  return "invalid";
+}
+
+absl::StatusOr<Backend> ParseBackend(absl::string_view name) {
+  for (const Backend backend : kBackends) {
+    if (name == Name(backend)) return backend;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the backend is \"", name, "\"; it must be auto, threads, gloo or nccl"));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Init(const LaunchInfo& launch_info,
+                                                   const InitOptions& options,
+                                                   device::Context& context) {
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, CreateEngine(launch_info, options, context));
+  return Communicator::Create(std::move(engine), context, options.communicator);
+}
+
+}  // namespace brigade::collectives

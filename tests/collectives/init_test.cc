@@ -1,0 +1,188 @@
+// From what a launcher says to a sum, on every backend.
+
+#include "brigade/collectives/init.h"
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int kSize = 3;
+
+void SetEnvironment(int rank, int port) {
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  setenv("WORLD_SIZE", std::to_string(kSize).c_str(), 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+}
+
+// A rank as a user writes it, in a process whose environment is set.
+absl::Status SumOnes(int rank, const InitOptions& options) {
+  BRIGADE_ASSIGN_OR_RETURN(auto launch_info, LaunchInfoFromEnvironment());
+  if (launch_info.rank != rank) return testing::Wrong("the environment is another rank's");
+  const auto context = NewRankContext(rank, {});
+  Rank self = {rank, launch_info.size, nullptr, context->CreateStream("compute").value(), nullptr};
+  BRIGADE_ASSIGN_OR_RETURN(auto world, Init(launch_info, options, *context));
+  testing::Arrays arrays;
+  return testing::AddOnes(*world, self, arrays, 100);
+}
+
+TEST(InitTest, ProcessesFindEachOtherAtTheMasterOfTheEnvironment) {
+  const int port = testing::FreePort();
+  for (const testing::Report& report :
+       testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+         SetEnvironment(rank, port);
+         return SumOnes(rank, {});
+       })) {
+    EXPECT_OK(report.status);
+  }
+}
+
+TEST(InitTest, ProcessesFindEachOtherInAFolder) {
+  InitOptions options;
+  options.rendezvous_folder = ::testing::TempDir() + "/init_test_rendezvous";
+  for (const testing::Report& report :
+       testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+         SetEnvironment(rank, 1);  // where nothing listens
+         return SumOnes(rank, options);
+       })) {
+    EXPECT_OK(report.status);
+  }
+}
+
+TEST(InitTest, NamesARankThatIsNotStarted) {
+  const int port = testing::FreePort();
+  InitOptions options;
+  options.connect_timeout = absl::Seconds(3) * testing::kSlowness;
+  const auto reports =
+      testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+        SetEnvironment(rank, port);
+        return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
+      });
+  // The time of rank 2 is over at the same moment: it may count as absent too.
+  const auto named =
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               ::testing::AnyOf(HasSubstr("rank 1 did"), HasSubstr("ranks 1 and 2 did")));
+  EXPECT_THAT(reports[0].status, named);
+  EXPECT_THAT(reports[2].status, named);
+}
+
+TEST(InitTest, AProcessAloneNeedsNoOther) {
+  unsetenv("RANK");
+  unsetenv("WORLD_SIZE");
+  EXPECT_OK(SumOnes(0, {}));
+}
+
+// Runs body(Rank&) in a thread for each rank, with the communicator that Init makes of options_of(launch_info).
+void OnInitialized(int size, const std::function<InitOptions()>& options_of,
+                   const std::function<void(Rank&)>& body) {
+  const int port = testing::FreePort();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Rank self = {rank, size, NewRankContext(rank, {}), nullptr, nullptr};
+      self.stream = self.context->CreateStream("compute").value();
+      LaunchInfo launch_info;
+      launch_info.rank = rank;
+      launch_info.size = size;
+      launch_info.master_port = port;
+      auto world = Init(launch_info, options_of(), *self.context);
+      ASSERT_OK(world);
+      self.communicator = *std::move(world);
+      body(self);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void AddOnesAndSplit(Rank& self) {
+  std::vector<float> ones(64, 1.0f), sums(64);
+  ASSERT_OK(self.communicator->AllReduce(ones, absl::MakeSpan(sums), {}, *self.stream));
+  ASSERT_OK(self.stream->Synchronize());
+  EXPECT_EQ(sums[63], static_cast<float>(self.size));
+  auto part = self.communicator->Split(self.rank == 0 ? 1 : 0, 0);
+  ASSERT_OK(part);
+  ASSERT_OK((*part)->AllReduce(ones, absl::MakeSpan(sums), {}, *self.stream));
+  ASSERT_OK(self.stream->Synchronize());
+  EXPECT_EQ(sums[63], self.rank == 0 ? 1.0f : static_cast<float>(self.size - 1));
+}
+
+TEST(InitTest, ThreadsOfAGroupAddAndSplit) {
+  const auto group = ThreadGroup::Create({.size = kSize}).value();
+  OnInitialized(kSize, [&] { return InitOptions{.group = group}; }, AddOnesAndSplit);
+}
+
+InitOptions WithStandIn() {
+  InitOptions options;
+  options.backend = Backend::kNccl;
+  options.nccl = FakeNccl::Api();
+  return options;
+}
+
+class InitNcclTest : public NcclTest {};
+
+TEST_F(InitNcclTest, RanksAddSplitAndNameCallsThatDiffer) {
+  OnInitialized(kSize, WithStandIn, [](Rank& self) {
+    AddOnesAndSplit(self);
+    std::vector<float> ones(64, 1.0f), sums(64);
+    ASSERT_OK(self.communicator->Broadcast(ones, absl::MakeSpan(sums), self.rank == 1 ? 2 : 0,
+                                           *self.stream));
+    while (self.communicator->status().ok()) std::this_thread::yield();
+    EXPECT_THAT(self.communicator->status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("rank 0 calls broadcast(64 float32, from rank 0) as its call 1, "
+                                   "but rank 1 calls broadcast(64 float32, from rank 2)")));
+    ASSERT_OK(self.stream->Synchronize());
+    auto again = self.communicator->Shrink({});
+    ASSERT_OK(again);
+    ASSERT_OK((*again)->AllReduce(ones, absl::MakeSpan(sums), {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(sums[63], 3.0f);
+    ASSERT_OK((*again)->Split(0, 0).status());  // no rank leaves before all have their sums
+  });
+}
+
+TEST_F(InitNcclTest, ARankAloneNeedsNoOther) {
+  OnInitialized(1, WithStandIn, [](Rank& self) {
+    std::vector<float> a(64, 1.0f);
+    ASSERT_OK(self.communicator->AllReduce(a, absl::MakeSpan(a), {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(a[0], 1.0f);
+  });
+}
+
+TEST(InitTest, RefusesOptionsThatDoNotFit) {
+  const auto context = NewRankContext(0, {});
+  const auto invalid = [](const std::string& text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  EXPECT_THAT(Init({}, {.backend = Backend::kThreads}, *context),
+              invalid("the threads backend needs InitOptions::group"));
+  EXPECT_THAT(Init({}, {.backend = Backend::kGloo, .group = ThreadGroup::Create({}).value()}, *context),
+              invalid("the gloo backend does not take InitOptions::group"));
+  EXPECT_THAT(Init({}, {.backend = static_cast<Backend>(9)}, *context),
+              invalid("there is no backend 9"));
+}
+
+TEST(InitTest, ReadsTheNamesOfBackends) {
+  for (const char* name : {"auto", "threads", "gloo", "nccl"}) {
+    EXPECT_EQ(Name(ParseBackend(name).value()), name);
+  }
+  EXPECT_THAT(ParseBackend("mpi"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the backend is \"mpi\"; it must be auto, threads, gloo or nccl")));
+}
+
+}  // namespace
+}  // namespace brigade::collectives
