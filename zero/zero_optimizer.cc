@@ -28,7 +28,6 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
-const collectives::Workspace& ZeroOptimizer::workspace() const { return streams_->workspace(); }
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -137,9 +136,6 @@ class ZeroOptimizer final : public ParameterSource {
 
   // What this rank has sent since Create.
   const Traffic& traffic() const;
-
-  // What the communicator allocated at Create for the collectives of a step; a part of MemoryOf.
-  const collectives::Workspace& workspace() const;
 
  private:
   friend class ZeroOptimizerTestPeer;

@@ -258,13 +258,13 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
 }
 
-RankSummary RankTrainer::Summary() const {
+absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
+                           zero::MemoryOf(zero_->plan(), job_.config.zero, communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
-    summary.memory_model[i] =
-        zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero, zero_->workspace()),
-                    static_cast<Purpose>(i));
+    summary.memory_model[i] = zero::Total(terms, static_cast<Purpose>(i));
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
@@ -273,8 +273,8 @@ RankSummary RankTrainer::Summary() const {
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       one_.bytes();
-  summary.traffic_of_step =
-      zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_.rank());
+  BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
+                           zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }

@@ -33,10 +33,8 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
 
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
-    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
-    BRIGADE_ASSIGN_OR_RETURN(const auto workspace, communicator_.WorkspaceFor(each.signature));
-    workspace_ = collectives::Max(workspace_, workspace);
     BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));
+    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
   }
   return absl::OkStatus();
 }
@@ -68,9 +66,9 @@ absl::Status StepStreams::AllGather(const void* input, void* output, int64_t cou
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  const collectives::CollectiveSignature signature = {
-      .kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count, .root = 0};
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(signature));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      SentBytes({.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}));
   sent += bytes;
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
@@ -85,12 +83,10 @@ absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::s
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  const collectives::CollectiveSignature signature = {
-      .kind = collectives::CollectiveKind::kAllGather,
-      .algorithm = collectives::Algorithm::kAuto,
-      .dtype = precision::DType::kUint8,
-      .count = count};
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent, SentBytes(signature));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent,
+                           SentBytes({.kind = collectives::CollectiveKind::kAllGather,
+                                      .algorithm = collectives::Algorithm::kAuto,
+                                      .count = count}));
   traffic.setup += sent;
   BRIGADE_RETURN_IF_ERROR(
       communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));

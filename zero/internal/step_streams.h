@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/buffer.h"
@@ -65,11 +64,9 @@ class StepStreams {
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Computes beforehand what these collectives send, and allocates what the communicator needs for
-  // them, so that a step does neither.
+  // Allocates the workspace of these collectives and computes what they send, so that a step does
+  // neither.
   absl::Status Prepare(const std::vector<StepCollective>& collectives);
-  // What the communicator has allocated for them.
-  const collectives::Workspace& workspace() const { return workspace_; }
 
   // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
   absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
@@ -99,7 +96,6 @@ class StepStreams {
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
-  collectives::Workspace workspace_;
   // By kind, algorithm, type and count.
   std::map<
       std::tuple<collectives::CollectiveKind, collectives::Algorithm, precision::DType, int64_t>,

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
 namespace {
@@ -21,8 +25,7 @@ int64_t PooledBytes(const Plan& plan, const ZeroOptions& options,
 
 }  // namespace
 
-std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options,
-                                 const collectives::Workspace& workspace) {
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const StageTraits& traits = options.traits();
   std::vector<MemoryTerm> terms;
   const auto add = [&](Purpose purpose, const char* name, int64_t bytes) {
@@ -76,11 +79,22 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options,
       }));
   add(Purpose::kCommunication, "gradients in communication_dtype",
       internal::WireBufferBytes(plan, options));
-  add(Purpose::kCommunication, "workspace of collectives", workspace.bytes());
   add(Purpose::kScratch, "step control",
       optim::StepExecutor::Bytes(
           options.optimizer, internal::ControllerOptions(plan, options),
           internal::GradientLists(plan, options, [](int) { return nullptr; })));
+  return terms;
+}
+
+absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
+                                                 collectives::Communicator& communicator) {
+  collectives::Workspace workspace;
+  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, communicator.WorkspaceFor(each.signature));
+    workspace = collectives::Max(workspace, needed);
+  }
+  std::vector<MemoryTerm> terms = MemoryOf(plan, options);
+  terms.push_back({Purpose::kCommunication, "workspace of collectives", workspace.bytes()});
   return terms;
 }
 
