@@ -65,11 +65,10 @@ TEST(InitTest, NamesARankThatIsNotStarted) {
   const int port = testing::FreePort();
   InitOptions options;
   options.connect_timeout = absl::Seconds(3) * testing::kSlowness;
-  const auto reports =
-      testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
-        SetEnvironment(rank, port);
-        return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
-      });
+  const auto reports = testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+    SetEnvironment(rank, port);
+    return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
+  });
   // The time of rank 2 is over at the same moment: it may count as absent too.
   const auto named =
       StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -120,7 +119,8 @@ void AddOnesAndSplit(Rank& self) {
 
 TEST(InitTest, ThreadsOfAGroupAddAndSplit) {
   const auto group = ThreadGroup::Create({.size = kSize}).value();
-  OnInitialized(kSize, [&] { return InitOptions{.group = group}; }, AddOnesAndSplit);
+  OnInitialized(
+      kSize, [&] { return InitOptions{.group = group}; }, AddOnesAndSplit);
 }
 
 InitOptions WithStandIn() {
@@ -169,8 +169,9 @@ TEST(InitTest, RefusesOptionsThatDoNotFit) {
   };
   EXPECT_THAT(Init({}, {.backend = Backend::kThreads}, *context),
               invalid("the threads backend needs InitOptions::group"));
-  EXPECT_THAT(Init({}, {.backend = Backend::kGloo, .group = ThreadGroup::Create({}).value()}, *context),
-              invalid("the gloo backend does not take InitOptions::group"));
+  EXPECT_THAT(
+      Init({}, {.backend = Backend::kGloo, .group = ThreadGroup::Create({}).value()}, *context),
+      invalid("the gloo backend does not take InitOptions::group"));
   EXPECT_THAT(Init({}, {.backend = static_cast<Backend>(9)}, *context),
               invalid("there is no backend 9"));
 }
@@ -179,9 +180,10 @@ TEST(InitTest, ReadsTheNamesOfBackends) {
   for (const char* name : {"auto", "threads", "gloo", "nccl"}) {
     EXPECT_EQ(Name(ParseBackend(name).value()), name);
   }
-  EXPECT_THAT(ParseBackend("mpi"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the backend is \"mpi\"; it must be auto, threads, gloo or nccl")));
+  EXPECT_THAT(
+      ParseBackend("mpi"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("the backend is \"mpi\"; it must be auto, threads, gloo or nccl")));
 }
 
 }  // namespace
