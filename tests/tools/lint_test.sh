@@ -46,9 +46,4 @@ expect 1 'device/BUILD.bazel:1: use the macros'
 printf 'brigade_cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 0 ""
 
-yes '// line' | head -n 350 >device/adam.cc
-expect 0 ""
-echo '// one more' >>device/adam.cc
-expect 1 'device/adam.cc:351: longer than 350 lines'
-
 exit $status
