@@ -35,8 +35,10 @@ absl::Status CheckCollective(const Collective& collective, int rank, int size,
                              device::Device device, device::Stream& stream) {
   const CollectiveSignature& signature = collective.signature;
   if (!precision::IsValid(signature.dtype)) return Invalid(signature, "dtype is invalid");
-  if (signature.op > kernels::ReduceOp::kMax || !IsValid(signature.algorithm)) {
+  if (signature.op > kernels::ReduceOp::kMax || !IsValid(signature.reduction) ||
+      !IsValid(signature.algorithm)) {
     return Invalid(signature, absl::StrCat("operation ", static_cast<int>(signature.op),
+                                           ", reduction ", static_cast<int>(signature.reduction),
                                            ", algorithm ", static_cast<int>(signature.algorithm)));
   }
   const auto rank_is_wrong = [&](int other) { return other < 0 || other >= size; };

@@ -3,6 +3,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace brigade::collectives {
+namespace {
+
+std::string WayOf(const CollectiveSignature& signature) {
+  const std::string nodes =
+      signature.ranks_per_node == 1 ? "" : absl::StrCat(" on nodes of ", signature.ranks_per_node);
+  return absl::StrCat(Name(signature.algorithm), nodes);
+}
+
+}  // namespace
 
 absl::string_view Name(CollectiveKind kind) {
   switch (kind) {
@@ -24,37 +33,28 @@ absl::string_view Name(CollectiveKind kind) {
   return "invalid";
 }
 
-absl::string_view Name(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kDirect:
-      return "direct";
-    case Algorithm::kRing:
-      return "ring";
-    case Algorithm::kBidirectionalRing:
-      return "bidirectional_ring";
-    case Algorithm::kHalvingDoubling:
-      return "halving_doubling";
-  }
-  return "invalid";
-}
-
 std::string ToString(const CollectiveSignature& signature) {
-  static constexpr absl::string_view kOps[] = {"sum", "min", "max"};
   const std::string elements = absl::StrCat(signature.count, " ", precision::Name(signature.dtype));
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduceScatter:
-      return absl::StrCat(Name(signature.kind), "(", kOps[static_cast<int>(signature.op)], " of ",
-                          elements, ", ", Name(signature.algorithm), ")");
+    case CollectiveKind::kReduceScatter: {
+      const std::string rounding = signature.reduction == Reduction::kRoundedOnce
+                                       ? ""
+                                       : absl::StrCat(", ", Name(signature.reduction));
+      return absl::StrCat(Name(signature.kind), "(", Name(signature.op), " of ", elements, ", ",
+                          WayOf(signature), rounding, ")");
+    }
+    case CollectiveKind::kAllGather:
+      return absl::StrCat(Name(signature.kind), "(", elements, ", ", WayOf(signature), ")");
+    case CollectiveKind::kAllToAll:
+      return absl::StrCat(Name(signature.kind), "(", elements, ")");
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kSend:
       return absl::StrCat(Name(signature.kind), "(", elements, ", from rank ", signature.root, ")");
     case CollectiveKind::kBarrier:
-      return "barrier()";
-    default:
-      return absl::StrCat(Name(signature.kind), "(", elements, ", ", Name(signature.algorithm),
-                          ")");
+      break;
   }
+  return "barrier()";
 }
 
 std::string DescribeCollective(int rank, absl::string_view collective, uint64_t sequence) {
@@ -98,6 +98,16 @@ absl::Status MismatchError(int rank, const Fingerprint& fingerprint, int other,
                            const Fingerprint& other_fingerprint) {
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(rank, fingerprint), ", but ", Describe(other, other_fingerprint)));
+}
+
+precision::DType PartialType(const CollectiveSignature& signature) {
+  const bool sums = signature.kind == CollectiveKind::kAllReduce ||
+                    signature.kind == CollectiveKind::kReduceScatter;
+  const bool widens = sums && signature.op == kernels::ReduceOp::kSum &&
+                      signature.reduction == Reduction::kFp32Partials &&
+                      signature.algorithm != Algorithm::kDirect &&
+                      precision::SizeOf(signature.dtype) == 2;
+  return widens ? precision::DType::kFloat32 : signature.dtype;
 }
 
 int64_t InputElements(const CollectiveSignature& signature, int rank, int size) {

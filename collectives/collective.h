@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "brigade/collectives/options.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 
@@ -21,24 +22,9 @@ enum class CollectiveKind : uint8_t {
   kBarrier,
 };
 
-// Which ranks talk to which, and in what order a sum is added: of an all-reduce, a reduce-scatter, an all-gather. The
-// other calls are direct.
-//
-// kDirect              Everybody with everybody, in one stage. `rounded_once`: sums are added in float in ascending
-//                      order of ranks and rounded once; the same bits on every engine.
-// kRing                Everybody with two neighbours, in p - 1 stages, twice for an all-reduce.
-// kBidirectionalRing   The same in both directions, in half the stages.
-// kHalvingDoubling     With one rank in each of log2 p stages, twice for an all-reduce. Where p is no power of two the
-//                      ranks beyond it send their whole array to a partner first, and get all from it.
-//
-// All but kDirect are `rounded_per_hop`: each addition rounds to the type.
-enum class Algorithm : uint8_t { kDirect, kRing, kBidirectionalRing, kHalvingDoubling };
-inline constexpr Algorithm kAlgorithms[] = {Algorithm::kDirect, Algorithm::kRing,
-                                            Algorithm::kBidirectionalRing,
-                                            Algorithm::kHalvingDoubling};
-inline bool IsValid(Algorithm algorithm) { return algorithm <= Algorithm::kHalvingDoubling; }
-
-// One call as all ranks must make it: what fingerprints compare.
+// One call as all ranks must make it: what fingerprints compare. Where options do not apply to the
+// kind, or are chosen by the communicator, they are the values below, or what it has chosen: never
+// kAuto.
 struct CollectiveSignature {
   CollectiveKind kind = CollectiveKind::kBarrier;
   Algorithm algorithm = Algorithm::kDirect;
@@ -48,15 +34,19 @@ struct CollectiveSignature {
   // all-gather), of the part from one rank to another (all-to-all).
   int64_t count = 0;
   int32_t root = 0;  // of a broadcast; the sender
+  Reduction reduction = Reduction::kRoundedOnce;
+  // What kHierarchical and kDoubleTree need of the topology: nodes of so many ranks, numbered node
+  // by node. A divisor of the group's size.
+  int32_t ranks_per_node = 1;
 
   friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
 };
 
 // "all_reduce", ...
 absl::string_view Name(CollectiveKind kind);
-absl::string_view Name(Algorithm algorithm);
 
-// all_reduce(sum of 1024 float32, ring)
+// all_reduce(sum of 1024 float32, ring, rounded_per_hop); all_gather(8 int32, hierarchical on nodes
+// of 4)
 std::string ToString(const CollectiveSignature& signature);
 
 // rank 1 calls <call> as its call 7
@@ -94,6 +84,14 @@ struct Collective {
   void* output = nullptr;
   int peer = 0;  // of a send: the other rank
 };
+
+// Whether the collective has a choice of algorithms: an all-reduce, a reduce-scatter or an
+// all-gather.
+inline bool HasAlgorithms(CollectiveKind kind) { return kind <= CollectiveKind::kAllGather; }
+
+// The type in which partial sums travel and lie in scratch: fp32 for 16-bit sums with
+// kFp32Partials, by an algorithm that has partial sums.
+precision::DType PartialType(const CollectiveSignature& signature);
 
 // Elements that `rank` of `size` reads and writes.
 int64_t InputElements(const CollectiveSignature& signature, int rank, int size);

@@ -10,12 +10,26 @@
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(std::unique_ptr<Engine> engine,
-                                                                   device::Context& context) {
-  if (engine == nullptr) return absl::InvalidArgumentError("communicator: engine is null");
+
+namespace {
+
+template <typename... What>
+absl::Status Invalid(const What&... what) {
+  return absl::InvalidArgumentError(absl::StrCat(what...));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    std::unique_ptr<Engine> engine, device::Context& context, const CommunicatorOptions& options) {
+  if (engine == nullptr) return Invalid("communicator: engine is null");
   BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent("communicator"));
-  return std::unique_ptr<Communicator>(
+  std::unique_ptr<Communicator> communicator(
       new Communicator(std::move(engine), context, std::move(last)));
+  if (options.topology.has_value()) {
+    BRIGADE_RETURN_IF_ERROR(communicator->SetTopology(*options.topology));
+  }
+  return communicator;
 }
 
 Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& context,
@@ -26,8 +40,105 @@ Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& cont
       sends_(static_cast<size_t>(engine_->size())),
       receives_(static_cast<size_t>(engine_->size())) {}
 
+absl::Status Communicator::SetTopology(const Topology& topology) {
+  BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  if (topology.ranks() != size()) {
+    return Invalid("communicator: the topology has ", topology.ranks(), " ranks, the group ",
+                   size());
+  }
+  topology_ = topology;
+  auto_algorithm_.emplace(topology);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CollectiveSignature> Communicator::Resolve(CollectiveSignature signature) {
+  if (!HasAlgorithms(signature.kind)) return signature;
+  const bool adds = signature.kind != CollectiveKind::kAllGather;
+  if (adds && !Exists(signature.reduction, signature.algorithm)) {
+    return Invalid(Name(signature.kind), ": algorithm ", Name(signature.algorithm),
+                   " has no reduction ", Name(signature.reduction));
+  }
+  BRIGADE_RETURN_IF_ERROR(ChooseAlgorithm(signature));
+  BRIGADE_RETURN_IF_ERROR(PlaceOnNodes(signature));
+  return signature;
+}
+
+absl::Status Communicator::ChooseAlgorithm(CollectiveSignature& signature) {
+  if (signature.algorithm == Algorithm::kNative && !engine_->HasNative(signature)) {
+    return Invalid(Name(signature.kind), ": the engine has no native collective for the ",
+                   Name(signature.op), " of ", precision::Name(signature.dtype));
+  }
+  if (signature.algorithm != Algorithm::kAuto) return absl::OkStatus();
+  const bool adds = signature.kind != CollectiveKind::kAllGather;
+  signature.algorithm = Algorithm::kDirect;
+  if (adds && signature.reduction == Reduction::kRoundedOnce) return absl::OkStatus();
+  const bool may_be_native = !adds || signature.reduction == Reduction::kRoundedPerHop;
+  if (may_be_native && engine_->HasNative(signature)) {
+    signature.algorithm = Algorithm::kNative;
+  } else if (auto_algorithm_.has_value()) {
+    signature.algorithm = auto_algorithm_->Choose(signature);
+  }
+  return absl::OkStatus();
+}
+
+// Gives the algorithms that know of nodes their size.
+absl::Status Communicator::PlaceOnNodes(CollectiveSignature& signature) const {
+  signature.ranks_per_node = 1;
+  const bool needs_nodes = signature.algorithm == Algorithm::kHierarchical;
+  if (signature.algorithm == Algorithm::kDoubleTree) {
+    if (signature.kind != CollectiveKind::kAllReduce) {
+      return Invalid(Name(signature.kind), ": double_tree is for all_reduce");
+    }
+  } else if (!needs_nodes) {
+    return absl::OkStatus();
+  }
+  if (!topology_.has_value()) {
+    if (!needs_nodes) return absl::OkStatus();
+    return Invalid(Name(signature.kind),
+                   ": hierarchical needs a topology, and the communicator has none");
+  }
+  const std::vector<int>& nodes = topology_->ranks_of_node;
+  const auto other =
+      std::find_if(nodes.begin(), nodes.end(), [&](int ranks) { return ranks != nodes.front(); });
+  if (other == nodes.end()) {
+    signature.ranks_per_node = nodes.front();
+    const bool has_one_level = nodes.size() == 1 || nodes.front() == 1;
+    if (needs_nodes && has_one_level) {
+      signature.algorithm = Algorithm::kDirect;
+      signature.ranks_per_node = 1;
+    }
+  } else if (needs_nodes) {
+    return Invalid(Name(signature.kind), ": hierarchical needs nodes of one size: node 0 has ",
+                   nodes.front(), " ranks, node ", other - nodes.begin(), " has ", *other);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Workspace> Communicator::WorkspaceFor(const CollectiveSignature& signature) {
+  BRIGADE_ASSIGN_OR_RETURN(auto resolved, Resolve(signature));
+  return engine_->WorkspaceFor(resolved);
+}
+
+absl::Status Communicator::Reserve(const CollectiveSignature& signature) {
+  BRIGADE_ASSIGN_OR_RETURN(auto resolved, Resolve(signature));
+  return engine_->Reserve(resolved);
+}
+
+absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t output) const {
+  const auto ranks = static_cast<size_t>(size());
+  bool fits = input == output;
+  if (kind == CollectiveKind::kReduceScatter) fits = input == ranks * output;
+  if (kind == CollectiveKind::kAllGather) fits = output == ranks * input;
+  if (kind == CollectiveKind::kAllToAll) fits = fits && input % ranks == 0;
+  if (fits) return absl::OkStatus();
+  return Invalid(Name(kind), ": an input of ", input, " elements and an output of ", output,
+                 " do not fit between ", ranks, " ranks");
+}
+
 absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckCollective(collective, rank(), size(), context_.device(), stream));
+  BRIGADE_ASSIGN_OR_RETURN(auto signature, Resolve(collective.signature));
+  collective.signature = signature;
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   if (collective.signature.kind == CollectiveKind::kSend) {
@@ -41,62 +152,77 @@ absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
 }
 
 absl::Status Communicator::AllReduce(const void* input, void* output, int64_t count,
-                                     const ReduceOptions& options, device::Stream& stream) {
-  return Run({.signature = {CollectiveKind::kAllReduce, options.algorithm, options.dtype,
-                            options.op, count},
+                                     precision::DType dtype, const ReduceOptions& options,
+                                     device::Stream& stream) {
+  return Run({.signature = {.kind = CollectiveKind::kAllReduce,
+                            .algorithm = options.algorithm,
+                            .dtype = dtype,
+                            .op = options.op,
+                            .count = count,
+                            .reduction = options.reduction},
               .input = input,
               .output = output},
              stream);
 }
 
 absl::Status Communicator::ReduceScatter(const void* input, void* output, int64_t count,
-                                         const ReduceOptions& options, device::Stream& stream) {
-  return Run({.signature = {CollectiveKind::kReduceScatter, options.algorithm, options.dtype,
-                            options.op, count},
+                                         precision::DType dtype, const ReduceOptions& options,
+                                         device::Stream& stream) {
+  return Run({.signature = {.kind = CollectiveKind::kReduceScatter,
+                            .algorithm = options.algorithm,
+                            .dtype = dtype,
+                            .op = options.op,
+                            .count = count,
+                            .reduction = options.reduction},
               .input = input,
               .output = output},
              stream);
 }
 
 absl::Status Communicator::AllGather(const void* input, void* output, int64_t count,
-                                     const MoveOptions& options, device::Stream& stream) {
-  return Run(
-      {.signature = {CollectiveKind::kAllGather, options.algorithm, options.dtype, {}, count},
-       .input = input,
-       .output = output},
-      stream);
-}
-
-absl::Status Communicator::AllToAll(const void* input, void* output, int64_t count,
-                                    const MoveOptions& options, device::Stream& stream) {
-  return Run({.signature = {CollectiveKind::kAllToAll, options.algorithm, options.dtype, {}, count},
+                                     precision::DType dtype, const GatherOptions& options,
+                                     device::Stream& stream) {
+  return Run({.signature = {.kind = CollectiveKind::kAllGather,
+                            .algorithm = options.algorithm,
+                            .dtype = dtype,
+                            .count = count},
               .input = input,
               .output = output},
              stream);
 }
 
-absl::Status Communicator::Broadcast(const void* input, void* output, int64_t count, int root,
-                                     const MoveOptions& options, device::Stream& stream) {
-  return Run(
-      {.signature = {CollectiveKind::kBroadcast, options.algorithm, options.dtype, {}, count, root},
-       .input = input,
-       .output = output},
-      stream);
+absl::Status Communicator::AllToAll(const void* input, void* output, int64_t count,
+                                    precision::DType dtype, device::Stream& stream) {
+  return Run({.signature = {.kind = CollectiveKind::kAllToAll, .dtype = dtype, .count = count},
+              .input = input,
+              .output = output},
+             stream);
 }
 
-absl::Status Communicator::Send(const void* input, int64_t count, int to,
-                                const MoveOptions& options, device::Stream& stream) {
+absl::Status Communicator::Broadcast(const void* input, void* output, int64_t count,
+                                     precision::DType dtype, int root, device::Stream& stream) {
+  return Run({.signature = {.kind = CollectiveKind::kBroadcast,
+                            .dtype = dtype,
+                            .count = count,
+                            .root = root},
+              .input = input,
+              .output = output},
+             stream);
+}
+
+absl::Status Communicator::Send(const void* input, int64_t count, precision::DType dtype, int to,
+                                device::Stream& stream) {
   return Run(
-      {.signature = {CollectiveKind::kSend, options.algorithm, options.dtype, {}, count, rank()},
+      {.signature = {.kind = CollectiveKind::kSend, .dtype = dtype, .count = count, .root = rank()},
        .input = input,
        .peer = to},
       stream);
 }
 
-absl::Status Communicator::Receive(void* output, int64_t count, int from,
-                                   const MoveOptions& options, device::Stream& stream) {
+absl::Status Communicator::Receive(void* output, int64_t count, precision::DType dtype, int from,
+                                   device::Stream& stream) {
   return Run(
-      {.signature = {CollectiveKind::kSend, options.algorithm, options.dtype, {}, count, from},
+      {.signature = {.kind = CollectiveKind::kSend, .dtype = dtype, .count = count, .root = from},
        .output = output,
        .peer = from},
       stream);
@@ -131,7 +257,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   for (const auto& [each_key, rank] : members) ranks.push_back(rank);
   BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->Split(ranks, 2 * splits_++));
   if (engine == nullptr) return std::unique_ptr<Communicator>();
-  return Create(std::move(engine), context_);
+  return CreateOf(std::move(engine), ranks);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::CreateOf(std::unique_ptr<Engine> engine,
+                                                                     absl::Span<const int> ranks) {
+  CommunicatorOptions options;
+  if (topology_.has_value()) options.topology = SubsetOf(*topology_, ranks);
+  return Create(std::move(engine), context_, options);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<const int> lost) {
@@ -153,7 +286,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<co
         absl::StrCat(Describe(this->rank(), mine), ", without rank ", absl::StrJoin(lost, ", "))));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateSubgroup(ranks, lost, 2 * shrinks_++ + 1));
-  return Create(std::move(engine), context_);
+  return CreateOf(std::move(engine), ranks);
 }
 
 }  // namespace brigade::collectives

@@ -1,7 +1,6 @@
 #include "brigade/device/address_registry.h"
 
 #include <algorithm>
-#include <mutex>
 
 namespace brigade::device {
 
@@ -19,7 +18,7 @@ std::optional<Device> AddressRegistry::DeviceOf(const void* address) const {
 
 std::optional<AddressRegistry::Region> AddressRegistry::Find(const void* address) const {
   const auto at = reinterpret_cast<uintptr_t>(address);
-  std::shared_lock lock(mutex_);
+  MutexLock lock(mutex_);
   auto owned = owned_.upper_bound(at);
   if (owned != owned_.begin()) {
     --owned;
@@ -38,7 +37,7 @@ void AddressRegistry::Add(const void* data, int64_t bytes, Device device, bool o
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const Region region{begin, begin + static_cast<uintptr_t>(bytes), device, owned};
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (owned) {
     owned_[begin] = region;
   } else {
@@ -50,7 +49,7 @@ void AddressRegistry::Add(const void* data, int64_t bytes, Device device, bool o
 void AddressRegistry::Remove(const void* data, int64_t bytes, bool owned) {
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (owned) {
     owned_.erase(begin);
     return;

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <shared_mutex>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/device.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
 
@@ -58,13 +58,13 @@ class AddressRegistry {
   };
 
  private:
-  mutable std::shared_mutex mutex_;
+  mutable Mutex mutex_;
   // By begin; disjoint.
-  std::map<uintptr_t, Region> owned_;
+  std::map<uintptr_t, Region> owned_ ABSL_GUARDED_BY(mutex_);
   // By begin; may overlap.
-  std::multimap<uintptr_t, Region> borrowed_;
+  std::multimap<uintptr_t, Region> borrowed_ ABSL_GUARDED_BY(mutex_);
   // How far below an address the borrowed region that holds it may begin.
-  uintptr_t longest_borrow_ = 0;
+  uintptr_t longest_borrow_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace brigade::device

@@ -1,6 +1,5 @@
 #include "brigade/device/event.h"
 
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,25 +31,29 @@ absl::Status Event::Synchronize() {
     return absl::FailedPreconditionError(absl::StrCat(
         "event \"", name_, "\": enqueued work must not wait for a device on the host"));
   }
-  std::unique_lock lock(state_->mutex);
-  if (!state_->recorded) return NeverRecorded(name_);
-  RaceChecker* const checker = state_->checker;
+  internal::EventState& state = *state_;
+  state.mutex.Lock();
+  if (!state.recorded) {
+    state.mutex.Unlock();
+    return NeverRecorded(name_);
+  }
+  RaceChecker* const checker = state.checker;
   VectorClock clock;
-  if (checker != nullptr) clock = state_->clock;
+  if (checker != nullptr) clock = state.clock;
   context_->CountHostWait();
-  const absl::Status carried = state_->Synchronize(lock);
+  const absl::Status carried = state.Synchronize();
   if (checker != nullptr) checker->HostAcquire(clock);
   return carried.ok() ? carried : internal::ArrivedThrough(name_, "the host", carried);
 }
 
 absl::StatusOr<bool> Event::Peek() {
-  std::lock_guard lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (!state_->recorded) return NeverRecorded(name_);
   return state_->Query();
 }
 
 absl::StatusOr<bool> Event::Query() {
-  std::lock_guard lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (!state_->recorded) return NeverRecorded(name_);
   absl::StatusOr<bool> reached = state_->Query();
   if (reached.ok() && !*reached) return reached;

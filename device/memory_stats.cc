@@ -25,33 +25,33 @@ absl::string_view ToString(Purpose purpose) {
 }
 
 int64_t MemoryStats::current_bytes(Purpose purpose) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return by_purpose_[static_cast<size_t>(purpose)].current;
 }
 
 int64_t MemoryStats::peak_bytes(Purpose purpose) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return by_purpose_[static_cast<size_t>(purpose)].peak;
 }
 
 int64_t MemoryStats::current_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return total_.current;
 }
 
 int64_t MemoryStats::peak_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return total_.peak;
 }
 
 void MemoryStats::ResetPeaks() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Entry& entry : by_purpose_) entry.peak = entry.current;
   total_.peak = total_.current;
 }
 
 std::string MemoryStats::ToString() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::string text;
   for (int i = 0; i < kPurposes; ++i) {
     const int64_t bytes = by_purpose_[static_cast<size_t>(i)].current;
@@ -63,7 +63,7 @@ std::string MemoryStats::ToString() const {
 }
 
 void MemoryStats::Add(Purpose purpose, int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   for (Entry* entry : {&by_purpose_[static_cast<size_t>(purpose)], &total_}) {
     entry->current += bytes;
     entry->peak = std::max(entry->peak, entry->current);
@@ -71,7 +71,7 @@ void MemoryStats::Add(Purpose purpose, int64_t bytes) {
 }
 
 void MemoryStats::Remove(Purpose purpose, int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   by_purpose_[static_cast<size_t>(purpose)].current -= bytes;
   total_.current -= bytes;
 }

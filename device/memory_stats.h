@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
 
@@ -63,9 +63,9 @@ class MemoryStats {
     int64_t peak = 0;
   };
 
-  mutable std::mutex mutex_;
-  std::array<Entry, kPurposes> by_purpose_;
-  Entry total_;
+  mutable Mutex mutex_;
+  std::array<Entry, kPurposes> by_purpose_ ABSL_GUARDED_BY(mutex_);
+  Entry total_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::device

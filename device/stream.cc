@@ -71,7 +71,7 @@ absl::Status Stream::Submit(const Operation& operation, const internal::TaskType
                                                       "\" is on ", device_.ToString(),
                                                       "; Enqueue needs a CPU stream, use Launch"));
   }
-  std::lock_guard lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
   if (admitted.ok()) state_->Enqueue(operation.name, type, work, list, items);
   return admitted;
@@ -84,7 +84,7 @@ absl::Status Stream::Launch(const Operation& operation,
                                                       "\" is on ", device_.ToString(),
                                                       "; Launch needs a CUDA stream, use Enqueue"));
   }
-  std::lock_guard lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
   return admitted.ok() ? state_->Launch(operation.name, launch) : admitted;
 }
@@ -103,7 +103,7 @@ absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) 
                                                    " bytes, ", to > from ? to - from : from - to,
                                                    " apart"));
   }
-  std::lock_guard lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit({"copy", {Reads(source, bytes), Writes(destination, bytes)}});
   if (!admitted.ok() || bytes == 0) return admitted;
   return state_->Copy(destination, source, bytes);
@@ -112,7 +112,7 @@ absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) 
 absl::Status Stream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("fill_bytes: ", bytes, " bytes"));
   BRIGADE_RETURN_IF_ERROR(CheckRange("fill_bytes", "destination", destination, bytes, device_));
-  std::lock_guard lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit({"fill_bytes", {Writes(destination, bytes)}});
   if (!admitted.ok() || bytes == 0) return admitted;
   return state_->FillBytes(destination, value, bytes);
@@ -127,8 +127,8 @@ absl::Status Stream::CheckKind(absl::string_view call, const Event& event) const
 
 absl::Status Stream::Record(Event& event) {
   BRIGADE_RETURN_IF_ERROR(CheckKind("Record", event));
-  std::lock_guard lock(submit_mutex_);
-  std::lock_guard event_lock(event.state_->mutex);
+  MutexLock lock(submit_mutex_);
+  MutexLock event_lock(event.state_->mutex);
   absl::Status recorded = state_->Record(*event.state_);
   if (!recorded.ok()) return recorded;
   event.state_->recorded = true;
@@ -139,8 +139,8 @@ absl::Status Stream::Record(Event& event) {
 
 absl::Status Stream::Wait(Event& event) {
   BRIGADE_RETURN_IF_ERROR(CheckKind("Wait", event));
-  std::lock_guard lock(submit_mutex_);
-  std::lock_guard event_lock(event.state_->mutex);
+  MutexLock lock(submit_mutex_);
+  MutexLock event_lock(event.state_->mutex);
   if (!event.state_->recorded) {
     return absl::FailedPreconditionError(absl::StrCat(
         "stream \"", name_, "\" waits for event \"", event.name(), "\", which was never recorded"));
@@ -160,7 +160,7 @@ absl::Status Stream::WaitOnHost() {
   }
   VectorClock over;
   if (checker_ != nullptr) {
-    std::lock_guard lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     over = checker_->Now(actor_);
   }
   context_->CountHostWait();
@@ -176,7 +176,7 @@ absl::Status Stream::Synchronize() {
 
 absl::Status Stream::Reset() {
   BRIGADE_RETURN_IF_ERROR(WaitOnHost());
-  std::lock_guard lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   race_.Clear();
   state_->ClearError();
   return absl::OkStatus();

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <type_traits>
 
@@ -16,6 +15,7 @@
 #include "brigade/device/internal/task.h"
 #include "brigade/device/operation.h"
 #include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/thread_pool.h"
 
 namespace brigade::device {
@@ -105,9 +105,8 @@ class Stream {
 
   absl::Status Submit(const Operation& operation, const internal::TaskType& type, void* work,
                       const void* list, size_t items);
-  // Tells the race checker of the operation, or returns the error of a failed stream. The caller
-  // holds submit_mutex_.
-  absl::Status Admit(const Operation& operation);
+  // Tells the race checker of the operation, or returns the error of a failed stream.
+  absl::Status Admit(const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(submit_mutex_);
   absl::Status CheckKind(absl::string_view call, const Event& event) const;
   absl::Status WaitOnHost();
 
@@ -121,7 +120,7 @@ class Stream {
   const RaceChecker::ActorId actor_;
 
   // Held from the check to the enqueue, so that the checker sees the queue's order.
-  std::mutex submit_mutex_;
+  Mutex submit_mutex_;
   internal::FirstError race_;
 };
 

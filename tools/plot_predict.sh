@@ -1,13 +1,13 @@
 #!/bin/bash
-# plot_predict.sh PREDICT OUT.svg: the bus bandwidth of an all-reduce on 128 nodes of 8 H100 by each route over the
+# plot_predict.sh PREDICT OUT.svg: the bus bandwidth of an all-reduce on 128 nodes of 8 H100 by each algorithm over the
 # size of the message, by //collectives/tuning:predict.
 # The first argument comes from Bazel: bazel run //tools:plot_predict -- docs/images/predicted_all_reduce.svg
 . tools/figure.sh
 
 "$1" --ranks=1024 --operation=all_reduce --tsv >"$work/predicted" || fail "$1 failed"
-# A file for each route: MiB, GB/s.
-for route in $(tail -n +2 "$work/predicted" | cut -f2 | sort -u); do
-  awk -v route="$route" '$2 == route { print $1 / 1048576, $4 }' "$work/predicted" >"$work/$route"
+# A file for each algorithm: MiB, GB/s.
+for algorithm in $(tail -n +2 "$work/predicted" | cut -f2 | sort -u); do
+  awk -v algorithm="$algorithm" '$2 == algorithm { print $1 / 1048576, $4 }' "$work/predicted" >"$work/$algorithm"
 done
 
 cat >"$work/script" <<'END'
@@ -24,9 +24,8 @@ set border 3 lc "#888888"
 set grid lc "#dddddd" lt 1
 set tics nomirror out textcolor "black"
 set key outside right center Left reverse samplen 2
-routes = "double_tree halving_doubling hierarchical ring_per_port bidirectional_ring opposed_rings direct ring interleaved_ring direct_one_shot"
-colors = "#1b9e77 #7570b3 #e7298a #d95f02 #e6ab02 #a6761d #1f77b4 #000000 #888888 #66a61e"
-plot for [i = 1:5] word(routes, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(routes, i), \
-     for [i = 6:10] word(routes, i) using 1:2 with lines lw 2 dt 2 lc rgb word(colors, i) title word(routes, i)
+algorithms = "double_tree halving_doubling hierarchical bidirectional_ring direct ring"
+colors = "#1b9e77 #7570b3 #e7298a #d95f02 #1f77b4 #000000"
+plot for [i = 1:6] word(algorithms, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(algorithms, i)
 END
 draw "$2"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "brigade/collectives/collective.h"
+#include "brigade/collectives/options.h"
 #include "brigade/optim/loss_scaler.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"
@@ -71,8 +71,9 @@ struct ZeroOptions {
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
 
-  // kDirect: the same bits on every engine. The others: each hop rounds.
-  collectives::Algorithm algorithm = collectives::Algorithm::kDirect;
+  // Of sums of gradients, and of all collectives that have a choice.
+  collectives::Reduction reduction = collectives::Reduction::kRoundedOnce;
+  collectives::Algorithm algorithm = collectives::Algorithm::kAuto;
 
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.

@@ -60,7 +60,7 @@ void ZeroOptimizer::Free() {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  streams_->Prepare(internal::CollectivesOfStep(plan_, options_));
+  BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
   BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
   BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));

@@ -14,7 +14,6 @@
 #include "brigade/collectives/compressed/compressed_all_reduce.h"
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
-#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "gloo/allreduce.h"
@@ -55,12 +54,11 @@ class Brigade final : public ThreadContestant {
     std::unique_ptr<device::Context> context;
     std::unique_ptr<device::Stream> stream;
     std::unique_ptr<collectives::Communicator> communicator;
-    std::unique_ptr<collectives::Hierarchical> two_levels;
     std::unique_ptr<collectives::CompressedAllReduce> compressed;
   };
 
  public:
-  enum class Way { kAlgorithm, kHierarchical, kFp16Wire };
+  enum class Way { kAlgorithm, kFp16Wire };
 
   Brigade(std::string name, Way way, collectives::Algorithm algorithm, int ranks, int64_t elements)
       : name_(std::move(name)),
@@ -71,7 +69,6 @@ class Brigade final : public ThreadContestant {
 
   // Ends in the order that peers expect: all communicators before any context.
   ~Brigade() override {
-    for (Rank& rank : ranks_) rank.two_levels.reset();
     for (Rank& rank : ranks_) rank.communicator.reset();
   }
 
@@ -105,15 +102,9 @@ class Brigade final : public ThreadContestant {
         BRIGADE_ASSIGN_OR_RETURN(auto joined, collectives::CreateGlooEngine(gloo, *rank.context));
         made = std::move(joined);
       }
-      BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                               collectives::Communicator::Create(std::move(made), *rank.context));
+      BRIGADE_ASSIGN_OR_RETURN(auto communicator, collectives::Communicator::Create(
+                                                      std::move(made), *rank.context, Pairs()));
       rank.communicator = std::move(communicator);
-      if (way_ == Way::kHierarchical) {
-        BRIGADE_ASSIGN_OR_RETURN(
-            auto two_levels,
-            collectives::Hierarchical::Create(*rank.communicator, index / 2, {}, *rank.context));
-        rank.two_levels = std::move(two_levels);
-      }
       if (way_ == Way::kFp16Wire) {
         BRIGADE_ASSIGN_OR_RETURN(
             auto compressed,
@@ -125,13 +116,23 @@ class Brigade final : public ThreadContestant {
   }
 
   const std::string& name() const override { return name_; }
-  // Parts of two levels are in an order of their own.
   bool can(CollectiveKind kind) const override {
-    return way_ == Way::kAlgorithm || kind == CollectiveKind::kAllReduce;
+    const bool all = way_ == Way::kAlgorithm && algorithm_ != collectives::Algorithm::kDoubleTree;
+    return all || kind == CollectiveKind::kAllReduce;
   }
 
  private:
   int size() const { return static_cast<int>(ranks_.size()); }
+
+  // Nodes of two ranks, if the ranks are even; links that are alike.
+  collectives::CommunicatorOptions Pairs() const {
+    collectives::CommunicatorOptions options;
+    if (size() % 2 != 0) return options;
+    collectives::Topology& topology = options.topology.emplace();
+    topology.ranks_of_node = collectives::RanksOfNodes(size(), 2);
+    topology.inside = topology.between = {1e-6, 1e9};
+    return options;
+  }
 
   absl::Status RunRank(int index, const Round& round) override {
     Rank& rank = ranks_[static_cast<size_t>(index)];
@@ -141,21 +142,23 @@ class Brigade final : public ThreadContestant {
 
   absl::Status RunOnce(Rank& rank, const Round& round) {
     device::Stream& stream = *rank.stream;
-    if (way_ == Way::kHierarchical) {
-      return rank.two_levels->AllReduce(round.input, round.output, round.count, {}, stream);
-    }
     if (way_ == Way::kFp16Wire) {
       return rank.compressed->AllReduce(round.input, round.output, round.count, {}, stream);
     }
     collectives::Communicator& group = *rank.communicator;
-    const collectives::ReduceOptions sum = {.algorithm = algorithm_};
+    using precision::DType;
+    const auto once = collectives::Reduction::kRoundedOnce;
+    const auto reduction =
+        collectives::Exists(once, algorithm_) ? once : collectives::Reduction::kRoundedPerHop;
+    const collectives::ReduceOptions sum = {.reduction = reduction, .algorithm = algorithm_};
     if (round.kind == CollectiveKind::kAllReduce) {
-      return group.AllReduce(round.input, round.output, round.count, sum, stream);
+      return group.AllReduce(round.input, round.output, round.count, DType::kFloat32, sum, stream);
     }
     if (round.kind == CollectiveKind::kReduceScatter) {
-      return group.ReduceScatter(round.input, round.output, round.count, sum, stream);
+      return group.ReduceScatter(round.input, round.output, round.count, DType::kFloat32, sum,
+                                 stream);
     }
-    return group.AllGather(round.input, round.output, round.count, {.algorithm = algorithm_},
+    return group.AllGather(round.input, round.output, round.count, DType::kFloat32, {algorithm_},
                            stream);
   }
 
@@ -219,22 +222,28 @@ absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine
                                                        const std::string& algorithm, int ranks,
                                                        int64_t elements) {
   const std::string name = absl::StrCat(engine, "/", algorithm);
-  const auto* const known = std::find_if(
-      std::begin(collectives::kAlgorithms), std::end(collectives::kAlgorithms),
-      [&](collectives::Algorithm each) { return collectives::Name(each) == algorithm; });
-  const bool is_known = known != std::end(collectives::kAlgorithms);
-  const bool two_levels = algorithm == "hierarchical";
-  if ((engine != "threads" && engine != "gloo") ||
-      (!is_known && !two_levels && algorithm != "fp16_wire")) {
+  using collectives::Algorithm;
+  constexpr Algorithm kContestants[] = {Algorithm::kAuto,
+                                        Algorithm::kDirect,
+                                        Algorithm::kRing,
+                                        Algorithm::kBidirectionalRing,
+                                        Algorithm::kHalvingDoubling,
+                                        Algorithm::kHierarchical,
+                                        Algorithm::kDoubleTree};
+  const auto* const known =
+      std::find_if(std::begin(kContestants), std::end(kContestants),
+                   [&](Algorithm each) { return collectives::Name(each) == algorithm; });
+  const bool is_known = known != std::end(kContestants);
+  if ((engine != "threads" && engine != "gloo") || (!is_known && algorithm != "fp16_wire")) {
     return absl::InvalidArgumentError(absl::StrCat("unknown contestant ", name));
   }
-  if (two_levels && ranks % 2 != 0) {
+  if (algorithm == "hierarchical" && ranks % 2 != 0) {
     return absl::NotFoundError(absl::StrCat("nodes of two ranks of ", ranks));
   }
   using Way = Brigade::Way;
-  const Way way = is_known ? Way::kAlgorithm : two_levels ? Way::kHierarchical : Way::kFp16Wire;
-  auto brigade = std::make_unique<Brigade>(
-      name, way, is_known ? *known : collectives::Algorithm::kDirect, ranks, elements);
+  const Way way = is_known ? Way::kAlgorithm : Way::kFp16Wire;
+  auto brigade =
+      std::make_unique<Brigade>(name, way, is_known ? *known : Algorithm::kDirect, ranks, elements);
   BRIGADE_RETURN_IF_ERROR(brigade->Start(engine));
   return brigade;
 }

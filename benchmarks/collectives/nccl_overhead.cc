@@ -1,5 +1,5 @@
-// What the NCCL engine adds to a call of NCCL, on the host: calls of a communicator beside calls of the bare table, of
-// which neither does anything but return.
+// What the NCCL engine adds to a call of NCCL, on the host: calls of a communicator beside calls of
+// the bare table, of which neither does anything but return.
 //
 //   bazel run //benchmarks/collectives:nccl_overhead            prints microseconds a call beside the bar; 1 if missed
 //   bazel run //benchmarks/collectives:nccl_overhead -- smoke   looks only whether it runs
@@ -93,7 +93,8 @@ bool RunRank(int rank, int ranks, bool compare, ThreadGroup& group, int bursts) 
   api.comm_init_rank_config(&comm, ranks, {}, rank, nullptr);
   const auto raw = reinterpret_cast<NcclStream>(stream.get());
   const auto none = NcclResult::kSuccess;
-  const ReduceOptions sum = {.algorithm = Algorithm::kRing};
+  const ReduceOptions sum = {.reduction = Reduction::kRoundedPerHop,
+                             .algorithm = Algorithm::kNative};
   struct Row {
     const char* name;
     std::function<bool()> bare, wrapped;
@@ -104,25 +105,21 @@ bool RunRank(int rank, int ranks, bool compare, ThreadGroup& group, int bursts) 
          return api.all_reduce(small.data(), small.data(), kCount, NcclType::kFloat32, NcclOp::kSum,
                                comm, raw) == none;
        },
-       [&] {
-         return communicator->AllReduce(small.data(), small.data(), kCount, sum, *stream).ok();
-       }},
+       [&] { return communicator->AllReduce(small, absl::MakeSpan(small), sum, *stream).ok(); }},
       {"reduce_scatter",
        [&] {
          return api.reduce_scatter(large.data(), small.data(), kCount, NcclType::kFloat32,
                                    NcclOp::kSum, comm, raw) == none;
        },
        [&] {
-         return communicator->ReduceScatter(large.data(), small.data(), kCount, sum, *stream).ok();
+         return communicator->ReduceScatter(large, absl::MakeSpan(small), sum, *stream).ok();
        }},
       {"all_gather",
        [&] {
          return api.all_gather(small.data(), large.data(), kCount, NcclType::kFloat32, comm, raw) ==
                 none;
        },
-       [&] {
-         return communicator->AllGather(small.data(), large.data(), kCount, {}, *stream).ok();
-       }},
+       [&] { return communicator->AllGather(small, absl::MakeSpan(large), {}, *stream).ok(); }},
   };
   bool good = true;
   for (const Row& row : rows) {

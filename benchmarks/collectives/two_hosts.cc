@@ -1,5 +1,6 @@
-// All-reduces of every route between two hosts of two ranks, with a slow link between the hosts, beside what the cost
-// model predicts from what MeasureTopology finds. The hosts are network namespaces of this machine; needs root.
+// All-reduces by every algorithm between two hosts of two ranks, with a slow link between the
+// hosts, beside what the cost model predicts from what MeasureTopology finds. The hosts are network
+// namespaces of this machine; needs root.
 
 #include <algorithm>
 #include <bit>
@@ -21,7 +22,6 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/gloo/world.h"
-#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/measure.h"
 #include "brigade/collectives/tuning/select.h"
@@ -36,17 +36,16 @@ ABSL_FLAG(int, packet_bytes, 296, "of an IP packet at most; one is free after a 
 ABSL_FLAG(int64_t, min_bytes, 1 << 10, "smallest size");
 ABSL_FLAG(int64_t, max_bytes, 512 << 10, "largest size");
 ABSL_FLAG(int64_t, factor, 2, "from one size to the next");
-ABSL_FLAG(int, rounds, 7, "each route's turns for a size; medians count");
+ABSL_FLAG(int, rounds, 7, "each contestant's turns for a size; medians count");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
 namespace brigade::benchmarks {
 namespace {
 
+using collectives::Algorithm;
 using collectives::CollectiveKind;
 using collectives::Communicator;
-using collectives::Hierarchical;
 using collectives::ReduceOptions;
-using collectives::Route;
 using collectives::Topology;
 using collectives::testing::TwoHosts;
 
@@ -54,16 +53,36 @@ constexpr int kRanks = 4, kHosts = 2;
 constexpr double kTurnSeconds = 30e-3;
 
 struct Contestant {
-  Route route;
+  std::string name;
+  std::optional<Algorithm>
+      algorithm;  // none: a ring over ranks that are dealt to the hosts in turn
   std::function<absl::Status(const float* input, float* output, int64_t count)> run;
 };
 
+ReduceOptions PerHop(collectives::Algorithm algorithm) {
+  return {.reduction = collectives::Reduction::kRoundedPerHop, .algorithm = algorithm};
+}
+
+// Ranks are dealt to the hosts in turn: every hop of the ring leaves its host, by the port that the
+// host's ranks share.
+collectives::Phase InterleavedRing(const Topology& topology, int64_t bytes) {
+  const int64_t steps = 2 * (kRanks - 1);
+  const int ranks_of_port = (kRanks / kHosts + topology.between.ports - 1) / topology.between.ports;
+  const double block = static_cast<double>(bytes) / kRanks;
+  collectives::Phase phase;
+  phase.between = {steps, static_cast<double>(ranks_of_port * steps) * block};
+  phase.reduced_bytes = (kRanks - 1) * block;
+  phase.call_s = topology.call_s;
+  return phase;
+}
+
 struct Row {
   int64_t bytes;
-  Route route;
-  double seconds, predicted;
+  std::string name;
+  double seconds;
+  double predicted;       // 0: there is no model of it
   double of_interleaved;  // the interleaved ring's time over this one's; the median of rounds
-  double of_best;         // this one's over that of the route with the least median
+  double of_best;         // this one's over that of the contestant with the least median
   bool chosen;            // by Select
 };
 
@@ -99,7 +118,7 @@ absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t cou
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   const bool right = std::all_of(output_.begin(), output_.begin() + count,
                                  [](float sum) { return sum == kRanks; });
-  if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", Name(contestant.route)));
+  if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", contestant.name));
   BRIGADE_ASSIGN_OR_RETURN(auto all,
                            world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
   double slowest = 0;
@@ -132,25 +151,27 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
   const auto slower = [](const Seconds& a, const Seconds& b) { return Median(a) < Median(b); };
   const Seconds& best = *std::min_element(seconds.begin(), seconds.end(), slower);
   for (size_t i = 0; i < contestants.size(); ++i) {
-    const Route route = contestants[i].route;
-    BRIGADE_ASSIGN_OR_RETURN(auto phases,
-                             PhasesOf(topology, route, CollectiveKind::kAllReduce, bytes));
-    rows_.push_back({bytes, route, Median(seconds[i]), SecondsOf(topology, phases),
+    const auto& [name, algorithm, run] = contestants[i];
+    std::vector<collectives::Phase> phases = {InterleavedRing(topology, bytes)};
+    if (algorithm.has_value()) {
+      BRIGADE_ASSIGN_OR_RETURN(phases,
+                               PhasesOf(topology, *algorithm, CollectiveKind::kAllReduce, bytes));
+    }
+    rows_.push_back({bytes, name, Median(seconds[i]), SecondsOf(topology, phases),
                      MedianRatio(seconds.back(), seconds[i]), MedianRatio(seconds[i], best),
-                     route == choice.route});
+                     algorithm == choice.algorithm});
   }
   return absl::OkStatus();
 }
 
 std::string Describe(const char* name, const collectives::Level& level) {
-  return absl::StrFormat("# %s: a step %.1f us, a call %.1f us, ports %d of %.1f MB/s\n", name,
-                         level.latency_s * 1e6, level.call_s * 1e6, level.ports,
-                         level.bytes_per_s * 1e-6);
+  return absl::StrFormat("# %s: a step %.1f us, ports %d of %.1f MB/s\n", name,
+                         level.latency_s * 1e6, level.ports, level.bytes_per_s * 1e-6);
 }
 
 void Print(const Row& row) {
   std::cout << absl::StrFormat("%9d  %-18s %10.1f %10.1f %9.2f %14.2f %8.2f%s\n", row.bytes,
-                               Name(row.route), row.seconds * 1e6, row.predicted * 1e6,
+                               row.name, row.seconds * 1e6, row.predicted * 1e6,
                                row.seconds / row.predicted, row.of_interleaved, row.of_best,
                                row.chosen ? "  *" : "");
 }
@@ -159,27 +180,24 @@ absl::Status Benchmark::Run(int host) {
   const auto begin = std::chrono::steady_clock::now();
   BRIGADE_ASSIGN_OR_RETURN(auto topology, MeasureTopology(world_, host, context_, stream_));
   const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
-  const auto two_levels_or = Hierarchical::Create(
-      world_, host, {collectives::Algorithm::kRing, collectives::Algorithm::kRing}, context_);
-  BRIGADE_RETURN_IF_ERROR(two_levels_or.status());
-  Hierarchical& two_levels = **two_levels_or;
-  BRIGADE_ASSIGN_OR_RETURN(auto dealt, world_.Split(0, two_levels.inside().rank() * kHosts + host));
+  const int place = world_.rank() % (kRanks / kHosts);
+  BRIGADE_ASSIGN_OR_RETURN(auto dealt, world_.Split(0, place * kHosts + host));
+  BRIGADE_RETURN_IF_ERROR(world_.SetTopology(topology));
 
   std::vector<Contestant> contestants;
-  const auto add = [&](Route route, auto& group, const ReduceOptions& options) {
+  const auto add = [&](std::string name, std::optional<Algorithm> algorithm, Communicator& group) {
+    const ReduceOptions options = PerHop(algorithm.value_or(Algorithm::kRing));
     contestants.push_back(
-        {route, [&group, options, this](const float* input, float* output, int64_t count) {
-           return group.AllReduce(input, output, count, options, stream_);
+        {std::move(name), algorithm,
+         [&group, options, this](const float* input, float* output, int64_t count) {
+           return group.AllReduce(input, output, count, precision::DType::kFloat32, options,
+                                  stream_);
          }});
   };
-  for (const Route route : collectives::AvailableRoutes()) {
-    if (route == Route::kHierarchical) {
-      add(route, two_levels, {});
-    } else {
-      add(route, world_, {.algorithm = *AlgorithmOf(route)});
-    }
+  for (const Algorithm algorithm : collectives::kModelledAlgorithms) {
+    add(std::string(Name(algorithm)), algorithm, world_);
   }
-  add(Route::kInterleavedRing, *dealt, {.algorithm = collectives::Algorithm::kRing});
+  add("interleaved_ring", std::nullopt, *dealt);
 
   const bool prints = world_.rank() == 0;
   if (prints) {
@@ -192,7 +210,7 @@ absl::Status Benchmark::Run(int host) {
                      "measured in %.3f s\n",
                      topology.call_s * 1e6, topology.message_s * 1e6,
                      topology.reduced_bytes_per_s * 1e-9, measured.count())
-              << "#   bytes  route                      us  predicted  of model  "
+              << "#   bytes  algorithm                  us  predicted  of model  "
                  "of interleaved  of best  * chosen\n";
   }
   const int64_t most = absl::GetFlag(FLAGS_max_bytes);
@@ -209,9 +227,9 @@ absl::Status Benchmark::Run(int host) {
   std::vector<std::string> lines;
   for (const Row& row : rows_) {
     lines.push_back(
-        absl::StrFormat(R"(  {"bytes": %d, "route": "%s", "seconds": %.9g, "predicted": %.9g, )"
+        absl::StrFormat(R"(  {"bytes": %d, "algorithm": "%s", "seconds": %.9g, "predicted": %.9g, )"
                         R"("of_interleaved": %.6g, "of_best": %.6g, "chosen": %s})",
-                        row.bytes, Name(row.route), row.seconds, row.predicted, row.of_interleaved,
+                        row.bytes, row.name, row.seconds, row.predicted, row.of_interleaved,
                         row.of_best, row.chosen ? "true" : "false"));
   }
   std::ofstream(absl::GetFlag(FLAGS_json)) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";

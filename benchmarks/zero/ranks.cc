@@ -114,10 +114,9 @@ absl::Status Rank::ForEachBucket(const zero::Plan& plan, bool reduce, bool from_
     const int64_t bytes = slice * precision::SizeOf(bucket.dtype);
     char* const mine = whole + communicator_->rank() * bytes;
     BRIGADE_RETURN_IF_ERROR(
-        reduce
-            ? communicator_->ReduceScatter(whole, mine, slice, {.dtype = bucket.dtype}, *compute_)
-            : communicator_->AllGather(from_elsewhere ? elsewhere : mine, whole, slice,
-                                       {.dtype = bucket.dtype}, *compute_));
+        reduce ? communicator_->ReduceScatter(whole, mine, slice, bucket.dtype, {}, *compute_)
+               : communicator_->AllGather(from_elsewhere ? elsewhere : mine, whole, slice,
+                                          bucket.dtype, {}, *compute_));
     whole += bucket.bytes();
     elsewhere += bytes;
   }

@@ -24,6 +24,16 @@ class ThrottledEngine final : public Engine {
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
 
+  bool HasNative(const collectives::CollectiveSignature& signature) const override {
+    return engine_->HasNative(signature);
+  }
+  collectives::Workspace WorkspaceFor(
+      const collectives::CollectiveSignature& signature) const override {
+    return engine_->WorkspaceFor(signature);
+  }
+  absl::Status Reserve(const collectives::CollectiveSignature& signature) override {
+    return engine_->Reserve(signature);
+  }
   absl::Status Run(const collectives::Collective& call, device::Stream& stream) override {
     BRIGADE_RETURN_IF_ERROR(engine_->Run(call, stream));
     if (std::isinf(bytes_per_second_)) return absl::OkStatus();
@@ -31,7 +41,7 @@ class ThrottledEngine final : public Engine {
     collectives::CountWireElements(call.signature, rank(), absl::MakeSpan(elements_));
     int64_t sent = 0;
     for (const int64_t elements : elements_) sent += elements;
-    const auto bytes = static_cast<double>(sent * precision::SizeOf(call.signature.dtype));
+    const auto bytes = static_cast<double>(sent * precision::SizeOf(PartialType(call.signature)));
     const std::chrono::duration<double> time(bytes / bytes_per_second_);
     return stream.Enqueue({"link", {}}, [time](device::ThreadPool&) {
       std::this_thread::sleep_for(time);

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_COLLECTIVES_ALGORITHMS_ALGORITHMS_H_
 #define BRIGADE_COLLECTIVES_ALGORITHMS_ALGORITHMS_H_
 
-// The algorithms that program.h speaks of; all but direct know all_reduce, reduce_scatter and all_gather only.
+// The algorithms that program.h speaks of; all but direct know all_reduce, reduce_scatter and
+// all_gather only.
 
 #include <cstdint>
 
@@ -10,11 +11,11 @@
 
 namespace brigade::collectives {
 
-// Each gives, for a group of more than one rank: how many stages a call has; how many of its parts of `count`
+// Each gives, for a group of more than one rank: how many stages a collective has; how many
 // elements a rank lends as scratch; and its instructions.
 struct AlgorithmFunctions {
-  int (*stages)(CollectiveKind kind, int size);
-  int64_t (*scratch_parts)(CollectiveKind kind, int size);
+  int (*stages)(const CollectiveSignature& signature, int size);
+  int64_t (*scratch_elements)(const CollectiveSignature& signature, int size);
   void (*build)(const CollectiveSignature& signature, ProgramBuilder& builder);
 };
 
@@ -22,6 +23,17 @@ extern const AlgorithmFunctions kDirectFunctions;
 extern const AlgorithmFunctions kRingFunctions;
 extern const AlgorithmFunctions kBidirectionalRingFunctions;
 extern const AlgorithmFunctions kHalvingDoublingFunctions;
+extern const AlgorithmFunctions kHierarchicalFunctions;
+extern const AlgorithmFunctions kDoubleTreeFunctions;  // all-reduces only
+
+// The same of a sum with fp32 partial sums, which is made of the program of `algorithm`;
+// fp32_partials.cc.
+int Fp32PartialsStages(const AlgorithmFunctions& algorithm, const CollectiveSignature& signature,
+                       int size);
+int64_t Fp32PartialsScratch(const AlgorithmFunctions& algorithm,
+                            const CollectiveSignature& signature, int size);
+void BuildFp32Partials(const AlgorithmFunctions& algorithm, const CollectiveSignature& signature,
+                       ProgramBuilder& builder);
 
 }  // namespace brigade::collectives
 

@@ -1,6 +1,6 @@
-// A ring in both directions. Block b belongs to rank b: half of the other ranks add to it on its way up to b, the rest on
-// its way down, and both sums meet there after ceil((p - 1) / 2) stages. Complete blocks go back the way that they
-// came. The bytes of a ring, in half the stages.
+// A ring in both directions. Block b belongs to rank b: half of the other ranks add to it on its
+// way up to b, the rest on its way down, and both sums meet there after ceil((p - 1) / 2) stages.
+// Complete blocks go back the way that they came. The bytes of a ring, in half the stages.
 
 #include <algorithm>
 
@@ -9,7 +9,8 @@
 namespace brigade::collectives {
 namespace {
 
-// How many ranks a block's sum crosses on its way up, which is also how many stages there are, and on its way down.
+// How many ranks a block's sum crosses on its way up, which is also how many stages there are, and
+// on its way down.
 int Up(int size) { return size / 2; }
 int Down(int size) { return (size - 1) / 2; }
 
@@ -68,8 +69,8 @@ class BidirectionalRing {
     return signature_.kind == CollectiveKind::kAllReduce ? Begin(block + 1) - Begin(block)
                                                          : signature_.count;
   }
-  // Where a rank keeps what it has added up of a block in a step of one way; before the first it is its input. The
-  // scratch of a way begins at `slot`.
+  // Where a rank keeps what it has added up of a block in a step of one way; before the first it is
+  // its input. The scratch of a way begins at `slot`.
   Location Sum(int block, int step, int slot) const {
     if (step < 0) return {Side::kInput, Begin(block)};
     if (signature_.kind == CollectiveKind::kAllReduce) return {Side::kOutput, Begin(block)};
@@ -99,12 +100,13 @@ class BidirectionalRing {
   const int up_, down_;
 };
 
-int Stages(CollectiveKind kind, int size) {
-  return (kind == CollectiveKind::kAllReduce ? 2 : 1) * Up(size);
+int CountStages(const CollectiveSignature& signature, int size) {
+  return (signature.kind == CollectiveKind::kAllReduce ? 2 : 1) * Up(size);
 }
 
-int64_t ScratchParts(CollectiveKind kind, int size) {
-  return kind == CollectiveKind::kReduceScatter ? Up(size) - 1 + std::max(Down(size) - 1, 0) : 0;
+int64_t CountScratch(const CollectiveSignature& signature, int size) {
+  if (signature.kind != CollectiveKind::kReduceScatter) return 0;
+  return (Up(size) - 1 + std::max(Down(size) - 1, 0)) * signature.count;
 }
 
 void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
@@ -117,6 +119,6 @@ void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
 
 }  // namespace
 
-const AlgorithmFunctions kBidirectionalRingFunctions = {Stages, ScratchParts, Build};
+const AlgorithmFunctions kBidirectionalRingFunctions = {CountStages, CountScratch, Build};
 
 }  // namespace brigade::collectives

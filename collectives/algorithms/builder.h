@@ -27,18 +27,20 @@ class ProgramBuilder {
     targets_.clear();
     return *this;
   }
-  ProgramBuilder& From(int rank, Side side, int64_t begin) {
-    sources_.push_back({rank, side, begin});
+  ProgramBuilder& From(const Part& part) {
+    sources_.push_back(part);
     return *this;
   }
+  ProgramBuilder& From(int rank, Side side, int64_t begin) { return From({rank, side, begin}); }
   ProgramBuilder& FromAll(int64_t begin) {
     for (int rank = 0; rank < size_; ++rank) From(rank, Side::kInput, begin);
     return *this;
   }
-  ProgramBuilder& To(int rank, Side side, int64_t begin) {
-    targets_.push_back({rank, side, begin});
+  ProgramBuilder& To(const Part& part) {
+    targets_.push_back(part);
     return *this;
   }
+  ProgramBuilder& To(int rank, Side side, int64_t begin) { return To({rank, side, begin}); }
   ProgramBuilder& ToAll(int64_t begin) {
     for (int rank = 0; rank < size_; ++rank) To(rank, Side::kOutput, begin);
     return *this;

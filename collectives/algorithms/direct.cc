@@ -3,8 +3,8 @@
 namespace brigade::collectives {
 namespace {
 
-int Stages(CollectiveKind, int) { return 1; }
-int64_t ScratchParts(CollectiveKind, int) { return 0; }
+int CountStages(const CollectiveSignature&, int) { return 1; }
+int64_t CountScratch(const CollectiveSignature&, int) { return 0; }
 
 void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
   const int rank = builder.rank();
@@ -40,6 +40,6 @@ void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
 
 }  // namespace
 
-const AlgorithmFunctions kDirectFunctions = {Stages, ScratchParts, Build};
+const AlgorithmFunctions kDirectFunctions = {CountStages, CountScratch, Build};
 
 }  // namespace brigade::collectives

@@ -1,8 +1,8 @@
-// Recursive halving and doubling over the largest power of two in the group, in 2 log2 p stages: in each, a rank
-// exchanges with the one whose number differs in one bit the half of its blocks that the other goes on with. The most
-// data go to the nearest ranks. Ranks beyond the power of two hand their array to a partner before, and get the result
-// from it.
-// Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in MPICH, 2005.
+// Recursive halving and doubling over the largest power of two in the group, in 2 log2 p stages: in
+// each, a rank exchanges with the one whose number differs in one bit the half of its blocks that
+// the other goes on with. The most data go to the nearest ranks. Ranks beyond the power of two hand
+// their array to a partner before, and get the result from it. Source: Thakur, Rabenseifner and
+// Gropp, Optimization of collective communication operations in MPICH, 2005.
 
 #include "brigade/collectives/algorithms/algorithms.h"
 
@@ -22,8 +22,8 @@ int Rounds(int size) {
 }
 bool Folds(int size) { return Core(size) != size; }
 
-// Block b of an all-reduce is a range; of the other calls it is the part of rank b and that of the rank which hands
-// its own to b.
+// Block b of an all-reduce is a range; of the other calls it is the part of rank b and that of the
+// rank which hands its own to b.
 class HalvingDoubling {
  public:
   HalvingDoubling(const CollectiveSignature& signature, ProgramBuilder& builder)
@@ -60,10 +60,10 @@ class HalvingDoubling {
   bool InCore() const { return rank_ < core_; }
   bool Helps(int rank) const { return rank + core_ < builder_.size(); }
 
-  // Calls visit(piece) for what `blocks` blocks of a rank of the core consist of: ranges of an all-reduce, ranks' parts
-  // of the others. A rank has block rank ^ d for every d of which the first bits in the order of its exchanges are
-  // 0 (halving) or the last ones (doubling): with reversed bits these are 0 to blocks - 1, those of the stage
-  // before behind the older ones.
+  // Calls visit(piece) for what `blocks` blocks of a rank of the core consist of: ranges of an
+  // all-reduce, ranks' parts of the others. A rank has block rank ^ d for every d of which the
+  // first bits in the order of its exchanges are 0 (halving) or the last ones (doubling): with
+  // reversed bits these are 0 to blocks - 1, those of the stage before behind the older ones.
   template <typename Visit>
   void ForEachPiece(int rank, int blocks, const Visit& visit) const {
     for (int i = 0; i < blocks; ++i) {
@@ -84,8 +84,8 @@ class HalvingDoubling {
     return signature_.kind == CollectiveKind::kAllReduce ? Begin(piece + 1) - Begin(piece)
                                                          : signature_.count;
   }
-  // Where a rank of the core keeps its sum of a piece after so many rounds of halving; before the first it is its
-  // input, unless it has added another's to it.
+  // Where a rank of the core keeps its sum of a piece after so many rounds of halving; before the
+  // first it is its input, unless it has added another's to it.
   Location Sum(int rank, int piece, int rounds) const {
     if (rounds == 0 && !Helps(rank)) return {Side::kInput, Begin(piece)};
     if (signature_.kind == CollectiveKind::kAllReduce) return {Side::kOutput, Begin(piece)};
@@ -139,13 +139,14 @@ class HalvingDoubling {
   int stage_ = 0;
 };
 
-int Stages(CollectiveKind kind, int size) {
-  const int halves = kind == CollectiveKind::kAllReduce ? 2 : 1;
+int CountStages(const CollectiveSignature& signature, int size) {
+  const int halves = signature.kind == CollectiveKind::kAllReduce ? 2 : 1;
   return halves * Rounds(size) + (Folds(size) ? 2 : 0);
 }
 
-int64_t ScratchParts(CollectiveKind kind, int size) {
-  return kind == CollectiveKind::kReduceScatter ? size : 0;
+int64_t CountScratch(const CollectiveSignature& signature, int size) {
+  if (signature.kind != CollectiveKind::kReduceScatter) return 0;
+  return size * signature.count;
 }
 
 void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
@@ -154,6 +155,6 @@ void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
 
 }  // namespace
 
-const AlgorithmFunctions kHalvingDoublingFunctions = {Stages, ScratchParts, Build};
+const AlgorithmFunctions kHalvingDoublingFunctions = {CountStages, CountScratch, Build};
 
 }  // namespace brigade::collectives

@@ -8,21 +8,28 @@ namespace brigade::collectives {
 namespace {
 
 const AlgorithmFunctions& FunctionsOf(const CollectiveSignature& signature, int size) {
-  const bool has_choice = signature.kind == CollectiveKind::kAllReduce ||
-                          signature.kind == CollectiveKind::kReduceScatter ||
-                          signature.kind == CollectiveKind::kAllGather;
-  if (!has_choice || size == 1) return kDirectFunctions;
+  if (!HasAlgorithms(signature.kind) || size == 1) return kDirectFunctions;
   switch (signature.algorithm) {
+    case Algorithm::kAuto:
     case Algorithm::kDirect:
       break;
     case Algorithm::kRing:
+    case Algorithm::kNative:  // to be counted: engines that have one carry no program out
       return kRingFunctions;
     case Algorithm::kBidirectionalRing:
       return kBidirectionalRingFunctions;
     case Algorithm::kHalvingDoubling:
       return kHalvingDoublingFunctions;
+    case Algorithm::kHierarchical:
+      return kHierarchicalFunctions;
+    case Algorithm::kDoubleTree:
+      return kDoubleTreeFunctions;
   }
   return kDirectFunctions;
+}
+
+bool HasFp32Partials(const CollectiveSignature& signature, int size) {
+  return size > 1 && PartialType(signature) != signature.dtype;
 }
 
 }  // namespace
@@ -36,17 +43,30 @@ int64_t BlockBegin(int64_t count, int blocks, int block) {
 }
 
 int Stages(const CollectiveSignature& signature, int size) {
-  return FunctionsOf(signature, size).stages(signature.kind, size);
+  const AlgorithmFunctions& algorithm = FunctionsOf(signature, size);
+  return HasFp32Partials(signature, size) ? Fp32PartialsStages(algorithm, signature, size)
+                                          : algorithm.stages(signature, size);
 }
 
 int64_t ScratchElements(const CollectiveSignature& signature, int size) {
-  return FunctionsOf(signature, size).scratch_parts(signature.kind, size) * signature.count;
+  const AlgorithmFunctions& algorithm = FunctionsOf(signature, size);
+  return HasFp32Partials(signature, size) ? Fp32PartialsScratch(algorithm, signature, size)
+                                          : algorithm.scratch_elements(signature, size);
+}
+
+int64_t ScratchBytes(const CollectiveSignature& signature, int size) {
+  return ScratchElements(signature, size) * precision::SizeOf(PartialType(signature));
 }
 
 void ForEachInstruction(const CollectiveSignature& signature, int rank, int size,
                         absl::FunctionRef<void(const Instruction&)> visit) {
   ProgramBuilder builder(rank, size, visit);
-  FunctionsOf(signature, size).build(signature, builder);
+  const AlgorithmFunctions& algorithm = FunctionsOf(signature, size);
+  if (HasFp32Partials(signature, size)) {
+    BuildFp32Partials(algorithm, signature, builder);
+  } else {
+    algorithm.build(signature, builder);
+  }
 }
 
 void Program::Build(const CollectiveSignature& signature, int size) {

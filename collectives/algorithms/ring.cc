@@ -5,8 +5,8 @@
 namespace brigade::collectives {
 namespace {
 
-// In stage s a rank adds its own part to what the previous one has gathered of block rank - s - 1, and hands it
-// on; after p - 1 stages block rank + 1 is complete. Then complete blocks go round.
+// In stage s a rank adds its own part to what the previous one has gathered of block rank - s - 1,
+// and hands it on; after p - 1 stages block rank + 1 is complete. Then complete blocks go round.
 void AllReduce(const CollectiveSignature& signature, ProgramBuilder& builder) {
   const int rounds = builder.size() - 1;
   const auto begin = [&](int block) { return BlockBegin(signature.count, builder.size(), block); };
@@ -28,8 +28,9 @@ void AllReduce(const CollectiveSignature& signature, ProgramBuilder& builder) {
   }
 }
 
-// The same, shifted by one so that a rank ends with its own block. What is gathered on the way lies in scratch, each
-// block in a place of its own: by messages a rank learns that one was read only when its own has come round.
+// The same, shifted by one so that a rank ends with its own block. What is gathered on the way lies
+// in scratch, each block in a place of its own: by messages a rank learns that one was read only
+// when its own has come round.
 void ReduceScatter(const CollectiveSignature& signature, ProgramBuilder& builder) {
   const int64_t count = signature.count;
   const int last = builder.size() - 2;
@@ -57,12 +58,13 @@ void AllGather(const CollectiveSignature& signature, ProgramBuilder& builder) {
   }
 }
 
-int Stages(CollectiveKind kind, int size) {
-  return kind == CollectiveKind::kAllReduce ? 2 * (size - 1) : size - 1;
+int CountStages(const CollectiveSignature& signature, int size) {
+  return signature.kind == CollectiveKind::kAllReduce ? 2 * (size - 1) : size - 1;
 }
 
-int64_t ScratchParts(CollectiveKind kind, int size) {
-  return kind == CollectiveKind::kReduceScatter ? size - 2 : 0;
+int64_t CountScratch(const CollectiveSignature& signature, int size) {
+  if (signature.kind != CollectiveKind::kReduceScatter) return 0;
+  return (size - 2) * signature.count;
 }
 
 void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
@@ -73,6 +75,6 @@ void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
 
 }  // namespace
 
-const AlgorithmFunctions kRingFunctions = {Stages, ScratchParts, Build};
+const AlgorithmFunctions kRingFunctions = {CountStages, CountScratch, Build};
 
 }  // namespace brigade::collectives

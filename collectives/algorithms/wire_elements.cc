@@ -14,16 +14,15 @@ void ForEachSent(const CollectiveSignature& signature, int rank, int size,
     return BlockBegin(count, size, i % size + 1) - BlockBegin(count, size, i % size);
   };
   const bool sums = signature.kind == CollectiveKind::kAllReduce;
-  if (signature.algorithm == Algorithm::kRing &&
-      (sums || signature.kind == CollectiveKind::kReduceScatter ||
-       signature.kind == CollectiveKind::kAllGather)) {
+  const bool is_ring =
+      signature.algorithm == Algorithm::kRing || signature.algorithm == Algorithm::kNative;
+  if (is_ring && HasAlgorithms(signature.kind)) {
     // An all-reduce passes on all blocks but one, twice.
     add((rank + 1) % size,
         sums ? 2 * count - block(rank + 1) - block(rank + 2) : (size - 1) * count);
     return;
   }
-  if (signature.algorithm == Algorithm::kBidirectionalRing ||
-      signature.algorithm == Algorithm::kHalvingDoubling) {
+  if (HasAlgorithms(signature.kind) && signature.algorithm != Algorithm::kDirect) {
     absl::InlinedVector<int64_t, 64> elements(static_cast<size_t>(size));
     CountWireElements(signature, rank, absl::MakeSpan(elements));
     for (int to = 0; to < size; ++to) add(to, elements[static_cast<size_t>(to)]);
@@ -43,7 +42,7 @@ int64_t WireElements(const CollectiveSignature& signature, int rank, int size) {
 }
 
 int64_t WireBytes(const CollectiveSignature& signature, int rank, int size) {
-  return WireElements(signature, rank, size) * precision::SizeOf(signature.dtype);
+  return WireElements(signature, rank, size) * precision::SizeOf(PartialType(signature));
 }
 
 }  // namespace brigade::collectives

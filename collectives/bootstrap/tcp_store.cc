@@ -74,8 +74,10 @@ absl::Status TcpStore::StartServer() {
 // The port belongs to another program, or to another process that calls itself rank 0: then its
 // server says so to all.
 absl::Status TcpStore::ExplainPortInUse(const absl::Status& error) {
-  const absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
-                                        absl::Now() + std::min(options_.timeout, kPatience));
+  absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
+                                  absl::Now() + std::min(options_.timeout, kPatience));
+  // The process of the server has not joined yet. It is refused when it does, which all ranks hear.
+  if (joined.ok()) joined = Get("the second rank 0", options_.timeout).status();
   if (absl::IsAlreadyExists(joined) || absl::IsFailedPrecondition(joined)) return joined;
   return absl::AlreadyExistsError(absl::StrCat(
       "rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ", error.message()));

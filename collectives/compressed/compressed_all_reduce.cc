@@ -61,16 +61,22 @@ CompressedAllReduce::CompressedAllReduce(Communicator& communicator, device::Con
       state_(std::move(state)),
       order_(std::move(last)) {}
 
-// All that this rank can know to be wrong: once the first step has run, the others rely on the rest.
+// All that this rank can know to be wrong: once the first step has run, the others rely on the
+// rest.
 absl::Status CompressedAllReduce::Check(const float* input, float* output, int64_t count,
                                         const WireOptions& options, device::Stream& stream) const {
   if (options.wire != DType::kFloat16 && options.wire != DType::kBFloat16) {
     return Invalid("wire is ", precision::Name(options.wire), ", must be float16 or bfloat16");
   }
-  if (options.scaling > WireScaling::kDynamic || !IsValid(options.algorithm)) {
-    return Invalid("scaling ", static_cast<int>(options.scaling), ", algorithm ",
+  if (options.scaling > WireScaling::kDynamic || !IsValid(options.reduction) ||
+      !IsValid(options.algorithm)) {
+    return Invalid("scaling ", static_cast<int>(options.scaling), ", reduction ",
+                   static_cast<int>(options.reduction), ", algorithm ",
                    static_cast<int>(options.algorithm));
   }
+  CollectiveSignature signature = {CollectiveKind::kAllReduce, options.algorithm, options.wire};
+  signature.reduction = options.reduction;
+  BRIGADE_RETURN_IF_ERROR(communicator_.Resolve(signature).status());
   if (options.scaling == WireScaling::kStatic) {
     BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(
         kName, "scale", -1, options.scale, {kMinAmaxScale, kMaxAmaxScale, "in [2^-126, 2^126]"}));
@@ -101,7 +107,7 @@ absl::Status CompressedAllReduce::ChooseScale(const float* input, int64_t count,
   }
   kernels::AmaxResult& agreed = state().agreed;
   BRIGADE_RETURN_IF_ERROR(kernels::Amax(input, count, {}, &state().workspace, &agreed, stream));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(&agreed.value, &agreed.value, 1,
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(&agreed.value, &agreed.value, 1, DType::kFloat32,
                                                   {.op = kernels::ReduceOp::kMax}, stream));
   return ChooseAmaxScale(&agreed.value, communicator_.size(), options.wire, &scale, stream);
 }
@@ -118,7 +124,8 @@ absl::Status CompressedAllReduce::AllReduce(const float* input, float* output, i
   BRIGADE_RETURN_IF_ERROR(
       CastArray(input, wire, count, {DType::kFloat32, options.wire, scale}, stream));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(
-      wire, wire, count, {.dtype = options.wire, .algorithm = options.algorithm}, stream));
+      wire, wire, count, options.wire,
+      {.reduction = options.reduction, .algorithm = options.algorithm}, stream));
   BRIGADE_RETURN_IF_ERROR(
       CastArray(wire, output, count, {options.wire, DType::kFloat32, unscale}, stream));
   // The wire has half of the output's bytes, and times `unscale` its values.

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
@@ -27,6 +28,16 @@ class Engine {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // Whether the engine has a collective of its own, Algorithm::kNative, for this kind, type and
+  // operation.
+  virtual bool HasNative(const CollectiveSignature& /*signature*/) const { return false; }
+
+  // What this rank allocates for a collective with a resolved algorithm, unless it has it already.
+  virtual Workspace WorkspaceFor(const CollectiveSignature& signature) const = 0;
+
+  // Allocates it now, so that the first such collective allocates nothing. Not while one runs.
+  virtual absl::Status Reserve(const CollectiveSignature& signature) = 0;
+
   // Enqueues this rank's part of the call on `stream`.
   virtual absl::Status Run(const Collective& collective, device::Stream& stream) = 0;
 
@@ -45,8 +56,8 @@ class Engine {
                                                                  absl::Span<const int> lost,
                                                                  uint64_t generation) = 0;
 
-  // The same for a split of a group that has not failed, which all its ranks call: `members` is empty for one that is
-  // in no new group and gets null.
+  // The same for a split of a group that has not failed, which all its ranks call: `members` is
+  // empty for one that is in no new group and gets null.
   virtual absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
                                                         uint64_t generation) {
     if (members.empty()) return std::unique_ptr<Engine>();
@@ -59,8 +70,8 @@ class Engine {
 
   virtual absl::Status status() const = 0;
 
-  // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the other has
-  // read or been written to, where they share it.
+  // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the
+  // other has read or been written to, where they share it.
   virtual int64_t sent_bytes(int rank) const = 0;
 };
 

@@ -11,9 +11,9 @@ namespace brigade::collectives {
 namespace {
 
 int CeilDivide(int a, int b) { return (a + b - 1) / b; }
-int CeilLog2(int value) { return value < 2 ? 0 : 1 + CeilLog2(CeilDivide(value, 2)); }
+int FloorLog2(int value) { return value < 2 ? 0 : 1 + FloorLog2(value / 2); }
 
-// What all routes need to know, under the names that the formulas use.
+// What all algorithms need to know, under the names that the formulas use.
 class Model {
  public:
   Model(const Topology& topology, CollectiveKind operation, int64_t bytes)
@@ -25,43 +25,20 @@ class Model {
         n_(static_cast<double>(bytes)),
         block_(n_ / p_),
         rounds_(operation == CollectiveKind::kAllReduce ? 2 : 1),
+        even_(topology.Even()),
         reduces_(operation != CollectiveKind::kAllGather),
         gathers_(operation != CollectiveKind::kReduceScatter) {}
 
   std::vector<Phase> Direct() const { return ThereAndBack({AllToAll(block_)}); }
 
-  std::vector<Phase> DirectOneShot() const {
-    Phase phase = AllToAll(n_);
-    phase.reduced_bytes = (p_ - 1) * n_;
-    return {phase};
-  }
-
-  // A rank sends all but one block in each round to its neighbour, and every ring has its share, and workers of its own:
-  // no message waits.
-  std::vector<Phase> Ring(int rings) const {
+  // A rank sends all but one block in each round to its neighbour.
+  std::vector<Phase> Ring() const {
     const int steps = rounds_ * (p_ - 1);
-    const double sent = steps * block_ / rings;
+    const double sent = steps * block_;
+    Phase phase = RingPhase(steps);
     // The ranks of the largest node are exits least often.
-    const int inside = m_ == 1 ? rings : rings - rings / g_;
-    Phase phase = RingPhase(steps);
-    phase.inside.bytes = inside * sent;
+    phase.inside.bytes = m_ > 1 && g_ == 1 ? 0 : sent;
     if (m_ > 1) phase.between.bytes = sent;
-    return {phase};
-  }
-
-  std::vector<Phase> InterleavedRing() const {
-    if (m_ == 1) return Ring(1);
-    const int64_t steps = rounds_ * (p_ - 1);
-    Phase phase;
-    phase.reduced_bytes = Reduced();
-    phase.between = {steps, static_cast<double>(RanksOfPort(g_) * steps) * block_};
-    return {phase};
-  }
-
-  std::vector<Phase> OpposedRings() const {
-    const int steps = rounds_ * (p_ - 1);
-    Phase phase = RingPhase(steps);
-    BothWays(steps * block_ / 2, steps * block_ / 2, steps, phase);
     return {phase};
   }
 
@@ -72,8 +49,8 @@ class Model {
     return ThereAndBack({phase});
   }
 
-  // Near first, so that what leaves the node is small. The blocks that two ranks exchange are not neighbours: each is
-  // a message.
+  // Near first, so that what leaves the node is small. The blocks that two ranks exchange are not
+  // neighbours: each is a message.
   std::vector<Phase> HalvingDoubling() const {
     std::vector<Phase> phases;
     double sent = n_ / 2;
@@ -91,48 +68,31 @@ class Model {
     return ThereAndBack(phases);
   }
 
-  // Up and down the trees, each with half the data. Of four members one has two children in one tree, a parent
-  // there, and a parent in the other, and so do all of many: 2 n up and down. Two have one child in all, three two.
-  // Every port of a node has a pair of trees and a chain of its own, whose head is another rank.
-  std::vector<Phase> DoubleTree() const {
-    const auto tree = [&](int members) {
-      return Load{2 * CeilLog2(members), std::min(members, 4) * n_ / 2};
-    };
-    Phase phase;
-    phase.reduced_bytes = n_;
-    if (m_ == 1) {
-      phase.inside = tree(p_);
-      return {phase};
-    }
-    const int ports = topology_.between.ports;
-    phase.between = tree(m_);
-    phase.between.bytes /= ports;
-    phase.inside.steps = 2 * (g_ - 1);
-    for (const int size : sizes_) {
-      const auto dealt = [&](int rank) { return ports / size + (rank < ports % size); };
-      for (int rank = 0; rank < size; ++rank) {
-        const int ends = dealt(rank) + dealt((rank + 1) % size);  // of chains: sends one way only
-        phase.inside.bytes = std::max(phase.inside.bytes, (2 - 1.0 * ends / ports) * n_);
-      }
-    }
-    return {phase};
+  // Sums and copies inside nodes, each rank of its share, around those of all counterparts.
+  std::vector<Phase> Hierarchical() const {
+    if (m_ == 1 || g_ == 1) return Direct();
+    // The share of an all-reduce is one message; of the others the part of each node is one.
+    const int messages = reduces_ && gathers_ ? 1 : m_;
+    return AroundShares(ThereAndBack({AcrossDirectly()}), messages);
   }
 
-  std::vector<Phase> Hierarchical() const {
-    const int share = RanksOfPort(g_);
-    const int64_t steps = rounds_ * (m_ - 1);
-    Phase scatter, across, gather;
-    gather.inside = scatter.inside = {g_ - 1, (g_ - 1) * n_ / g_};
-    scatter.reduced_bytes = (g_ - 1) * n_ / g_;
-    across.between = {steps, static_cast<double>(share * steps) * block_};
-    across.reduced_bytes = reduces_ ? (m_ - 1) * block_ : 0;
-    // Three calls of as many communicators; one of a single rank does nothing.
-    if (g_ > 1) scatter.call_s = gather.call_s = topology_.inside.call_s;
-    if (m_ > 1) across.call_s = topology_.between.call_s;
-    std::vector<Phase> phases = {across};
-    if (reduces_) phases.insert(phases.begin(), scatter);
-    if (gathers_) phases.push_back(gather);
-    return phases;
+  // Up and down the trees, each with half the data. Of four members one has two children in one
+  // tree, a parent there, and a parent in the other, and so do all of many: 2 n up and down. Two
+  // have one child in all, three two.
+  std::vector<Phase> DoubleTree() const {
+    const bool has_levels = m_ > 1 && g_ > 1 && even_;
+    const int members = has_levels ? m_ : p_;
+    const double share = has_levels ? n_ / g_ : n_;
+    Phase trees;
+    trees.reduced_bytes = share;
+    const Load load = {2 * FloorLog2(members), std::min(members, 4) * share / 2};
+    if (m_ == 1) {
+      trees.inside = load;
+    } else {
+      trees.between = load;
+      trees.between.bytes *= RanksOfPort(g_);
+    }
+    return has_levels ? AroundShares({trees}, 1) : std::vector<Phase>{trees};
   }
 
  private:
@@ -140,6 +100,28 @@ class Model {
   int RanksOfPort(int size) const { return CeilDivide(size, topology_.between.ports); }
 
   double Reduced() const { return reduces_ ? (p_ - 1) * block_ : 0; }
+
+  // Counterparts add up the blocks of their share; to exchange them is the same backwards.
+  Phase AcrossDirectly() const {
+    return {{},
+            {1, static_cast<double>(RanksOfPort(g_)) * (m_ - 1) * block_},
+            (m_ - 1) * block_,
+            m_ - 2};
+  }
+
+  // `between` with what nodes do before and after it: each rank sends `messages` messages to each
+  // other rank of its node.
+  std::vector<Phase> AroundShares(std::vector<Phase> between, int64_t messages) const {
+    const int64_t sent = CeilDivide(g_ - 1, topology_.inside.ports);
+    Phase scatter;
+    scatter.inside = {1, static_cast<double>(sent) * n_ / g_};
+    scatter.queued = messages * (g_ - 1) - 1;
+    Phase gather = scatter;
+    scatter.reduced_bytes = (g_ - 1) * n_ / g_;
+    if (reduces_) between.insert(between.begin(), scatter);
+    if (gathers_) between.push_back(gather);
+    return between;
+  }
 
   // Everybody sends `message` bytes to everybody else.
   Phase AllToAll(double message) const {
@@ -164,7 +146,8 @@ class Model {
     return phase;
   }
 
-  // The most nodes that a path can enter: it begins with a hop into one, and has to walk through those between.
+  // The most nodes that a path can enter: it begins with a hop into one, and has to walk through
+  // those between.
   int MostCrossings(int hops) const {
     int most = 0, entered = 0, walked = 0;  // in nodes first, first + 1, ... of the ring
     for (int first = 0; first < m_; ++first) {
@@ -204,52 +187,67 @@ class Model {
   const int p_, m_, g_;  // ranks, nodes, ranks of the largest node
   const double n_, block_;
   const int rounds_;
-  const bool reduces_, gathers_;
+  const bool even_, reduces_, gathers_;
 };
 
-std::vector<Phase> PhasesOf(const Model& model, const Topology& topology, Route route) {
-  switch (route) {
-    case Route::kDirect:
+std::vector<Phase> PhasesOf(const Model& model, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kDirect:
       return model.Direct();
-    case Route::kDirectOneShot:
-      return model.DirectOneShot();
-    case Route::kRing:
-      return model.Ring(1);
-    case Route::kInterleavedRing:
-      return model.InterleavedRing();
-    case Route::kRingPerPort:
-      return model.Ring(topology.nodes() == 1 ? 1 : topology.between.ports);
-    case Route::kOpposedRings:
-      return model.OpposedRings();
-    case Route::kBidirectionalRing:
+    case Algorithm::kRing:
+      return model.Ring();
+    case Algorithm::kBidirectionalRing:
       return model.BidirectionalRing();
-    case Route::kHalvingDoubling:
+    case Algorithm::kHalvingDoubling:
       return model.HalvingDoubling();
-    case Route::kDoubleTree:
-      return model.DoubleTree();
-    case Route::kHierarchical:
+    case Algorithm::kHierarchical:
       return model.Hierarchical();
+    case Algorithm::kDoubleTree:
+      return model.DoubleTree();
+    case Algorithm::kAuto:
+    case Algorithm::kNative:
+      break;
   }
   return {};
 }
 
+absl::Status CheckExists(const Topology& topology, Algorithm algorithm, CollectiveKind operation) {
+  const auto refuse = [&](const auto&... why) {
+    return absl::FailedPreconditionError(absl::StrCat(Name(algorithm), " ", why...));
+  };
+  if (algorithm == Algorithm::kDoubleTree && operation != CollectiveKind::kAllReduce) {
+    return refuse("is for all_reduce, not for ", Name(operation));
+  }
+  const int p = topology.ranks();
+  if (algorithm == Algorithm::kHalvingDoubling && (p & (p - 1)) != 0) {
+    return refuse("needs a power of two, there are ", p, " ranks");
+  }
+  const bool needs_even =
+      algorithm == Algorithm::kHalvingDoubling || algorithm == Algorithm::kHierarchical;
+  if (needs_even && !topology.Even()) {
+    const auto [least, most] =
+        std::minmax_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
+    return refuse("needs nodes of one size, they have ", *least, " to ", *most, " ranks");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Route route,
+absl::StatusOr<std::vector<Phase>> PhasesOf(const Topology& topology, Algorithm algorithm,
                                             CollectiveKind operation, int64_t bytes) {
   BRIGADE_RETURN_IF_ERROR(Validate(topology));
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes));
-  if (operation != CollectiveKind::kAllReduce && operation != CollectiveKind::kReduceScatter &&
-      operation != CollectiveKind::kAllGather) {
+  if (!HasAlgorithms(operation)) {
     return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(operation)));
   }
-  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, route, operation));
+  BRIGADE_RETURN_IF_ERROR(CheckExists(topology, algorithm, operation));
   if (topology.ranks() == 1) return std::vector<Phase>();
-  const Model model(topology, operation, bytes);
-  std::vector<Phase> phases = PhasesOf(model, topology, route);
-  if (phases.empty()) return absl::InvalidArgumentError("there is no such route");
-  // The others are one call of all ranks.
-  if (route != Route::kHierarchical) phases.front().call_s = topology.call_s;
+  std::vector<Phase> phases = PhasesOf(Model(topology, operation, bytes), algorithm);
+  if (phases.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no cost model of ", Name(algorithm)));
+  }
+  phases.front().call_s = topology.call_s;
   return phases;
 }
 

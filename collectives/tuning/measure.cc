@@ -70,7 +70,6 @@ class Measurement {
   absl::StatusOr<Rates> BytesPerSecond(Communicator& group, int members, bool sends_alone);
   absl::StatusOr<double> ReducedBytesPerSecond();
   absl::StatusOr<Level> MeasureLevel(Communicator& group, int members, bool is_first, int ranks);
-  absl::Status MeasureTurns(Communicator& inside, Communicator& between, Topology& topology);
   absl::Status MeasureCalls(Topology& topology);
 
   Communicator& world_;
@@ -82,13 +81,13 @@ class Measurement {
 Measurement::Call Measurement::Gather(Communicator& group, Algorithm algorithm, int64_t count) {
   return [&group, algorithm, count, this] {
     float* const all = array_.as<float>().data();
-    return group.AllGather(all + group.rank() * count, all, count,
-                           {precision::DType::kFloat32, algorithm}, stream_);
+    return group.AllGather(all + group.rank() * count, all, count, precision::DType::kFloat32,
+                           {algorithm}, stream_);
   };
 }
 
-// What each of the calls takes, enqueued some in a row by every rank. They take turns, so that what else the machine
-// does meanwhile is in all of them: their differences count.
+// What each of the calls takes, enqueued some in a row by every rank. They take turns, so that what
+// else the machine does meanwhile is in all of them: their differences count.
 absl::StatusOr<std::vector<double>> Measurement::Seconds(Sample sample,
                                                          const std::vector<Call>& calls) {
   std::vector<std::vector<double>> seconds(calls.size());
@@ -115,7 +114,8 @@ absl::StatusOr<std::vector<double>> Measurement::Seconds(Sample sample,
   return medians;
 }
 
-// Of rings of at most `members` each. What does not grow with the bytes is measured beside, and does not count.
+// Of rings of at most `members` each. What does not grow with the bytes is measured beside, and
+// does not count.
 absl::StatusOr<Measurement::Rates> Measurement::BytesPerSecond(Communicator& group, int members,
                                                                bool sends_alone) {
   for (int64_t elements = kMostElements / 128;; elements *= 4) {
@@ -145,36 +145,19 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
   return static_cast<double>(kCount * kElementBytes) / std::max(seconds[0], kLeastSeconds);
 }
 
-// A step is what a ring has beyond a barrier. A port is as fast as a rank alone: if all together are faster, there are
-// several. `ranks` is how many a node has at most.
+// A step is what a ring has beyond a barrier. A port is as fast as a rank alone: if all together
+// are faster, there are several. `ranks` is how many a node has at most.
 absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members, bool is_first,
                                                 int ranks) {
   BRIGADE_ASSIGN_OR_RETURN(auto seconds,
                            Seconds(kSmall, {Barrier(group), Gather(group, Algorithm::kRing, 1)}));
   BRIGADE_ASSIGN_OR_RETURN(auto rates, BytesPerSecond(group, members, is_first));
   Level level;
-  level.call_s = seconds[0];
   level.latency_s = std::max(0.0, seconds[1] - seconds[0]) / (members - 1);
   const double as_fast = std::min<double>(ranks, ranks * rates.together / rates.alone);
   level.ports = std::max(1, static_cast<int>(as_fast + kNearlyWhole));
   level.bytes_per_s = rates.together * ((ranks + level.ports - 1) / level.ports);
   return level;
-}
-
-// A call costs more where the one before was of other ranks, as in a hierarchy: what it costs by turns.
-absl::Status Measurement::MeasureTurns(Communicator& inside, Communicator& between,
-                                       Topology& topology) {
-  const Call turns = [&] {
-    BRIGADE_RETURN_IF_ERROR(inside.Barrier(stream_));
-    BRIGADE_RETURN_IF_ERROR(between.Barrier(stream_));
-    return inside.Barrier(stream_);
-  };
-  BRIGADE_ASSIGN_OR_RETURN(auto seconds,
-                           Seconds(kSmall, {Barrier(inside), Barrier(between), turns}));
-  const double more = seconds[2] / std::max(2 * seconds[0] + seconds[1], kLeastSeconds);
-  topology.inside.call_s = more * seconds[0];
-  topology.between.call_s = more * seconds[1];
-  return absl::OkStatus();
 }
 
 // What a direct exchange of all takes beyond its one step is by messages that wait for another.
@@ -183,7 +166,7 @@ absl::Status Measurement::MeasureCalls(Topology& topology) {
       auto seconds, Seconds(kSmall, {Barrier(world_), Gather(world_, Algorithm::kDirect, 1)}));
   topology.call_s = seconds[0];
   BRIGADE_ASSIGN_OR_RETURN(auto phases,
-                           PhasesOf(topology, Route::kDirect, CollectiveKind::kAllGather,
+                           PhasesOf(topology, Algorithm::kDirect, CollectiveKind::kAllGather,
                                     topology.ranks() * kElementBytes));
   if (phases.empty() || phases.front().queued == 0) return absl::OkStatus();
   topology.message_s = std::max(0.0, seconds[1] - SecondsOf(topology, phases)) /
@@ -213,9 +196,6 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
                              MeasureLevel(*between, topology.nodes(), nodes.place == 0, most));
     topology.between = level;
     if (most == 1) topology.inside = level;
-  }
-  if (most > 1 && topology.nodes() > 1) {
-    BRIGADE_RETURN_IF_ERROR(MeasureTurns(*inside, *between, topology));
   }
   BRIGADE_RETURN_IF_ERROR(MeasureCalls(topology));
   return topology;

@@ -1,4 +1,5 @@
-// Prints what a collective should take: bazel run //collectives/tuning:predict -- --ranks=16384 --operation=all_reduce
+// Prints what a collective should take: bazel run //collectives/tuning:predict -- --ranks=16384
+// --operation=all_reduce
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +30,7 @@ ABSL_FLAG(std::string, topology, "",
 ABSL_FLAG(int, ranks, 0, "without, the file's ranks_of_node");
 ABSL_FLAG(int, ranks_per_node, 8, "with --ranks; the last node has those that are left");
 ABSL_FLAG(std::string, operation, "all_reduce", "all_reduce, reduce_scatter or all_gather");
-ABSL_FLAG(bool, tsv, false, "one line for each size and route, to be read by programs");
+ABSL_FLAG(bool, tsv, false, "one line for each size and algorithm, to be read by programs");
 
 namespace brigade::collectives {
 namespace {
@@ -40,7 +41,8 @@ constexpr int64_t kMaxBytes = int64_t{1} << 32;
 
 struct Prediction {
   int64_t bytes;
-  std::vector<std::optional<double>> seconds;  // as kRoutes; none where a route does not exist
+  std::vector<std::optional<double>>
+      seconds;  // as kModelledAlgorithms; none where one does not exist
 };
 
 // Where the user stands, although `bazel run` moves the process.
@@ -86,8 +88,8 @@ absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology,
   std::vector<Prediction> predictions;
   for (int64_t bytes = kMinBytes; bytes <= kMaxBytes; bytes *= 4) {
     predictions.push_back({bytes, {}});
-    for (const Route route : kRoutes) {
-      const auto phases = PhasesOf(topology, route, operation, bytes);
+    for (const Algorithm algorithm : kModelledAlgorithms) {
+      const auto phases = PhasesOf(topology, algorithm, operation, bytes);
       std::optional<double>& seconds = predictions.back().seconds.emplace_back();
       if (phases.ok()) {
         seconds = SecondsOf(topology, *phases);
@@ -99,21 +101,21 @@ absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology,
   return predictions;
 }
 
-// A table with a column for each route and a row for each size; show(bytes, seconds) is a cell.
+// A table with a column for each algorithm and a row for each size; show(bytes, seconds) is a cell.
 template <typename Show>
 void PrintTable(const char* title, const std::vector<Prediction>& predictions, const Show& show) {
-  const auto width = [](size_t route) {
-    return std::max<int>(9, static_cast<int>(Name(kRoutes[route]).size()));
+  const auto width = [](size_t i) {
+    return std::max<int>(9, static_cast<int>(Name(kModelledAlgorithms[i]).size()));
   };
   std::printf("%s\n%8s", title, "");
-  for (size_t i = 0; i < std::size(kRoutes); ++i) {
-    std::printf(" %*s ", width(i), std::string(Name(kRoutes[i])).c_str());
+  for (size_t i = 0; i < std::size(kModelledAlgorithms); ++i) {
+    std::printf(" %*s ", width(i), std::string(Name(kModelledAlgorithms[i])).c_str());
   }
   for (const Prediction& each : predictions) {
     double best = std::numeric_limits<double>::infinity();
     for (const auto& seconds : each.seconds) best = std::min(best, seconds.value_or(best));
     std::printf("\n%8s", ShowBytes(each.bytes).c_str());
-    for (size_t i = 0; i < std::size(kRoutes); ++i) {
+    for (size_t i = 0; i < std::size(kModelledAlgorithms); ++i) {
       const auto& seconds = each.seconds[i];
       const std::string cell = seconds.has_value() ? show(each.bytes, *seconds) : "-";
       std::printf(" %*s%c", width(i), cell.c_str(), seconds == best ? '*' : ' ');
@@ -130,12 +132,12 @@ absl::Status Main() {
     return BusBandwidth(operation, topology.ranks(), bytes, seconds) / 1e9;
   };
   if (absl::GetFlag(FLAGS_tsv)) {
-    std::printf("bytes\troute\tseconds\tbusbw_gigabytes_per_s\n");
+    std::printf("bytes\talgorithm\tseconds\tbusbw_gigabytes_per_s\n");
     for (const Prediction& each : predictions) {
       for (size_t i = 0; i < each.seconds.size(); ++i) {
         if (!each.seconds[i].has_value()) continue;
         std::printf("%lld\t%s\t%.6g\t%.6g\n", static_cast<long long>(each.bytes),
-                    std::string(Name(kRoutes[i])).c_str(), *each.seconds[i],
+                    std::string(Name(kModelledAlgorithms[i])).c_str(), *each.seconds[i],
                     gigabytes_per_s(each.bytes, *each.seconds[i]));
       }
     }
@@ -146,7 +148,7 @@ absl::Status Main() {
   PrintTable("Predicted bus bandwidth, GB/s", predictions, [&](int64_t bytes, double seconds) {
     return absl::StrFormat("%.4g", gigabytes_per_s(bytes, seconds));
   });
-  std::printf("Choice among the routes that can be run today\n");
+  std::printf("What kAuto takes where a sum may be rounded per hop\n");
   for (const Prediction& each : predictions) {
     BRIGADE_ASSIGN_OR_RETURN(auto choice, Select(topology, operation, each.bytes));
     std::printf("%s\n", choice.reason.c_str());

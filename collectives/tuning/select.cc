@@ -22,46 +22,34 @@ std::string Describe(const Topology& topology) {
 
 }  // namespace
 
-absl::Span<const Route> AvailableRoutes() {
-  static const auto* const available = [] {
-    auto* routes = new std::vector<Route>;
-    std::copy_if(std::begin(kRoutes), std::end(kRoutes), std::back_inserter(*routes),
-                 [](Route route) {
-                   return AlgorithmOf(route).has_value() || route == Route::kHierarchical;
-                 });
-    return routes;
-  }();
-  return *available;
-}
-
 absl::StatusOr<Choice> Select(const Topology& topology, CollectiveKind operation, int64_t bytes,
-                              absl::Span<const Route> routes) {
+                              absl::Span<const Algorithm> algorithms) {
   std::vector<Choice> choices;
   std::vector<std::string> refused;
-  for (const Route route : routes) {
-    const auto phases = PhasesOf(topology, route, operation, bytes);
+  for (const Algorithm algorithm : algorithms) {
+    const auto phases = PhasesOf(topology, algorithm, operation, bytes);
     if (absl::IsFailedPrecondition(phases.status())) {
       refused.emplace_back(phases.status().message());
       continue;
     }
     if (!phases.ok()) return phases.status();
-    choices.push_back({route, SecondsOf(topology, *phases), ""});
+    choices.push_back({algorithm, SecondsOf(topology, *phases), ""});
   }
   const std::string what =
       absl::StrCat(Name(operation), " of ", ShowBytes(bytes), " on ", Describe(topology));
   if (choices.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("no route for ", what, ": ",
+        absl::StrCat("no algorithm for ", what, ": ",
                      refused.empty() ? "none was given" : absl::StrJoin(refused, "; ")));
   }
   const auto faster = [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; };
   std::stable_sort(choices.begin(), choices.end(), faster);
   Choice& best = choices.front();
   best.reason =
-      absl::StrCat(Name(best.route), " for ", what, ": ", ShowSeconds(best.seconds),
-                   choices.size() == 1 ? std::string(", and no other route")
-                                       : absl::StrCat(", before ", Name(choices[1].route), " with ",
-                                                      ShowSeconds(choices[1].seconds)));
+      absl::StrCat(Name(best.algorithm), " for ", what, ": ", ShowSeconds(best.seconds),
+                   choices.size() == 1 ? std::string(", and no other algorithm")
+                                       : absl::StrCat(", before ", Name(choices[1].algorithm),
+                                                      " with ", ShowSeconds(choices[1].seconds)));
   return best;
 }
 

@@ -11,21 +11,18 @@
 namespace brigade::collectives {
 
 struct Choice {
-  Route route = Route::kDirect;
+  Algorithm algorithm = Algorithm::kDirect;
   double seconds = 0;  // predicted
   std::string reason;  // one sentence, with the best two times
 };
 
-// The routes that can be run: those of an algorithm (AlgorithmOf) on any communicator, and kHierarchical by class
-// Hierarchical. Give Select others where there is none.
-absl::Span<const Route> AvailableRoutes();
-
-// The cheapest of `routes` by the cost model; of equals the first. Bytes are those of PhasesOf. All ranks must choose
-// alike: with one topology they do.
+// The cheapest of `algorithms` by the cost model; of equals the first. Bytes are those of PhasesOf.
+// All ranks must choose alike: with one topology they do.
 //
-// Errors       Those of PhasesOf; FailedPrecondition, with every route's reason, if none of them exists here.
+// Errors       Those of PhasesOf; FailedPrecondition, with every algorithm's reason, if none of
+//              them exists here.
 absl::StatusOr<Choice> Select(const Topology& topology, CollectiveKind operation, int64_t bytes,
-                              absl::Span<const Route> routes = AvailableRoutes());
+                              absl::Span<const Algorithm> algorithms = kModelledAlgorithms);
 
 // "3.42 us", "12.5 ms"; "64 MiB".
 std::string ShowSeconds(double seconds);

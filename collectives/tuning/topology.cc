@@ -67,8 +67,7 @@ absl::Status ReadLevel(const Json& machine, const char* name, Level& level) {
   return ReadObject(absl::StrCat("topology.", name), *object,
                     {{"latency_us", Number(&level.latency_s, 1e-6)},
                      {"gigabytes_per_s", Number(&level.bytes_per_s, 1e9)},
-                     {"ports", ports},
-                     {"call_us", Number(&level.call_s, 1e-6)}});
+                     {"ports", ports}});
 }
 
 absl::Status ValidateLevel(absl::string_view name, const Level& level) {
@@ -82,9 +81,6 @@ absl::Status ValidateLevel(absl::string_view name, const Level& level) {
     return wrong("bandwidth", level.bytes_per_s, "more than 0 bytes/s, and finite");
   }
   if (level.ports < 1) return wrong("number of ports", level.ports, "1 or more");
-  if (!(level.call_s >= 0 && level.call_s <= 1)) {
-    return wrong("time of a call", level.call_s, "0 to 1 s");
-  }
   return absl::OkStatus();
 }
 
@@ -118,6 +114,27 @@ absl::StatusOr<std::vector<int>> RanksOfNodes(absl::Span<const int> local_ranks)
     ++nodes.back();
   }
   return nodes;
+}
+
+std::optional<Topology> SubsetOf(const Topology& topology, absl::Span<const int> ranks) {
+  std::vector<int> node_of_rank;
+  for (int node = 0; node < topology.nodes(); ++node) {
+    node_of_rank.insert(node_of_rank.end(), topology.ranks_of_node[static_cast<size_t>(node)],
+                        node);
+  }
+  Topology subset = topology;
+  subset.ranks_of_node.clear();
+  std::vector<int> nodes;  // in the order of their first ranks
+  for (const int rank : ranks) {
+    const int node = node_of_rank[static_cast<size_t>(rank)];
+    if (nodes.empty() || nodes.back() != node) {
+      if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return std::nullopt;
+      nodes.push_back(node);
+      subset.ranks_of_node.push_back(0);
+    }
+    ++subset.ranks_of_node.back();
+  }
+  return subset;
 }
 
 absl::StatusOr<Topology> TopologyFromJson(absl::string_view text) {

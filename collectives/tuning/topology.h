@@ -2,6 +2,7 @@
 #define BRIGADE_COLLECTIVES_TUNING_TOPOLOGY_H_
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,17 +14,18 @@ namespace brigade::collectives {
 
 inline constexpr int kMaxModelledRanks = 1 << 20;
 
-// What a message meets on its way. A port is one link outwards; both directions at once cost nothing.
+// What a message meets on its way. A port is one link outwards; both directions at once cost
+// nothing.
 struct Level {
   double latency_s =
       0;  // from the call of the sender to the use by the receiver, of the smallest message
   double bytes_per_s = 0;  // of one port, in one direction
   int ports = 1;  // of a rank, for the level inside nodes; of a node, for the level between them
-  double call_s = 0;  // of a call of a node's ranks, or of one rank of each node: until data can go
 };
 
-// Who the ranks are and what lies between them: nodes of ranks, numbered node by node. A node with fewer ports than
-// ranks deals the ranks to ports in turn, and those of one port share its bandwidth.
+// Who the ranks are and what lies between them: nodes of ranks, numbered node by node. A node with
+// fewer ports than ranks deals the ranks to ports in turn, and those of one port share its
+// bandwidth.
 struct Topology {
   std::vector<int> ranks_of_node;
   Level inside;
@@ -40,30 +42,36 @@ struct Topology {
 // `ranks` on nodes of `ranks_per_node`; the last node has those that are left.
 std::vector<int> RanksOfNodes(int ranks, int ranks_per_node);
 
-// The nodes of a running job, from every rank's LaunchInfo::local_rank (environment.h) in the order of ranks. Each rank
-// knows only its own: gather them, so that all have one topology and choose alike.
+// The nodes of a running job, from every rank's LaunchInfo::local_rank (environment.h) in the order
+// of ranks. Each rank knows only its own: gather them, so that all have one topology and choose
+// alike.
 //
-// Errors       InvalidArgument naming the rank where they are not counted node by node: 0, 1, ..., 0, 1, ...
+// Errors       InvalidArgument naming the rank where they are not counted node by node: 0, 1, ...,
+//              0, 1, ...
 absl::StatusOr<std::vector<int>> RanksOfNodes(absl::Span<const int> local_ranks);
+
+// The topology of some of the ranks, in the order given; none if in that order they are not
+// numbered node by node. What they measured together, the calls of all ranks, is taken for theirs.
+std::optional<Topology> SubsetOf(const Topology& topology, absl::Span<const int> ranks);
 
 // Reads a machine:
 //
 //   {"source": "where these figures are from",
 //    "inside": {"latency_us": 3.4, "gigabytes_per_s": 370},
-//    "between": {"latency_us": 14, "gigabytes_per_s": 48, "ports": 8, "call_us": 5},
+//    "between": {"latency_us": 14, "gigabytes_per_s": 48, "ports": 8},
 //    "reduced_gigabytes_per_s": 1500,
 //    "message_us": 1,
 //    "call_us": 8,
 //    "ranks_of_node": [8, 8]}
 //
-// GB is 1e9 bytes. Optional are source, ports (1), message_us, the three call_us (0), reduced_gigabytes_per_s (without it
-// a sum costs nothing), and ranks_of_node (none: for the caller to set).
+// GB is 1e9 bytes. Optional are source, ports (1), message_us, call_us (0), reduced_gigabytes_per_s
+// (without it a sum costs nothing), and ranks_of_node (none: for the caller to set).
 //
 // Errors       InvalidArgument naming the key and what it must be, or the key that does not exist.
 absl::StatusOr<Topology> TopologyFromJson(absl::string_view text);
 
-// InvalidArgument without nodes, for a node without ranks, for more than kMaxModelledRanks, and for a level with
-// a figure that no link has.
+// InvalidArgument without nodes, for a node without ranks, for more than kMaxModelledRanks, and for
+// a level with a figure that no link has.
 absl::Status Validate(const Topology& topology);
 
 }  // namespace brigade::collectives

@@ -29,9 +29,9 @@ uint64_t NextRandom(uint64_t& state) {
 
 }  // namespace
 
-absl::Status CpuEvent::Synchronize(std::unique_lock<std::mutex>& lock) {
+absl::Status CpuEvent::Synchronize() {
   const EventRecordRef bound = latest;
-  lock.unlock();
+  mutex.Unlock();
   return bound->Wait();
 }
 
@@ -65,12 +65,12 @@ CpuStream::~CpuStream() { Close(); }
 
 void CpuStream::NotifyWorker() {
   enqueued_.fetch_add(1, std::memory_order_relaxed);
-  if (sleeping_) arrived_.notify_one();
+  if (sleeping_) arrived_.Signal();
 }
 
 void CpuStream::Enqueue(absl::string_view operation, const TaskType& type, void* work,
                         const void* list, size_t items) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   queue_.PushWork(operation, type, work, list, items);
   NotifyWorker();
 }
@@ -102,14 +102,14 @@ absl::Status CpuStream::FillBytes(void* destination, uint8_t value, int64_t byte
 absl::Status CpuStream::Record(EventState& event) {
   EventRecordRef record = EventRecordRef::Create();
   static_cast<CpuEvent&>(event).latest = record;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   queue_.PushEvent(Task::Kind::kRecord, "", std::move(record));
   NotifyWorker();
   return absl::OkStatus();
 }
 
 absl::Status CpuStream::Wait(EventState& event, absl::string_view event_name) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   queue_.PushEvent(Task::Kind::kWait, event_name, static_cast<CpuEvent&>(event).latest);
   NotifyWorker();
   return absl::OkStatus();
@@ -118,13 +118,13 @@ absl::Status CpuStream::Wait(EventState& event, absl::string_view event_name) {
 bool CpuStream::Drain() {
   const int64_t target = enqueued_.load(std::memory_order_relaxed);
   const auto done = [&] { return ended_.load(std::memory_order_acquire) >= target; };
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (done()) return false;
-  lock.unlock();
+  lock.Unlock();
   if (SpinUntil(done)) return true;
-  lock.lock();
+  lock.Lock();
   ++draining_;
-  ended_some_.wait(lock, done);
+  while (!done()) ended_some_.Wait(mutex_);
   --draining_;
   return true;
 }
@@ -132,9 +132,9 @@ bool CpuStream::Drain() {
 void CpuStream::Close() {
   if (!worker_.joinable()) return;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
-    arrived_.notify_one();
+    arrived_.Signal();
   }
   worker_.join();
 }
@@ -163,30 +163,30 @@ absl::Status CpuStream::Execute(Task& task) {
 }
 
 void CpuStream::Loop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (queue_.empty()) {
       if (closing_) return;
       const int64_t seen = enqueued_.load(std::memory_order_relaxed);
-      lock.unlock();
+      lock.Unlock();
       SpinUntil([&] { return enqueued_.load(std::memory_order_relaxed) != seen; });
-      lock.lock();
+      lock.Lock();
       sleeping_ = true;
-      arrived_.wait(lock, [this] { return !queue_.empty() || closing_; });
+      while (queue_.empty() && !closing_) arrived_.Wait(mutex_);
       sleeping_ = false;
       continue;
     }
     Task& task = queue_.front();
-    lock.unlock();
+    lock.Unlock();
     SleepRandomly();
     error_.Keep(Execute(task));
-    lock.lock();
+    lock.Lock();
     // Under the lock, so that a thread which learns from the event that the work is over finds it
     // over in this stream too.
     if (task.kind == Task::Kind::kRecord) task.record->Finish(error_.Get());
     queue_.PopFront();
     ended_.fetch_add(1, std::memory_order_release);
-    if (draining_ > 0) ended_some_.notify_all();
+    if (draining_ > 0) ended_some_.SignalAll();
   }
 }
 

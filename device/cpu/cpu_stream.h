@@ -2,10 +2,8 @@
 #define BRIGADE_DEVICE_CPU_CPU_STREAM_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -13,6 +11,7 @@
 #include "brigade/device/cpu/task_queue.h"
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/first_error.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/device/tracing/trace_buffer.h"
 
@@ -21,11 +20,10 @@ namespace brigade::device::internal {
 // An event of the CPU: a reference to its latest record, which each wait copies.
 class CpuEvent final : public EventState {
  public:
-  absl::Status Synchronize(std::unique_lock<std::mutex>& lock) override;
-  absl::StatusOr<bool> Query() override;
+  absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) override;
+  absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override;
 
-  // Guarded by mutex.
-  EventRecordRef latest;
+  EventRecordRef latest ABSL_GUARDED_BY(mutex);
 };
 
 // A stream of the CPU: a worker thread and its queue.
@@ -43,8 +41,9 @@ class CpuStream final : public StreamState {
                       absl::FunctionRef<absl::Status(void*)> launch) override;
   absl::Status Copy(void* destination, const void* source, int64_t bytes) override;
   absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) override;
-  absl::Status Record(EventState& event) override;
-  absl::Status Wait(EventState& event, absl::string_view event_name) override;
+  absl::Status Record(EventState& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
+  absl::Status Wait(EventState& event, absl::string_view event_name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
   bool Drain() override;
   absl::Status error() const override { return error_.Get(); }
   void ClearError() override { error_.Clear(); }
@@ -55,8 +54,8 @@ class CpuStream final : public StreamState {
 
   void Loop();
   absl::Status Execute(Task& task);
-  // Counts a task that was pushed and wakes the worker. The caller holds mutex_.
-  void NotifyWorker();
+  // Counts a task that was pushed and wakes the worker.
+  void NotifyWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SleepRandomly();
 
   const std::string label_;
@@ -68,13 +67,13 @@ class CpuStream final : public StreamState {
 
   FirstError error_;
 
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::condition_variable ended_some_;
-  TaskQueue queue_;
-  bool sleeping_ = false;
-  bool closing_ = false;
-  int draining_ = 0;
+  Mutex mutex_;
+  CondVar arrived_;
+  CondVar ended_some_;
+  TaskQueue queue_ ABSL_GUARDED_BY(mutex_);
+  bool sleeping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int draining_ ABSL_GUARDED_BY(mutex_) = 0;
   // Written under mutex_; read without it only to decide how long to spin.
   std::atomic<int64_t> enqueued_{0};
   std::atomic<int64_t> ended_{0};

@@ -1,13 +1,14 @@
 #include "brigade/device/cpu/event_record.h"
 
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/spin.h"
 
 namespace brigade::device::internal {
 namespace {
 
 struct FreeList {
-  std::mutex mutex;
-  EventRecord* first = nullptr;
+  Mutex mutex;
+  EventRecord* first ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
 FreeList& FreeRecords() {
@@ -19,17 +20,17 @@ FreeList& FreeRecords() {
 }  // namespace
 
 void EventRecord::Finish(absl::Status carried) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   carried_ = std::move(carried);
   finished_.store(true, std::memory_order_release);
-  if (waiting_ > 0) reached_.notify_all();
+  if (waiting_ > 0) reached_.SignalAll();
 }
 
 absl::Status EventRecord::Wait() {
   if (!SpinUntil([this] { return finished(); })) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     ++waiting_;
-    reached_.wait(lock, [this] { return finished(); });
+    while (!finished()) reached_.Wait(mutex_);
     --waiting_;
   }
   return carried_;
@@ -38,7 +39,7 @@ absl::Status EventRecord::Wait() {
 EventRecordRef EventRecordRef::Create() {
   EventRecordRef ref;
   {
-    std::lock_guard lock(FreeRecords().mutex);
+    MutexLock lock(FreeRecords().mutex);
     ref.record_ = FreeRecords().first;
     if (ref.record_ != nullptr) FreeRecords().first = ref.record_->next_free_;
   }
@@ -52,7 +53,7 @@ void EventRecordRef::Release() {
   if (record_ == nullptr) return;
   if (record_->references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   record_->carried_ = absl::OkStatus();
-  std::lock_guard lock(FreeRecords().mutex);
+  MutexLock lock(FreeRecords().mutex);
   record_->next_free_ = FreeRecords().first;
   FreeRecords().first = record_;
 }

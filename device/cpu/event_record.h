@@ -2,11 +2,10 @@
 #define BRIGADE_DEVICE_CPU_EVENT_RECORD_H_
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device::internal {
 
@@ -33,9 +32,9 @@ class EventRecord {
   std::atomic<bool> finished_{false};
   EventRecord* next_free_ = nullptr;
 
-  std::mutex mutex_;
-  std::condition_variable reached_;
-  int waiting_ = 0;
+  Mutex mutex_;
+  CondVar reached_;
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   // Written before finished_ is set, constant after.
   absl::Status carried_;
 };

@@ -25,9 +25,9 @@ CudaEvent::~CudaEvent() {
   static_cast<void>(cudaEventDestroy(handle_));
 }
 
-absl::Status CudaEvent::Synchronize(std::unique_lock<std::mutex>& lock) {
+absl::Status CudaEvent::Synchronize() {
   const absl::Status bound = carried;
-  lock.unlock();
+  mutex.Unlock();
   const CudaDeviceGuard guard(ordinal_);
   const absl::Status waited = CudaStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
   return bound.ok() ? waited : bound;
@@ -130,6 +130,7 @@ absl::Status CudaStream::FillBytes(void* destination, uint8_t value, int64_t byt
 
 absl::Status CudaStream::Record(EventState& event) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
+  cuda_event.mutex.AssertHeld();
   const CudaDeviceGuard guard(ordinal_);
   const absl::Status recorded = KeepFirstError(
       "record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
@@ -141,6 +142,7 @@ absl::Status CudaStream::Record(EventState& event) {
 
 absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
+  cuda_event.mutex.AssertHeld();
   const CudaDeviceGuard guard(ordinal_);
   if (!cuda_event.carried.ok()) {
     error_.Keep(ArrivedThrough(event_name, label_, cuda_event.carried));

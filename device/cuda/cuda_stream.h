@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "brigade/device/cuda/cuda_trace.h"
@@ -19,13 +18,13 @@ class CudaEvent final : public EventState {
   static absl::StatusOr<std::unique_ptr<EventState>> Create(int ordinal);
   ~CudaEvent() override;
 
-  absl::Status Synchronize(std::unique_lock<std::mutex>& lock) override;
-  absl::StatusOr<bool> Query() override;
+  absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) override;
+  absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override;
 
   cudaEvent_t handle() const { return handle_; }
 
-  // The error that the latest record carries; guarded by mutex.
-  absl::Status carried;
+  // The error that the latest record carries.
+  absl::Status carried ABSL_GUARDED_BY(mutex);
 
  private:
   CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
@@ -57,8 +56,9 @@ class CudaStream final : public StreamState {
                       absl::FunctionRef<absl::Status(void*)> launch) override;
   absl::Status Copy(void* destination, const void* source, int64_t bytes) override;
   absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) override;
-  absl::Status Record(EventState& event) override;
-  absl::Status Wait(EventState& event, absl::string_view event_name) override;
+  absl::Status Record(EventState& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
+  absl::Status Wait(EventState& event, absl::string_view event_name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
   bool Drain() override;
   absl::Status error() const override { return error_.Get(); }
   void ClearError() override { error_.Clear(); }

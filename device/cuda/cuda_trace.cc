@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<CudaTrace>> CudaTrace::Create(TraceBuffer& trace_
 }
 
 absl::Status CudaTrace::MakeEvents(cudaStream_t idle) {
+  MutexLock lock(mutex_);
   for (TimedOperation& timed : ring_) {
     for (cudaEvent_t* const event : {&timed.begin, &timed.end}) {
       BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaEventCreate(event), "cudaEventCreate"));
@@ -64,7 +65,7 @@ CudaTrace::~CudaTrace() {
 
 absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
                              absl::FunctionRef<absl::Status()> enqueue) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (Captures(stream_)) {
     trace_buffer_.Drop(1);
     return enqueue();
@@ -85,7 +86,7 @@ absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
 }
 
 void CudaTrace::Collect() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   CollectLocked();
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/tracing/trace_buffer.h"
 
 namespace brigade::device::internal {
@@ -54,7 +54,7 @@ class CudaTrace {
       : trace_buffer_(trace_buffer), stream_(stream), ring_(kRing) {}
 
   absl::Status MakeEvents(cudaStream_t idle);
-  void CollectLocked();
+  void CollectLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // 1024: about as many launches as CUDA queues before it makes the host wait.
   static constexpr size_t kRing = 1024;
@@ -62,13 +62,13 @@ class CudaTrace {
   TraceBuffer& trace_buffer_;
   const cudaStream_t stream_;
 
-  std::mutex mutex_;
-  std::vector<TimedOperation> ring_;
+  Mutex mutex_;
+  std::vector<TimedOperation> ring_ ABSL_GUARDED_BY(mutex_);
   // The oldest operation that has not ended.
-  size_t first_ = 0;
+  size_t first_ ABSL_GUARDED_BY(mutex_) = 0;
   // At most kRing - 1: the end of the operation before the first is still needed.
-  size_t unfinished_ = 0;
-  int64_t last_end_ns_ = 0;
+  size_t unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_end_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace brigade::device::internal

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/internal/task.h"
 #include "brigade/device/race_checker/vector_clock.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
 class RaceChecker;
@@ -29,18 +29,16 @@ class EventState {
  public:
   virtual ~EventState() = default;
 
-  // The carried error of the latest record. `lock` holds `mutex` and is released for the wait.
-  virtual absl::Status Synchronize(std::unique_lock<std::mutex>& lock) = 0;
-  // `mutex` is held.
-  virtual absl::StatusOr<bool> Query() = 0;
+  // Releases the mutex, then waits for the latest record and returns the error that it carries.
+  virtual absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) = 0;
+  virtual absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;
 
-  std::mutex mutex;
-  // Guarded by mutex, as are the two that follow.
-  bool recorded = false;
+  Mutex mutex;
+  bool recorded ABSL_GUARDED_BY(mutex) = false;
   // The checker of the stream that recorded last.
-  RaceChecker* checker = nullptr;
+  RaceChecker* checker ABSL_GUARDED_BY(mutex) = nullptr;
   // The clock of the record, in that checker.
-  VectorClock clock;
+  VectorClock clock ABSL_GUARDED_BY(mutex);
 };
 
 class StreamState {
@@ -54,9 +52,9 @@ class StreamState {
   virtual absl::Status Copy(void* destination, const void* source, int64_t bytes) = 0;
   virtual absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) = 0;
 
-  // The event's mutex is held.
-  virtual absl::Status Record(EventState& event) = 0;
-  virtual absl::Status Wait(EventState& event, absl::string_view event_name) = 0;
+  virtual absl::Status Record(EventState& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) = 0;
+  virtual absl::Status Wait(EventState& event, absl::string_view event_name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) = 0;
 
   // Blocks until all that was enqueued before the call has ended. True if some of it had not.
   virtual bool Drain() = 0;

@@ -28,12 +28,12 @@ ContextState::~ContextState() {
 }
 
 void ContextState::AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor) {
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   streams_.push_back({std::move(state), actor});
 }
 
 void ContextState::RemoveStream(const StreamState* state) {
-  std::lock_guard lock(streams_mutex_);
+  MutexLock lock(streams_mutex_);
   std::erase_if(streams_,
                 [state](const RegisteredStream& entry) { return entry.state.get() == state; });
 }
@@ -42,7 +42,7 @@ void ContextState::WaitForStreams() {
   std::vector<std::shared_ptr<StreamState>> states;
   VectorClock over;
   {
-    std::lock_guard lock(streams_mutex_);
+    MutexLock lock(streams_mutex_);
     for (const RegisteredStream& entry : streams_) {
       states.push_back(entry.state);
       if (checker != nullptr) over.Join(checker->Now(entry.actor));
@@ -81,7 +81,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpos
                      "; in use ", memory_stats.current_bytes(), " bytes (", memory_stats.ToString(),
                      "), limit ", limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
   };
-  std::lock_guard lock(allocation_mutex_);
+  MutexLock lock(allocation_mutex_);
   if (purpose.has_value() && limit_bytes_ != 0 &&
       bytes > limit_bytes_ - memory_stats.current_bytes()) {
     return refuse(absl::ResourceExhaustedError("the context's limit would be exceeded"));
@@ -105,7 +105,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpos
 void ContextState::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
   if (data == nullptr) return;
   if (on_worker_thread) {
-    std::lock_guard lock(deferred_mutex_);
+    MutexLock lock(deferred_mutex_);
     deferred_.push_back({data, bytes, purpose});
     return;
   }
@@ -128,7 +128,7 @@ void ContextState::ReturnDeferred() {
   if (on_worker_thread) return;
   std::vector<Allocation> memories;
   {
-    std::lock_guard lock(deferred_mutex_);
+    MutexLock lock(deferred_mutex_);
     memories.swap(deferred_);
   }
   if (memories.empty()) return;

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/device/tracing/tracer.h"
 
@@ -80,15 +80,15 @@ class ContextState {
   const int64_t limit_bytes_;
   std::atomic<int64_t> host_waits_{0};
 
-  std::mutex streams_mutex_;
-  std::vector<RegisteredStream> streams_;
+  Mutex streams_mutex_;
+  std::vector<RegisteredStream> streams_ ABSL_GUARDED_BY(streams_mutex_);
 
   // Held from the check of the limit until the memory is counted.
-  std::mutex allocation_mutex_;
+  Mutex allocation_mutex_;
 
-  std::mutex deferred_mutex_;
+  Mutex deferred_mutex_;
   // Memory freed by workers, which must not wait.
-  std::vector<Allocation> deferred_;
+  std::vector<Allocation> deferred_ ABSL_GUARDED_BY(deferred_mutex_);
 };
 
 }  // namespace brigade::device::internal

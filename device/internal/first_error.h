@@ -2,9 +2,9 @@
 #define BRIGADE_DEVICE_INTERNAL_FIRST_ERROR_H_
 
 #include <atomic>
-#include <mutex>
 
 #include "absl/status/status.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device::internal {
 
@@ -17,7 +17,7 @@ class FirstError {
   // Ignores an OK status, and an error that is not the first.
   void Keep(const absl::Status& status) {
     if (status.ok()) return;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!error_.ok()) return;
     error_ = status;
     failed_.store(true, std::memory_order_release);
@@ -25,21 +25,21 @@ class FirstError {
 
   absl::Status Get() const {
     if (ok()) return absl::OkStatus();
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return error_;
   }
 
   bool ok() const { return !failed_.load(std::memory_order_acquire); }
 
   void Clear() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     error_ = absl::OkStatus();
     failed_.store(false, std::memory_order_release);
   }
 
  private:
-  mutable std::mutex mutex_;
-  absl::Status error_;
+  mutable Mutex mutex_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
   // Whether error_ is an error: spares a stream without one the mutex.
   std::atomic<bool> failed_{false};
 };

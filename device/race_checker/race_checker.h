@@ -100,7 +100,7 @@ class RaceChecker {
   void RemoveMemory(const void* data, int64_t bytes, bool owned);
 
  private:
-  class Impl;
+  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -16,10 +16,10 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closing_ = true;
   }
-  work_arrived_.notify_all();
+  work_arrived_.SignalAll();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -34,19 +34,19 @@ void ThreadPool::TakeChunks(Job& job) {
 void ThreadPool::Run(Job& job) {
   int64_t wake = 0;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     job.next_job = first_job_;
     first_job_ = &job;
     open_jobs_.fetch_add(1, std::memory_order_relaxed);
     wake = std::min<int64_t>(sleepers_, job.chunks - 1);
   }
-  for (int64_t i = 0; i < wake; ++i) work_arrived_.notify_one();
+  for (int64_t i = 0; i < wake; ++i) work_arrived_.Signal();
 
   TakeChunks(job);
 
   {
     // Out of the list no worker finds the job any more, so `helpers` only falls.
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     Job** link = &first_job_;
     while (*link != &job) link = &(*link)->next_job;
     *link = job.next_job;
@@ -54,8 +54,8 @@ void ThreadPool::Run(Job& job) {
   }
   const auto alone = [&job] { return job.helpers.load(std::memory_order_acquire) == 0; };
   if (SpinUntil(alone)) return;
-  std::unique_lock lock(mutex_);
-  helper_left_.wait(lock, alone);
+  MutexLock lock(mutex_);
+  while (!alone()) helper_left_.Wait(mutex_);
 }
 
 ThreadPool::Job* ThreadPool::FindWork() {
@@ -68,28 +68,28 @@ ThreadPool::Job* ThreadPool::FindWork() {
 }
 
 void ThreadPool::WorkerLoop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (Job* const job = FindWork(); job != nullptr) {
-      lock.unlock();
+      lock.Unlock();
       TakeChunks(*job);
-      lock.lock();
+      lock.Lock();
       // The last touch: after it the caller may leave and take the job with it.
-      if (job->helpers.fetch_sub(1, std::memory_order_release) == 1) helper_left_.notify_all();
+      if (job->helpers.fetch_sub(1, std::memory_order_release) == 1) helper_left_.SignalAll();
       continue;
     }
     if (closing_) return;
     // A job without chunks left stays open until its caller leaves; spinning on that would be
     // polling for nothing.
     if (open_jobs_.load(std::memory_order_relaxed) == 0) {
-      lock.unlock();
+      lock.Unlock();
       SpinUntil([this] { return open_jobs_.load(std::memory_order_relaxed) != 0; });
-      lock.lock();
+      lock.Lock();
       if (first_job_ != nullptr) continue;
       if (closing_) return;
     }
     ++sleepers_;
-    work_arrived_.wait(lock);
+    work_arrived_.Wait(mutex_);
     --sleepers_;
   }
 }

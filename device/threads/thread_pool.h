@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
 
@@ -77,18 +76,18 @@ class ThreadPool {
   static void TakeChunks(Job& job);
   void Run(Job& job);
   void WorkerLoop();
-  // Counts this thread as a helper of the job returned. The caller holds mutex_.
-  Job* FindWork();
+  // Counts this thread as a helper of the job returned.
+  Job* FindWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable work_arrived_;
-  std::condition_variable helper_left_;
+  Mutex mutex_;
+  CondVar work_arrived_;
+  CondVar helper_left_;
   // The jobs whose callers are in Run.
-  Job* first_job_ = nullptr;
+  Job* first_job_ ABSL_GUARDED_BY(mutex_) = nullptr;
   // The number of those jobs, which idle workers poll.
   std::atomic<int> open_jobs_{0};
-  int sleepers_ = 0;
-  bool closing_ = false;
+  int sleepers_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> workers_;
 };
 

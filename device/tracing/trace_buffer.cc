@@ -9,7 +9,7 @@ TraceBuffer::TraceBuffer(absl::string_view context, absl::string_view stream, si
 
 void TraceBuffer::Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns,
                       int64_t end_ns) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (operations_.size() == capacity_) {
     ++dropped_;
     return;
@@ -20,12 +20,12 @@ void TraceBuffer::Add(TracedOperation::Kind kind, absl::string_view name, int64_
 }
 
 void TraceBuffer::Drop(int64_t operations) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   dropped_ += operations;
 }
 
 TracedStream TraceBuffer::Take() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   // A copy, because the memory here is warm and stays for what comes next.
   TracedStream taken = {context_, stream_, operations_, dropped_};
   operations_.clear();

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/container/node_hash_set.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device::internal {
@@ -37,11 +37,11 @@ class TraceBuffer {
   const std::string stream_;
   const size_t capacity_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   // At stable addresses, which operations_ and the users of Take refer to.
-  absl::node_hash_set<std::string> names_;
-  std::vector<TracedOperation> operations_;
-  int64_t dropped_ = 0;
+  absl::node_hash_set<std::string> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<TracedOperation> operations_ ABSL_GUARDED_BY(mutex_);
+  int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Adds the operation that runs during its lifetime; with a null buffer it costs two branches.

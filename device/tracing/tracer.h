@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
 
@@ -62,8 +62,8 @@ class Tracer {
 
  private:
   const size_t capacity_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<internal::TraceBuffer>> trace_buffers_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<internal::TraceBuffer>> trace_buffers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::device

@@ -211,6 +211,7 @@ Keys ZeroKeys(Settings& s) {
 // What DeepSpeed has no key for.
 Keys BrigadeKeys(Settings& s) {
   using collectives::Algorithm;
+  using collectives::Reduction;
   using kernels::AtMinimum;
   using zero::Accumulation;
   return {
@@ -218,13 +219,18 @@ Keys BrigadeKeys(Settings& s) {
                                            {{"every_micro_batch", Accumulation::kEveryMicroBatch},
                                             {"at_boundary", Accumulation::kAtBoundary}})},
       {"algorithm",
-       OneOf<Algorithm>(&s.zero.algorithm, {{"direct", Algorithm::kDirect},
+       OneOf<Algorithm>(&s.zero.algorithm, {{"auto", Algorithm::kAuto},
+                                            {"direct", Algorithm::kDirect},
                                             {"ring", Algorithm::kRing},
                                             {"bidirectional_ring", Algorithm::kBidirectionalRing},
                                             {"halving_doubling", Algorithm::kHalvingDoubling}})},
       {"at_minimum_loss_scale",
        OneOf<AtMinimum>(&s.loss_scaler.at_minimum,
                         {{"error", AtMinimum::kError}, {"clamp", AtMinimum::kClamp}})},
+      {"reduction",
+       OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
+                                            {"rounded_per_hop", Reduction::kRoundedPerHop},
+                                            {"fp32_partials", Reduction::kFp32Partials}})},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
   };
 }

@@ -5,10 +5,12 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/time/time.h"
+
 namespace brigade::gpt {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr absl::Duration kInterval = absl::Milliseconds(20);
 
 constexpr int kSignals[] = {SIGINT, SIGTERM};
 
@@ -25,30 +27,22 @@ Interrupt::Interrupt(std::chrono::milliseconds patience, std::function<void()> g
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
-  watcher_ = std::thread([this] { Watch(); });
+  thread_.emplace(kInterval, [this] { Poll(); });
 }
 
 Interrupt::~Interrupt() {
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
-  Disarm();
-  watcher_.join();
 }
 
 const std::atomic<bool>& Interrupt::stop() const { return interrupted; }
 
-void Interrupt::Disarm() {
-  std::lock_guard lock(mutex_);
-  over_ = true;
-  over_changed_.notify_one();
-}
+void Interrupt::Disarm() { thread_->Stop(); }
 
-void Interrupt::Watch() {
-  std::unique_lock lock(mutex_);
-  const auto over = [this] { return over_; };
-  while (!interrupted.load(std::memory_order_relaxed)) {
-    if (over_changed_.wait_for(lock, kLook, over)) return;
-  }
-  if (over_changed_.wait_for(lock, patience_, over)) return;
+void Interrupt::Poll() {
+  if (!interrupted.load(std::memory_order_relaxed)) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!deadline_.has_value()) deadline_ = now + patience_;
+  if (now < *deadline_) return;
   give_up_();
   _exit(kExitCode);
 }

@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <optional>
+
+#include "brigade/device/threads/periodic_thread.h"
 
 namespace brigade::gpt {
 
@@ -33,15 +33,16 @@ class Interrupt {
   void Disarm();
 
  private:
-  void Watch();
+  void Poll();
 
   const std::chrono::milliseconds patience_;
   const std::function<void()> give_up_;
-  std::mutex mutex_;
-  std::condition_variable over_changed_;
-  bool over_ = false;
   struct sigaction before_[2];
-  std::thread watcher_;
+  // When the thread gives up; empty before it has seen the interrupt.
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+
+  // Last: it uses the others.
+  std::optional<device::PeriodicThread> thread_;
 };
 
 }  // namespace brigade::gpt

@@ -117,7 +117,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   BRIGADE_RETURN_IF_ERROR(zero_->Step());
   device::Stream& stream = zero_->step_stream();
   BRIGADE_RETURN_IF_ERROR(stream.Wait(*in_flight.computed));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, DType::kFloat32, {}, stream));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(in_flight.host_out.data(), sums, sizeof(Sums)));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
   BRIGADE_RETURN_IF_ERROR(stream.Record(*in_flight.done));
@@ -252,18 +252,19 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   auto* const host_sums = static_cast<float*>(in_flight.host_in.data());
   host_sums[0] = static_cast<float>(sum);
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, {}, compute_));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), sums, sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
 }
 
-RankSummary RankTrainer::Summary() const {
+absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
+                           zero::MemoryOf(zero_->plan(), job_.config.zero, communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
-    summary.memory_model[i] =
-        zero::Total(zero::MemoryOf(zero_->plan(), job_.config.zero), static_cast<Purpose>(i));
+    summary.memory_model[i] = zero::Total(terms, static_cast<Purpose>(i));
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
@@ -272,8 +273,8 @@ RankSummary RankTrainer::Summary() const {
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       one_.bytes();
-  summary.traffic_of_step =
-      zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_.rank());
+  BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
+                           zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }
@@ -288,8 +289,7 @@ absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& 
   char* const data = static_cast<char*>(buffer.data());
   char* const own = data + communicator_.rank() * kBytes;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));
-  BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(own, data, kBytes, {.dtype = DType::kUint8}, compute_));
+  BRIGADE_RETURN_IF_ERROR(communicator_.AllGather(own, data, kBytes, DType::kUint8, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * communicator_.size()));
   BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
   return all;

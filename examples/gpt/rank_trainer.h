@@ -41,7 +41,7 @@ class RankTrainer {
   absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
 
   // Of this rank, so far.
-  RankSummary Summary() const;
+  absl::StatusOr<RankSummary> Summary();
   // Of all ranks. A call of all ranks; waits.
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 

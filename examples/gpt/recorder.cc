@@ -1,32 +1,20 @@
 #include "brigade/examples/gpt/recorder.h"
 
-#include <chrono>
-
 #include "brigade/examples/gpt/clock.h"
 
 namespace brigade::gpt {
 namespace {
 
 // The tracer has room for 64 Ki operations of a stream: more than a stream runs in that time.
-constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr absl::Duration kInterval = absl::Milliseconds(100);
 
 }  // namespace
 
-Recorder::Recorder(ChromeTrace* trace) : trace_(trace), thread_([this] { Loop(); }) {}
-
-Recorder::~Recorder() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-    closing_changed_.notify_one();
-  }
-  thread_.join();
-}
-
-void Recorder::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!closing_changed_.wait_for(lock, kInterval, [this] { return closing_; })) Empty();
-}
+Recorder::Recorder(ChromeTrace* trace)
+    : trace_(trace), thread_(kInterval, [this] {
+        device::MutexLock lock(mutex_);
+        Empty();
+      }) {}
 
 void Recorder::Empty() {
   const std::vector<device::TracedStream> streams = tracer_.Take();
@@ -42,14 +30,14 @@ void Recorder::Empty() {
 }
 
 void Recorder::Begin(absl::string_view context) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   Empty();
   Rank& rank = ranks_[std::string(context)];
   rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), SteadyNs());
 }
 
 void Recorder::End(absl::string_view context, Seconds& sum) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   Empty();
   Rank& rank = ranks_[std::string(context)];
   sum += rank.split->Finish(SteadyNs());
@@ -59,12 +47,12 @@ void Recorder::End(absl::string_view context, Seconds& sum) {
 }
 
 absl::Status Recorder::status() const {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return status_;
 }
 
 absl::Status Recorder::Finish() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   Empty();
   if (trace_ != nullptr) status_.Update(trace_->Finish());
   trace_ = nullptr;

@@ -1,16 +1,15 @@
 #ifndef BRIGADE_EXAMPLES_GPT_RECORDER_H_
 #define BRIGADE_EXAMPLES_GPT_RECORDER_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/periodic_thread.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/time_split.h"
@@ -24,7 +23,6 @@ class Recorder {
  public:
   // `trace` may be null.
   explicit Recorder(ChromeTrace* trace);
-  ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -48,18 +46,16 @@ class Recorder {
     int64_t dropped = 0;
   };
 
-  void Loop();
-  // mutex_ held.
-  void Empty();
+  void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   device::Tracer tracer_;
-  mutable std::mutex mutex_;
-  std::condition_variable closing_changed_;
-  bool closing_ = false;
-  ChromeTrace* trace_;
-  absl::Status status_;
-  std::map<std::string, Rank> ranks_;
-  std::thread thread_;
+  mutable device::Mutex mutex_;
+  ChromeTrace* trace_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
+
+  // Last: it uses the others.
+  device::PeriodicThread thread_;
 };
 
 }  // namespace brigade::gpt

@@ -55,7 +55,8 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
         trainer, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
-    BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(trainer->Summary()));
+    BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());
+    BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(summary));
     return Outcome{std::move(summaries), interrupted};
   };
   absl::StatusOr<Outcome> outcome = train();

@@ -1,7 +1,8 @@
 #ifndef BRIGADE_TESTS_COLLECTIVES_BITS_H_
 #define BRIGADE_TESTS_COLLECTIVES_BITS_H_
 
-// Which bits sums over ranks have, by the specification. For inputs that tell one way of adding from another.
+// Which bits sums over ranks have, by the specification. For inputs that tell one way of adding
+// from another.
 
 #include <cmath>
 #include <cstdint>
@@ -22,8 +23,9 @@ constexpr spec::Format kFormat = std::is_same_v<T, float>             ? spec::Fo
                                  : std::is_same_v<T, precision::Half> ? spec::Format::kFloat16
                                                                       : spec::Format::kBFloat16;
 
-// Values whose sums depend on the order and on where they are rounded. Of every third element some ranks have the
-// same large value, with either sign: once it has cancelled out, 16-bit sums too show what it had swallowed.
+// Values whose sums depend on the order and on where they are rounded. Of every third element some
+// ranks have the same large value, with either sign: once it has cancelled out, 16-bit sums too
+// show what it had swallowed.
 inline float UnevenValue(int rank, int64_t i) {
   std::mt19937 random(static_cast<uint32_t>(rank * 1000003 + i));
   const float x = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
@@ -38,7 +40,7 @@ float Rounded(float x) {
   return spec::Round(kFormat<T>, x);
 }
 
-// kDirect: in float, in ascending order, rounded once.
+// kRoundedOnce: in float, in ascending order, rounded once.
 template <typename T>
 float RoundedOnce(int size, int64_t i) {
   float sum = Rounded<T>(UnevenValue(0, i));
@@ -66,30 +68,50 @@ float RoundedPerHop(int size, int64_t count, int64_t i) {
   return sum;
 }
 
-// All-reduces of `count` elements of T have the bits that the algorithms promise. Fails the test that calls it.
+// The same with fp32 sums on the way, rounded at the end.
+template <typename T>
+float RoundedAtTheEnd(int size, int64_t count, int64_t i) {
+  int block = 0;
+  while (i >= BlockBegin(count, size, block + 1)) ++block;
+  float sum = Rounded<T>(UnevenValue(block, i));
+  for (int hop = 1; hop < size; ++hop) sum += Rounded<T>(UnevenValue((block + hop) % size, i));
+  return Rounded<T>(sum);
+}
+
+// All-reduces of `count` elements of T have the bits that the algorithms promise. Fails the test
+// that calls it.
 template <typename T>
 void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options, const NewEngineFn& new_engine,
                                          int64_t count) {
   const int size = options.size;
+  struct Level {
+    ReduceOptions options;
+    std::vector<float> wanted;
+  };
+  Level levels[] = {{By(Algorithm::kDirect), {}},
+                    {By(Algorithm::kRing), {}},
+                    {{{}, Reduction::kFp32Partials, Algorithm::kRing}, {}}};
   int64_t differ = 0, ordered = 0;
   for (int64_t i = 0; i < count; ++i) {
-    differ += RoundedOnce<T>(size, i) != RoundedPerHop<T>(size, count, i);
-    ordered += RoundedOnce<T>(size, i) != RoundedOnceDescending<T>(size, i);
+    levels[0].wanted.push_back(RoundedOnce<T>(size, i));
+    levels[1].wanted.push_back(RoundedPerHop<T>(size, count, i));
+    levels[2].wanted.push_back(RoundedAtTheEnd<T>(size, count, i));
+    differ += levels[0].wanted.back() != levels[1].wanted.back();
+    ordered += levels[0].wanted.back() != RoundedOnceDescending<T>(size, i);
   }
   EXPECT_TRUE(size == 2 || differ > count / 20) << "the inputs tell nothing";
   EXPECT_TRUE(size == 2 || ordered > count / 50) << "the order tells nothing: " << ordered;
   OnRanks(options, new_engine, [&](Rank& self) {
     std::vector<T> input(count), output(count);
     for (int64_t i = 0; i < count; ++i) input[i] = T(UnevenValue(self.rank, i));
-    for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+    for (const auto& [level, wanted] : levels) {
       ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), count,
-                                             {precision::kDType<T>, {}, algorithm}, *self.stream));
+                                             precision::kDType<T>, level, *self.stream));
       ASSERT_OK(self.stream->Synchronize());
       for (int64_t i = 0; i < count; ++i) {
-        const float wanted = algorithm == Algorithm::kDirect ? RoundedOnce<T>(size, i)
-                                                             : RoundedPerHop<T>(size, count, i);
-        ASSERT_EQ(static_cast<float>(output[i]), wanted)
-            << Name(algorithm) << ", rank " << self.rank << " of " << size << ", element " << i;
+        ASSERT_EQ(static_cast<float>(output[i]), wanted[static_cast<size_t>(i)])
+            << Name(level.reduction) << ", rank " << self.rank << " of " << size << ", element "
+            << i;
       }
     }
     ASSERT_OK(self.communicator->Barrier(*self.stream));

@@ -45,21 +45,21 @@ TEST(TrafficTest, EqualsTheFormulas) {
       };
       Communicator& group = *self.communicator;
       for (const Algorithm algorithm : kAlgorithms) {
-        const ReduceOptions sum = {precision::DType::kFloat32, {}, algorithm};
-        const MoveOptions move = {precision::DType::kFloat32, algorithm};
-        expect(group.AllReduce(small.data(), small.data(), count, sum, *self.stream),
+        const ReduceOptions sum = By(algorithm);
+        const GatherOptions gather = {algorithm};
+        expect(group.AllReduce(small.data(), small.data(), count, kFloat32, sum, *self.stream),
                2 * (size - 1) * count / size, "all_reduce");
         ASSERT_OK(group.Barrier(*self.stream));
-        expect(group.ReduceScatter(large.data(), small.data(), count, sum, *self.stream),
+        expect(group.ReduceScatter(large.data(), small.data(), count, kFloat32, sum, *self.stream),
                (size - 1) * count, "reduce_scatter");
         ASSERT_OK(group.Barrier(*self.stream));
-        expect(group.AllGather(small.data(), large.data(), count, move, *self.stream),
+        expect(group.AllGather(small.data(), large.data(), count, kFloat32, gather, *self.stream),
                (size - 1) * count, "all_gather");
         ASSERT_OK(group.Barrier(*self.stream));
-        expect(group.AllToAll(large.data(), other.data(), count, move, *self.stream),
+        expect(group.AllToAll(large.data(), other.data(), count, kFloat32, *self.stream),
                (size - 1) * count, "all_to_all");
         ASSERT_OK(group.Barrier(*self.stream));
-        expect(group.Broadcast(small.data(), small.data(), count, 0, move, *self.stream),
+        expect(group.Broadcast(small.data(), small.data(), count, kFloat32, 0, *self.stream),
                self.rank == 0 ? (size - 1) * count : 0, "broadcast");
         ASSERT_OK(group.Barrier(*self.stream));
       }

@@ -1,10 +1,11 @@
 #include "brigade/tests/collectives/conformance.h"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/checked_call.h"
 
@@ -14,39 +15,45 @@ namespace {
 using kernels::ReduceOp;
 using precision::DType;
 
-// What all of `Group` have: all-reduce, reduce-scatter and all-gather. A rank has slice `slices[rank]` of the larger array.
-template <typename T, typename Group>
-void ConformCalls(Rank& self, const Memory& memory, Group& group, const std::vector<int>& slices,
-                  Algorithm algorithm, int64_t count, const std::string& where) {
+constexpr Reduction kReductions[] = {Reduction::kRoundedOnce, Reduction::kRoundedPerHop,
+                                     Reduction::kFp32Partials};
+
+// All-reduce, reduce-scatter and all-gather.
+template <typename T>
+void ConformCalls(Rank& self, const Memory& memory, Reduction reduction, Algorithm algorithm,
+                  int64_t count, const std::string& where) {
+  Communicator& group = *self.communicator;
   device::Stream& stream = *self.stream;
   const DType dtype = precision::kDType<T>;
-  const int size = self.size, slice = slices[self.rank];
-  std::vector<int> rank_of_slice(size);
-  for (int rank = 0; rank < size; ++rank) rank_of_slice[slices[rank]] = rank;
+  const int size = self.size, rank = self.rank;
   for (const bool in_place : {false, true}) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
-      const ReduceOptions options = {dtype, op, algorithm};
-      const std::string of_op = absl::StrCat(", op ", static_cast<int>(op), where);
+      const ReduceOptions options = {op, reduction, algorithm};
+      const std::string of_op = absl::StrCat(", ", Name(op), where);
       Check<T>(self, memory, absl::StrCat("all_reduce", of_op))
           .Run(
               count, count, in_place, 0,
-              [&](const T* in, T* out) { return group.AllReduce(in, out, count, options, stream); },
+              [&](const T* in, T* out) {
+                return group.AllReduce(in, out, count, dtype, options, stream);
+              },
               [&](int64_t i) { return Reduced<T>(op, size, i); });
+      if (algorithm == Algorithm::kDoubleTree) continue;
       Check<T>(self, memory, absl::StrCat("reduce_scatter", of_op))
           .Run(
-              size * count, count, in_place, slice * count,
+              size * count, count, in_place, rank * count,
               [&](const T* in, T* out) {
-                return group.ReduceScatter(in, out, count, options, stream);
+                return group.ReduceScatter(in, out, count, dtype, options, stream);
               },
-              [&](int64_t i) { return Reduced<T>(op, size, slice * count + i); });
+              [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
     }
+    if (algorithm == Algorithm::kDoubleTree) continue;
     Check<T>(self, memory, absl::StrCat("all_gather", where))
         .Run(
-            count, size * count, in_place, slice * count,
+            count, size * count, in_place, rank * count,
             [&](const T* in, T* out) {
-              return group.AllGather(in, out, count, {dtype, algorithm}, stream);
+              return group.AllGather(in, out, count, dtype, {algorithm}, stream);
             },
-            [&](int64_t i) { return As<T>(InputValue(rank_of_slice[i / count], i % count)); });
+            [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
   }
 }
 
@@ -57,74 +64,57 @@ std::string Where(const Rank& self, absl::string_view algorithm, int64_t count) 
 }
 
 template <typename T>
-void ConformType(Rank& self, const Memory& memory, int64_t count) {
+void ConformAlgorithms(Rank& self, const Memory& memory, const std::vector<Algorithm>& algorithms,
+                       int64_t count) {
+  for (const Algorithm algorithm : algorithms) {
+    for (const Reduction reduction : kReductions) {
+      if (!Exists(reduction, algorithm)) continue;
+      const std::string way = absl::StrCat(Name(algorithm), ", ", Name(reduction));
+      ConformCalls<T>(self, memory, reduction, algorithm, count, Where<T>(self, way, count));
+    }
+  }
+}
+
+// What has no choice of algorithms.
+template <typename T>
+void ConformDirectCalls(Rank& self, const Memory& memory, int64_t count) {
   Communicator& group = *self.communicator;
   device::Stream& stream = *self.stream;
   const DType dtype = precision::kDType<T>;
   const int size = self.size, rank = self.rank;
-  std::vector<int> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  for (const Algorithm algorithm : kAlgorithms) {
-    const MoveOptions move = {dtype, algorithm};
-    const std::string where = Where<T>(self, Name(algorithm), count);
-    ConformCalls<T>(self, memory, group, ranks, algorithm, count, where);
-    for (const bool in_place : {false, true}) {
-      const int root = (size - 1) / 2;
-      Check<T>(self, memory, absl::StrCat("broadcast", where))
-          .Run(
-              count, count, in_place, 0,
-              [&](const T* in, T* out) {
-                return group.Broadcast(in, out, count, root, move, stream);
-              },
-              [&](int64_t i) { return As<T>(InputValue(root, i)); });
-    }
-    Check<T>(self, memory, absl::StrCat("all_to_all", where))
+  const std::string where = Where<T>(self, "", count);
+  for (const bool in_place : {false, true}) {
+    const int root = (size - 1) / 2;
+    Check<T>(self, memory, absl::StrCat("broadcast", where))
         .Run(
-            size * count, size * count, false, 0,
-            [&](const T* in, T* out) { return group.AllToAll(in, out, count, move, stream); },
-            [&](int64_t i) {
-              return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
-            });
+            count, count, in_place, 0,
+            [&](const T* in, T* out) {
+              return group.Broadcast(in, out, count, dtype, root, stream);
+            },
+            [&](int64_t i) { return As<T>(InputValue(root, i)); });
   }
+  Check<T>(self, memory, absl::StrCat("all_to_all", where))
+      .Run(
+          size * count, size * count, false, 0,
+          [&](const T* in, T* out) { return group.AllToAll(in, out, count, dtype, stream); },
+          [&](int64_t i) {
+            return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
+          });
   if (size == 1) return;
   // Everyone sends to the next rank: even ranks send first, so that each send finds its receive.
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
-  Check<T>(self, memory, absl::StrCat("send", Where<T>(self, "", count)))
+  Check<T>(self, memory, absl::StrCat("send", where))
       .Run(
           count, count, false, 0,
           [&](const T* in, T* out) {
             const bool first = rank % 2 == 0;
             absl::Status status;
-            if (!first) status = group.Receive(out, count, previous, {dtype}, stream);
-            if (status.ok()) status = group.Send(in, count, next, {dtype}, stream);
-            if (first && status.ok()) status = group.Receive(out, count, previous, {dtype}, stream);
+            if (!first) status = group.Receive(out, count, dtype, previous, stream);
+            if (status.ok()) status = group.Send(in, count, dtype, next, stream);
+            if (first && status.ok()) status = group.Receive(out, count, dtype, previous, stream);
             return status;
           },
           [&](int64_t i) { return As<T>(InputValue(previous, i)); });
-}
-
-// Bytes that a rank sends of an all-reduce whose parts are even.
-void ExpectTrafficOfAllReduce(Rank& self, Hierarchical& group) {
-  Communicator& inside = group.inside();
-  Communicator& between = group.between();
-  const int64_t g = inside.size(), m = between.size(), count = 64 * g * m;
-  const auto sent = [](const Communicator& level) {
-    int64_t bytes = 0;
-    for (int to = 0; to < level.size(); ++to) bytes += level.sent_bytes(to);
-    return bytes;
-  };
-  const auto settle = [&] {  // threads: who comes last counts for all
-    ASSERT_OK(self.communicator->Barrier(*self.stream));
-    ASSERT_OK(self.stream->Synchronize());
-  };
-  std::vector<float> array(static_cast<size_t>(count));
-  settle();
-  const int64_t inside_before = sent(inside), between_before = sent(between);
-  settle();
-  ASSERT_OK(group.AllReduce(array.data(), array.data(), count, {}, *self.stream));
-  settle();
-  EXPECT_EQ(sent(inside) - inside_before, 2 * (g - 1) * count / g * 4);
-  EXPECT_EQ(sent(between) - between_before, 2 * (m - 1) * count / g / m * 4);
 }
 
 // Calls visit(T()) for every type.
@@ -171,36 +161,87 @@ void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
         if (::testing::Test::HasFatalFailure()) return;
-        ConformType<decltype(type)>(self, memory, count);
+        using T = decltype(type);
+        ConformAlgorithms<T>(self, memory, {std::begin(kAlgorithms), std::end(kAlgorithms)}, count);
+        ConformAlgorithms<T>(self, memory, {Algorithm::kAuto, Algorithm::kDoubleTree}, count);
+        ConformDirectCalls<T>(self, memory, count);
       });
     }
   });
 }
 
-void ConformHierarchical(const RanksOptions& options, const NewEngineFn& new_engine,
-                         const std::vector<int64_t>& node_of_rank,
-                         const HierarchicalOptions& algorithms,
-                         const std::vector<int64_t>& counts) {
+void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
+                    const std::vector<int64_t>& counts) {
   const int64_t most = *std::max_element(counts.begin(), counts.end());
   OnRanksWithMemory(options, new_engine, most, [&](Rank& self, const Memory& memory) {
-    const auto group = Hierarchical::Create(*self.communicator, node_of_rank[self.rank], algorithms,
-                                            *self.context);
-    ASSERT_OK(group);
-    std::vector<int> slices;
-    for (int rank = 0; rank < self.size; ++rank) slices.push_back((*group)->slice_of_rank(rank));
-    const std::string levels =
-        absl::StrCat("in ", Name(algorithms.inside), " and ", Name(algorithms.between));
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
-        using T = decltype(type);
         if (::testing::Test::HasFatalFailure()) return;
-        ConformCalls<T>(self, memory, **group, slices, {}, count, Where<T>(self, levels, count));
+        ConformAlgorithms<decltype(type)>(
+            self, memory, {Algorithm::kHierarchical, Algorithm::kDoubleTree, Algorithm::kAuto},
+            count);
       });
     }
-    // With ranks beyond a power of two, halving and doubling sends more.
-    if (algorithms.inside == Algorithm::kHalvingDoubling) return;
-    if (algorithms.between == Algorithm::kHalvingDoubling) return;
-    ExpectTrafficOfAllReduce(self, **group);
+  });
+}
+
+void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, EngineKind kind) {
+  constexpr int64_t kCount = 1003;
+  OnRanksWithMemory(options, new_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
+    Communicator& group = *self.communicator;
+    const auto settle = [&] {  // on threads the rank that comes last counts for all
+      ASSERT_OK(group.Barrier(*self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      ASSERT_OK(group.AllGatherHost({0}).status());
+    };
+    const auto sent = [&] {
+      int64_t bytes = 0;
+      for (int to = 0; to < self.size; ++to) bytes += group.sent_bytes(to);
+      return bytes;
+    };
+    const auto allocated = [&] {
+      return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
+    };
+    Workspace reserved;
+    settle();
+    const int64_t allocated_before = allocated();
+    for (const CollectiveKind kind_of_call :
+         {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
+      for (const Algorithm algorithm :
+           {Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
+            Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
+        const bool adds = kind_of_call != CollectiveKind::kAllGather;
+        if (kind_of_call != CollectiveKind::kAllReduce && algorithm == Algorithm::kDoubleTree) {
+          continue;
+        }
+        for (const Reduction reduction : kReductions) {
+          if (!Exists(reduction, algorithm) && adds) continue;
+          CollectiveSignature signature = {kind_of_call, algorithm, DType::kBFloat16, {}, kCount};
+          if (adds) signature.reduction = reduction;
+          const auto resolved = group.Resolve(signature);
+          ASSERT_OK(resolved);
+          const std::string what = absl::StrCat(ToString(*resolved), ", rank ", self.rank);
+          ASSERT_OK(group.Reserve(signature));
+          reserved = Max(reserved, WorkspaceOf(*resolved, self.rank, self.size, kind));
+          EXPECT_EQ(allocated() - allocated_before, reserved.bytes()) << what;
+          const int64_t before = sent();
+          settle();
+          void* const in = memory.input.data();
+          void* const out = memory.output.data();
+          const ReduceOptions sum = {ReduceOp::kSum, reduction, algorithm};
+          if (kind_of_call == CollectiveKind::kAllReduce) {
+            ASSERT_OK(group.AllReduce(in, out, kCount, signature.dtype, sum, *self.stream));
+          } else if (kind_of_call == CollectiveKind::kReduceScatter) {
+            ASSERT_OK(group.ReduceScatter(in, out, kCount, signature.dtype, sum, *self.stream));
+          } else {
+            ASSERT_OK(group.AllGather(in, out, kCount, signature.dtype, {algorithm}, *self.stream));
+          }
+          settle();
+          EXPECT_EQ(sent() - before, WireBytes(*resolved, self.rank, self.size)) << what;
+          EXPECT_EQ(allocated() - allocated_before, reserved.bytes()) << what;
+        }
+      }
+    }
   });
 }
 
@@ -218,7 +259,7 @@ void ConformSplit(const NewEngineFn& new_engine) {
       EXPECT_EQ(part.rank(), self.rank == 1 ? 0 : 2 - self.rank / 2);
       const float mine = static_cast<float>(self.rank);
       std::vector<float> all(static_cast<size_t>(part.size()));
-      ASSERT_OK(part.AllGather(&mine, all.data(), 1, {}, *self.stream));
+      ASSERT_OK(part.AllGather(&mine, all.data(), 1, kFloat32, {}, *self.stream));
       ASSERT_OK(self.stream->Synchronize());
       EXPECT_EQ(all, self.rank == 1 ? std::vector<float>({1}) : std::vector<float>({4, 2, 0}));
       auto whole_part = part.Split(0, 0);

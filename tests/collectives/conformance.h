@@ -4,23 +4,30 @@
 #include <cstdint>
 #include <vector>
 
-#include "brigade/collectives/hierarchical/hierarchical.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/tests/collectives/ranks.h"
 
 namespace brigade::collectives {
 
-// What every engine must do, for one group: each operation with every type, reduction, algorithm, in place and not,
-// for the given counts, on one communicator per rank, in memory of the options' device. Inputs are small integers, whose
-// sums every type holds exactly, so results are compared bit by bit. Fails the test that calls it.
+// What every engine must do, for one group: each operation with every type, reduction, algorithm,
+// in place and not, for the given counts, on one communicator per rank, in memory of the options'
+// device. Inputs are small integers, whose sums every type holds exactly, so results are compared
+// bit by bit. Fails the test that calls it.
 void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
              const std::vector<int64_t>& counts);
 
-// The same for a Hierarchical with these algorithms, and the operations that it has; and the bytes of an all-reduce.
-void ConformHierarchical(const RanksOptions& options, const NewEngineFn& new_engine,
-                         const std::vector<int64_t>& node_of_rank,
-                         const HierarchicalOptions& algorithms, const std::vector<int64_t>& counts);
+// The same for the operations that the algorithms which know of nodes have, on
+// options.ranks_of_node.
+void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
+                    const std::vector<int64_t>& counts);
 
-// Splits of 5 ranks: by color in the order of keys, of what a split has made, and of ranks that get nothing.
+// What ranks count as sent, for every algorithm, reduction and operation, is what
+// algorithms/wire_elements.h says; and what they allocate is what algorithms/workspace.h says,
+// before the first call and without one more allocation in it.
+void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, EngineKind kind);
+
+// Splits of 5 ranks: by color in the order of keys, of what a split has made, and of ranks that get
+// nothing.
 void ConformSplit(const NewEngineFn& new_engine);
 
 // Counts at which blocks change their ways, for a group of `size`.

@@ -21,6 +21,7 @@ using ::testing::Matcher;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kCount = 8;
+constexpr precision::DType kType = precision::DType::kFloat32;
 constexpr auto kLong = std::chrono::seconds(100);    // a timeout that nothing here waits for
 constexpr auto kShort = std::chrono::seconds(1);     // a timeout that something does wait for
 constexpr auto kSilence = std::chrono::seconds(60);  // by then a test gives up
@@ -58,21 +59,21 @@ absl::Status Perform(Action action, Rank& self, Arrays& arrays) {
   const int other = 1 - self.rank;
   switch (action) {
     case Action::kAllReduce:
-      return group.AllReduce(in, out, kCount, {}, stream);
+      return group.AllReduce(in, out, kCount, kType, {}, stream);
     case Action::kReduceScatter:
-      return group.ReduceScatter(in, out, kCount, {}, stream);
+      return group.ReduceScatter(in, out, kCount, kType, {}, stream);
     case Action::kAllGather:
-      return group.AllGather(in, out, kCount, {}, stream);
+      return group.AllGather(in, out, kCount, kType, {Algorithm::kDirect}, stream);
     case Action::kAllToAll:
-      return group.AllToAll(in, out, kCount, {}, stream);
+      return group.AllToAll(in, out, kCount, kType, stream);
     case Action::kBroadcast:
-      return group.Broadcast(in, out, kCount, 0, {}, stream);
+      return group.Broadcast(in, out, kCount, kType, 0, stream);
     case Action::kBarrier:
       return group.Barrier(stream);
     case Action::kSend:
-      return group.Send(in, kCount, other, {}, stream);
+      return group.Send(in, kCount, kType, other, stream);
     case Action::kReceive:
-      return group.Receive(out, kCount, other, {}, stream);
+      return group.Receive(out, kCount, kType, other, stream);
     case Action::kAllGatherHost:
       return group.AllGatherHost({1, 2}).status();  // as many values as a split exchanges
     case Action::kSplit: {
@@ -102,7 +103,7 @@ std::string Described(Action action, int rank) {
       case Action::kAllGather:
         return "all_gather(8 float32, direct)";
       case Action::kAllToAll:
-        return "all_to_all(8 float32, direct)";
+        return "all_to_all(8 float32)";
       case Action::kBroadcast:
         return "broadcast(8 float32, from rank 0)";
       case Action::kBarrier:
@@ -265,8 +266,8 @@ void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
     const absl::Status said =
         self.rank == 0
-            ? self.communicator->Send(own.input.data(), kCount, 1, {}, *self.stream)
-            : self.communicator->Receive(own.output.data(), kCount + 1, 0, {}, *self.stream);
+            ? self.communicator->Send(own.input.data(), kCount, kType, 1, *self.stream)
+            : self.communicator->Receive(own.output.data(), kCount + 1, kType, 0, *self.stream);
     ExpectError(self, said,
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("rank 0 calls send(8 float32, from rank 0) as its call 0"),
@@ -285,10 +286,10 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
     std::function<absl::Status(Communicator& group, Arrays& arrays, device::Stream& stream, bool)>
         call;
   };
-  const auto all_reduce = [](int64_t odd_count, const ReduceOptions& odd_options) {
+  const auto all_reduce = [](int64_t odd_count, DType odd_type, const ReduceOptions& odd_options) {
     return [=](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
       return group.AllReduce(arrays.input.data(), arrays.output.data(), odd ? odd_count : kCount,
-                             odd ? odd_options : ReduceOptions(), stream);
+                             odd ? odd_type : kType, odd ? odd_options : ReduceOptions(), stream);
     };
   };
   const auto all_gather_host = [](size_t usual_values, size_t odd_values) {
@@ -299,16 +300,17 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
   };
   const std::string usual = "all_reduce(sum of 8 float32, direct)";
   const Variant variants[] = {
-      {usual, "all_reduce(sum of 9 float32, direct)", all_reduce(9, {})},
-      {usual, "all_reduce(sum of 8 int32, direct)", all_reduce(kCount, {.dtype = DType::kInt32})},
+      {usual, "all_reduce(sum of 9 float32, direct)", all_reduce(9, kType, {})},
+      {usual, "all_reduce(sum of 8 int32, direct)", all_reduce(kCount, DType::kInt32, {})},
       {usual, "all_reduce(max of 8 float32, direct)",
-       all_reduce(kCount, {.op = kernels::ReduceOp::kMax})},
-      {usual, "all_reduce(sum of 8 float32, ring)",
-       all_reduce(kCount, {.algorithm = Algorithm::kRing})},
+       all_reduce(kCount, kType, {.op = kernels::ReduceOp::kMax})},
+      {usual, "all_reduce(sum of 8 float32, ring, rounded_per_hop)",
+       all_reduce(kCount, kType,
+                  {.reduction = Reduction::kRoundedPerHop, .algorithm = Algorithm::kRing})},
       {"broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)",
        [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
-         return group.Broadcast(arrays.input.data(), arrays.output.data(), kCount, odd ? 1 : 0, {},
-                                stream);
+         return group.Broadcast(arrays.input.data(), arrays.output.data(), kCount, kType,
+                                odd ? 1 : 0, stream);
        }},
       {"all_gather_host(4 values)", "all_gather_host(1 values)", all_gather_host(4, 1)},
       {"all_gather_host(1 values)", "all_gather_host(4 values)", all_gather_host(1, 4)},

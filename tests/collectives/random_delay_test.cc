@@ -1,5 +1,5 @@
-// Ranks whose streams are held up at random: the bits stay, and the race checker has nothing to report. The seeds
-// come from the command line: 32 of them in every run, 1,000 in the soak test.
+// Ranks whose streams are held up at random: the bits stay, and the race checker has nothing to
+// report. The seeds come from the command line: 32 of them in every run, 1,000 in the soak test.
 
 #include <cstdlib>
 #include <vector>
@@ -27,13 +27,13 @@ std::vector<float> Trajectory(uint64_t seed, device::RaceChecker& checker) {
     }
     Communicator& group = *self.communicator;
     for (const Algorithm algorithm : kAlgorithms) {
-      ASSERT_OK(group.AllReduce(gradients.data(), gradients.data(), 120, {.algorithm = algorithm},
+      ASSERT_OK(group.AllReduce(gradients.data(), gradients.data(), 120, kFloat32, By(algorithm),
                                 *self.stream));
-      ASSERT_OK(group.ReduceScatter(gradients.data(), shard.data(), 40, {.algorithm = algorithm},
+      ASSERT_OK(group.ReduceScatter(gradients.data(), shard.data(), 40, kFloat32, By(algorithm),
                                     *self.stream));
-      ASSERT_OK(group.AllGather(shard.data(), parameters.data(), 40, {.algorithm = algorithm},
+      ASSERT_OK(group.AllGather(shard.data(), parameters.data(), 40, kFloat32, {algorithm},
                                 *self.stream));
-      ASSERT_OK(group.AllToAll(parameters.data(), gradients.data(), 40, {}, *self.stream));
+      ASSERT_OK(group.AllToAll(parameters.data(), gradients.data(), 40, kFloat32, *self.stream));
     }
     ASSERT_OK(self.stream->Synchronize());
     std::copy_n(gradients.begin(), 40, result.begin() + 40 * self.rank);

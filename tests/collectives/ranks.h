@@ -18,6 +18,15 @@
 
 namespace brigade::collectives {
 
+inline constexpr precision::DType kFloat32 = precision::DType::kFloat32;
+
+// Options of sums by an algorithm, rounded once where it can do that.
+inline ReduceOptions By(Algorithm algorithm) {
+  return {.reduction =
+              algorithm == Algorithm::kDirect ? Reduction::kRoundedOnce : Reduction::kRoundedPerHop,
+          .algorithm = algorithm};
+}
+
 // What one rank has. Destroyed in the thread that used it, in the order that users would.
 struct Rank {
   int rank = 0;
@@ -34,7 +43,18 @@ struct RanksOptions {
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;
   device::Device device = device::Cpu();
+  std::vector<int> ranks_of_node = {};  // of the communicators' topology; empty: they have none
 };
+
+// The communicators' options: every link is alike.
+inline CommunicatorOptions OptionsOf(const RanksOptions& options) {
+  CommunicatorOptions communicator;
+  if (options.ranks_of_node.empty()) return communicator;
+  Topology& topology = communicator.topology.emplace();
+  topology.ranks_of_node = options.ranks_of_node;
+  topology.inside = topology.between = {1e-6, 1e9};
+  return communicator;
+}
 
 inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
   device::ContextOptions context;
@@ -67,7 +87,8 @@ inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
       self.stream = self.context->CreateStream("compute").value();
       auto engine = new_engine(rank, *self.context);
       ASSERT_OK(engine);
-      self.communicator = Communicator::Create(*std::move(engine), *self.context).value();
+      self.communicator =
+          Communicator::Create(*std::move(engine), *self.context, OptionsOf(options)).value();
       body(self);
     });
   }

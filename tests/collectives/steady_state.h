@@ -15,7 +15,8 @@
 
 namespace brigade::collectives {
 
-// Warms `size` ranks up, calls begin(), makes 200 rounds of every call, calls end(). Both find all ranks waiting.
+// Warms `size` ranks up, calls begin(), makes 200 rounds of every call, calls end(). Both find all
+// ranks waiting.
 inline void RunSteadyState(int size, const NewEngineFn& new_engine,
                            const std::function<void()>& begin, const std::function<void()>& end) {
   std::barrier meet(size);
@@ -34,20 +35,20 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
     bool ok = true;
     const auto step = [&] {
       for (const Algorithm algorithm : kAlgorithms) {
-        const ReduceOptions sum = {.algorithm = algorithm};
-        const MoveOptions move = {.algorithm = algorithm};
-        ok &= group.AllReduce(small.data(), small.data(), kCount, sum, *stream).ok();
-        ok &= group.ReduceScatter(large.data(), small.data(), kCount, sum, *stream).ok();
-        ok &= group.AllGather(small.data(), large.data(), kCount, move, *stream).ok();
-        ok &= group.AllToAll(large.data(), other.data(), kCount, move, *stream).ok();
-        ok &= group.Broadcast(small.data(), small.data(), kCount, 0, move, *stream).ok();
+        const ReduceOptions sum = By(algorithm);
+        const GatherOptions gather = {algorithm};
+        ok &= group.AllReduce(small.data(), small.data(), kCount, kFloat32, sum, *stream).ok();
+        ok &= group.ReduceScatter(large.data(), small.data(), kCount, kFloat32, sum, *stream).ok();
+        ok &= group.AllGather(small.data(), large.data(), kCount, kFloat32, gather, *stream).ok();
+        ok &= group.AllToAll(large.data(), other.data(), kCount, kFloat32, *stream).ok();
+        ok &= group.Broadcast(small.data(), small.data(), kCount, kFloat32, 0, *stream).ok();
       }
       for (const WireScaling scaling : {WireScaling::kStatic, WireScaling::kDynamic}) {
         const WireOptions wire = {.scaling = scaling};
         ok &= compressed->AllReduce(small.data(), small.data(), kCount, wire, *stream).ok();
       }
-      if (rank == 0) ok &= group.Send(small.data(), kCount, 1, {}, *stream).ok();
-      if (rank == 1) ok &= group.Receive(small.data(), kCount, 0, {}, *stream).ok();
+      if (rank == 0) ok &= group.Send(small.data(), kCount, kFloat32, 1, *stream).ok();
+      if (rank == 1) ok &= group.Receive(small.data(), kCount, kFloat32, 0, *stream).ok();
       ok &= group.Barrier(*stream).ok();
     };
     const auto steps = [&] {
@@ -55,7 +56,8 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
     };
     step();  // scratch grows here, for which the host waits
     ok &= stream->Synchronize().ok();
-    // Warm up with the queues at their deepest, so that the high-water mark does not depend on timing.
+    // Warm up with the queues at their deepest, so that the high-water mark does not depend on
+    // timing.
     ok &= device::Block(*stream, gate).ok();
     steps();
     meet.arrive_and_wait();

@@ -32,8 +32,13 @@ printf '#include <brigade/device/stream.h>\n' >device/adam.cc
 expect 1 'device/adam.cc:1: write "brigade/..." with quotes'
 
 printf '// absl::Mutex is not used here\nabsl::Mutex mutex;\n' >device/adam.cc
-expect 1 'device/adam.cc:2: use std::mutex'
+expect 1 'device/adam.cc:2: use device::Mutex'
 printf '// absl::Mutex is not used here\n' >device/adam.cc
+expect 0 ""
+
+printf 'void F() { std::lock_guard lock(mutex); }  // std::mutex\n' >device/adam.cc
+expect 1 'device/adam.cc:1: use Mutex, MutexLock and CondVar of device/threads/mutex.h'
+mkdir device/threads && git mv -f device/adam.cc device/threads/mutex.h
 expect 0 ""
 
 printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel

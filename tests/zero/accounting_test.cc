@@ -1,4 +1,4 @@
-// Memory and traffic are what the formulas say; a step neither waits on the host nor allocates.
+// Memory and traffic are those of the models; a step neither waits on the host nor allocates.
 
 #include <barrier>
 #include <string>
@@ -109,27 +109,38 @@ std::vector<Setting> Settings() {
   return settings;
 }
 
+// The bytes of each purpose beside the model, from Create on.
+void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
+  const device::MemoryStats& stats = self.context->memory_stats();
+  // Of the communicator itself.
+  const int64_t before = stats.current_bytes(Purpose::kCommunication);
+  auto zero = NewZero(setting.model, setting.options, self);
+  ASSERT_OK(zero);
+  const std::vector<MemoryTerm> terms =
+      MemoryOf((*zero)->plan(), setting.options, *self.communicator).value();
+  const auto expect = [&](const char* when) {
+    for (const Purpose purpose :
+         {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
+          Purpose::kCommunication, Purpose::kScratch, Purpose::kActivations}) {
+      const int64_t others = purpose == Purpose::kCommunication ? before : 0;
+      EXPECT_EQ(stats.current_bytes(purpose) - others, Total(terms, purpose))
+          << device::ToString(purpose) << " " << when;
+    }
+  };
+  expect("after Create");
+  self.context->memory_stats().ResetPeaks();
+  ASSERT_OK(EmptyStep(**zero, *self.stream));
+  ASSERT_OK((*zero)->step_stream().Synchronize());
+  expect("after a step");
+  EXPECT_EQ(stats.peak_bytes() - before, Total(terms));
+}
+
 TEST(AccountingTest, MeasuredBytesEqualTheModel) {
   for (const int ranks : {1, 3, 4, 8}) {
     for (const Setting& setting : Settings()) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
-      OnThreads({.size = ranks}, [&](Rank& self) {
-        auto zero = NewZero(setting.model, setting.options, self);
-        ASSERT_OK(zero);
-        self.context->memory_stats().ResetPeaks();
-        ASSERT_OK(EmptyStep(**zero, *self.stream));
-        ASSERT_OK((*zero)->step_stream().Synchronize());
-        const std::vector<MemoryTerm> terms = MemoryOf((*zero)->plan(), setting.options);
-        const device::MemoryStats& books = self.context->memory_stats();
-        for (const Purpose purpose :
-             {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
-              Purpose::kCommunication, Purpose::kScratch, Purpose::kActivations}) {
-          EXPECT_EQ(books.current_bytes(purpose), Total(terms, purpose))
-              << device::ToString(purpose);
-        }
-        EXPECT_EQ(books.peak_bytes(), Total(terms));
-      });
+      OnThreads({.size = ranks}, [&](Rank& self) { ExpectMemoryOfTheModel(setting, self); });
     }
   }
 }
@@ -168,7 +179,8 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
   ASSERT_OK((*zero)->step_stream().Synchronize());
   const Traffic after = (*zero)->traffic();
-  const Traffic wanted = TrafficOfStep((*zero)->plan(), setting.options, self.rank);
+  const Traffic wanted =
+      TrafficOfStep((*zero)->plan(), setting.options, *self.communicator).value();
   EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
@@ -194,7 +206,7 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         int64_t padded = 0;
         for (const Bucket& bucket : plan.buckets()) padded += bucket.bytes();
         const int64_t times = setting.options.stage < 3 ? 2 : 3;
-        const Traffic traffic = TrafficOfStep(plan, setting.options, self.rank);
+        const Traffic traffic = TrafficOfStep(plan, setting.options, *self.communicator).value();
         EXPECT_EQ(traffic.gradients + traffic.parameters, times * padded / ranks * (ranks - 1));
       });
     }
@@ -202,15 +214,25 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
 }
 
 TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
-  // Of a reduce-scatter rank 2 sends its whole array to rank 0, which sends on the sum for rank 1 and
-  // that for rank 2.
-  const Plan plan = Plan::Create({{"a", {{"a.w", 96 * 128}}}}, {.ranks = 3}).value();
-  ZeroOptions options;
-  const auto gradients = [&](int rank) { return TrafficOfStep(plan, options, rank).gradients; };
-  const int64_t slice_bytes = plan.buckets()[0].bytes() / 3;
-  for (const int rank : {0, 1, 2}) EXPECT_EQ(gradients(rank), 2 * slice_bytes);
-  options.algorithm = collectives::Algorithm::kHalvingDoubling;
-  EXPECT_EQ(gradients(2), 3 * slice_bytes);
+  OnThreads({.size = 3}, [](Rank& self) {
+    // No rank leaves before all have joined.
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    const Plan plan = Plan::Create({{"a", {{"a.w", 96 * 128}}}}, {.ranks = 3}).value();
+    const int64_t slice_bytes = plan.buckets()[0].bytes() / 3;
+    ZeroOptions options;
+    const auto gradients = [&] {
+      return TrafficOfStep(plan, options, *self.communicator).value().gradients;
+    };
+    EXPECT_EQ(gradients(), 2 * slice_bytes);
+    options.reduction = collectives::Reduction::kRoundedPerHop;
+    options.algorithm = collectives::Algorithm::kHalvingDoubling;
+    if (self.rank != 2) return;
+    // Rank 2 gives its whole array to a partner.
+    EXPECT_EQ(gradients(), 3 * slice_bytes);
+    options.reduction = collectives::Reduction::kFp32Partials;
+    EXPECT_EQ(gradients(), 6 * slice_bytes);
+  });
 }
 
 collectives::NewEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
@@ -225,20 +247,29 @@ struct EngineCase {
 
 class EngineTest : public ::testing::TestWithParam<EngineCase> {};
 
-TEST_P(EngineTest, TrafficOfEveryAlgorithmIsThatOfTheModel) {
+TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
+  using collectives::Reduction;
   for (const int ranks : {3, 4}) {
-    for (const collectives::Algorithm algorithm : collectives::kAlgorithms) {
-      for (int stage = 0; stage < kStages; ++stage) {
-        Setting setting = {"", ToyModel(), {}};
-        setting.options.stage = stage;
-        setting.options.bucket_elements = 1000;
-        setting.options.micro_batches = 2;
-        setting.options.algorithm = algorithm;
-        SCOPED_TRACE(absl::StrCat(std::string(collectives::Name(algorithm)), ", stage ", stage,
-                                  ", ranks ", ranks));
-        const collectives::RanksOptions options = {.size = ranks};
-        collectives::OnRanks(options, GetParam().engines(options),
-                             [&](Rank& self) { ExpectTrafficOfTheModel(setting, self); });
+    for (const Reduction reduction :
+         {Reduction::kRoundedOnce, Reduction::kRoundedPerHop, Reduction::kFp32Partials}) {
+      for (const collectives::Algorithm algorithm : collectives::kAlgorithms) {
+        if (!collectives::Exists(reduction, algorithm)) continue;
+        for (int stage = 0; stage < kStages; ++stage) {
+          Setting setting = {"", ToyModel(), {}};
+          setting.options.stage = stage;
+          setting.options.bucket_elements = 1000;
+          setting.options.micro_batches = 2;
+          setting.options.reduction = reduction;
+          setting.options.algorithm = algorithm;
+          SCOPED_TRACE(absl::StrCat(std::string(collectives::Name(reduction)), ", ",
+                                    std::string(collectives::Name(algorithm)), ", stage ", stage,
+                                    ", ranks ", ranks));
+          const collectives::RanksOptions options = {.size = ranks};
+          collectives::OnRanks(options, GetParam().engines(options),
+                               [&](Rank& self) { ExpectMemoryOfTheModel(setting, self); });
+          collectives::OnRanks(options, GetParam().engines(options),
+                               [&](Rank& self) { ExpectTrafficOfTheModel(setting, self); });
+        }
       }
     }
   }

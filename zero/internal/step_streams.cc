@@ -31,37 +31,46 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
   return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
 }
 
-void StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
-  for (const StepCollective& each : collectives) SentBytes(each.signature);
+absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
+  for (const StepCollective& each : collectives) {
+    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));
+    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
+  }
+  return absl::OkStatus();
 }
 
-int64_t StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
+absl::StatusOr<int64_t> StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
   const auto key =
       std::make_tuple(signature.kind, signature.algorithm, signature.dtype, signature.count);
   const auto found = sent_bytes_.find(key);
   if (found != sent_bytes_.end()) return found->second;
-  return sent_bytes_[key] = collectives::WireBytes(signature, rank(), ranks());
+  BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));
+  return sent_bytes_[key] = collectives::WireBytes(resolved, rank(), ranks());
 }
 
 absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
                                         precision::DType dtype, int64_t& sent) {
-  sent += SentBytes(ReduceScatterOf(options_, count, dtype));
-  return communicator_.ReduceScatter(input, output, count,
-                                     {.dtype = dtype, .algorithm = options_.algorithm}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(ReduceScatterOf(options_, count, dtype)));
+  sent += bytes;
+  return communicator_.ReduceScatter(
+      input, output, count, dtype,
+      {.reduction = options_.reduction, .algorithm = options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  sent += SentBytes(AllGatherOf(options_, count, dtype));
-  return communicator_.AllGather(input, output, count,
-                                 {.dtype = dtype, .algorithm = options_.algorithm}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(AllGatherOf(options_, count, dtype)));
+  sent += bytes;
+  return communicator_.AllGather(input, output, count, dtype, {options_.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  sent += SentBytes(
-      {.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count, .root = 0});
-  return communicator_.Broadcast(data, data, count, 0, {.dtype = dtype}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(
+      const int64_t bytes,
+      SentBytes({.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}));
+  sent += bytes;
+  return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 
 absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::string& bytes) {
@@ -74,9 +83,13 @@ absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::s
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  traffic.setup += SentBytes({.kind = collectives::CollectiveKind::kAllGather, .count = count});
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent,
+                           SentBytes({.kind = collectives::CollectiveKind::kAllGather,
+                                      .algorithm = collectives::Algorithm::kAuto,
+                                      .count = count}));
+  traffic.setup += sent;
   BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(mine, data, count, {.dtype = precision::DType::kUint8}, comm()));
+      communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
   BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));
   BRIGADE_RETURN_IF_ERROR(comm().Synchronize());
   std::vector<std::string> shared;

@@ -64,8 +64,9 @@ class StepStreams {
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Computes beforehand what these collectives send, so that a step does not.
-  void Prepare(const std::vector<StepCollective>& collectives);
+  // Allocates the workspace of these collectives and computes what they send, so that a step does
+  // neither.
+  absl::Status Prepare(const std::vector<StepCollective>& collectives);
 
   // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
   absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
@@ -86,7 +87,7 @@ class StepStreams {
               device::Context& context, device::Stream& compute);
 
   // What this rank sends in a collective, from `sent_bytes_` or computed.
-  int64_t SentBytes(const collectives::CollectiveSignature& signature);
+  absl::StatusOr<int64_t> SentBytes(const collectives::CollectiveSignature& signature);
 
   const ZeroOptions options_;
   collectives::Communicator& communicator_;

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
 namespace {
@@ -79,6 +83,18 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       optim::StepExecutor::Bytes(
           options.optimizer, internal::ControllerOptions(plan, options),
           internal::GradientLists(plan, options, [](int) { return nullptr; })));
+  return terms;
+}
+
+absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
+                                                 collectives::Communicator& communicator) {
+  collectives::Workspace workspace;
+  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, communicator.WorkspaceFor(each.signature));
+    workspace = collectives::Max(workspace, needed);
+  }
+  std::vector<MemoryTerm> terms = MemoryOf(plan, options);
+  terms.push_back({Purpose::kCommunication, "workspace of collectives", workspace.bytes()});
   return terms;
 }
 

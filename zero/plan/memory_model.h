@@ -7,9 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
+
+namespace brigade::collectives {
+class Communicator;
+}
 
 namespace brigade::zero {
 
@@ -19,12 +24,17 @@ struct MemoryTerm {
   int64_t bytes = 0;
 };
 
-// The device memory of a ZeroOptimizer with this plan, to the byte: the same on every rank,
+// The device memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank,
 // constant from Create on. (While parameters or state go in or out there is one bucket in float32
 // more.) The terms of the paper are "weights", "gradients", "master" and "moments"; what the paper
 // leaves out (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has
 // terms of its own.
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
+
+// The same with the workspace of the step's collectives, which the communicator allocates for them
+// beside the arrays above: "workspace of collectives". Errors of Communicator::Resolve.
+absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
+                                                 collectives::Communicator& communicator);
 
 int64_t Total(const std::vector<MemoryTerm>& terms);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Purpose purpose);

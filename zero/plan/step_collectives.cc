@@ -12,7 +12,8 @@ collectives::CollectiveSignature ReduceScatterOf(const ZeroOptions& options, int
   return {.kind = CollectiveKind::kReduceScatter,
           .algorithm = options.algorithm,
           .dtype = dtype,
-          .count = count};
+          .count = count,
+          .reduction = options.reduction};
 }
 
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,

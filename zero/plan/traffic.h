@@ -3,8 +3,13 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
+
+namespace brigade::collectives {
+class Communicator;
+}
 
 namespace brigade::zero {
 
@@ -20,12 +25,15 @@ struct Traffic {
   int64_t total() const { return gradients + parameters + scalars + setup; }
 };
 
-// What `rank` sends in each step: every bucket is reduced once per micro-batch, or at the boundary
-// once, and gathered where the stage says, by collectives of `options.algorithm`. With Y bytes of
-// weights, N ranks and one micro-batch that is 2 (N-1)/N Y in stages 0 to 2; 3 (N-1)/N Y in stage 3,
-// where tied weights count for each use and persistent ones once. kHalvingDoubling sends more where
-// N is no power of two. Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
-Traffic TrafficOfStep(const Plan& plan, const ZeroOptions& options, int rank);
+// What this rank of the communicator sends in each step: every bucket is reduced once per
+// micro-batch, or at the boundary once, and gathered where the stage says, by the algorithms that
+// the communicator takes. With Y bytes of weights, N ranks and one micro-batch that is 2 (N-1)/N Y
+// in stages 0 to 2; 3 (N-1)/N Y in stage 3, where tied weights count for each use and persistent
+// ones once. kHalvingDoubling sends more where N is no power of two, and kFp32Partials sends 16-bit
+// gradients in fp32. Errors of Communicator::Resolve.
+// Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
+absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
+                                      collectives::Communicator& communicator);
 
 }  // namespace brigade::zero
 

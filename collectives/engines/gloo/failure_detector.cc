@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kExplanationTimeout{1};
 
 // How long a closed connection may be the result of an abort whose message has not arrived yet: a
 // rank that was told earlier ends its process, and its reset overtakes the abort messages of others.
-constexpr std::chrono::milliseconds kAbortGrace{250};
+constexpr std::chrono::seconds kAbortGrace{1};
 
 // A live process answers a probe in this time, also where many processes share a core.
 constexpr std::chrono::seconds kLeastProbeTimeout{1};

@@ -41,14 +41,6 @@ bool IsError(const NcclOutcome& outcome) {
   return outcome.result != NcclResult::kSuccess && outcome.result != NcclResult::kInProgress;
 }
 
-// Whether NCCL's own reductions keep what the algorithm promises.
-bool IsNative(const CollectiveSignature& signature) {
-  const bool integers = signature.dtype == DType::kInt32 || signature.dtype == DType::kInt64 ||
-                        signature.dtype == DType::kUint8;
-  return signature.algorithm == Algorithm::kRing &&
-         (signature.op == kernels::ReduceOp::kSum || integers);
-}
-
 }  // namespace
 
 absl::Status NcclDispatcher::Start() {
@@ -56,6 +48,18 @@ absl::Status NcclDispatcher::Start() {
                            context_.Allocate(1, device::Purpose::kCommunication, "barrier"));
   barrier_ = std::move(barrier);
   return absl::OkStatus();
+}
+
+bool NcclDispatcher::HasNative(const CollectiveSignature& signature) {
+  const bool integers = signature.dtype == DType::kInt32 || signature.dtype == DType::kInt64 ||
+                        signature.dtype == DType::kUint8;
+  return HasAlgorithms(signature.kind) && (signature.op == kernels::ReduceOp::kSum || integers);
+}
+
+absl::Status NcclDispatcher::Reserve(const CollectiveSignature& signature) {
+  const bool is_nccls_own =
+      signature.algorithm == Algorithm::kNative || !HasAlgorithms(signature.kind);
+  return is_nccls_own ? absl::OkStatus() : executor_.Reserve(signature);
 }
 
 absl::Status NcclDispatcher::Run(const Collective& collective, device::Stream& stream, Fate& fate,
@@ -71,20 +75,21 @@ absl::Status NcclDispatcher::Choose(Running& running) {
   const auto count = static_cast<size_t>(signature.count);
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
-      if (!IsNative(signature)) break;
+      if (signature.algorithm != Algorithm::kNative) break;
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
         return {api_.all_reduce(collective.input, collective.output, count, type,
                                 OpOf(signature.op), comm, on),
                 "ncclAllReduce"};
       });
     case CollectiveKind::kReduceScatter:
-      if (!IsNative(signature)) break;
+      if (signature.algorithm != Algorithm::kNative) break;
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
         return {api_.reduce_scatter(collective.input, collective.output, count, type,
                                     OpOf(signature.op), comm, on),
                 "ncclReduceScatter"};
       });
     case CollectiveKind::kAllGather:
+      if (signature.algorithm != Algorithm::kNative) break;
       return Whole(running, [&](NcclComm comm, NcclStream on) -> NcclOutcome {
         return {api_.all_gather(collective.input, collective.output, count, type, comm, on),
                 "ncclAllGather"};
@@ -141,11 +146,12 @@ absl::Status NcclDispatcher::Whole(Running& running, NcclCall nccl) {
 
 absl::Status NcclDispatcher::Group(Running& running, absl::Span<const Transfer> transfers) {
   const CollectiveSignature& signature = running.collective.signature;
-  const NcclType type = TypeOf(signature.dtype);
+  const DType dtype = PartialType(signature);
+  const NcclType type = TypeOf(dtype);
   accesses_.clear();
   for (const Transfer& transfer : transfers) {
     accesses_.push_back(
-        {transfer.data, transfer.count * precision::SizeOf(signature.dtype), !transfer.sends});
+        {transfer.data, transfer.count * precision::SizeOf(dtype), !transfer.sends});
   }
   const auto nccl = [&](NcclComm comm, NcclStream on) -> NcclOutcome {
     const NcclOutcome start = {api_.group_start(), "ncclGroupStart"};

@@ -36,7 +36,14 @@ class NcclDispatcher {
         context_(context),
         executor_(context, rank, size) {}
 
+  // Whether NCCL's own collective keeps a NaN: its minima and maxima of floating-point numbers may
+  // lose one.
+  static bool HasNative(const CollectiveSignature& signature);
+
   absl::Status Start();
+
+  // Allocates what Run needs.
+  absl::Status Reserve(const CollectiveSignature& signature);
 
   // Calls announce() before NCCL hears of the call, if it is not captured.
   absl::Status Run(const Collective& collective, device::Stream& stream, Fate& fate,

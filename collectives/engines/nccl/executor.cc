@@ -3,22 +3,33 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/engines/combine.h"
 #include "brigade/collectives/engines/workspace.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/reduce/reduce.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of what lands: whole vectors
+absl::Status CheckSources(const Program& program, int rank) {
+  size_t most = 0;
+  for (int stage = 0; stage < program.stages(); ++stage) {
+    program.ForEach(rank, stage, [&](const Instruction& instruction) {
+      most = std::max(most, instruction.sources.size());
+    });
+  }
+  if (most <= kernels::kMaxReduceArrays) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("adds ", most, " arrays at once, of at most ", kernels::kMaxReduceArrays));
+}
 
 }  // namespace
 
 absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
                                Exchange exchange) {
   collective_ = &collective;
-  program_.Build(collective.signature, size_);
-  BRIGADE_RETURN_IF_ERROR(Provide());
+  BRIGADE_RETURN_IF_ERROR(Reserve(collective.signature));
   for (int stage = 0; stage < program_.stages(); ++stage) {
     CollectReads(stage);
     BRIGADE_RETURN_IF_ERROR(exchange(transfers_));
@@ -35,34 +46,17 @@ bool NcclExecutor::IsReceivedInPlace(const Instruction& instruction) const {
 }
 
 int64_t NcclExecutor::LandingBytes(const Instruction& instruction) const {
-  const int64_t bytes = instruction.count * precision::SizeOf(collective_->signature.dtype);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return NcclLandingBytes(instruction.count *
+                          precision::SizeOf(PartialType(collective_->signature)));
 }
 
-absl::Status NcclExecutor::Provide() {
-  const CollectiveSignature& signature = collective_->signature;
-  int64_t most = 0;
-  for (int stage = 0; stage < program_.stages(); ++stage) {
-    int64_t bytes = 0;
-    absl::Status status;
-    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-      const size_t sources = instruction.sources.size();
-      if (sources > kernels::kMaxReduceArrays) {
-        status = absl::UnimplementedError(absl::StrCat(
-            "adds ", sources, " arrays at once, of at most ", kernels::kMaxReduceArrays));
-      }
-      if (IsReceivedInPlace(instruction)) return;
-      for (const Part& source : instruction.sources) {
-        if (source.rank != rank_) bytes += LandingBytes(instruction);
-      }
-    });
-    BRIGADE_RETURN_IF_ERROR(status);
-    most = std::max(most, bytes);
-  }
-  BRIGADE_RETURN_IF_ERROR(collectives::Provide(most, "collective landing", context_, landing_));
-  return collectives::Provide(
-      ScratchElements(signature, size_) * precision::SizeOf(signature.dtype), "collective scratch",
-      context_, scratch_);
+absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
+  program_.Build(signature, size_);
+  BRIGADE_RETURN_IF_ERROR(CheckSources(program_, rank_));
+  const Workspace workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
+  BRIGADE_RETURN_IF_ERROR(
+      Provide(workspace.landing_bytes, "collective landing", context_, landing_));
+  return Provide(workspace.scratch_bytes, "collective scratch", context_, scratch_);
 }
 
 const Part& NcclExecutor::OwnTarget(const Instruction& instruction) const {
@@ -94,7 +88,6 @@ void NcclExecutor::CollectReads(int stage) {
 }
 
 absl::Status NcclExecutor::Reduce(int stage, device::Stream& stream) {
-  const CollectiveSignature& signature = collective_->signature;
   const char* landed = static_cast<const char*>(landing_.data());
   absl::Status done;
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
@@ -106,8 +99,7 @@ absl::Status NcclExecutor::Reduce(int stage, device::Stream& stream) {
     }
     void* const target = Address(OwnTarget(instruction));
     if (sources_.size() == 1 && sources_[0] == target) return;  // in place already
-    done = kernels::Reduce(sources_, {target}, instruction.count, {signature.dtype, signature.op},
-                           stream);
+    done = Combine(instruction, collective_->signature, sources_, {target}, stream);
   });
   return done;
 }

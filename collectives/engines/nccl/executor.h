@@ -21,26 +21,30 @@ struct Transfer {
   int peer = 0;
 };
 
-// Carries one rank's part of programs out by sends and receives that run at once, and kernels between them. In each
-// stage: what instructions read elsewhere comes here, they reduce, and what they write elsewhere goes there.
-// Every instruction writes an own array.
+// Carries one rank's part of programs out by sends and receives that run at once, and kernels
+// between them. In each stage: what instructions read elsewhere comes here, they reduce, and what
+// they write elsewhere goes there. Every instruction writes an own array.
 //
-// Memory       What comes to be reduced, all of a stage, and the program's scratch; booked as communication.
+// Memory       What comes to be reduced, all of a stage, and the program's scratch; booked as
+//              communication.
 // Allocation   None in steady state.
 // Threads      One at a time.
 class NcclExecutor {
  public:
-  // Enqueues the transfers as one group: those between two ranks meet in the order in which each of them gives them.
+  // Enqueues the transfers as one group: those between two ranks meet in the order in which each of
+  // them gives them.
   using Exchange = absl::FunctionRef<absl::Status(absl::Span<const Transfer>)>;
 
   NcclExecutor(device::Context& context, int rank, int size)
       : context_(context), rank_(rank), size_(size) {}
 
+  // Allocates what Run needs. Unimplemented as for Run.
+  absl::Status Reserve(const CollectiveSignature& signature);
+
   // Unimplemented if an instruction reads more arrays than a kernel takes.
   absl::Status Run(const Collective& collective, device::Stream& stream, Exchange exchange);
 
  private:
-  absl::Status Provide();
   char* Address(const Part& part) const { return AddressOf(part, *collective_, scratch_.data()); }
   bool IsReceivedInPlace(const Instruction& instruction) const;
   int64_t LandingBytes(const Instruction& instruction) const;

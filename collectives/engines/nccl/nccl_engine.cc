@@ -16,17 +16,18 @@
 #include "brigade/collectives/engines/nccl/in_flight_monitor.h"
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/collectives/engines/nccl/verifier.h"
-#include "brigade/collectives/engines/watchdog.h"
 #include "brigade/device/status_macros.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/threads/periodic_thread.h"
 #endif
 
 namespace brigade::collectives {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(5);  // of looks at what is in flight
+// Between two looks at what is in flight.
+constexpr absl::Duration kInterval = absl::Milliseconds(5);
 
 // NCCL takes the thread's current device for the communicator's.
 #if BRIGADE_CUDA
@@ -66,6 +67,15 @@ class Impl final : public NcclEngine {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  Workspace WorkspaceFor(const CollectiveSignature& signature) const override {
+    return WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
+  }
+  absl::Status Reserve(const CollectiveSignature& signature) override {
+    return dispatcher_.Reserve(signature);
+  }
+  bool HasNative(const CollectiveSignature& signature) const override {
+    return NcclDispatcher::HasNative(signature);
+  }
   absl::Status Run(const Collective& collective, device::Stream& stream) override;
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
                              absl::Span<int64_t> all) override;
@@ -103,7 +113,7 @@ class Impl final : public NcclEngine {
   NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
 
   std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<device::PeriodicThread> watchdog_;
 };
 
 Impl::~Impl() {
@@ -158,7 +168,7 @@ absl::Status Impl::Start() {
     verifier_ = std::make_unique<CollectiveVerifier>(
         *side_, [this](const absl::Status& error) { static_cast<void>(comm_.Fail(error)); });
   }
-  watchdog_ = std::make_unique<Watchdog>(kInterval, [this] { Look(); });
+  watchdog_ = std::make_unique<device::PeriodicThread>(kInterval, [this] { Look(); });
   return absl::OkStatus();
 }
 
@@ -206,7 +216,7 @@ absl::Status Impl::Run(const Collective& collective, device::Stream& stream) {
 }
 
 void Impl::Count(const Collective& collective) {
-  const int64_t bytes = precision::SizeOf(collective.signature.dtype);
+  const int64_t bytes = precision::SizeOf(PartialType(collective.signature));
   const auto add = [&](int to, int64_t elements) {
     sent_[static_cast<size_t>(to)].fetch_add(elements * bytes, std::memory_order_relaxed);
   };

@@ -15,53 +15,62 @@ namespace brigade::collectives {
 
 struct NcclOptions {
   NcclApi api;  // LoadNccl()
-  // How long a call may wait in NCCL on the host, and how long it may run from when it is at the head of its stream.
+  // How long a call may wait in NCCL on the host, and how long it may run from when it is at the
+  // head of its stream.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by the timeout.
+  // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by
+  // the timeout.
   bool compare_calls = true;
-  // The context of the side channel's engine, if nobody else keeps it: lives as long as any group that was made with
-  // these options.
+  // The context of the side channel's engine, if nobody else keeps it: lives as long as any group
+  // that was made with these options.
   std::shared_ptr<device::Context> side_context = nullptr;
 };
 
-// Ranks that are GPUs, reached by NCCL. A side channel, which is an engine of the host with the same ranks (gloo, or
-// threads), tells the ranks what NCCL does not: the unique id, each other's calls, who is gone, and what ended the
-// group.
+// Ranks that are GPUs, reached by NCCL. A side channel, which is an engine of the host with the
+// same ranks (gloo, or threads), tells the ranks what NCCL does not: the unique id, each other's
+// calls, who is gone, and what ended the group.
 //
-// Algorithms   Sums with kRing, and all that moves without adding, are NCCL's own collectives or grouped sends; kRing
-//              then stands for the algorithm that NCCL chooses. The others carry our programs out by sends and kernels
-//              for sums, minima and maxima, of up to 64 ranks; so do minima and maxima of floats with kRing, because
-//              NCCL's may lose a NaN.
-// Stream       Calls are enqueued on the caller's stream. The host waits only until NCCL has taken them: microseconds,
-//              and the time to connect at first. Streams other than cudaStreamPerThread, which is InvalidArgument.
-// Graphs       Calls can be captured into a CUDA graph, by all ranks or none, in thread-local or relaxed mode, if the
-//              same calls were made once before. They are not compared, and the graph's launches have no deadline.
-// Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and one that is gone are
-//              noticed beside the call, which is aborted: the stream goes on with what then lies in its arrays, so
-//              ask Communicator::status after a wait. Sends and receives are not compared: one that meets something
-//              else ends by the timeout, with DeadlineExceeded that names it, or the other rank's call.
-// Counting     sent_bytes counts what programs of the algorithms would send, and not what NCCL does.
-// Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the programs' scratch;
-//              booked as communication.
+// Algorithms   kNative is NCCL's own all-reduce, reduce-scatter or all-gather, by an algorithm that
+//              NCCL chooses; kAuto takes it for all-gathers and for sums that are rounded per hop.
+//              There is none for minima and maxima of floating-point numbers, because NCCL's may
+//              lose a NaN. The other algorithms carry our programs out by sends, and by kernels
+//              that add up to 64 arrays. Broadcasts, barriers, sends and all-to-alls are NCCL's own
+//              collectives or grouped sends.
+// Stream       Calls are enqueued on the caller's stream. The host waits only until NCCL has taken
+//              them: microseconds, and the time to connect at first. Streams other than
+//              cudaStreamPerThread, which is InvalidArgument.
+// Graphs       Calls can be captured into a CUDA graph, by all ranks or none, in thread-local or
+//              relaxed mode, if the same calls were made once before. They are not compared, and
+//              the graph's launches have no deadline.
+// Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and
+//              one that is gone are noticed beside the call, which is aborted: the stream goes on
+//              with what then lies in its arrays, so ask Communicator::status after a wait. Sends
+//              and receives are not compared: one that meets something else ends by the timeout,
+//              with DeadlineExceeded that names it, or the other rank's call.
+// Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
+//              would.
+// Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the
+//              programs' scratch; booked as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
 class NcclEngine : public Engine {
  public:
-  // Arrays in this memory of the device can then be reached without a copy (ncclCommRegister). The memory must outlive
-  // the engine, whose groups inherit nothing.
+  // Arrays in this memory of the device can then be reached without a copy (ncclCommRegister). The
+  // memory must outlive the engine, whose groups inherit nothing.
   virtual absl::Status Register(void* data, int64_t bytes) = 0;
 };
 
-// One rank of a new NCCL communicator of all ranks of `side`; returns when all are there. InvalidArgument for a
-// context that is not on a GPU.
+// One rank of a new NCCL communicator of all ranks of `side`; returns when all are there.
+// InvalidArgument for a context that is not on a GPU.
 absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& options,
                                                              std::unique_ptr<Engine> side,
                                                              device::Context& context);
 
-// The same over a communicator that somebody else owns, and destroys after the engine; an error revokes it where NCCL
-// can (2.28), or leaves its calls to the owner. It should be non-blocking, and nobody else calls NCCL with it
-// meanwhile. `side` may be null: then calls are not compared, errors not passed on, and Split and Shrink
-// FailedPrecondition. InvalidArgument if `side` has other ranks.
+// The same over a communicator that somebody else owns, and destroys after the engine; an error
+// revokes it where NCCL can (2.28), or leaves its calls to the owner. It should be non-blocking,
+// and nobody else calls NCCL with it meanwhile. `side` may be null: then calls are not compared,
+// errors not passed on, and Split and Shrink FailedPrecondition. InvalidArgument if `side` has
+// other ranks.
 absl::StatusOr<std::unique_ptr<NcclEngine>> BorrowNcclEngine(const NcclOptions& options,
                                                              ::ncclComm* comm,
                                                              std::unique_ptr<Engine> side,

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
@@ -17,7 +17,7 @@ constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
 constexpr size_t kAhead = 1024;  // calls that a host may be ahead of the comparison, 40 KB
 
 // The thread looks for calls and is not woken for each, which would cost the caller more than the call itself.
-constexpr auto kInterval = std::chrono::milliseconds(2);
+constexpr absl::Duration kInterval = absl::Milliseconds(2);
 
 // The oldest calls of a rank that are not compared yet.
 struct Block {
@@ -42,49 +42,39 @@ CollectiveVerifier::CollectiveVerifier(Engine& side, std::function<void(const ab
       mine_(kWords),
       all_(kWords * static_cast<size_t>(side.size())) {
   calls_.reserve(kAhead);
-  thread_ = std::thread([this] { Loop(); });
+  thread_.emplace(kInterval, [this] { CompareAll(); });
 }
 
 CollectiveVerifier::~CollectiveVerifier() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+  thread_->Stop();
+  CompareAll();
 }
 
 void CollectiveVerifier::Add(const Fingerprint& call) {
-  std::unique_lock lock(mutex_);
-  compared_.wait(lock, [this] { return calls_.size() < kAhead || failed_; });
+  device::MutexLock lock(mutex_);
+  while (calls_.size() >= kAhead && !failed_) compared_.Wait(mutex_);
   if (!failed_) calls_.push_back(call);
 }
 
 bool CollectiveVerifier::IsComparing(const Fingerprint& call) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return !failed_ && std::find(calls_.begin(), calls_.end(), call) != calls_.end();
 }
 
 void CollectiveVerifier::AwaitAll() {
-  std::unique_lock lock(mutex_);
-  compared_.wait(lock, [this] { return calls_.empty() || failed_; });
+  device::MutexLock lock(mutex_);
+  while (!calls_.empty() && !failed_) compared_.Wait(mutex_);
 }
 
-void CollectiveVerifier::Loop() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    if (calls_.empty()) {
-      if (stopping_) return;
-      wake_.wait_for(lock, kInterval, [this] { return stopping_; });
-      continue;
-    }
-    lock.unlock();
+void CollectiveVerifier::CompareAll() {
+  device::MutexLock lock(mutex_);
+  while (!calls_.empty() && !failed_) {
+    lock.Unlock();
     const absl::Status compared = Round();
     if (!compared.ok()) fail_(compared);
-    lock.lock();
+    lock.Lock();
     failed_ = !compared.ok();
-    compared_.notify_all();
-    if (failed_) return;
+    compared_.SignalAll();
   }
 }
 
@@ -92,7 +82,7 @@ void CollectiveVerifier::Loop() {
 absl::Status CollectiveVerifier::Round() {
   Block block;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     block.count = std::min<int64_t>(kMostCalls, static_cast<int64_t>(calls_.size()));
     std::copy_n(calls_.begin(), block.count, block.calls.begin());
   }
@@ -104,7 +94,7 @@ absl::Status CollectiveVerifier::Round() {
     calls = std::min(calls, BlockOf(all_, rank).count);
   }
   BRIGADE_RETURN_IF_ERROR(Compare(calls));
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   calls_.erase(calls_.begin(), calls_.begin() + calls);
   return absl::OkStatus();
 }

@@ -1,16 +1,16 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_VERIFIER_H_
 #define BRIGADE_COLLECTIVES_ENGINES_NCCL_VERIFIER_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/engines/engine.h"
+#include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/periodic_thread.h"
 
 namespace brigade::collectives {
 
@@ -37,7 +37,7 @@ class CollectiveVerifier {
   void AwaitAll();
 
  private:
-  void Loop();
+  void CompareAll();
   absl::Status Round();
   absl::Status Compare(int64_t calls) const;
 
@@ -45,12 +45,14 @@ class CollectiveVerifier {
   const std::function<void(const absl::Status&)> fail_;
   std::vector<int64_t> mine_, all_;  // blocks: this rank's, [rank]
 
-  std::mutex mutex_;
-  std::condition_variable wake_, compared_;
-  std::vector<Fingerprint> calls_;  // not yet compared
-  bool stopping_ = false;
-  bool failed_ = false;
-  std::thread thread_;
+  device::Mutex mutex_;
+  device::CondVar compared_;
+  // Those that are not compared yet.
+  std::vector<Fingerprint> calls_ ABSL_GUARDED_BY(mutex_);
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Last: it uses the others.
+  std::optional<device::PeriodicThread> thread_;
 };
 
 }  // namespace brigade::collectives

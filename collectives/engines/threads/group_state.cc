@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/engines/combine.h"
 #include "brigade/collectives/engines/workspace.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce.h"
@@ -27,8 +28,9 @@ GroupState::GroupState(const ThreadGroup::Options& options)
       members_(static_cast<size_t>(options.size)),
       monitor_(options.size, options.stream_timeout) {
   if (options.size == 1 || options.stream_timeout == std::chrono::nanoseconds::max()) return;
-  watchdog_ = std::make_unique<Watchdog>(
-      std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent), [this] {
+  watchdog_ = std::make_unique<device::PeriodicThread>(
+      absl::FromChrono(std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent)),
+      [this] {
         if (const absl::Status late = monitor_.Look(); !late.ok()) Fail(late);
       });
 }
@@ -80,6 +82,12 @@ absl::Status GroupState::Meet(int rank, int partner, const Rendezvous::Arrival& 
   return status();
 }
 
+absl::Status GroupState::Reserve(int rank, const CollectiveSignature& signature) {
+  Member& member = members_[static_cast<size_t>(rank)];
+  return Provide(ScratchBytes(signature, options_.size), "collective scratch", *member.context,
+                 member.scratch);
+}
+
 absl::Status GroupState::Run(int rank, const Collective& collective, device::Stream& stream) {
   const CollectiveSignature& signature = collective.signature;
   const Rendezvous::Arrival arrival = {
@@ -118,7 +126,7 @@ absl::StatusOr<StreamMonitor::Entry*> GroupState::Begin(uint64_t ranks, Arrivals
 absl::Status GroupState::Enqueue(Arrivals arrivals) {
   const CollectiveSignature& signature = arrivals[0].fingerprint.signature;
   const int size = options_.size;
-  const int64_t scratch = ScratchElements(signature, size) * precision::SizeOf(signature.dtype);
+  const int64_t scratch = ScratchBytes(signature, size);
   for (Member& member : members_) {
     BRIGADE_RETURN_IF_ERROR(
         Provide(scratch, "collective scratch", *member.context, member.scratch));
@@ -164,7 +172,7 @@ absl::Status GroupState::Enqueue(Arrivals arrivals) {
 absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int rank,
                                             Arrivals arrivals) {
   const CollectiveSignature& signature = arrivals[0].fingerprint.signature;
-  const int64_t element_bytes = precision::SizeOf(signature.dtype);
+  const int64_t element_bytes = precision::SizeOf(PartialType(signature));
   const auto address = [&](const Part& part) {
     const auto i = static_cast<size_t>(part.rank);
     return AddressOf(part, *arrivals[i].collective, members_[i].scratch.data());
@@ -187,8 +195,8 @@ absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int 
   if (sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0]) {
     return absl::OkStatus();  // in place already
   }
-  return kernels::Reduce(sources_, targets_, instruction.count, {signature.dtype, signature.op},
-                         *arrivals[static_cast<size_t>(rank)].stream);
+  return Combine(instruction, signature, sources_, targets_,
+                 *arrivals[static_cast<size_t>(rank)].stream);
 }
 
 absl::Status GroupState::EnqueueSend(int sender, int receiver, Arrivals arrivals) {

@@ -17,8 +17,8 @@
 #include "brigade/collectives/engines/threads/rendezvous.h"
 #include "brigade/collectives/engines/threads/stream_monitor.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
-#include "brigade/collectives/engines/watchdog.h"
 #include "brigade/device/context.h"
+#include "brigade/device/threads/periodic_thread.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
@@ -32,6 +32,7 @@ class GroupState {
 
   absl::Status Join(int rank, device::Context& context);
   void Leave(int rank);
+  absl::Status Reserve(int rank, const CollectiveSignature& signature);
   absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
   absl::Status AllGatherHost(int rank, const Fingerprint& fingerprint,
                              absl::Span<const int64_t> values, absl::Span<int64_t> all);
@@ -78,7 +79,8 @@ class GroupState {
   absl::Status status_;
   std::map<std::string, Subgroup> subgroups_;  // for which a rank is still to come
 
-  std::unique_ptr<Watchdog> watchdog_;  // of monitor_
+  // Asks monitor_. Last: it uses the others.
+  std::unique_ptr<device::PeriodicThread> watchdog_;
 };
 
 }  // namespace brigade::collectives

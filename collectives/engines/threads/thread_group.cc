@@ -20,6 +20,12 @@ class ThreadEngine final : public Engine {
 
   int rank() const override { return rank_; }
   int size() const override { return state_->options().size; }
+  Workspace WorkspaceFor(const CollectiveSignature& signature) const override {
+    return WorkspaceOf(signature, rank_, size(), EngineKind::kThreads);
+  }
+  absl::Status Reserve(const CollectiveSignature& signature) override {
+    return state_->Reserve(rank_, signature);
+  }
   absl::Status Run(const Collective& collective, device::Stream& stream) override {
     return state_->Run(rank_, collective, stream);
   }

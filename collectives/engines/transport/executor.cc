@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "brigade/collectives/engines/combine.h"
 #include "brigade/collectives/engines/workspace.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/reduce/reduce_cpu.h"
 
 namespace brigade::collectives {
-namespace {
-
-constexpr int64_t kAhead = 4;  // chunks of a source that may be on their way
-
-}  // namespace
 
 TransportExecutor::TransportExecutor(Transport& transport, device::Context& context,
                                      int64_t chunk_bytes)
@@ -24,12 +19,10 @@ TransportExecutor::TransportExecutor(Transport& transport, device::Context& cont
 
 absl::Status TransportExecutor::Run(const Collective& collective, device::ThreadPool& pool) {
   collective_ = &collective;
-  element_bytes_ = precision::SizeOf(collective.signature.dtype);
+  element_bytes_ = precision::SizeOf(PartialType(collective.signature));
   chunk_count_ = chunk_bytes_ / element_bytes_;
-  const int64_t scratch = ScratchElements(collective.signature, size_) * element_bytes_;
-  BRIGADE_RETURN_IF_ERROR(Provide(scratch, "collective scratch", context_, scratch_));
+  BRIGADE_RETURN_IF_ERROR(Reserve(collective.signature));
   program_.Build(collective.signature, size_);
-  BRIGADE_RETURN_IF_ERROR(ProvideLanding());
   BRIGADE_RETURN_IF_ERROR(Begin(0));
   BRIGADE_RETURN_IF_ERROR(SendWhatIsThere(0));
   for (int stage = 0; stage < program_.stages(); ++stage) {
@@ -57,23 +50,12 @@ TransportExecutor::Task TransportExecutor::TaskOf(const Instruction& instruction
   return {instruction, Chunks(instruction.count), sources, in_place};
 }
 
-// Room for a few chunks of every source of an instruction, or for all messages of a stage.
-absl::Status TransportExecutor::ProvideLanding() {
-  int64_t sources = 0, most_messages = 0;
-  landing_bytes_ = 0;
-  for (int stage = 0; stage < program_.stages(); ++stage) {
-    int64_t messages = 0;
-    program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-      const Task task = TaskOf(instruction);
-      messages += task.sources * task.chunks;
-      sources = std::max(sources, task.sources);
-      if (task.in_place || task.sources == 0) return;
-      landing_bytes_ =
-          std::max(landing_bytes_, std::min(chunk_count_, instruction.count) * element_bytes_);
-    });
-    most_messages = std::max(most_messages, messages);
-  }
-  window_ = std::min(kAhead * sources, most_messages);
+absl::Status TransportExecutor::Reserve(const CollectiveSignature& signature) {
+  const LandingRing ring = LandingRingOf(signature, rank_, size_, chunk_bytes_);
+  window_ = ring.window;
+  landing_bytes_ = ring.message_bytes;
+  BRIGADE_RETURN_IF_ERROR(
+      Provide(ScratchBytes(signature, size_), "collective scratch", context_, scratch_));
   return Provide(window_ * landing_bytes_, "collective chunks", context_, landing_);
 }
 
@@ -104,15 +86,18 @@ absl::Status TransportExecutor::SendPart(int to, const Part& part, Chunk chunk) 
   return transport_.Send(to, Address(part, chunk), bytes);
 }
 
-bool TransportExecutor::IsWrittenIn(int stage, const Part& part) const {
+bool TransportExecutor::IsWrittenIn(int stage, const Part& part, int64_t count) const {
   bool is_written = false;
   program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-    for (const Part& target : instruction.targets) is_written |= target == part;
+    for (const Part& target : instruction.targets) {
+      is_written |= target == part && instruction.count == count;
+    }
   });
   return is_written;
 }
 
-// What others read in a stage, and what the stage before does not write: that is passed on.
+// What others read in a stage, without what the stage before writes as it is read: that is passed
+// on.
 absl::Status TransportExecutor::SendWhatIsThere(int stage) {
   absl::Status status;
   for (int other = 0; other < size_; ++other) {
@@ -120,7 +105,7 @@ absl::Status TransportExecutor::SendWhatIsThere(int stage) {
     program_.ForEach(other, stage, [&](const Instruction& instruction) {
       for (const Part& source : instruction.sources) {
         if (source.rank != rank_ || !status.ok()) continue;
-        if (stage > 0 && IsWrittenIn(stage - 1, source)) continue;
+        if (stage > 0 && IsWrittenIn(stage - 1, source, instruction.count)) continue;
         status = ForEachChunk(instruction.count,
                               [&](Chunk chunk) { return SendPart(other, source, chunk); });
       }
@@ -180,8 +165,7 @@ void TransportExecutor::ReduceChunk(const Instruction& instruction, Chunk chunk,
   for (const Part& target : instruction.targets) {
     if (target.rank != rank_) continue;
     void* const to = Address(target, chunk);
-    kernels::ReduceCpu(sources_, {&to, 1}, chunk.count, collective_->signature.dtype,
-                       collective_->signature.op, pool);
+    CombineCpu(instruction, collective_->signature, chunk.count, sources_, {&to, 1}, pool);
   }
 }
 
@@ -206,7 +190,7 @@ absl::Status TransportExecutor::SendResults(int stage) {
       if (other == rank_ || !program_.ArePartners(rank_, other)) continue;
       program_.ForEach(other, stage + 1, [&](const Instruction& next) {
         for (const Part& source : next.sources) {
-          if (source == *own) send(other);
+          if (source == *own && next.count == instruction.count) send(other);
         }
       });
     }

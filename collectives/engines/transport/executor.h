@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "brigade/collectives/algorithms/program.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/engines/transport/transport.h"
 #include "brigade/device/context.h"
 #include "brigade/device/threads/thread_pool.h"
@@ -17,10 +18,11 @@ namespace brigade::collectives {
 //
 // Messages     From one rank to another they go stage by stage, in chunks: first what is read from
 //              the sender, in the order of the reader's instructions, then what the sender's write.
-//              Of what a stage reads what is older than the stage before goes first: instructions
-//              that read older parts of a rank come first. A part is read as it was written, and of
-//              each other rank an instruction reads one. A program of several stages writes own
-//              arrays only, and every instruction writes an own one.
+//              A part that the stage before wrote as it is read, the same elements and no more, is
+//              passed on behind all others: instructions that read such parts of a rank come last,
+//              in the order in which it writes them. Of each other rank an instruction reads one
+//              part. A program of several stages writes own arrays only, and every instruction
+//              writes an own one.
 // Readiness    What a rank expects of others in a stage it announces before it sends for that
 //              stage, as far as it has room: behind data on the same connection the announcement,
 //              and with it the other direction, would wait.
@@ -29,11 +31,11 @@ namespace brigade::collectives {
 // Threads      One at a time.
 class TransportExecutor {
  public:
-  // Parts go in chunks of `chunk_bytes`. Of 64 MiB between 2 and 4 ranks on Gloo, 1 MiB is slower
-  // by 4 %, 256 KiB by 10 to 20 %.
   TransportExecutor(Transport& transport, device::Context& context,
-                    int64_t chunk_bytes = int64_t{4} << 20);
+                    int64_t chunk_bytes = kTransportChunkBytes);
 
+  // Allocates what Run needs.
+  absl::Status Reserve(const CollectiveSignature& signature);
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
 
   // Bytes of payload given to the transport for a rank. From any thread, also while a program runs.
@@ -56,14 +58,13 @@ class TransportExecutor {
     bool in_place;    // a copy from elsewhere to here needs no landing
   };
 
-  absl::Status ProvideLanding();
   char* Address(const Part& part, Chunk chunk) const;
   int64_t Chunks(int64_t count) const { return (count + chunk_count_ - 1) / chunk_count_; }
   Chunk ChunkOf(int64_t count, int64_t number) const;
   template <typename Visit>
   absl::Status ForEachChunk(int64_t count, const Visit& visit) const;
   absl::Status SendPart(int to, const Part& part, Chunk chunk);
-  bool IsWrittenIn(int stage, const Part& part) const;
+  bool IsWrittenIn(int stage, const Part& part, int64_t count) const;
   absl::Status SendWhatIsThere(int stage);
   absl::Status Begin(int stage);
   absl::Status ExpectSources();
@@ -87,7 +88,7 @@ class TransportExecutor {
 
   // Of the call that runs.
   const Collective* collective_ = nullptr;
-  int64_t element_bytes_ = 0;
+  int64_t element_bytes_ = 0;  // of what goes to other ranks
   int64_t chunk_count_ = 0;    // elements
   int64_t landing_bytes_ = 0;  // of a message in landing_
   int64_t window_ = 0;         // messages that may be expected at once

@@ -42,6 +42,10 @@ class TransportEngineState {
   std::unique_ptr<Transport> transport;
   const Regroup regroup;
 
+  absl::Status Reserve(const CollectiveSignature& signature) {
+    std::lock_guard lock(mutex_);
+    return executor_.Reserve(signature);
+  }
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
                              absl::Span<int64_t> all);
@@ -180,6 +184,12 @@ class TransportEngine final : public Engine {
   int rank() const override { return state_->transport->rank(); }
   int size() const override { return state_->transport->size(); }
 
+  Workspace WorkspaceFor(const CollectiveSignature& signature) const override {
+    return WorkspaceOf(signature, rank(), size(), EngineKind::kTransport);
+  }
+  absl::Status Reserve(const CollectiveSignature& signature) override {
+    return state_->Reserve(signature);
+  }
   absl::Status Run(const Collective& collective, device::Stream& stream) override {
     const int64_t bytes = precision::SizeOf(collective.signature.dtype);
     const int64_t read = InputElements(collective.signature, rank(), size()) * bytes;

@@ -36,7 +36,8 @@ TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(run(in, out, 8, {.wire = DType::kFloat32}),
                 Invalid("compressed_all_reduce: wire is float32, must be float16 or bfloat16"));
     EXPECT_THAT(run(in, out, 8, {.scaling = static_cast<WireScaling>(3)}), Invalid("scaling 3"));
-    EXPECT_THAT(run(in, out, 8, {.algorithm = static_cast<Algorithm>(9)}), Invalid("algorithm 9"));
+    EXPECT_THAT(run(in, out, 8, {.algorithm = static_cast<Algorithm>(19)}),
+                Invalid("algorithm 19"));
     for (const float scale : {0.0f, -1.0f, 0x1p-127f, 0x1p127f, std::nanf("")}) {
       EXPECT_THAT(run(in, out, 8, {.scaling = WireScaling::kStatic, .scale = scale}),
                   Invalid("must be in [2^-126, 2^126]"));
@@ -100,7 +101,8 @@ TEST(CompressedAllReduceTest, HasWhatItSaysInItsBooksAndNeverWaits) {
   });
 }
 
-// Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the wire.
+// Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the
+// wire.
 TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
   device::RaceChecker checker;
   const auto trajectory = [&](uint64_t seed) {
@@ -117,8 +119,9 @@ TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
       std::vector<float>& output = outputs[static_cast<size_t>(self.rank)];
       output.resize(6 * 500);
       for (int i = 0; i < 6; ++i) {
-        const WireOptions wire = {kWires[i / 3], kScalings[i % 3], 8.0f,
-                                  i % 2 == 0 ? Algorithm::kRing : Algorithm::kDirect};
+        const Algorithm algorithm = i % 2 == 0 ? Algorithm::kRing : Algorithm::kDirect;
+        const WireOptions wire = {kWires[i / 3], kScalings[i % 3], 8.0f, By(algorithm).reduction,
+                                  algorithm};
         ASSERT_OK(compressed->AllReduce(input.data(), output.data() + i * 500, 500 - i, wire,
                                         i % 2 == 0 ? *self.stream : *other));
       }

@@ -62,7 +62,8 @@ inline double ScaleOf(const WireOptions& options, const Inputs& inputs) {
   return std::clamp(most, 0x1p-126, 0x1p126);
 }
 
-// Element i by the specification of kDirect: each value rounds, fp32 adds in the order of ranks, the sum rounds.
+// Element i by the specification of kDirect: each value rounds, fp32 adds in the order of ranks,
+// the sum rounds.
 inline float DirectSum(const WireOptions& options, const Inputs& inputs, double scale, size_t i) {
   const auto format =
       options.wire == DType::kFloat16 ? spec::Format::kFloat16 : spec::Format::kBFloat16;
@@ -81,7 +82,7 @@ inline ::testing::AssertionResult IsWithinBound(float actual, const WireOptions&
   const bool half = options.wire == DType::kFloat16;
   const double u = half ? 0x1p-11 : 0x1p-8;
   const double t = half ? 0x1p-25 : 0x1p-134;
-  const double n = options.algorithm == Algorithm::kDirect ? 2 : p;
+  const double n = options.reduction == Reduction::kRoundedPerHop ? p : 2;
   double sum = 0, magnitudes = 0;
   for (const auto& input : inputs) {
     sum += input[i];

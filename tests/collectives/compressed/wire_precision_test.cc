@@ -1,4 +1,5 @@
-// How exact sums are that crossed the wire in 16 bits, and how many bytes that took, over every engine.
+// How exact sums are that crossed the wire in 16 bits, and how many bytes that took, over every
+// engine.
 
 #include <functional>
 #include <mutex>
@@ -27,7 +28,8 @@ class WirePrecisionTest : public ::testing::TestWithParam<Group> {
  protected:
   static int size() { return GetParam().size; }
 
-  // body(self, call(inputs, options) -> this rank's result); all ranks must get the same bits of all calls.
+  // body(self, call(inputs, options) -> this rank's result); all ranks must get the same bits of
+  // all calls.
   using Call = std::function<Result(const Inputs& inputs, const WireOptions& options)>;
   static void OnAll(const std::function<void(Rank& self, const Call& call)>& body) {
     const RanksOptions options = {.size = size()};
@@ -74,7 +76,8 @@ TEST_P(WirePrecisionTest, KeepsToTheBoundWithEveryOption) {
       for (const DType wire : kWires) {
         for (const WireScaling scaling : kScalings) {
           for (const Algorithm algorithm : kAlgorithms) {
-            const WireOptions options = {wire, scaling, 1000.3f, algorithm};
+            const WireOptions options = {wire, scaling, 1000.3f, By(algorithm).reduction,
+                                         algorithm};
             ExpectGood(call(inputs, options), inputs, options);
             if (HasFatalFailure()) return;
           }
@@ -100,7 +103,8 @@ TEST_P(WirePrecisionTest, DynamicScalesSaveValuesOfAnyMagnitude) {
       }
       for (const DType wire : kWires) {
         for (const Algorithm algorithm : kAlgorithms) {
-          const WireOptions options = {.wire = wire, .algorithm = algorithm};
+          const WireOptions options = {
+              .wire = wire, .reduction = By(algorithm).reduction, .algorithm = algorithm};
           const Result result = call(inputs, options);
           ExpectGood(result, inputs, options);
           for (size_t i = 0; i < result.output.size(); ++i) {
@@ -112,14 +116,16 @@ TEST_P(WirePrecisionTest, DynamicScalesSaveValuesOfAnyMagnitude) {
   });
 }
 
-// All ranks have the largest value: the tightest fit. Close to fp32's limit one rank has it, or the sum is beyond.
+// All ranks have the largest value: the tightest fit. Close to fp32's limit one rank has it, or the
+// sum is beyond.
 TEST_P(WirePrecisionTest, DynamicScalesLeaveRoomForTheSum) {
   OnAll([](Rank& self, const Call& call) {
     for (const float largest : {0x1p-149f, 0x1.fffffep-100f, 1.0f, 65504.0f, 0x1.fp125f}) {
       const Inputs inputs(static_cast<size_t>(self.size), std::vector<float>(5, largest));
       for (const DType wire : kWires) {
         for (const Algorithm algorithm : kAlgorithms) {
-          const WireOptions options = {.wire = wire, .algorithm = algorithm};
+          const WireOptions options = {
+              .wire = wire, .reduction = By(algorithm).reduction, .algorithm = algorithm};
           const Result result = call(inputs, options);
           EXPECT_EQ(result.non_finite, 0) << largest;
           for (const float sum : result.output) EXPECT_NEAR(sum / largest, self.size, 0.05);
@@ -141,7 +147,7 @@ TEST_P(WirePrecisionTest, ReportsWhatIsNotFiniteOnAllRanksAlike) {
     for (const DType wire : kWires) {
       for (const WireScaling scaling : kScalings) {
         for (const Algorithm algorithm : kAlgorithms) {
-          const WireOptions options = {wire, scaling, 64.0f, algorithm};
+          const WireOptions options = {wire, scaling, 64.0f, By(algorithm).reduction, algorithm};
           for (const float bad : {INFINITY, -INFINITY, std::nanf("")}) {
             Inputs inputs = good;
             inputs.back()[kBad] = bad;  // of the last rank alone
@@ -195,7 +201,7 @@ TEST_P(WirePrecisionTest, SendsExactlyHalfTheBytes) {
     };
     const auto all_reduce = [&](std::vector<float> x, Algorithm algorithm) {
       EXPECT_OK(self.communicator->AllReduce(x.data(), x.data(), static_cast<int64_t>(x.size()),
-                                             {.algorithm = algorithm}, *self.stream));
+                                             kFloat32, By(algorithm), *self.stream));
       EXPECT_OK(self.stream->Synchronize());
     };
     const std::vector<int64_t> one_float = sent_by([&] { all_reduce({1.0f}, Algorithm::kDirect); });
@@ -204,8 +210,11 @@ TEST_P(WirePrecisionTest, SendsExactlyHalfTheBytes) {
       for (const Algorithm algorithm : kAlgorithms) {
         const std::vector<int64_t> whole = sent_by([&] { all_reduce(inputs[0], algorithm); });
         for (const WireScaling scaling : kScalings) {
-          const std::vector<int64_t> wire =
-              sent_by([&] { call(inputs, {.scaling = scaling, .algorithm = algorithm}); });
+          const std::vector<int64_t> wire = sent_by([&] {
+            call(
+                inputs,
+                {.scaling = scaling, .reduction = By(algorithm).reduction, .algorithm = algorithm});
+          });
           for (size_t to = 0; to < wire.size(); ++to) {
             const int64_t agreement = scaling == WireScaling::kDynamic ? one_float[to] : 0;
             EXPECT_EQ(2 * (wire[to] - agreement), whole[to])

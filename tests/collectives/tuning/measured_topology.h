@@ -13,8 +13,8 @@
 
 namespace brigade::collectives {
 
-// Measures with this rank's node of `nodes`, and expects figures that machines have, the same bits as on all other ranks,
-// and the array back. A call of all ranks.
+// Measures with this rank's node of `nodes`, and expects figures that machines have, the same bits
+// as on all other ranks, and the array back. A call of all ranks.
 inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes,
                                    const std::vector<int>& ranks_of_node) {
   const int64_t before =
@@ -38,10 +38,9 @@ inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes
     EXPECT_LE(level.ports, *std::max_element(ranks_of_node.begin(), ranks_of_node.end()));
   }
   std::vector<int64_t> bits = {topology.inside.ports, topology.between.ports};
-  for (const double each :
-       {topology.inside.latency_s, topology.inside.bytes_per_s, topology.inside.call_s,
-        topology.between.latency_s, topology.between.bytes_per_s, topology.between.call_s,
-        topology.reduced_bytes_per_s, topology.message_s, topology.call_s}) {
+  for (const double each : {topology.inside.latency_s, topology.inside.bytes_per_s,
+                            topology.between.latency_s, topology.between.bytes_per_s,
+                            topology.reduced_bytes_per_s, topology.message_s, topology.call_s}) {
     bits.push_back(std::bit_cast<int64_t>(each));
   }
   const auto all = self.communicator->AllGatherHost(bits);

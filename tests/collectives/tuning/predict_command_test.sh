@@ -10,12 +10,12 @@ wrong() {
 out=$TEST_TMPDIR/out
 
 "$predict" --ranks=16384 >"$out" || wrong "16384 ranks fail"
-for text in '^ *1 KiB .* us\*' '^ *4 GiB ' ' double_tree +hierarchical' 'Predicted bus bandwidth, GB/s' \
-  '^halving_doubling for all_reduce of 4 GiB on 2048 nodes of 8 ranks: [0-9.]+ m?s, before hierarchical with [0-9.]+ m?s$'; do
+for text in '^ *1 KiB .* us\*' '^ *4 GiB ' ' hierarchical +double_tree' 'Predicted bus bandwidth, GB/s' \
+  '^double_tree for all_reduce of 4 GiB on 2048 nodes of 8 ranks: [0-9.]+ m?s, before hierarchical with [0-9.]+ m?s$'; do
   grep -Eq "$text" "$out" || wrong "no line '$text' in: $(cat "$out")"
 done
 [ "$(grep -c ' for all_reduce of ' "$out")" = 12 ] || wrong "there are not 12 choices"
-# Where a route does not exist there is a dash: 10 ranks are no power of two.
+# Where an algorithm does not exist there is a dash: 10 ranks are no power of two.
 "$predict" --ranks=10 --ranks_per_node=5 | grep -Eq '^ *1 KiB .* - ' || wrong "no dash for 10 ranks"
 
 # A machine whose figures are easy: 1 us and 1 GB/s. A ring of 4: 3 us and 3/4 of 4 GiB.
@@ -26,7 +26,7 @@ cat >"$TEST_TMPDIR/from/machine.json" <<'END'
 END
 BUILD_WORKING_DIRECTORY=$TEST_TMPDIR/from "$predict" --topology=machine.json --operation=all_gather --tsv >"$out" ||
   wrong "a machine of the user's fails"
-[ "$(head -1 "$out")" = $'bytes\troute\tseconds\tbusbw_gigabytes_per_s' ] || wrong "head: $(head -1 "$out")"
+[ "$(head -1 "$out")" = $'bytes\talgorithm\tseconds\tbusbw_gigabytes_per_s' ] || wrong "head: $(head -1 "$out")"
 grep -q $'^4294967296\tring\t3.22123\t0.999999$' "$out" || wrong "no ring of 4 in: $(cat "$out")"
 grep -q $'\tdouble_tree\t' "$out" && wrong "an all-gather by a tree"
 

@@ -18,8 +18,11 @@ struct Message {
 };
 using Schedule = std::vector<std::vector<Message>>;  // by phase
 
-// Who sends what to whom. The topology has ranks enough for more than one.
-Schedule ScheduleOf(const Topology& topology, Route route, CollectiveKind operation, double bytes);
+// Who sends what to whom; what the algorithms that know of nodes do is read from their programs, of
+// elements of a byte, which are a multiple of 32 for each rank. The topology has ranks enough for
+// more than one.
+Schedule ScheduleOf(const Topology& topology, Algorithm algorithm, CollectiveKind operation,
+                    double bytes);
 
 // The node of each rank.
 std::vector<int> NodesOf(const Topology& topology);

@@ -18,8 +18,8 @@ using testing::StatusIs;
 TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
   ASSERT_OK_AND_ASSIGN(const Topology topology, TopologyFromJson(R"({
       "source": "a test",
-      "inside": {"latency_us": 2, "gigabytes_per_s": 300, "ports": 4, "call_us": 0.5},
-      "between": {"latency_us": 15, "gigabytes_per_s": 12.5, "ports": 2, "call_us": 1},
+      "inside": {"latency_us": 2, "gigabytes_per_s": 300, "ports": 4},
+      "between": {"latency_us": 15, "gigabytes_per_s": 12.5, "ports": 2},
       "reduced_gigabytes_per_s": 500,
       "message_us": 0.25,
       "call_us": 3,
@@ -28,11 +28,9 @@ TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
   EXPECT_DOUBLE_EQ(topology.inside.latency_s, 2e-6);
   EXPECT_DOUBLE_EQ(topology.inside.bytes_per_s, 300e9);
   EXPECT_EQ(topology.inside.ports, 4);
-  EXPECT_DOUBLE_EQ(topology.inside.call_s, 0.5e-6);
   EXPECT_DOUBLE_EQ(topology.between.latency_s, 15e-6);
   EXPECT_DOUBLE_EQ(topology.between.bytes_per_s, 12.5e9);
   EXPECT_EQ(topology.between.ports, 2);
-  EXPECT_DOUBLE_EQ(topology.between.call_s, 1e-6);
   EXPECT_DOUBLE_EQ(topology.message_s, 0.25e-6);
   EXPECT_DOUBLE_EQ(topology.call_s, 3e-6);
   EXPECT_DOUBLE_EQ(topology.reduced_bytes_per_s, 500e9);
@@ -133,13 +131,22 @@ TEST(TopologyTest, RefusesFiguresThatNoLinkHas) {
          "the bandwidth between nodes is inf; it must be more than 0 bytes/s, and finite");
   expect([](Topology& t) { t.inside.ports = 0; },
          "the number of ports inside nodes is 0; it must be 1 or more");
-  expect([](Topology& t) { t.between.call_s = 2; },
-         "the time of a call between nodes is 2; it must be 0 to 1 s");
   expect([](Topology& t) { t.message_s = NAN; },
          "the time of a message is nan; it must be 0 to 1 s");
   expect([](Topology& t) { t.call_s = -1; }, "the time of a call is -1; it must be 0 to 1 s");
   expect([](Topology& t) { t.reduced_bytes_per_s = 0; },
          "a rank reduces 0 bytes/s; it must be more than 0");
+}
+
+TEST(TopologyTest, ASubsetKeepsItsNodesIfItsRanksAreStillNodeByNode) {
+  Topology topology;
+  topology.ranks_of_node = {2, 3, 1};
+  topology.message_s = 1e-6;
+  const auto nodes = [&](std::vector<int> ranks) { return SubsetOf(topology, ranks); };
+  EXPECT_THAT(nodes({0, 2, 3})->ranks_of_node, ElementsAre(1, 2));
+  EXPECT_THAT(nodes({5, 4, 2})->ranks_of_node, ElementsAre(1, 2));
+  EXPECT_EQ(nodes({1})->message_s, 1e-6);
+  EXPECT_FALSE(nodes({0, 2, 1}).has_value());
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ const char* const kAllReduce64 = "all_reduce(sum of 64 float32, direct)";
 
 absl::Status EnqueueAllReduce(Rank& self, Arrays& arrays) {
   return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(),
-                                      static_cast<int64_t>(arrays.input.size()), {}, *self.stream);
+                                      static_cast<int64_t>(arrays.input.size()), kFloat32, {},
+                                      *self.stream);
 }
 
 // Sends `signal` to this process while it is in the middle of something.

@@ -33,13 +33,19 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::Values(1, 2, 3,
 
 TEST(GlooEngineTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(GlooEngines({.size = 5})); }
 
-TEST(GlooEngineTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
-  for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
-                                                {Algorithm::kRing, Algorithm::kBidirectionalRing},
-                                                {Algorithm::kHalvingDoubling, Algorithm::kRing}}) {
-    const RanksOptions options = {.size = 6};
-    ConformHierarchical(options, GlooEngines(options), {0, 1, 0, 1, 0, 1}, algorithms,
-                        {1, 64 * 6 + 1});
+TEST(GlooEngineTest, EveryCallOnNodes) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2, 2}, {2, 2, 2}, {1, 1, 1, 1, 1}}) {
+    RanksOptions options = {.size = 0, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformOnNodes(options, GlooEngines(options), {1, 64 * 6 + 1});
+  }
+}
+
+TEST(GlooEngineTest, SendsAndAllocatesWhatIsSaidBeforehand) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    RanksOptions options = {.size = 0, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformBooks(options, GlooEngines(options), EngineKind::kTransport);
   }
 }
 
@@ -67,7 +73,7 @@ void AddManyChunks(int size, int64_t count) {
     for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
       for (int64_t i = 0; i < count; ++i) array[i] = T(value(self.rank, i));
       ASSERT_OK(self.communicator->AllReduce(array.data(), array.data(), count,
-                                             {precision::kDType<T>, {}, algorithm}, *self.stream));
+                                             precision::kDType<T>, By(algorithm), *self.stream));
       ASSERT_OK(self.stream->Synchronize());
       for (int64_t i = 0; i < count; ++i) {
         float sum = 0;

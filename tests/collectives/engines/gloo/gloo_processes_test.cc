@@ -20,7 +20,7 @@ TEST(GlooProcessesTest, SplitMakesGroupsOfTheirOwn) {
     if (!half.ok()) return half.status();
     if ((*half)->size() != 2 || (*half)->rank() != 1 - self.rank / 2) return Wrong("half");
     float mine = static_cast<float>(self.rank), all[2] = {-1, -1};
-    BRIGADE_RETURN_IF_ERROR((*half)->AllGather(&mine, all, 1, {}, *self.stream));
+    BRIGADE_RETURN_IF_ERROR((*half)->AllGather(&mine, all, 1, kFloat32, {}, *self.stream));
     BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
     if (all[0] != 2 + self.rank % 2 || all[1] != self.rank % 2) return Wrong("all_gather");
     BRIGADE_RETURN_IF_ERROR(AddOnes(**half, self, arrays, kCount));

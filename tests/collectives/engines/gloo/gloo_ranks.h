@@ -65,7 +65,7 @@ struct Arrays {
 };
 
 // Makes this process rank `rank` and runs body.
-inline absl::Status AsRank(int rank, const Rendezvous& meeting,
+inline absl::Status AsRank(int rank, const Rendezvous& meeting, const CommunicatorOptions& options,
                            const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
   Arrays arrays;
   Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
@@ -74,7 +74,7 @@ inline absl::Status AsRank(int rank, const Rendezvous& meeting,
   self.stream = *std::move(stream);
   auto engine = MeetOverGloo(rank, meeting, *self.context);
   if (!engine.ok()) return engine.status();
-  auto communicator = Communicator::Create(*std::move(engine), *self.context);
+  auto communicator = Communicator::Create(*std::move(engine), *self.context, options);
   if (!communicator.ok()) return communicator.status();
   self.communicator = *std::move(communicator);
   return body(self, arrays);
@@ -86,7 +86,7 @@ inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const R
                                        absl::Duration limit = absl::Seconds(55)) {
   const Rendezvous meeting = {.size = size, .port = FreePort(), .timeout = timeout};
   return RunRanks(size, limit, [&](int rank, Fault& fault) {
-    return AsRank(rank, meeting, [&](Rank& self, Arrays& arrays) {
+    return AsRank(rank, meeting, {}, [&](Rank& self, Arrays& arrays) {
       const absl::Status status = body(self, arrays, fault);
       fault.End();  // what the store still waits for is not part of it
       return status;
@@ -94,26 +94,19 @@ inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const R
   });
 }
 
-// Adds up `count` ones of each of `size` ranks, by a Communicator or by Hierarchical. The error is
-// the call's or the stream's.
-template <typename Group>
-absl::Status AddOnes(Group& group, int size, Rank& self, Arrays& arrays, int64_t count,
-                     Algorithm algorithm = Algorithm::kDirect) {
+// Adds up `count` ones of each rank. The error is the call's or the stream's.
+inline absl::Status AddOnes(Communicator& group, Rank& self, Arrays& arrays, int64_t count,
+                            Algorithm algorithm = Algorithm::kDirect) {
   arrays.input.assign(static_cast<size_t>(count), 1.0f);
   arrays.output.assign(static_cast<size_t>(count), 0.0f);
   BRIGADE_RETURN_IF_ERROR(group.AllReduce(arrays.input.data(), arrays.output.data(), count,
-                                          {.algorithm = algorithm}, *self.stream));
+                                          kFloat32, By(algorithm), *self.stream));
   BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
   for (const float sum : arrays.output) {
-    if (sum == static_cast<float>(size)) continue;
-    return absl::InternalError(absl::StrCat("a sum of ", size, " ones is ", sum));
+    if (sum == static_cast<float>(group.size())) continue;
+    return absl::InternalError(absl::StrCat("a sum of ", group.size(), " ones is ", sum));
   }
   return absl::OkStatus();
-}
-
-inline absl::Status AddOnes(Communicator& communicator, Rank& self, Arrays& arrays, int64_t count,
-                            Algorithm algorithm = Algorithm::kDirect) {
-  return AddOnes(communicator, communicator.size(), self, arrays, count, algorithm);
 }
 
 // A timeout that no test waits for: an error that is not DeadlineExceeded came before it.

@@ -58,6 +58,7 @@ std::vector<Report> RunGroup(int size, const std::function<absl::Duration(int ra
     auto transport = Join(rank, size, port, timeout_of(rank));
     if (!transport.ok()) return transport.status();
     BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
+    fault.AwaitAll();  // no rank ends while others still connect, or send what they free
     const absl::Status status = role(**transport, fault);
     fault.End();
     return status;

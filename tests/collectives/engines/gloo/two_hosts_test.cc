@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/hierarchical/hierarchical.h"
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/measure.h"
-#include "brigade/collectives/tuning/select.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/collectives/engines/gloo/two_hosts.h"
@@ -58,7 +56,7 @@ class TwoHostsTest : public ::testing::Test {
       // Once by interface, once by address.
       (host == 0 ? meeting.interface : meeting.host) =
           host == 0 ? TwoHosts::kDevice[0] : TwoHosts::kAddress[1];
-      return AsRank(rank, meeting,
+      return AsRank(rank, meeting, OptionsOf({.size = 4, .ranks_of_node = {2, 2}}),
                     [&](Rank& self, Arrays& arrays) { return body(self, arrays, fault); });
     });
   }
@@ -67,31 +65,14 @@ class TwoHostsTest : public ::testing::Test {
   Board* board_ = nullptr;
 };
 
-// Adds up ones by a route, and counts the payload bytes from this rank to the other host.
-absl::StatusOr<int64_t> AddOnesByRoute(Rank& self, Arrays& arrays, int64_t count, Route route) {
-  const int host = self.rank / 2, place = self.rank % 2;
-  // Counts what a communicator sends to those of its ranks that are on the other host.
-  const auto crossing = [&](Communicator& group, const auto& host_of) {
-    int64_t bytes = 0;
-    for (int to = 0; to < group.size(); ++to) {
-      if (host_of(to) != host) bytes += group.sent_bytes(to);
-    }
-    return bytes;
-  };
-  if (route == Route::kHierarchical) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto two_levels, Hierarchical::Create(*self.communicator, host,
-                                              {Algorithm::kRing, Algorithm::kRing}, *self.context));
-    BRIGADE_RETURN_IF_ERROR(AddOnes(*two_levels, 4, self, arrays, count));
-    return crossing(two_levels->between(), [](int to) { return to; });
+// Adds up ones, and counts the payload bytes from this rank to the other host.
+absl::StatusOr<int64_t> AddOnesBy(Algorithm algorithm, Rank& self, Arrays& arrays, int64_t count) {
+  BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, algorithm));
+  int64_t bytes = 0;
+  for (int to = 0; to < 4; ++to) {
+    if (to / 2 != self.rank / 2) bytes += self.communicator->sent_bytes(to);
   }
-  if (route == Route::kInterleavedRing) {
-    BRIGADE_ASSIGN_OR_RETURN(auto dealt, self.communicator->Split(0, 2 * place + host));
-    BRIGADE_RETURN_IF_ERROR(AddOnes(*dealt, self, arrays, count, Algorithm::kRing));
-    return crossing(*dealt, [](int to) { return to % 2; });
-  }
-  BRIGADE_RETURN_IF_ERROR(AddOnes(*self.communicator, self, arrays, count, *AlgorithmOf(route)));
-  return crossing(*self.communicator, [](int to) { return to / 2; });
+  return bytes;
 }
 
 TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
@@ -100,16 +81,14 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
   Topology topology;
   topology.ranks_of_node = {2, 2};
   topology.inside = topology.between = {0, kLinkBytesPerSecond};
-  std::vector<Route> routes(AvailableRoutes().begin(), AvailableRoutes().end());
-  routes.push_back(Route::kInterleavedRing);
-  for (const Route route : routes) {
-    SCOPED_TRACE(std::string(Name(route)));
+  for (const Algorithm algorithm : kModelledAlgorithms) {
+    SCOPED_TRACE(std::string(Name(algorithm)));
     for (auto& bytes : board_->payload_bytes) bytes = 0;
     const std::array<int64_t, 2> before = {hosts_.SentBytes(0), hosts_.SentBytes(1)};
     const auto reports =
         OnTwoHosts(absl::Seconds(20), [&](Rank& self, Arrays& arrays, Fault& fault) {
           fault.Begin();
-          BRIGADE_ASSIGN_OR_RETURN(auto sent, AddOnesByRoute(self, arrays, kCount, route));
+          BRIGADE_ASSIGN_OR_RETURN(auto sent, AddOnesBy(algorithm, self, arrays, kCount));
           board_->payload_bytes[self.rank / 2] += sent;
           BRIGADE_RETURN_IF_ERROR(self.communicator->Barrier(*self.stream));
           return self.stream->Synchronize();
@@ -120,7 +99,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
       seconds = std::max(seconds, reports[rank].seconds);
     }
     ASSERT_OK_AND_ASSIGN(const auto phases,
-                         PhasesOf(topology, route, CollectiveKind::kAllReduce, kBytes));
+                         PhasesOf(topology, algorithm, CollectiveKind::kAllReduce, kBytes));
     double model = 0;
     for (const Phase& phase : phases) model += phase.between.bytes;
     const int64_t payload = std::max(board_->payload_bytes[0], board_->payload_bytes[1]).load();
@@ -135,7 +114,7 @@ TEST_F(TwoHostsTest, SumsAreRightAndTheLinkCarriesWhatTheModelSays) {
     if (hosts_.slow()) {
       EXPECT_GT(seconds, 0.9 * model / kLinkBytesPerSecond) << "the link was not slow";
     }
-    std::printf("%s: %.1f MB of payload, %.3f s%s\n", std::string(Name(route)).c_str(),
+    std::printf("%s: %.1f MB of payload, %.3f s%s\n", std::string(Name(algorithm)).c_str(),
                 static_cast<double>(payload) * 1e-6, seconds,
                 hosts_.slow() ? "" : " (no tc: as fast as it goes)");
   }

@@ -29,10 +29,10 @@ class NcclFaultTest : public NcclTest {
  protected:
   Arrays& ArraysOf(const Rank& self) { return arrays_[static_cast<size_t>(self.rank)]; }
 
-  absl::Status AllReduce(Rank& self, int64_t count = 64, Algorithm algorithm = Algorithm::kRing) {
+  absl::Status AllReduce(Rank& self, int64_t count = 64, Algorithm algorithm = Algorithm::kNative) {
     Arrays& arrays = ArraysOf(self);
-    return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count,
-                                        {.algorithm = algorithm}, *self.stream);
+    return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), count, kFloat32,
+                                        By(algorithm), *self.stream);
   }
 
   // The error that ended the group, wherever it shows.
@@ -49,8 +49,8 @@ class NcclFaultTest : public NcclTest {
     auto shrunk = self.communicator->Shrink(lost);
     ASSERT_OK(shrunk);
     Arrays& arrays = ArraysOf(self);
-    ASSERT_OK(
-        (*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64, {}, *self.stream));
+    ASSERT_OK((*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64, kFloat32, {},
+                                   *self.stream));
     ASSERT_OK(self.stream->Synchronize());
     EXPECT_EQ((*shrunk)->size(), self.size - static_cast<int>(lost.size()));
     EXPECT_EQ(arrays.output[63], static_cast<float>((*shrunk)->size()));

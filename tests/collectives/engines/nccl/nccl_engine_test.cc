@@ -27,13 +27,19 @@ TEST_P(NcclConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclConformance, ::testing::Values(1, 2, 3, 4, 8));
 
-TEST_F(NcclTest, HierarchicalCallsAreThoseOfTheWorldWithSlices) {
-  for (const HierarchicalOptions& algorithms : {HierarchicalOptions{},
-                                                {Algorithm::kRing, Algorithm::kBidirectionalRing},
-                                                {Algorithm::kHalvingDoubling, Algorithm::kRing}}) {
-    const RanksOptions options = {.size = 6};
-    ConformHierarchical(options, NcclEngines(options), {0, 1, 0, 1, 0, 1}, algorithms,
-                        {1, 64 * 6 + 1});
+TEST_F(NcclTest, EveryCallOnNodes) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2, 2}, {2, 2, 2}, {1, 1, 1, 1, 1}}) {
+    RanksOptions options = {.size = 0, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformOnNodes(options, NcclEngines(options), {1, 64 * 6 + 1});
+  }
+}
+
+TEST_F(NcclTest, SendsAndAllocatesWhatIsSaidBeforehand) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    RanksOptions options = {.size = 0, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformBooks(options, NcclEngines(options), EngineKind::kNccl);
   }
 }
 
@@ -48,7 +54,7 @@ TEST_F(NcclTest, DirectSumsAreAddedInAscendingOrderAndRoundedOnce) {
         input[i] = precision::BFloat16(UnevenValue(self.rank, i));
       }
       ASSERT_OK(self.communicator->AllReduce(input.data(), output.data(), kCount,
-                                             {precision::DType::kBFloat16}, *self.stream));
+                                             precision::DType::kBFloat16, {}, *self.stream));
       ASSERT_OK(self.stream->Synchronize());
       for (int64_t i = 0; i < kCount; ++i) {
         ASSERT_EQ(static_cast<float>(output[i]), RoundedOnce<precision::BFloat16>(size, i)) << i;
@@ -65,19 +71,26 @@ TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
     std::vector<float> a(64, 1.0f), b(64);
     std::vector<int32_t> c(64, 1), d(64);
     const auto all_reduce = [&](kernels::ReduceOp op, Algorithm algorithm) {
-      ASSERT_OK(self.communicator->AllReduce(
-          a.data(), b.data(), 64, {precision::DType::kFloat32, op, algorithm}, *self.stream));
+      ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 64, kFloat32,
+                                             {op, By(algorithm).reduction, algorithm},
+                                             *self.stream));
     };
     all_reduce(kernels::ReduceOp::kSum, Algorithm::kDirect);
-    all_reduce(kernels::ReduceOp::kMax, Algorithm::kRing);  // NCCL's may lose a NaN
     all_reduce(kernels::ReduceOp::kSum, Algorithm::kRing);
+    all_reduce(kernels::ReduceOp::kSum, Algorithm::kNative);
+    EXPECT_THAT(
+        self.communicator->AllReduce(
+            a.data(), b.data(), 64, kFloat32,
+            {kernels::ReduceOp::kMax, Reduction::kRoundedPerHop, Algorithm::kNative}, *self.stream),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 "all_reduce: the engine has no native collective for the max of float32"));
     ASSERT_OK(self.communicator->AllReduce(
-        c.data(), d.data(), 64,
-        {precision::DType::kInt32, kernels::ReduceOp::kMax, Algorithm::kRing}, *self.stream));
+        c.data(), d.data(), 64, precision::DType::kInt32,
+        {kernels::ReduceOp::kMax, Reduction::kRoundedPerHop, Algorithm::kNative}, *self.stream));
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
   });
-  EXPECT_EQ(FakeNccl::Calls("ncclAllReduce"), 2 * 3);  // the ring's sum, integers, the barrier
+  EXPECT_EQ(FakeNccl::Calls("ncclAllReduce"), 2 * 3);  // the native sum, integers, the barrier
 }
 
 TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
@@ -86,7 +99,8 @@ TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
       for (const CollectiveKind kind :
            {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
             CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kBarrier}) {
-        for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kRing}) {
+        for (const Algorithm algorithm :
+             {Algorithm::kDirect, Algorithm::kRing, Algorithm::kNative}) {
           CollectiveSignature signature = {kind, algorithm, precision::DType::kFloat32, {}, count};
           signature.root = size / 2;
           for (int rank = 0; rank < size; ++rank) {
@@ -105,10 +119,10 @@ TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
   OnRanks(options, NcclEngines(options), [](Rank& self) {
     std::vector<float> a(64, 1.0f), b(64);
     Communicator& group = *self.communicator;
-    ASSERT_OK(group.AllReduce(a.data(), b.data(), 64, {}, *self.stream));
+    ASSERT_OK(group.AllReduce(a.data(), b.data(), 64, kFloat32, {}, *self.stream));
     EXPECT_EQ(group.sent_bytes(1 - self.rank), 64 * 4);
-    ASSERT_OK(self.rank == 0 ? group.Send(a.data(), 10, 1, {}, *self.stream)
-                             : group.Receive(b.data(), 10, 0, {}, *self.stream));
+    ASSERT_OK(self.rank == 0 ? group.Send(a.data(), 10, kFloat32, 1, *self.stream)
+                             : group.Receive(b.data(), 10, kFloat32, 0, *self.stream));
     EXPECT_EQ(group.sent_bytes(1 - self.rank), self.rank == 0 ? 74 * 4 : 64 * 4);
     ASSERT_OK(self.stream->Synchronize());
   });
@@ -123,9 +137,9 @@ TEST_F(NcclTest, TheHostWaitsForNoDeviceAndNoRaceIsSeen) {
     std::vector<float> a(300, 1.0f), b(300);
     int64_t waits = 0;
     for (int i = 0; i < 30; ++i) {
-      const ReduceOptions sum = {.algorithm = i % 4 < 2 ? Algorithm::kDirect : Algorithm::kRing};
+      const ReduceOptions sum = By(i % 4 < 2 ? Algorithm::kDirect : Algorithm::kRing);
       device::Stream& stream = i % 2 == 0 ? *self.stream : *other;
-      ASSERT_OK(self.communicator->ReduceScatter(a.data(), b.data(), 100, sum, stream));
+      ASSERT_OK(self.communicator->ReduceScatter(a.data(), b.data(), 100, kFloat32, sum, stream));
       if (i == 4) waits = self.context->host_waits();  // scratch is there
     }
     EXPECT_EQ(self.context->host_waits(), waits);
@@ -161,18 +175,19 @@ TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
     ASSERT_OK(self.stream->Synchronize());
     ASSERT_OK(self.communicator->Split(0, 0).status());  // both are here
     FakeNccl::SetCapturing(true);
-    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, {}, *self.stream));
+    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, kFloat32, {},
+                                           *self.stream));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     ASSERT_OK(self.communicator->status());
     FakeNccl::SetCapturing(false);
     ASSERT_OK(self.communicator->Split(0, 0).status());
-    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 64, {}, *self.stream));
+    ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 64, kFloat32, {}, *self.stream));
     ASSERT_OK(self.stream->Synchronize());
     EXPECT_EQ(b[63], 2.0f);
     ASSERT_OK(self.communicator->Split(0, 0).status());
     // What is not captured is compared as before.
-    static_cast<void>(
-        self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, {}, *self.stream));
+    static_cast<void>(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, kFloat32, {},
+                                                   *self.stream));
     while (self.communicator->status().ok()) std::this_thread::yield();
     EXPECT_THAT(self.communicator->status(), StatusIs(absl::StatusCode::kInvalidArgument));
     ASSERT_OK(self.stream->Synchronize());  // an aborted call ends without an error
@@ -201,7 +216,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
       auto communicator = Communicator::Create(*std::move(engine), *context).value();
       EXPECT_EQ(communicator->rank(), rank);
       std::vector<float> a(64, 1.0f), b(64);
-      ASSERT_OK(communicator->AllReduce(a.data(), b.data(), 64, {}, *stream));
+      ASSERT_OK(communicator->AllReduce(a.data(), b.data(), 64, kFloat32, {}, *stream));
       ASSERT_OK(stream->Synchronize());
       EXPECT_EQ(b[0], 2.0f);
       const auto split = communicator->Split(0, 0);

@@ -39,8 +39,8 @@ class NcclGpuTest : public ::testing::Test {
     ASSERT_OK(stream_->Copy(input_.data(), host_.data(), kBytes));
   }
 
-  absl::Status AllReduce(device::Stream& stream, Algorithm algorithm = Algorithm::kRing) {
-    return communicator_->AllReduce(input_.data(), output_.data(), kCount, {.algorithm = algorithm},
+  absl::Status AllReduce(device::Stream& stream, Algorithm algorithm = Algorithm::kNative) {
+    return communicator_->AllReduce(input_.data(), output_.data(), kCount, kFloat32, By(algorithm),
                                     stream);
   }
 
@@ -60,9 +60,9 @@ class NcclGpuTest : public ::testing::Test {
   std::vector<float> host_;
 };
 
-TEST_F(NcclGpuTest, AddsWithEitherAlgorithmAlsoInRegisteredMemory) {
+TEST_F(NcclGpuTest, AddsWithEveryKindOfAlgorithmAlsoInRegisteredMemory) {
   ASSERT_OK(engine_->Register(input_.data(), kBytes));
-  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
+  for (const Algorithm algorithm : {Algorithm::kNative, Algorithm::kDirect, Algorithm::kRing}) {
     ASSERT_OK(stream_->FillBytes(output_.data(), 0, kBytes));
     ASSERT_OK(AllReduce(*stream_, algorithm));
     ExpectOnes();

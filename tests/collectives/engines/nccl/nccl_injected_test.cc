@@ -1,5 +1,5 @@
-// Errors of NCCL's functions, each injected: the call ends with an error that names it, on every rank, without a hang
-// or a leak.
+// Errors of NCCL's functions, each injected: the call ends with an error that names it, on every
+// rank, without a hang or a leak.
 
 #include <barrier>
 #include <functional>
@@ -47,20 +47,19 @@ TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
     const auto call = [&](const std::function<absl::Status()>& make) {
       if (status.ok()) status = make();
     };
-    const MoveOptions move;
     float* const in = arrays.input.data();
     float* const out = arrays.output.data();
     call([&] { return AllReduce(self); });
     call([&] {
-      return group.ReduceScatter(in, out, 8, {.algorithm = Algorithm::kRing}, *self.stream);
+      return group.ReduceScatter(in, out, 8, kFloat32, By(Algorithm::kNative), *self.stream);
     });
-    call([&] { return group.AllGather(in, out, 8, move, *self.stream); });
-    call([&] { return group.Broadcast(in, out, 8, 0, move, *self.stream); });
+    call([&] { return group.AllGather(in, out, 8, kFloat32, {}, *self.stream); });
+    call([&] { return group.Broadcast(in, out, 8, kFloat32, 0, *self.stream); });
     call([&] { return AllReduce(self, 64, Algorithm::kDirect); });
     if (self.rank < 2) {
       call([&] {
-        return self.rank == 0 ? group.Send(in, 8, 1, move, *self.stream)
-                              : group.Receive(out, 8, 0, move, *self.stream);
+        return self.rank == 0 ? group.Send(in, 8, kFloat32, 1, *self.stream)
+                              : group.Receive(out, 8, kFloat32, 0, *self.stream);
       });
     }
     status = AwaitEnd(self);

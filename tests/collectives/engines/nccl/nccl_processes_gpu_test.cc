@@ -1,4 +1,5 @@
-// NCCL between two processes that share one GPU, each of which says that it is a host of its own: slow, and right.
+// NCCL between two processes that share one GPU, each of which says that it is a host of its own:
+// slow, and right.
 
 #include <cstdlib>
 #include <vector>
@@ -34,11 +35,13 @@ absl::Status AddTwice(int rank, int port) {
   const int64_t bytes = kCount * static_cast<int64_t>(sizeof(float));
   BRIGADE_ASSIGN_OR_RETURN(auto array, context->Allocate(bytes, device::Purpose::kGradients));
   std::vector<float> host(kCount);
-  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect}) {
+  for (const ReduceOptions& options :
+       {ReduceOptions{.reduction = Reduction::kRoundedPerHop, .algorithm = Algorithm::kNative},
+        ReduceOptions{}}) {
     host.assign(kCount, static_cast<float>(rank + 1));
     BRIGADE_RETURN_IF_ERROR(stream->Copy(array.data(), host.data(), bytes));
-    BRIGADE_RETURN_IF_ERROR(
-        world->AllReduce(array.data(), array.data(), kCount, {.algorithm = algorithm}, *stream));
+    BRIGADE_RETURN_IF_ERROR(world->AllReduce(array.data(), array.data(), kCount,
+                                             precision::DType::kFloat32, options, *stream));
     BRIGADE_RETURN_IF_ERROR(stream->Copy(host.data(), array.data(), bytes));
     BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
     for (const float sum : host) {

@@ -38,8 +38,8 @@ struct Arrays {
 };
 
 absl::Status AllReduce(Rank& self, Arrays& arrays) {
-  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64, {},
-                                      *self.stream);
+  return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(), 64,
+                                      precision::DType::kFloat32, {}, *self.stream);
 }
 
 // By an error of which nothing here says when it comes.
@@ -55,7 +55,8 @@ void ExpectRebuilt(Rank& self, const std::vector<int>& lost) {
   auto shrunk = self.communicator->Shrink(lost);
   ASSERT_OK(shrunk);
   Arrays arrays;
-  ASSERT_OK((*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64, {}, *self.stream));
+  ASSERT_OK((*shrunk)->AllReduce(arrays.input.data(), arrays.output.data(), 64,
+                                 precision::DType::kFloat32, {}, *self.stream));
   ASSERT_OK(self.stream->Synchronize());
   EXPECT_EQ((*shrunk)->size(), self.size - static_cast<int>(lost.size()));
   EXPECT_EQ(arrays.output[63], static_cast<float>((*shrunk)->size()));
@@ -112,8 +113,8 @@ TEST(ThreadGroupFaultTest, AShrinkOfAGroupThatWorksEndsItForTheRanksThatItLosesA
 TEST(ThreadGroupFaultTest, ACircleOfSendsIsAnErrorOnAllItsRanks) {
   OnThreads({.size = 3}, [](Rank& self) {
     Arrays arrays;
-    const absl::Status status =
-        self.communicator->Send(arrays.input.data(), 4, (self.rank + 1) % 3, {}, *self.stream);
+    const absl::Status status = self.communicator->Send(
+        arrays.input.data(), 4, precision::DType::kFloat32, (self.rank + 1) % 3, *self.stream);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                  AllOf(HasSubstr("calls send(4 float32, from rank"),
                                        HasSubstr(", but rank "))));
@@ -127,11 +128,12 @@ TEST(ThreadGroupFaultTest, AChainOfSendsIsNone) {
     Arrays arrays;
     for (int i = 0; i < 100; ++i) {
       if (self.rank > 0) {
-        ASSERT_OK(
-            self.communicator->Receive(arrays.output.data(), 4, self.rank - 1, {}, *self.stream));
+        ASSERT_OK(self.communicator->Receive(arrays.output.data(), 4, precision::DType::kFloat32,
+                                             self.rank - 1, *self.stream));
       }
       if (self.rank < 2) {
-        ASSERT_OK(self.communicator->Send(arrays.input.data(), 4, self.rank + 1, {}, *self.stream));
+        ASSERT_OK(self.communicator->Send(arrays.input.data(), 4, precision::DType::kFloat32,
+                                          self.rank + 1, *self.stream));
       }
     }
     ASSERT_OK(self.communicator->Barrier(*self.stream));
@@ -146,7 +148,9 @@ TEST(ThreadGroupFaultTest, ADeadlineNamesTheRankThatWaitsForNobody) {
     if (self.rank == 0) {
       EXPECT_FALSE(AllReduce(self, arrays).ok());
     } else if (self.rank == 1) {
-      EXPECT_FALSE(self.communicator->Send(arrays.input.data(), 4, 2, {}, *self.stream).ok());
+      EXPECT_FALSE(self.communicator
+                       ->Send(arrays.input.data(), 4, precision::DType::kFloat32, 2, *self.stream)
+                       .ok());
     }
     EXPECT_THAT(AwaitEnd(self), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                          ::testing::StartsWith("rank 2 did not join")));
@@ -277,7 +281,8 @@ void LateProducer(bool with_wait, device::RaceChecker& checker, std::vector<floa
       if (with_wait) {
         ASSERT_OK(self.stream->Wait(*ready));
       }
-      ASSERT_OK(self.communicator->AllReduce(data, arrays.output.data(), 256, {}, *self.stream));
+      ASSERT_OK(self.communicator->AllReduce(data, arrays.output.data(), 256,
+                                             precision::DType::kFloat32, {}, *self.stream));
       ASSERT_OK(self.stream->Record(*ready));
       ASSERT_OK(producer->Wait(*ready));  // before it writes the buffer again
       const absl::Status status = self.stream->Synchronize();

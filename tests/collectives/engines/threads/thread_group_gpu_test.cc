@@ -1,4 +1,5 @@
-// Ranks that are threads and share one GPU: the same suite as on the CPU, and many operations in flight.
+// Ranks that are threads and share one GPU: the same suite as on the CPU, and many operations in
+// flight.
 
 #include <vector>
 
@@ -18,7 +19,8 @@ TEST_P(ThreadGroupGpuConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, ThreadGroupGpuConformance, ::testing::Values(1, 2, 4, 8));
 
-// Each round's input is the last round's sum: a missing wait between two ranks' streams shows in the numbers.
+// Each round's input is the last round's sum: a missing wait between two ranks' streams shows in
+// the numbers.
 TEST(ThreadGroupGpuTest, RoundsFollowEachOtherWithoutAHostWait) {
   constexpr int kRanks = 4, kRounds = 12;
   constexpr int64_t kCount = 1 << 20;
@@ -35,8 +37,8 @@ TEST(ThreadGroupGpuTest, RoundsFollowEachOtherWithoutAHostWait) {
     int32_t wanted = 0;
     for (int round = 0; round < kRounds; ++round) {
       wanted = round == 0 ? 1 + 2 + 3 + 4 : wanted * kRanks;
-      ASSERT_OK(self.communicator->AllReduce(input, output, kCount,
-                                             {.dtype = precision::DType::kInt32}, *self.stream));
+      ASSERT_OK(self.communicator->AllReduce(input, output, kCount, precision::DType::kInt32, {},
+                                             *self.stream));
       std::swap(input, output);
     }
     EXPECT_EQ(self.context->host_waits(), waits);

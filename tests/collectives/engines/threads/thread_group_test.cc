@@ -1,6 +1,10 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 
+#include <vector>
+
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
@@ -14,6 +18,25 @@ TEST_P(ThreadGroupConformance, EveryOperationOfEveryType) {
 }
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, ThreadGroupConformance, ::testing::Values(1, 2, 3, 4, 7, 8));
+
+TEST(ThreadGroupTest, EveryCallOnNodes) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{2, 2}, {3, 3}, {2, 2, 2}, {2, 2, 2, 2}, {1, 1, 1}, {3}}) {
+    device::RaceChecker checker;
+    RanksOptions options = {.size = 0, .race_checker = &checker, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformOnNodes(options, ThreadEngines(options), {0, 1, 63, 16 * options.size, 1003});
+    EXPECT_THAT(checker.reports(), ::testing::IsEmpty());
+  }
+}
+
+TEST(ThreadGroupTest, SendsAndAllocatesWhatIsSaidBeforehand) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}, {2, 2, 2}}) {
+    RanksOptions options = {.size = 0, .ranks_of_node = nodes};
+    for (const int ranks : nodes) options.size += ranks;
+    ConformBooks(options, ThreadEngines(options), EngineKind::kThreads);
+  }
+}
 
 }  // namespace
 }  // namespace brigade::collectives

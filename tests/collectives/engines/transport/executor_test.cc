@@ -75,11 +75,33 @@ void ForEachCall(int64_t count, const Visit& visit) {
   }
 }
 
+// The algorithms that know of nodes, between four ranks on two nodes and eight on four.
+template <typename Visit>
+void ForEachCallOnNodes(const Visit& visit) {
+  for (const CollectiveKind kind :
+       {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
+    for (const Algorithm algorithm : {Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
+      if (algorithm == Algorithm::kDoubleTree && kind != CollectiveKind::kAllReduce) continue;
+      CollectiveSignature signature = {kind, algorithm, precision::DType::kFloat32, {}, 1003};
+      signature.ranks_per_node = 2;
+      visit(signature);
+    }
+  }
+}
+
 TEST(TransportExecutorTest, CarriesPartsOfMoreChunksThanMayBeOnTheirWay) {
   constexpr int64_t kChunkBytes = 64;  // and the last one is shorter
   ForEachCall(1003, [](const CollectiveSignature& signature) {
     for (const int size : {2, 3, 4, 5, 8}) {
       for (const bool in_place : {false, true}) RunAndCheck(signature, size, kChunkBytes, in_place);
+    }
+  });
+}
+
+TEST(TransportExecutorTest, CarriesProgramsOfNodes) {
+  ForEachCallOnNodes([](const CollectiveSignature& signature) {
+    for (const int size : {4, 8}) {
+      for (const bool in_place : {false, true}) RunAndCheck(signature, size, 64, in_place);
     }
   });
 }
