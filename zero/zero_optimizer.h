@@ -53,11 +53,14 @@ class StepStreams;
 // reported.
 //
 // Precision    Stages give the same bits, those of tests/spec/stages.h with
-//              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several micro-batches: Accumulation
-//              says when, and in which type), and the update is in fp32.
-// Memory       Device memory, all of it at Create: MemoryOf (plan/memory_model.h) says how much,
-//              and what for. While parameters or state go in or out, one bucket in float32 more.
-// Traffic      Sent per rank, with N ranks, in a step of one micro-batch: 2 (N-1)/N of the
+//              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several
+//              micro-batches: Accumulation says when, and in which type), and the update is in
+//              fp32.
+// Memory       Device memory, all of it at Create, the communicator's workspace for the step's
+//              collectives included: MemoryOf (plan/memory_model.h) says how much, and what for.
+//              While parameters or state go in or out, one bucket in float32 more.
+// Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
+//              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
 //              (tied ones count for each use, persistent ones 2), plus 16 (N-1) bytes for each type
 //              of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one

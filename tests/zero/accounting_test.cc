@@ -215,6 +215,9 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
 
 TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
   OnThreads({.size = 3}, [](Rank& self) {
+    // No rank leaves before all have joined.
+    ASSERT_OK(self.communicator->Barrier(*self.stream));
+    ASSERT_OK(self.stream->Synchronize());
     const Plan plan = Plan::Create({{"a", {{"a.w", 96 * 128}}}}, {.ranks = 3}).value();
     const int64_t slice_bytes = plan.buckets()[0].bytes() / 3;
     ZeroOptions options;
