@@ -50,6 +50,8 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses([](ZeroOptions& o) { o.live_units = 0; }, "live_units is 0");
     refuses([](ZeroOptions& o) { o.persistence_threshold = 5; },
             "persistence_threshold is 5, but stage 1 keeps all");
+    refuses([](ZeroOptions& o) { o.algorithm = collectives::Algorithm::kRing; },
+            "reduction is rounded_once, which does not exist with algorithm ring");
     refuses([](ZeroOptions& o) { o.max_grad_norm = 0; }, "max_grad_norm is 0");
     refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");
     refuses([](ZeroOptions& o) { o.loss_scaler.loss_scale = -1; }, "loss_scale");

@@ -188,7 +188,8 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
       "overlap_comm": false, "contiguous_gradients": true, "reduce_scatter": true,
       "allgather_partitions": true}, "data_types": {"grad_accum_dtype": "bf16"},
       "gradient_clipping": 0, "gradient_accumulation_steps": 2, "communication_data_type": "fp16",
-      "brigade": {"accumulation": "at_boundary", "algorithm": "ring"})"));
+      "brigade": {"accumulation": "at_boundary", "algorithm": "ring",
+                  "reduction": "rounded_per_hop"})"));
   EXPECT_EQ(first.zero.stage, 1);
   EXPECT_EQ(first.zero.bucket_elements, 500'000'000);
   EXPECT_FALSE(first.zero.overlap_comm);
@@ -196,6 +197,7 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
   EXPECT_EQ(first.zero.accumulator, DType::kBFloat16);
   EXPECT_EQ(first.zero.communication_dtype, DType::kFloat16);
   EXPECT_EQ(first.zero.algorithm, collectives::Algorithm::kRing);
+  EXPECT_EQ(first.zero.reduction, collectives::Reduction::kRoundedPerHop);
   EXPECT_EQ(first.zero.max_grad_norm, std::numeric_limits<double>::infinity());
   EXPECT_EQ(first.zero.micro_batches, 2);
   ASSERT_OK_AND_ASSIGN(
