@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -116,7 +117,7 @@ std::vector<Report> RunRanks(int size, absl::Duration limit, const Role& role) {
 int FreePort() {
   // Linux chooses ports from 32768 on. Processes begin at different ones to collide rarely.
   constexpr int kFirst = 10000, kPorts = 22000;
-  static int next = getpid();
+  static std::atomic<int> next = getpid();
   for (int attempt = 0; attempt < kPorts; ++attempt) {
     const int port = kFirst + next++ % kPorts;
     // An abstract address that is bound, by one process at a time, reserves the port. The socket
