@@ -16,7 +16,7 @@ if [ "$(version "$drawn")" = "$(version docs/images/predicted_all_reduce.svg)" ]
   cmp "$drawn" docs/images/predicted_all_reduce.svg ||
     wrong "bazel run //tools:plot_predict -- docs/images/predicted_all_reduce.svg"
 fi
-for text in 'double_tree' 'direct_one_shot' 'bus bandwidth, GB/s' '128 nodes of 8 H100' '</svg>'; do
+for text in 'double_tree' 'hierarchical' 'bus bandwidth, GB/s' '128 nodes of 8 H100' '</svg>'; do
   grep -q "$text" "$drawn" || wrong "the figure has no '$text'"
 done
 
