@@ -18,6 +18,16 @@ absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
 }
 
+CollectiveSignature ReductionOf(CollectiveKind kind, int64_t count, precision::DType dtype,
+                                const ReduceOptions& options) {
+  return {.kind = kind,
+          .algorithm = options.algorithm,
+          .dtype = dtype,
+          .op = options.op,
+          .count = count,
+          .reduction = options.reduction};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
@@ -137,8 +147,7 @@ absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t 
 
 absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckCollective(collective, rank(), size(), context_.device(), stream));
-  BRIGADE_ASSIGN_OR_RETURN(auto signature, Resolve(collective.signature));
-  collective.signature = signature;
+  BRIGADE_ASSIGN_OR_RETURN(collective.signature, Resolve(collective.signature));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   if (collective.signature.kind == CollectiveKind::kSend) {
@@ -154,12 +163,7 @@ absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
 absl::Status Communicator::AllReduce(const void* input, void* output, int64_t count,
                                      precision::DType dtype, const ReduceOptions& options,
                                      device::Stream& stream) {
-  return Run({.signature = {.kind = CollectiveKind::kAllReduce,
-                            .algorithm = options.algorithm,
-                            .dtype = dtype,
-                            .op = options.op,
-                            .count = count,
-                            .reduction = options.reduction},
+  return Run({.signature = ReductionOf(CollectiveKind::kAllReduce, count, dtype, options),
               .input = input,
               .output = output},
              stream);
@@ -168,12 +172,7 @@ absl::Status Communicator::AllReduce(const void* input, void* output, int64_t co
 absl::Status Communicator::ReduceScatter(const void* input, void* output, int64_t count,
                                          precision::DType dtype, const ReduceOptions& options,
                                          device::Stream& stream) {
-  return Run({.signature = {.kind = CollectiveKind::kReduceScatter,
-                            .algorithm = options.algorithm,
-                            .dtype = dtype,
-                            .op = options.op,
-                            .count = count,
-                            .reduction = options.reduction},
+  return Run({.signature = ReductionOf(CollectiveKind::kReduceScatter, count, dtype, options),
               .input = input,
               .output = output},
              stream);

@@ -83,8 +83,7 @@ class Brigade final : public ThreadContestant {
       context_options.checks = false;
       BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(context_options));
       rank.context = std::move(context);
-      BRIGADE_ASSIGN_OR_RETURN(auto stream, rank.context->CreateStream("collectives"));
-      rank.stream = std::move(stream);
+      BRIGADE_ASSIGN_OR_RETURN(rank.stream, rank.context->CreateStream("collectives"));
       std::unique_ptr<collectives::Engine> made;
       if (engine == "threads") {
         BRIGADE_ASSIGN_OR_RETURN(auto joined, group->Join(index, *rank.context));
@@ -99,17 +98,15 @@ class Brigade final : public ThreadContestant {
         gloo.rank = index;
         gloo.size = size();
         gloo.store = std::move(store);
-        BRIGADE_ASSIGN_OR_RETURN(auto joined, collectives::CreateGlooEngine(gloo, *rank.context));
-        made = std::move(joined);
+        BRIGADE_ASSIGN_OR_RETURN(made, collectives::CreateGlooEngine(gloo, *rank.context));
       }
       BRIGADE_ASSIGN_OR_RETURN(auto communicator, collectives::Communicator::Create(
                                                       std::move(made), *rank.context, Pairs()));
       rank.communicator = std::move(communicator);
       if (way_ == Way::kFp16Wire) {
         BRIGADE_ASSIGN_OR_RETURN(
-            auto compressed,
+            rank.compressed,
             collectives::CompressedAllReduce::Create(*rank.communicator, *rank.context, elements_));
-        rank.compressed = std::move(compressed);
       }
       return absl::OkStatus();
     });

@@ -17,9 +17,7 @@ inline absl::Status Provide(int64_t bytes, absl::string_view name, device::Conte
                             device::Buffer& buffer) {
   if (buffer.bytes() >= bytes) return absl::OkStatus();
   buffer = device::Buffer();
-  BRIGADE_ASSIGN_OR_RETURN(auto larger,
-                           context.Allocate(bytes, device::Purpose::kCommunication, name));
-  buffer = std::move(larger);
+  BRIGADE_ASSIGN_OR_RETURN(buffer, context.Allocate(bytes, device::Purpose::kCommunication, name));
   return absl::OkStatus();
 }
 

@@ -187,8 +187,7 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
   BRIGADE_ASSIGN_OR_RETURN(auto inside, world_.Split(nodes.node, nodes.place));
   BRIGADE_ASSIGN_OR_RETURN(auto between, world_.Split(nodes.place, nodes.node));
   if (most > 1) {
-    BRIGADE_ASSIGN_OR_RETURN(auto level, MeasureLevel(*inside, most, true, 1));
-    topology.inside = level;
+    BRIGADE_ASSIGN_OR_RETURN(topology.inside, MeasureLevel(*inside, most, true, 1));
   }
   topology.between = topology.inside;
   if (topology.nodes() > 1) {

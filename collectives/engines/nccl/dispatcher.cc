@@ -44,9 +44,8 @@ bool IsError(const NcclOutcome& outcome) {
 }  // namespace
 
 absl::Status NcclDispatcher::Start() {
-  BRIGADE_ASSIGN_OR_RETURN(auto barrier,
+  BRIGADE_ASSIGN_OR_RETURN(barrier_,
                            context_.Allocate(1, device::Purpose::kCommunication, "barrier"));
-  barrier_ = std::move(barrier);
   return absl::OkStatus();
 }
 

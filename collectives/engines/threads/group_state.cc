@@ -46,8 +46,7 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
-    BRIGADE_ASSIGN_OR_RETURN(auto made, context.CreateEvent("collective"));
-    event = std::move(made);
+    BRIGADE_ASSIGN_OR_RETURN(event, context.CreateEvent("collective"));
   }
   member.context = &context;
   return status_;
