@@ -1,14 +1,15 @@
 #include "brigade/examples/gpt/training.h"
 
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 
 namespace brigade::gpt {
@@ -30,17 +31,17 @@ absl::StatusOr<std::unique_ptr<device::Context>> NewContext(const Job& job, int 
 class FirstError {
  public:
   void Note(const absl::Status& status) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     status_.Update(status);
   }
   absl::Status status() const {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     return status_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  absl::Status status_;
+  mutable device::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,

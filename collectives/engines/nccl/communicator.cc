@@ -26,14 +26,14 @@ constexpr auto kNap = std::chrono::microseconds(100);
 absl::Status NcclCommunicator::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
   NcclOutcome outcome;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     outcome = create(&comm_);
   }
   return Settle(outcome);
 }
 
 void NcclCommunicator::Adopt(NcclComm comm, bool lent) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   comm_ = comm;
   lent_ = lent;
 }
@@ -41,7 +41,7 @@ void NcclCommunicator::Adopt(NcclComm comm, bool lent) {
 absl::Status NcclCommunicator::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
   NcclOutcome outcome;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (comm_ == nullptr) return status();
     outcome = call(comm_);
   }
@@ -53,7 +53,7 @@ NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadli
   const Clock::time_point begin = Clock::now();
   while (outcome.result == NcclResult::kInProgress) {
     {
-      std::lock_guard lock(mutex_);
+      device::MutexLock lock(mutex_);
       if (comm_ == nullptr) return outcome;
       const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
       if (asked != NcclResult::kSuccess) return {asked, "ncclCommGetAsyncError"};
@@ -84,7 +84,7 @@ absl::Status NcclCommunicator::Settle(NcclOutcome outcome) {
   }
   absl::Status error;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     error = NcclStatus(api_, outcome.result, outcome.function, comm_);
   }
   return Fail(absl::Status(error.code(), absl::StrCat("rank ", rank_, ": ", error.message())));
@@ -99,7 +99,7 @@ absl::Status NcclCommunicator::Fail(const absl::Status& error) {
     if (!absl::StartsWith(error.message(), heard.message())) first = heard;
   }
   {
-    std::lock_guard lock(status_mutex_);
+    device::MutexLock lock(status_mutex_);
     if (!status_.ok()) return status_;
     status_ = first;
     failed_ = true;
@@ -109,7 +109,7 @@ absl::Status NcclCommunicator::Fail(const absl::Status& error) {
 }
 
 void NcclCommunicator::End() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   const NcclComm comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return;
   if (!lent_) {
@@ -121,7 +121,7 @@ void NcclCommunicator::End() {
 
 absl::Status NcclCommunicator::status() const {
   if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  std::lock_guard lock(status_mutex_);
+  device::MutexLock lock(status_mutex_);
   return status_;
 }
 
@@ -131,7 +131,7 @@ absl::Status NcclCommunicator::TroubleElsewhere() {
   absl::Status trouble = side_->status();
   if (!absl::IsUnavailable(trouble)) return trouble;
   const Clock::time_point now = Clock::now();
-  std::lock_guard lock(status_mutex_);
+  device::MutexLock lock(status_mutex_);
   heard_ = std::min(heard_, now);
   return now - heard_ > kGrace ? trouble : absl::OkStatus();
 }
@@ -143,7 +143,7 @@ void NcclCommunicator::Look() {
   }
   NcclOutcome outcome = {NcclResult::kSuccess, "a call that was under way"};
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (comm_ == nullptr) return;
     const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
     if (asked != NcclResult::kSuccess) outcome = {asked, "ncclCommGetAsyncError"};
@@ -152,16 +152,16 @@ void NcclCommunicator::Look() {
 }
 
 void NcclCommunicator::Close() {
-  if (lent_) Adopt(nullptr, true);
   NcclOutcome outcome = {NcclResult::kInvalidUsage, ""};
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
+    if (lent_) comm_ = nullptr;
     if (comm_ == nullptr) return;
     outcome.result = api_.comm_finalize(comm_);
   }
   outcome = Poll(outcome, Clock::now() + kLeaveTime);
   if (outcome.result != NcclResult::kSuccess) return End();
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (comm_ != nullptr) api_.comm_destroy(std::exchange(comm_, nullptr));
 }
 

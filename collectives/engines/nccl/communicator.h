@@ -3,13 +3,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -65,14 +66,15 @@ class NcclCommunicator {
   const int rank_;
   const std::chrono::nanoseconds timeout_;
 
-  std::mutex mutex_;  // held while NCCL is called
-  NcclComm comm_ = nullptr;
-  bool lent_ = false;
+  device::Mutex mutex_;  // held while NCCL is called
+  NcclComm comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool lent_ ABSL_GUARDED_BY(mutex_) = false;
 
-  mutable std::mutex status_mutex_;
+  mutable device::Mutex status_mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(status_mutex_);
+  // When the side channel first had an error.
+  Clock::time_point heard_ ABSL_GUARDED_BY(status_mutex_) = Clock::time_point::max();
   std::atomic<bool> failed_{false};
-  absl::Status status_;
-  Clock::time_point heard_ = Clock::time_point::max();  // when the side channel first had an error
 };
 
 }  // namespace brigade::collectives

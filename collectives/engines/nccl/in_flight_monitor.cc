@@ -8,7 +8,7 @@
 namespace brigade::collectives {
 
 absl::Status InFlightMonitor::Begin(device::Stream& stream) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (next_.begin == nullptr) {
     // An error stays in its place for Look.
     if (free_.empty()) static_cast<void>(Reclaim());
@@ -27,7 +27,7 @@ absl::Status InFlightMonitor::Begin(device::Stream& stream) {
 }
 
 absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& stream) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
   next_.collective = {collective.signature, collective.sequence};
   next_.peer = collective.peer;
@@ -57,7 +57,7 @@ absl::Status InFlightMonitor::Reclaim() {
 
 absl::Status InFlightMonitor::Look(
     absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(Reclaim());
   if (pending_.empty()) return absl::OkStatus();
   Entry& head = pending_.front();
@@ -75,7 +75,7 @@ absl::Status InFlightMonitor::Look(
 }
 
 bool InFlightMonitor::empty() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return pending_.empty();
 }
 

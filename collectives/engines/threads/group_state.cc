@@ -36,7 +36,7 @@ GroupState::GroupState(const ThreadGroup::Options& options)
 }
 
 absl::Status GroupState::Join(int rank, device::Context& context) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (rank < 0 || rank >= options_.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " is not in a group of ", options_.size));
@@ -61,7 +61,7 @@ void GroupState::Leave(int rank) {
 void GroupState::Fail(const absl::Status& error) {
   absl::Status first;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (status_.ok()) status_ = error;
     first = status_;
   }
@@ -69,7 +69,7 @@ void GroupState::Fail(const absl::Status& error) {
 }
 
 absl::Status GroupState::status() const {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return status_;
 }
 
@@ -234,7 +234,7 @@ absl::Status GroupState::AllGatherHost(int rank, const Fingerprint& fingerprint,
 std::shared_ptr<GroupState> GroupState::JoinSubgroup(absl::Span<const int> members,
                                                      uint64_t generation) {
   const std::string key = absl::StrCat(generation, ":", absl::StrJoin(members, ","));
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   Subgroup& subgroup = subgroups_[key];
   if (subgroup.state == nullptr) {
     ThreadGroup::Options options = options_;

@@ -23,7 +23,7 @@ std::string Names(uint64_t ranks) {
 
 absl::StatusOr<StreamMonitor::Entry*> StreamMonitor::Next(device::Context& context) {
   if (next_.empty()) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (free_.empty()) Reclaim();
     if (!free_.empty()) next_.splice(next_.begin(), free_, free_.begin());
   }
@@ -40,7 +40,7 @@ absl::StatusOr<StreamMonitor::Entry*> StreamMonitor::Next(device::Context& conte
 
 void StreamMonitor::Watch() {
   next_.front().since = Clock::time_point::max();
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   pending_.splice(pending_.end(), next_);
 }
 
@@ -63,7 +63,7 @@ void StreamMonitor::Reclaim() {
 }
 
 absl::Status StreamMonitor::Look() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   const Clock::time_point now = Clock::now();
   for (auto next = pending_.begin(); next != pending_.end();) {
     const auto entry = next++;

@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -44,14 +45,14 @@ class StreamMonitor {
 
  private:
   uint64_t Reached(const Entry& entry) const;
-  void Reclaim();
+  void Reclaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int size_;
   const std::chrono::nanoseconds limit_;
   std::list<Entry> next_;  // one, between Next and Watch
 
-  std::mutex mutex_;
-  std::list<Entry> pending_, free_;
+  device::Mutex mutex_;
+  std::list<Entry> pending_ ABSL_GUARDED_BY(mutex_), free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::collectives
