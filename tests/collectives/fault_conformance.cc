@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
@@ -18,13 +20,12 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Matcher;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kCount = 8;
 constexpr precision::DType kType = precision::DType::kFloat32;
-constexpr auto kLong = std::chrono::seconds(100);    // a timeout that nothing here waits for
-constexpr auto kShort = std::chrono::seconds(1);     // a timeout that something does wait for
-constexpr auto kSilence = std::chrono::seconds(60);  // by then a test gives up
+constexpr absl::Duration kLong = absl::Seconds(100);    // a timeout that nothing here waits for
+constexpr absl::Duration kShort = absl::Seconds(1);     // a timeout that something does wait for
+constexpr absl::Duration kSilence = absl::Seconds(60);  // by then a test gives up
 
 const char* const kReason = "the test has no more data";
 
@@ -161,8 +162,8 @@ Matcher<const absl::Status&> ErrorOf(const Pair& pair, const EngineUnderTest& en
 
 // The error that ends the communicator, which some engines tell on the call, others on the stream or beside both.
 absl::Status AwaitEnd(Rank& self) {
-  const Clock::time_point give_up = Clock::now() + kSilence;
-  while (self.communicator->status().ok() && Clock::now() < give_up) {
+  const absl::Time give_up = absl::Now() + kSilence;
+  while (self.communicator->status().ok() && absl::Now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const absl::Status ended = self.communicator->status();

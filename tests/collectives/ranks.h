@@ -3,13 +3,13 @@
 
 // Groups of ranks in one process, a thread each, for tests of collectives.
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -38,7 +38,7 @@ struct Rank {
 
 struct RanksOptions {
   int size = 2;
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  absl::Duration timeout = absl::Seconds(60);
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;

@@ -6,20 +6,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
 // How long an exception of Gloo waits for the thread that receives of the peer, which knows whether
 // the peer said why it closed its connection.
-constexpr std::chrono::seconds kExplanationTimeout{1};
+constexpr absl::Duration kExplanationTimeout = absl::Seconds(1);
 
 // How long a closed connection may be the result of an abort whose message has not arrived yet: a
 // rank that was told earlier ends its process, and its reset overtakes the abort messages of others.
-constexpr std::chrono::seconds kAbortGrace{1};
+constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 
 // A live process answers a probe in this time, also where many processes share a core.
-constexpr std::chrono::seconds kLeastProbeTimeout{1};
+constexpr absl::Duration kLeastProbeTimeout = absl::Seconds(1);
 
 std::string TextOf(const ControlMessage& message) {
   return std::string(message.text, strnlen(message.text, sizeof(message.text)));
@@ -36,8 +37,7 @@ FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
                                  std::function<void()> end_waits)
     : rank_(rank),
       size_(size),
-      timeout_(absl::ToChronoNanoseconds(
-          std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365)))),
+      timeout_(std::max(timeout, absl::ZeroDuration())),
       end_waits_(std::move(end_waits)),
       peers_(static_cast<size_t>(size)) {
   if (context == nullptr) return;
@@ -69,7 +69,7 @@ void FailureDetector::SetActivity(std::function<std::string()> activity) {
 
 void FailureDetector::BeginWait(int peer, const char* failing) {
   device::MutexLock lock(mutex_);
-  wait_ = {peer, wait_.number + 1, failing, Clock::now() + timeout_};
+  wait_ = {peer, wait_.number + 1, failing, device::DeadlineAfter(timeout_)};
   // The watchdog need not wake: it looks at least once a timeout.
 }
 
@@ -84,7 +84,7 @@ void FailureDetector::ReportClosed(int peer, const absl::Status& reason) {
   {
     device::MutexLock lock(mutex_);
     has_lost_ = true;
-    const Clock::time_point deadline = Clock::now() + kExplanationTimeout;
+    const Clock::time_point deadline = device::DeadlineAfter(kExplanationTimeout);
     while (status_.ok() && !peers_[peer].has_left && !changed_.WaitWithDeadline(mutex_, deadline)) {
     }
     has_left = peers_[peer].has_left;
@@ -185,7 +185,7 @@ void FailureDetector::HandleClosed(int peer, const absl::Status& reason) {
   {
     device::MutexLock lock(mutex_);
     if (peers_[peer].has_left) return;
-    const Clock::time_point deadline = Clock::now() + kAbortGrace;
+    const Clock::time_point deadline = device::DeadlineAfter(kAbortGrace);
     while (!is_closing_ && status_.ok() && !changed_.WaitWithDeadline(mutex_, deadline)) {
     }
   }
@@ -195,8 +195,7 @@ void FailureDetector::HandleClosed(int peer, const absl::Status& reason) {
 void FailureDetector::WatchDeadlines() {
   device::MutexLock lock(mutex_);
   while (!is_closing_ && status_.ok()) {
-    const Clock::time_point now = Clock::now();
-    if (wait_.peer >= 0 && wait_.deadline <= now) {
+    if (wait_.peer >= 0 && wait_.deadline <= Clock::now()) {
       const Wait wait = wait_;
       lock.Unlock();
       const std::string message = FindCulprit(wait);
@@ -207,16 +206,16 @@ void FailureDetector::WatchDeadlines() {
       return;
     }
     // A wait that begins meanwhile ends after this, so this thread need not be woken.
-    changed_.WaitWithDeadline(mutex_, wait_.peer >= 0 ? wait_.deadline : now + timeout_);
+    changed_.WaitWithDeadline(mutex_,
+                              wait_.peer >= 0 ? wait_.deadline : device::DeadlineAfter(timeout_));
   }
 }
 
 // Follows the waits from rank to rank. The message begins with the culprit.
 std::string FailureDetector::FindCulprit(const Wait& wait) {
   const Clock::time_point deadline =
-      Clock::now() + std::max<Clock::duration>(timeout_ / 10, kLeastProbeTimeout);
-  const std::string waited =
-      absl::StrCat(wait.failing, " for ", absl::FormatDuration(absl::FromChrono(timeout_)));
+      device::DeadlineAfter(std::max(timeout_ / 10, kLeastProbeTimeout));
+  const std::string waited = absl::StrCat(wait.failing, " for ", absl::FormatDuration(timeout_));
   std::string chain = absl::StrCat("rank ", rank_, " waits for rank ", wait.peer);
   std::string activities;
   const auto add_activity = [&](absl::string_view activity) {

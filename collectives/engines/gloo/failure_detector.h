@@ -89,7 +89,7 @@ class FailureDetector {
 
   const int rank_;
   const int size_;
-  const Clock::duration timeout_;
+  const absl::Duration timeout_;
   const std::function<void()> end_waits_;
 
   mutable device::Mutex mutex_;

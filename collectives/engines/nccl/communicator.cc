@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 using Clock = NcclCommunicator::Clock;
 
 // How long the calls of a rank that has left may take to end here.
-constexpr auto kGrace = std::chrono::seconds(1);
-constexpr auto kLeaveTime = std::chrono::seconds(1);
+constexpr absl::Duration kGrace = absl::Seconds(1);
+constexpr absl::Duration kLeaveTime = absl::Seconds(1);
 
 constexpr auto kSpin = std::chrono::microseconds(200);  // NCCL starts a thread for each call
 constexpr auto kNap = std::chrono::microseconds(100);
@@ -74,13 +75,14 @@ NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadli
 }
 
 absl::Status NcclCommunicator::Settle(NcclOutcome outcome) {
-  if (outcome.result == NcclResult::kInProgress) outcome = Poll(outcome, Clock::now() + timeout_);
+  if (outcome.result == NcclResult::kInProgress)
+    outcome = Poll(outcome, device::DeadlineAfter(timeout_));
   if (outcome.result == NcclResult::kSuccess) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(status());
   if (outcome.result == NcclResult::kInProgress) {
-    const double seconds = std::chrono::duration<double>(timeout_).count();
-    return Fail(absl::DeadlineExceededError(absl::StrCat(
-        "rank ", rank_, ": ", outcome.function, " is still in progress after ", seconds, " s")));
+    return Fail(absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": ", outcome.function,
+                                                         " is still in progress after ",
+                                                         absl::FormatDuration(timeout_))));
   }
   absl::Status error;
   {
@@ -130,10 +132,9 @@ absl::Status NcclCommunicator::TroubleElsewhere() {
   if (side_ == nullptr) return absl::OkStatus();
   absl::Status trouble = side_->status();
   if (!absl::IsUnavailable(trouble)) return trouble;
-  const Clock::time_point now = Clock::now();
   device::MutexLock lock(status_mutex_);
-  heard_ = std::min(heard_, now);
-  return now - heard_ > kGrace ? trouble : absl::OkStatus();
+  grace_ends_ = std::min(grace_ends_, device::DeadlineAfter(kGrace));
+  return Clock::now() > grace_ends_ ? trouble : absl::OkStatus();
 }
 
 void NcclCommunicator::Look() {
@@ -159,7 +160,7 @@ void NcclCommunicator::Close() {
     if (comm_ == nullptr) return;
     outcome.result = api_.comm_finalize(comm_);
   }
-  outcome = Poll(outcome, Clock::now() + kLeaveTime);
+  outcome = Poll(outcome, device::DeadlineAfter(kLeaveTime));
   if (outcome.result != NcclResult::kSuccess) return End();
   device::MutexLock lock(mutex_);
   if (comm_ != nullptr) api_.comm_destroy(std::exchange(comm_, nullptr));

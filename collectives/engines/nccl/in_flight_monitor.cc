@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives {
 
@@ -64,13 +65,13 @@ absl::Status InFlightMonitor::Look(
   const Clock::time_point now = Clock::now();
   if (head.deadline == Clock::time_point::max()) {
     const absl::StatusOr<bool> begun = head.begin->Query();
-    if (begun.ok() && *begun) head.deadline = now + timeout_;
+    if (begun.ok() && *begun) head.deadline = device::DeadlineAfter(timeout_);
   }
   if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
   const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",
-                   std::chrono::duration<double>(timeout_).count(), " s",
+                   absl::FormatDuration(timeout_),
                    send ? absl::StrCat(", with rank ", head.peer, " on the other side") : ""));
 }
 

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -25,7 +26,7 @@ namespace brigade::collectives {
 // Threads      Begin and End from one at a time; Look and empty from any.
 class InFlightMonitor {
  public:
-  InFlightMonitor(device::Context& context, int rank, std::chrono::nanoseconds timeout)
+  InFlightMonitor(device::Context& context, int rank, absl::Duration timeout)
       : context_(context), rank_(rank), timeout_(timeout) {}
 
   // Marks where the next call begins. A call that is given up needs no End.
@@ -53,7 +54,7 @@ class InFlightMonitor {
 
   device::Context& context_;
   const int rank_;
-  const std::chrono::nanoseconds timeout_;
+  const absl::Duration timeout_;
 
   device::Mutex mutex_;
   Entry next_ ABSL_GUARDED_BY(mutex_);  // between Begin and End

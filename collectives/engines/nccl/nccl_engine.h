@@ -1,12 +1,12 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_NCCL_ENGINE_H_
 #define BRIGADE_COLLECTIVES_ENGINES_NCCL_NCCL_ENGINE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/device/context.h"
@@ -17,7 +17,7 @@ struct NcclOptions {
   NcclApi api;  // LoadNccl()
   // How long a call may wait in NCCL on the host, and how long it may run from when it is at the
   // head of its stream.
-  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  absl::Duration timeout = absl::Minutes(10);
   // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by
   // the timeout.
   bool compare_calls = true;

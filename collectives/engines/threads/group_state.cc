@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +16,8 @@ namespace {
 
 // Looks per limit; at most one a millisecond, and at least one a second.
 constexpr int kLooks = 20;
-constexpr std::chrono::nanoseconds kMostFrequent = std::chrono::milliseconds(1);
-constexpr std::chrono::nanoseconds kLeastFrequent = std::chrono::seconds(1);
+constexpr absl::Duration kMostFrequent = absl::Milliseconds(1);
+constexpr absl::Duration kLeastFrequent = absl::Seconds(1);
 
 }  // namespace
 
@@ -27,10 +26,9 @@ GroupState::GroupState(const ThreadGroup::Options& options)
       rendezvous_(options.size),
       members_(static_cast<size_t>(options.size)),
       monitor_(options.size, options.stream_timeout) {
-  if (options.size == 1 || options.stream_timeout == std::chrono::nanoseconds::max()) return;
+  if (options.size == 1 || options.stream_timeout == absl::InfiniteDuration()) return;
   watchdog_ = std::make_unique<device::PeriodicThread>(
-      absl::FromChrono(std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent)),
-      [this] {
+      std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent), [this] {
         if (const absl::Status late = monitor_.Look(); !late.ok()) Fail(late);
       });
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/device/threads/deadline.h"
 #include "brigade/device/threads/spin.h"
 
 namespace brigade::collectives {
@@ -45,8 +46,8 @@ Rendezvous::Rendezvous(int size)
       partners_(static_cast<size_t>(size), kAll),
       results_(static_cast<size_t>(size)) {}
 
-absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
-                              std::chrono::nanoseconds timeout, Act act) {
+absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout,
+                              Act act) {
   const auto self = static_cast<size_t>(rank);
   Sleeper& sleeper = sleepers_[self];
   device::MutexLock lock(mutex_);
@@ -82,7 +83,7 @@ absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
   device::SpinUntil([&] { return !sleeper.waits.load(std::memory_order_acquire); });
   lock.Lock();
   const auto waits = [&] { return sleeper.waits.load(std::memory_order_relaxed); };
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = device::DeadlineAfter(timeout);
   bool is_late = false;
   while (waits() && broken_.ok() && !is_late) {
     is_late = sleeper.changed.WaitWithDeadline(mutex_, deadline);
@@ -150,15 +151,14 @@ absl::Status Rendezvous::FindCircle(int rank) const {
   return absl::OkStatus();
 }
 
-absl::Status Rendezvous::LateError(int rank, std::chrono::nanoseconds timeout) const {
+absl::Status Rendezvous::LateError(int rank, absl::Duration timeout) const {
   std::vector<std::string> absent;
   for (const int other : BitsOf(WaitedForBy(rank) & ~for_all_ & ~for_one_)) {
     absent.push_back(absl::StrCat("rank ", other));
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(absl::StrJoin(absent, ", "), " did not join within ",
-                   std::chrono::duration<double>(timeout).count(),
-                   " s: ", Describe(rank, arrivals_[static_cast<size_t>(rank)].fingerprint)));
+  return absl::DeadlineExceededError(absl::StrCat(
+      absl::StrJoin(absent, ", "), " did not join within ", absl::FormatDuration(timeout), ": ",
+      Describe(rank, arrivals_[static_cast<size_t>(rank)].fingerprint)));
 }
 
 }  // namespace brigade::collectives

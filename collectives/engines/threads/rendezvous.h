@@ -2,13 +2,13 @@
 #define BRIGADE_COLLECTIVES_ENGINES_THREADS_RENDEZVOUS_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
@@ -42,8 +42,7 @@ class Rendezvous {
 
   // Waits for all ranks, or for the one rank `partner` that gives this one as its partner. The last to arrive calls
   // act(arrivals), by rank, with a lock held; all of them return what that has returned.
-  absl::Status Meet(int rank, int partner, const Arrival& arrival, std::chrono::nanoseconds timeout,
-                    Act act);
+  absl::Status Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout, Act act);
 
   void Break(const absl::Status& error);
 
@@ -62,7 +61,7 @@ class Rendezvous {
   Ranks MissingFor(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Ranks WaitedForBy(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FindCircle(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status LateError(int rank, std::chrono::nanoseconds timeout) const
+  absl::Status LateError(int rank, absl::Duration timeout) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BreakLocked(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

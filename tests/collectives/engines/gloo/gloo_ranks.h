@@ -51,8 +51,7 @@ inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Rend
 
 // For OnRanks.
 inline NewEngineFn GlooEngines(const RanksOptions& options) {
-  const Rendezvous meeting = {
-      .size = options.size, .port = FreePort(), .timeout = absl::FromChrono(options.timeout)};
+  const Rendezvous meeting = {.size = options.size, .port = FreePort(), .timeout = options.timeout};
   return [meeting](int rank, device::Context& context) {
     return MeetOverGloo(rank, meeting, context);
   };

@@ -167,7 +167,7 @@ TEST_F(NcclTest, RegistersMemoryUntilItsEnd) {
 }
 
 TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
-  const RanksOptions options = {.size = 2, .timeout = std::chrono::milliseconds(300)};
+  const RanksOptions options = {.size = 2, .timeout = absl::Milliseconds(300)};
   std::vector<float> a(64, 1.0f);
   OnRanks(options, NcclEngines(options), [&](Rank& self) {
     std::vector<float> b(64);

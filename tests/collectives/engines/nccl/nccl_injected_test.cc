@@ -75,7 +75,7 @@ TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
     }
     if (injected.effect == Effect::kHangs) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                   HasSubstr("is still in progress after 0.4 s")));
+                                   HasSubstr("is still in progress after 400ms")));
     }
     EXPECT_EQ(AllReduce(self), status) << "the first error stays";
     ExpectRebuilt(self, {});
