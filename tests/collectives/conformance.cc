@@ -8,12 +8,15 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/checked_call.h"
+#include "gmock/gmock.h"
 
 namespace brigade::collectives {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using kernels::ReduceOp;
 using precision::DType;
+using ::testing::HasSubstr;
 
 constexpr Reduction kReductions[] = {Reduction::kRoundedOnce, Reduction::kRoundedPerHop,
                                      Reduction::kFp32Partials};
@@ -274,6 +277,53 @@ void ConformSplit(const NewEngineFn& new_engine) {
     ASSERT_OK((*again)->Barrier(*self.stream));
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
+  });
+}
+
+void ConformRegistration(const RanksOptions& options, const NewEngineFn& new_engine) {
+  OnRanks(options, new_engine, [](Rank& self) {
+    Communicator& group = *self.communicator;
+    device::Stream& stream = *self.stream;
+    constexpr int64_t kCount = 3000;
+    const int64_t bytes = kCount * self.size * precision::SizeOf(kFloat32);
+    auto input = self.context->Allocate(bytes, device::Purpose::kCommunication, "input").value();
+    auto output = self.context->Allocate(bytes, device::Purpose::kCommunication, "output").value();
+    const std::vector<float> ones(static_cast<size_t>(kCount * self.size), 1.0f);
+    std::vector<float> result(ones.size());
+    const auto expect_sums = [&](Algorithm algorithm) {
+      ASSERT_OK(stream.Copy(input.data(), ones.data(), bytes));
+      ASSERT_OK(group.ReduceScatter(
+          input.data(), output.data(), kCount, kFloat32,
+          {.reduction = Reduction::kRoundedPerHop, .algorithm = algorithm}, stream));
+      ASSERT_OK(
+          group.AllGather(output.data(), input.data(), kCount, kFloat32, {algorithm}, stream));
+      ASSERT_OK(stream.Copy(result.data(), input.data(), bytes));
+      ASSERT_OK(stream.Synchronize());
+      EXPECT_THAT(result, ::testing::Each(static_cast<float>(self.size)));
+    };
+    for (int round = 0; round < 2; ++round) {
+      auto of_input = group.Register(input.data(), bytes);
+      auto of_output = group.Register(output.data(), bytes);
+      ASSERT_OK(of_input);
+      ASSERT_OK(of_output);
+      expect_sums(Algorithm::kAuto);
+      Registration moved = *std::move(of_input);
+      expect_sums(Algorithm::kRing);
+    }
+    expect_sums(Algorithm::kAuto);
+
+    EXPECT_OK(group.Register(nullptr, 0));
+    EXPECT_THAT(group.Register(nullptr, 4), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     HasSubstr("register: 4 bytes at null")));
+    EXPECT_THAT(group.Register(input.data(), -4),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("register: -4 bytes")));
+    auto last = group.Register(input.data(), bytes);
+    ASSERT_OK(last);
+    ASSERT_OK(group.Barrier(stream));
+    ASSERT_OK(stream.Synchronize());
+    group.Abort(absl::CancelledError("enough"));
+    EXPECT_THAT(group.Register(output.data(), bytes),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
   });
 }
 

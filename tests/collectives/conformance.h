@@ -30,6 +30,10 @@ void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, En
 // nothing.
 void ConformSplit(const NewEngineFn& new_engine);
 
+// Calls in registered memory, in memory that is registered anew, and in memory whose registration
+// has ended; what Register refuses.
+void ConformRegistration(const RanksOptions& options, const NewEngineFn& new_engine);
+
 // Counts at which blocks change their ways, for a group of `size`.
 std::vector<int64_t> InterestingCounts(int size);
 

@@ -281,6 +281,33 @@ INSTANTIATE_TEST_SUITE_P(Engines, EngineTest,
                                            EngineCase{"nccl", FakeNcclEngines}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// But for sums of slices, which stay where they are.
+TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
+  const collectives::RanksOptions ranks = {.size = 2};
+  for (Setting& setting : Settings()) {
+    const bool sums_slices = setting.options.accumulation != Accumulation::kAtBoundary &&
+                             !setting.options.traits().whole_optimizer_state;
+    if (setting.options.accumulates() && sums_slices) continue;
+    SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
+    // Without a workspace, which is booked as communication as well.
+    setting.options.reduction = collectives::Reduction::kRoundedPerHop;
+    setting.options.algorithm = collectives::Algorithm::kNative;
+    collectives::OnRanks(ranks, FakeNcclEngines(ranks), [&](Rank& self) {
+      const device::MemoryStats& stats = self.context->memory_stats();
+      const int64_t before = stats.current_bytes(Purpose::kCommunication);
+      auto zero = NewZero(setting.model, setting.options, self);
+      ASSERT_OK(zero);
+      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank),
+                stats.current_bytes(Purpose::kParameters) +
+                    stats.current_bytes(Purpose::kGradients) +
+                    stats.current_bytes(Purpose::kCommunication) - before);
+      ASSERT_OK(EmptyStep(**zero, *self.stream));
+      zero->reset();
+      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank), 0);
+    });
+  }
+}
+
 TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
   constexpr int kRanks = 3;
   for (const Setting& setting : Settings()) {

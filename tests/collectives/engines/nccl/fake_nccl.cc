@@ -23,6 +23,7 @@ void DeleteComm(NcclComm comm) {
     FakeWorld& world = FakeWorld::Get();
     std::lock_guard lock(world.mutex);
     if (world.live.erase(comm) == 0) return;
+    std::erase_if(world.registered, [&](const auto& each) { return each.second.comm == comm; });
   }
   delete comm;
 }
@@ -141,12 +142,12 @@ NcclResult CommUserRank(NcclComm comm, int* rank) {
   return entry.result();
 }
 
-NcclResult CommRegister(NcclComm comm, void* data, size_t, void** handle) {
+NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
   FakeEntry entry("ncclCommRegister", comm);
   if (entry.failed()) return entry.result();
   FakeWorld& world = FakeWorld::Get();
   std::lock_guard lock(world.mutex);
-  world.registered.insert(*handle = data);
+  world.registered[*handle = data] = {comm, comm->state->rank, static_cast<int64_t>(bytes)};
   return NcclResult::kSuccess;
 }
 
