@@ -17,8 +17,8 @@ namespace {
 
 std::string NameOf(int rank) { return absl::StrCat("rank ", rank); }
 
-absl::StatusOr<std::unique_ptr<device::Context>> NewContext(const Job& job, int rank,
-                                                            Recorder& recorder) {
+absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, int rank,
+                                                               Recorder& recorder) {
   device::ContextOptions options;
   options.device = job.device;
   options.compute_threads = 1;
@@ -85,7 +85,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   };
   std::vector<Rank> all;
   for (int rank = 0; rank < ranks; ++rank) {
-    BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, rank, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, rank, watchers.recorder));
     collectives::LaunchInfo launch_info;
     launch_info.rank = rank;
     launch_info.size = ranks;
@@ -111,7 +111,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        collectives::Backend backend, const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, launch_info.rank, watchers.recorder));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Init(launch_info, {.backend = backend}, *context));
   FirstError first_error;

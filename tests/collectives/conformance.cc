@@ -134,10 +134,10 @@ void ForEachType(const Visit& visit) {
 
 // body(self, memory) on every rank, with room for the larger arrays of `most` elements a rank.
 template <typename Body>
-void OnRanksWithMemory(const RanksOptions& options, const NewEngineFn& new_engine, int64_t most,
-                       const Body& body) {
+void OnRanksWithMemory(const RanksOptions& options, const CreateEngineFn& create_engine,
+                       int64_t most, const Body& body) {
   const int64_t bytes = options.size * most * static_cast<int64_t>(sizeof(int64_t)) + 2 * kGuard;
-  OnRanks(options, new_engine, [&](Rank& self) {
+  OnRanks(options, create_engine, [&](Rank& self) {
     Memory memory;
     for (device::Buffer* buffer : {&memory.input, &memory.output}) {
       auto allocated = self.context->Allocate(bytes, device::Purpose::kScratch, "arrays");
@@ -157,10 +157,10 @@ std::vector<int64_t> InterestingCounts(int size) {
   return {0, 1, size - 1, size, size + 1, 16 * size, 1000, 1003};
 }
 
-void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
+void Conform(const RanksOptions& options, const CreateEngineFn& create_engine,
              const std::vector<int64_t>& counts) {
   const int64_t most = *std::max_element(counts.begin(), counts.end());
-  OnRanksWithMemory(options, new_engine, most, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, most, [&](Rank& self, const Memory& memory) {
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
         if (::testing::Test::HasFatalFailure()) return;
@@ -173,10 +173,10 @@ void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
   });
 }
 
-void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
+void ConformOnNodes(const RanksOptions& options, const CreateEngineFn& create_engine,
                     const std::vector<int64_t>& counts) {
   const int64_t most = *std::max_element(counts.begin(), counts.end());
-  OnRanksWithMemory(options, new_engine, most, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, most, [&](Rank& self, const Memory& memory) {
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
         if (::testing::Test::HasFatalFailure()) return;
@@ -188,9 +188,10 @@ void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
   });
 }
 
-void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, EngineKind kind) {
+void ConformBooks(const RanksOptions& options, const CreateEngineFn& create_engine,
+                  EngineKind kind) {
   constexpr int64_t kCount = 1003;
-  OnRanksWithMemory(options, new_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
     Communicator& group = *self.communicator;
     const auto settle = [&] {  // on threads the rank that comes last counts for all
       ASSERT_OK(group.Barrier(*self.stream));
@@ -248,8 +249,8 @@ void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, En
   });
 }
 
-void ConformSplit(const NewEngineFn& new_engine) {
-  OnRanks({.size = 5}, new_engine, [](Rank& self) {
+void ConformSplit(const CreateEngineFn& create_engine) {
+  OnRanks({.size = 5}, create_engine, [](Rank& self) {
     // Ranks 0, 2, 4 backwards; 1 alone; 3 in none.
     const int color = self.rank == 3 ? -1 : self.rank % 2;
     auto split = self.communicator->Split(color, -self.rank);
@@ -280,8 +281,8 @@ void ConformSplit(const NewEngineFn& new_engine) {
   });
 }
 
-void ConformRegistration(const RanksOptions& options, const NewEngineFn& new_engine) {
-  OnRanks(options, new_engine, [](Rank& self) {
+void ConformRegistration(const RanksOptions& options, const CreateEngineFn& create_engine) {
+  OnRanks(options, create_engine, [](Rank& self) {
     Communicator& group = *self.communicator;
     device::Stream& stream = *self.stream;
     constexpr int64_t kCount = 3000;

@@ -239,7 +239,7 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
       std::array<Arrays, 2> arrays;
       std::barrier both_are_here(2);
       const RanksOptions options = {.size = 2, .timeout = kShort};
-      OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+      OnRanks(options, engine.create_engines(options), [&](Rank& self) {
         ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
       });
     });
@@ -249,7 +249,7 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
   std::array<Arrays, 2> arrays;
   std::barrier both_are_here(2);
   const RanksOptions options = {.size = 2, .timeout = kLong};
-  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+  OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     for (const Pair& pair : one_by_one) {
       ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
     }
@@ -263,7 +263,7 @@ namespace {
 void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
   std::array<Arrays, 2> arrays;
   const RanksOptions options = {.size = 2, .timeout = kLong};
-  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+  OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
     const absl::Status said =
         self.rank == 0
@@ -319,7 +319,7 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
   for (const int odd : {0, 1}) {
     std::array<Arrays, 3> arrays;
     const RanksOptions options = {.size = 3, .timeout = kLong};
-    OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+    OnRanks(options, engine.create_engines(options), [&](Rank& self) {
       EXPECT_OK(TryOut(*self.communicator, *self.stream));
       for (const Variant& variant : variants) {
         SCOPED_TRACE(absl::StrCat("rank ", self.rank, ": ", variant.usual, ", ", variant.odd));

@@ -56,7 +56,7 @@ inline CommunicatorOptions OptionsOf(const RanksOptions& options) {
   return communicator;
 }
 
-inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
+inline std::unique_ptr<device::Context> CreateRankContext(int rank, const RanksOptions& options) {
   device::ContextOptions context;
   context.device = options.device;
   context.compute_threads = 1 + rank % 2;
@@ -69,23 +69,23 @@ inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOpti
 }
 
 // Makes the engine of one rank, in its thread.
-using NewEngineFn =
+using CreateEngineFn =
     std::function<absl::StatusOr<std::unique_ptr<Engine>>(int rank, device::Context&)>;
 
-inline NewEngineFn ThreadEngines(const RanksOptions& options) {
+inline CreateEngineFn ThreadEngines(const RanksOptions& options) {
   auto group = ThreadGroup::Create({options.size, options.timeout}).value();
   return [group](int rank, device::Context& context) { return group->Join(rank, context); };
 }
 
 // Runs body(Rank&) on a thread for each rank, and waits for all.
-inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
+inline void OnRanks(const RanksOptions& options, const CreateEngineFn& create_engine,
                     const std::function<void(Rank&)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr};
+      Rank self = {rank, options.size, CreateRankContext(rank, options), nullptr, nullptr};
       self.stream = self.context->CreateStream("compute").value();
-      auto engine = new_engine(rank, *self.context);
+      auto engine = create_engine(rank, *self.context);
       ASSERT_OK(engine);
       self.communicator =
           Communicator::Create(*std::move(engine), *self.context, OptionsOf(options)).value();

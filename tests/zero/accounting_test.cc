@@ -114,7 +114,7 @@ void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
   const device::MemoryStats& stats = self.context->memory_stats();
   // Of the communicator itself.
   const int64_t before = stats.current_bytes(Purpose::kCommunication);
-  auto zero = NewZero(setting.model, setting.options, self);
+  auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   const std::vector<MemoryTerm> terms =
       MemoryOf((*zero)->plan(), setting.options, *self.communicator).value();
@@ -170,7 +170,7 @@ TEST(AccountingTest, WhatTheModelNamesIsThePapersFormula) {
 
 // What each rank of a group sends, in Traffic's fields and by its communicator, beside the model.
 void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
-  auto zero = NewZero(setting.model, setting.options, self);
+  auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   // Persistent units are gathered for the first time.
   ASSERT_OK(EmptyStep(**zero, *self.stream));
@@ -235,14 +235,14 @@ TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
   });
 }
 
-collectives::NewEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
+collectives::CreateEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
   collectives::FakeNccl::Reset();
   return collectives::NcclEngines(options);
 }
 
 struct EngineCase {
   const char* name;
-  collectives::NewEngineFn (*engines)(const collectives::RanksOptions& options);
+  collectives::CreateEngineFn (*engines)(const collectives::RanksOptions& options);
 };
 
 class EngineTest : public ::testing::TestWithParam<EngineCase> {};
@@ -295,7 +295,7 @@ TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
     collectives::OnRanks(ranks, FakeNcclEngines(ranks), [&](Rank& self) {
       const device::MemoryStats& stats = self.context->memory_stats();
       const int64_t before = stats.current_bytes(Purpose::kCommunication);
-      auto zero = NewZero(setting.model, setting.options, self);
+      auto zero = CreateZero(setting.model, setting.options, self);
       ASSERT_OK(zero);
       EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank),
                 stats.current_bytes(Purpose::kParameters) +

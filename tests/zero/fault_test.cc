@@ -33,7 +33,7 @@ void TrainWithout1(int stage, bool leaves, absl::StatusCode code, const std::str
     ZeroOptions options;
     options.stage = stage;
     options.bucket_elements = 1000;
-    auto zero = NewZero(ToyModel(), options, self).value();
+    auto zero = CreateZero(ToyModel(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     ASSERT_OK(trainer.Step());

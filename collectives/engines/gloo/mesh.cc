@@ -29,7 +29,7 @@ void IgnoreSigpipe() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-absl::Status MakeContext(const GlooOptions& options, Mesh& mesh) {
+absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
   ::gloo::transport::tcp::attr attr;
   attr.iface = options.interface;
   attr.hostname = options.host;
@@ -148,7 +148,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const absl::Time deadline = absl::Now() + options.connect_timeout;
   IgnoreSigpipe();
   Mesh mesh;
-  absl::Status status = MakeContext(options, mesh);
+  absl::Status status = CreateContext(options, mesh);
   if (!status.ok()) return status;
 
   const std::string prefix = absl::StrCat(options.prefix, "/");

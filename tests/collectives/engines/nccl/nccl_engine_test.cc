@@ -215,7 +215,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   NcclUniqueId id = {};
   ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
   const auto rank_main = [&](int rank) {
-    auto context = NewRankContext(rank, {});
+    auto context = CreateRankContext(rank, {});
     auto stream = context->CreateStream("compute").value();
     NcclComm comm = nullptr;
     NcclConfig config;
@@ -253,7 +253,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
 
 TEST_F(NcclTest, BadArgumentsAreNamed) {
   auto group = ThreadGroup::Create({2}).value();
-  auto context = NewRankContext(0, {});
+  auto context = CreateRankContext(0, {});
   NcclOptions options = FakeOptions({});
   options.api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCuda; };
   EXPECT_THAT(CreateNcclEngine(options, group->Join(0, *context).value(), *context),

@@ -241,7 +241,7 @@ TEST(ThreadGroupTest, ASubgroupWaitsForItsLastRankAlsoIfAnotherOneHasLeft) {
 TEST(ThreadGroupFaultTest, TwoRanksWithOneNumber) {
   const RanksOptions options = {.size = 2};
   auto group = ThreadGroup::Create({.size = 2}).value();
-  auto context = NewRankContext(0, options);
+  auto context = CreateRankContext(0, options);
   auto first = group->Join(0, *context);
   ASSERT_OK(first);
   EXPECT_THAT(group->Join(0, *context),
