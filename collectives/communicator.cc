@@ -134,6 +134,15 @@ absl::Status Communicator::Reserve(const CollectiveSignature& signature) {
   return engine_->Reserve(resolved);
 }
 
+absl::StatusOr<Registration> Communicator::Register(void* data, int64_t bytes) {
+  if (bytes < 0 || (data == nullptr && bytes > 0)) {
+    return Invalid("register: ", bytes, " bytes at ", data == nullptr ? "null" : "an address");
+  }
+  BRIGADE_RETURN_IF_ERROR(status());
+  if (bytes == 0) return Registration();
+  return engine_->Register(data, bytes);
+}
+
 absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t output) const {
   const auto ranks = static_cast<size_t>(size());
   bool fits = input == output;

@@ -13,6 +13,7 @@
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/engines/call_order.h"
 #include "brigade/collectives/engines/engine.h"
+#include "brigade/collectives/engines/registration.h"
 #include "brigade/collectives/options.h"
 #include "brigade/collectives/tuning/auto_algorithm.h"
 #include "brigade/device/context.h"
@@ -172,6 +173,19 @@ class Communicator {
   // part. Not while a call runs.
   absl::StatusOr<Workspace> WorkspaceFor(const CollectiveSignature& signature);
   absl::Status Reserve(const CollectiveSignature& signature);
+
+  // Says that calls of this communicator will use arrays in this memory of the context's device
+  // again and again, so that its engine need not copy them on their way: NCCL maps the memory for
+  // the other GPUs and for the network (ncclCommRegister). The other engines read and write arrays
+  // where they are; there it succeeds and does nothing. No rank waits for another one, and each may
+  // register what it likes: results and their bits are the same.
+  //
+  // Lifetime     Until the registration is destroyed: before the memory and the communicator are.
+  //              This may wait until the calls that this rank has enqueued have ended.
+  //              Communicators that Split and Shrink make know nothing of it.
+  // Errors       InvalidArgument for memory without an address or with a negative size; the error
+  //              that ended the communicator, also where NCCL refuses the memory.
+  absl::StatusOr<Registration> Register(void* data, int64_t bytes);
 
   // OK, or the error that ended the communicator.
   absl::Status status() const { return engine_->status(); }

@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGpusEngine(const LaunchInfo& launc
   } else {
     BRIGADE_ASSIGN_OR_RETURN(nccl.api, LoadNccl());
   }
-  nccl.timeout = absl::ToChronoNanoseconds(options.timeout);
+  nccl.timeout = options.timeout;
   nccl.compare_calls = options.verify_collectives;
   device::ContextOptions host;
   host.compute_threads = 1;

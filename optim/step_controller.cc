@@ -105,9 +105,9 @@ StepController::StepController(const OptimizerOptions& optimizer,
   control_.lr_table_size = TableSize(optimizer, options);
 }
 
-absl::StatusOr<StepController::Staging> StepController::NewStaging(int64_t bytes,
-                                                                   absl::string_view name,
-                                                                   device::Context& context) {
+absl::StatusOr<StepController::Staging> StepController::CreateStaging(int64_t bytes,
+                                                                      absl::string_view name,
+                                                                      device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(auto buffer, context.AllocateHost(bytes, name));
   BRIGADE_ASSIGN_OR_RETURN(auto done, context.CreateEvent(name));
   return Staging{std::move(buffer), std::move(done)};
@@ -127,10 +127,10 @@ absl::Status StepController::Allocate(device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(allocate(lr_table_, groups * row_bytes, "learning rates"));
   control_.lr_table = lr_table_.as<float>().data();
   for (Staging& table : tables_) {
-    BRIGADE_ASSIGN_OR_RETURN(table, NewStaging(row_bytes, "new learning rates", context));
+    BRIGADE_ASSIGN_OR_RETURN(table, CreateStaging(row_bytes, "new learning rates", context));
   }
   for (Staging& read : reads_) {
-    BRIGADE_ASSIGN_OR_RETURN(read, NewStaging(sizeof(StepState), "state read", context));
+    BRIGADE_ASSIGN_OR_RETURN(read, CreateStaging(sizeof(StepState), "state read", context));
   }
   BRIGADE_ASSIGN_OR_RETURN(checkpoint_, context.AllocateHost(sizeof(StepState), "state"));
   return absl::OkStatus();

@@ -108,8 +108,8 @@ class StepController {
   };
 
   StepController(const OptimizerOptions& optimizer, const StepControllerOptions& options);
-  static absl::StatusOr<Staging> NewStaging(int64_t bytes, absl::string_view name,
-                                            device::Context& context);
+  static absl::StatusOr<Staging> CreateStaging(int64_t bytes, absl::string_view name,
+                                               device::Context& context);
 
   absl::Status Allocate(device::Context& context);
   absl::Status CheckGroup(int group) const;

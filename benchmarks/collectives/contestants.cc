@@ -215,9 +215,9 @@ class GlooRing final : public ThreadContestant {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
-                                                       const std::string& algorithm, int ranks,
-                                                       int64_t elements) {
+absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& engine,
+                                                          const std::string& algorithm, int ranks,
+                                                          int64_t elements) {
   const std::string name = absl::StrCat(engine, "/", algorithm);
   using collectives::Algorithm;
   constexpr Algorithm kContestants[] = {Algorithm::kAuto,
@@ -245,7 +245,7 @@ absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine
   return brigade;
 }
 
-absl::StatusOr<std::unique_ptr<Contestant>> NewGlooRing(int ranks) {
+absl::StatusOr<std::unique_ptr<Contestant>> CreateGlooRing(int ranks) {
   auto ring = std::make_unique<GlooRing>(ranks);
   BRIGADE_RETURN_IF_ERROR(ring->Start());
   return ring;

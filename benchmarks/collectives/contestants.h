@@ -31,15 +31,15 @@ class Contestant {
 // Ours, over engine "threads" or "gloo" (on the loopback), by an algorithm; by "hierarchical": nodes of two ranks, direct
 // inside and between; or by "fp16_wire": CompressedAllReduce with a dynamic scale, of turns of up to `elements`.
 // Its ranks are made on threads of their own. InvalidArgument naming what is unknown.
-absl::StatusOr<std::unique_ptr<Contestant>> NewBrigade(const std::string& engine,
-                                                       const std::string& algorithm, int ranks,
-                                                       int64_t elements);
+absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& engine,
+                                                          const std::string& algorithm, int ranks,
+                                                          int64_t elements);
 
 // Gloo's own ring, on the loopback: the rival.
-absl::StatusOr<std::unique_ptr<Contestant>> NewGlooRing(int ranks);
+absl::StatusOr<std::unique_ptr<Contestant>> CreateGlooRing(int ranks);
 
 // MPI's, between processes. NotFound, saying what is missing, where it cannot be run.
-absl::StatusOr<std::unique_ptr<Contestant>> NewMpi(int ranks);
+absl::StatusOr<std::unique_ptr<Contestant>> CreateMpi(int ranks);
 
 // Runs fn(rank) on a thread for each rank and waits; returns the first error.
 absl::Status OnRanks(int ranks, const std::function<absl::Status(int rank)>& fn);

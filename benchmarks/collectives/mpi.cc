@@ -93,7 +93,7 @@ class Mpi final : public Contestant {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Contestant>> NewMpi(int ranks) {
+absl::StatusOr<std::unique_ptr<Contestant>> CreateMpi(int ranks) {
   auto mpi = std::make_unique<Mpi>();
   BRIGADE_RETURN_IF_ERROR(mpi->Start(ranks));
   return mpi;

@@ -120,13 +120,13 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Contestant>> NewContestant(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Contestant>> CreateContestant(const std::string& name) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
-  if (name == "gloo::allreduce") return NewGlooRing(ranks);
-  if (name == "MPI_Allreduce") return NewMpi(ranks);
+  if (name == "gloo::allreduce") return CreateGlooRing(ranks);
+  if (name == "MPI_Allreduce") return CreateMpi(ranks);
   const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('/', 1));
   const int64_t elements = std::max<int64_t>(absl::GetFlag(FLAGS_max_bytes) / 4, ranks);
-  return NewBrigade(parts.first, parts.second, ranks, elements);
+  return CreateBrigade(parts.first, parts.second, ranks, elements);
 }
 
 void WriteJson(absl::Span<const Row> rows, const std::string& path) {
@@ -146,7 +146,7 @@ absl::Status Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& name : absl::GetFlag(FLAGS_contestants)) {
-    auto contestant = NewContestant(name);
+    auto contestant = CreateContestant(name);
     if (absl::IsNotFound(contestant.status())) {
       std::cout << "# " << name << " is left out: " << contestant.status().message() << "\n";
       continue;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 18;  // untuned: long enough that handing out a range costs nothing
 
-absl::StatusOr<std::unique_ptr<device::Context>> NewContext(device::Device device, int threads) {
+absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(device::Device device, int threads) {
   device::ContextOptions options;
   options.device = device;
   options.compute_threads = threads;
@@ -63,7 +63,7 @@ absl::Status Repeat(const std::vector<T>& block, T* values, int64_t size, device
 
 absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(device::Device device, int threads) {
   std::unique_ptr<Bench> bench(new Bench());
-  auto context = NewContext(device, threads);
+  auto context = CreateContext(device, threads);
   if (!context.ok()) return context.status();
   bench->context_ = *std::move(context);
   auto stream = bench->context_->CreateStream("bench");
@@ -72,15 +72,15 @@ absl::StatusOr<std::unique_ptr<Bench>> Bench::Create(device::Device device, int 
   return bench;
 }
 
-absl::StatusOr<void*> Bench::NewBytes(int64_t bytes) {
+absl::StatusOr<void*> Bench::CreateBytes(int64_t bytes) {
   auto buffer = context_->Allocate(bytes, device::Purpose::kScratch);
   if (!buffer.ok()) return buffer.status();
   buffers_.push_back(*std::move(buffer));
   return buffers_.back().data();
 }
 
-absl::StatusOr<void*> Bench::NewZeroBytes(int64_t bytes) {
-  absl::StatusOr<void*> data = NewBytes(bytes);
+absl::StatusOr<void*> Bench::CreateZeroBytes(int64_t bytes) {
+  absl::StatusOr<void*> data = CreateBytes(bytes);
   if (!data.ok()) return data;
   absl::Status status = stream_->FillBytes(*data, 0, bytes);
   if (!status.ok()) return status;
@@ -88,9 +88,9 @@ absl::StatusOr<void*> Bench::NewZeroBytes(int64_t bytes) {
 }
 
 template <typename T>
-absl::StatusOr<T*> Bench::NewArray(int64_t size, float limit) {
+absl::StatusOr<T*> Bench::CreateArray(int64_t size, float limit) {
   const int64_t bytes = size * static_cast<int64_t>(sizeof(T));
-  absl::StatusOr<void*> data = NewBytes(bytes);
+  absl::StatusOr<void*> data = CreateBytes(bytes);
   if (!data.ok()) return data.status();
   T* const values = static_cast<T*>(*data);
   if (context_->device().kind == device::DeviceKind::kCuda) {
@@ -108,9 +108,10 @@ absl::StatusOr<T*> Bench::NewArray(int64_t size, float limit) {
   return values;
 }
 
-template absl::StatusOr<float*> Bench::NewArray<float>(int64_t, float);
-template absl::StatusOr<precision::Half*> Bench::NewArray<precision::Half>(int64_t, float);
-template absl::StatusOr<precision::BFloat16*> Bench::NewArray<precision::BFloat16>(int64_t, float);
+template absl::StatusOr<float*> Bench::CreateArray<float>(int64_t, float);
+template absl::StatusOr<precision::Half*> Bench::CreateArray<precision::Half>(int64_t, float);
+template absl::StatusOr<precision::BFloat16*> Bench::CreateArray<precision::BFloat16>(int64_t,
+                                                                                      float);
 
 absl::StatusOr<int64_t> AvailableBytes(device::Device device) {
 #if BRIGADE_CUDA
@@ -132,7 +133,7 @@ absl::StatusOr<int64_t> AvailableBytes(device::Device device) {
 }
 
 absl::StatusOr<int> AllThreads() {
-  auto context = NewContext(device::Cpu(), 0);
+  auto context = CreateContext(device::Cpu(), 0);
   if (!context.ok()) return context.status();
   return (*context)->compute_threads();
 }

@@ -25,20 +25,20 @@ class Bench {
 
   // An array of float, Half or BFloat16 with pseudo-random values between -limit and limit.
   template <typename T>
-  absl::StatusOr<T*> NewArray(int64_t size, float limit);
+  absl::StatusOr<T*> CreateArray(int64_t size, float limit);
 
   // An array whose bytes are all 0.
   template <typename T>
-  absl::StatusOr<T*> NewZeros(int64_t size) {
-    absl::StatusOr<void*> data = NewZeroBytes(size * static_cast<int64_t>(sizeof(T)));
+  absl::StatusOr<T*> CreateZeros(int64_t size) {
+    absl::StatusOr<void*> data = CreateZeroBytes(size * static_cast<int64_t>(sizeof(T)));
     if (!data.ok()) return data.status();
     return static_cast<T*>(*data);
   }
 
   // A copy of the value in the device's memory.
   template <typename T>
-  absl::StatusOr<T*> NewCopy(const T& value) {
-    absl::StatusOr<T*> data = NewZeros<T>(1);
+  absl::StatusOr<T*> CreateCopy(const T& value) {
+    absl::StatusOr<T*> data = CreateZeros<T>(1);
     if (!data.ok()) return data;
     absl::Status status = stream_->Copy(*data, &value, sizeof(T));
     if (status.ok()) status = stream_->Synchronize();
@@ -48,8 +48,8 @@ class Bench {
 
  private:
   Bench() = default;
-  absl::StatusOr<void*> NewBytes(int64_t bytes);
-  absl::StatusOr<void*> NewZeroBytes(int64_t bytes);
+  absl::StatusOr<void*> CreateBytes(int64_t bytes);
+  absl::StatusOr<void*> CreateZeroBytes(int64_t bytes);
 
   std::unique_ptr<device::Context> context_;
   std::deque<device::Buffer> buffers_;

@@ -17,8 +17,8 @@ constexpr int64_t kMaxOperations = 1000;
 absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
   constexpr int64_t kLargest = int64_t{1} << 30;  // beyond the caches by far
   const int64_t half = bytes / 2, piece = std::min(half, kLargest);
-  BRIGADE_ASSIGN_OR_RETURN(auto from, bench.NewZeros<char>(piece));
-  BRIGADE_ASSIGN_OR_RETURN(auto to, bench.NewZeros<char>(piece));
+  BRIGADE_ASSIGN_OR_RETURN(auto from, bench.CreateZeros<char>(piece));
+  BRIGADE_ASSIGN_OR_RETURN(auto to, bench.CreateZeros<char>(piece));
   return [=, from = from, to = to](device::Stream& stream) -> absl::Status {
     for (int64_t at = 0; at < half; at += piece) {
       BRIGADE_RETURN_IF_ERROR(stream.Copy(to, from, std::min(piece, half - at)));

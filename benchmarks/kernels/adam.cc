@@ -48,13 +48,13 @@ template <typename Grad, typename Copy>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const TensorList list = what.list();
   const int64_t extent = list.extent();
-  BRIGADE_ASSIGN_OR_RETURN(auto param, bench.NewArray<float>(extent, 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto m, bench.NewZeros<float>(extent));
-  BRIGADE_ASSIGN_OR_RETURN(auto v, bench.NewZeros<float>(extent));
-  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.NewArray<Grad>(extent, 16.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto copy, NewCopyArray<Copy>(bench, extent));
-  BRIGADE_ASSIGN_OR_RETURN(auto step, bench.NewCopy(OrdinaryState()));
-  BRIGADE_ASSIGN_OR_RETURN(auto group_step, bench.NewCopy(OrdinaryGroupStep()));
+  BRIGADE_ASSIGN_OR_RETURN(auto param, bench.CreateArray<float>(extent, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto m, bench.CreateZeros<float>(extent));
+  BRIGADE_ASSIGN_OR_RETURN(auto v, bench.CreateZeros<float>(extent));
+  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.CreateArray<Grad>(extent, 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto copy, CreateCopyArray<Copy>(bench, extent));
+  BRIGADE_ASSIGN_OR_RETURN(auto step, bench.CreateCopy(OrdinaryState()));
+  BRIGADE_ASSIGN_OR_RETURN(auto group_step, bench.CreateCopy(OrdinaryGroupStep()));
 
   const kernels::AdamGroup group = {.weight_decay = 0.01};
   kernels::AdamOptions options;

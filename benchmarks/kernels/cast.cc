@@ -31,8 +31,8 @@ std::vector<CastSegment> Segments(const TensorList& list, const Source* source, 
 template <typename Source, typename Target>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const TensorList list = what.list();
-  BRIGADE_ASSIGN_OR_RETURN(auto source, bench.NewArray<Source>(list.extent(), 16.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto target, bench.NewZeros<Target>(list.extent()));
+  BRIGADE_ASSIGN_OR_RETURN(auto source, bench.CreateArray<Source>(list.extent(), 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto target, bench.CreateZeros<Target>(list.extent()));
   const kernels::CastOptions options = {.source_dtype = precision::kDType<Source>,
                                         .target_dtype = precision::kDType<Target>};
   const auto cast = [&](const TensorList& tensors) -> Work {

@@ -32,8 +32,8 @@ template <typename Place>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   constexpr bool kAccumulate = std::is_same_v<Place, float>;
   const TensorList list = what.list();
-  BRIGADE_ASSIGN_OR_RETURN(auto tensors, bench.NewArray<BFloat16>(list.extent(), 16.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto places, bench.NewZeros<Place>(list.extent()));
+  BRIGADE_ASSIGN_OR_RETURN(auto tensors, bench.CreateArray<BFloat16>(list.extent(), 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto places, bench.CreateZeros<Place>(list.extent()));
   const kernels::FlattenOptions options = {.tensor_dtype = precision::kDType<BFloat16>,
                                            .accumulate = kAccumulate};
   const kernels::Bucket bucket = {places, list.extent(), precision::kDType<Place>};

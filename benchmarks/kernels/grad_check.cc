@@ -28,13 +28,13 @@ template <typename Grad>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const TensorList list = what.list();
   const std::vector<TensorList> cuts = {list, TensorList::Flat(what.elements)};
-  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.NewArray<Grad>(list.extent(), 16.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto stats, bench.NewZeros<kernels::GradStats>(1));
+  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.CreateArray<Grad>(list.extent(), 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto stats, bench.CreateZeros<kernels::GradStats>(1));
   std::vector<Work> checks;
   for (const TensorList& cut : cuts) {
     const std::vector<GradSegment> segments = Segments<Grad>(cut, grad);
     const int64_t tiles = kernels::GradCheckWorkspaceSize(segments);
-    BRIGADE_ASSIGN_OR_RETURN(auto workspace, bench.NewZeros<double>(tiles));
+    BRIGADE_ASSIGN_OR_RETURN(auto workspace, bench.CreateZeros<double>(tiles));
     checks.push_back([=](device::Stream& stream) {
       return kernels::GradCheck(segments, precision::kDType<Grad>,
                                 {workspace, static_cast<size_t>(tiles)}, stats, stream);

@@ -32,11 +32,11 @@ template <typename Grad>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const TensorList list = what.list();
   const int64_t extent = list.extent();
-  BRIGADE_ASSIGN_OR_RETURN(auto param, bench.NewArray<float>(extent, 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto momentum, bench.NewZeros<float>(extent));
-  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.NewArray<Grad>(extent, 16.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto step, bench.NewCopy(OrdinaryState()));
-  BRIGADE_ASSIGN_OR_RETURN(auto group_step, bench.NewCopy(OrdinaryGroupStep()));
+  BRIGADE_ASSIGN_OR_RETURN(auto param, bench.CreateArray<float>(extent, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto momentum, bench.CreateZeros<float>(extent));
+  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.CreateArray<Grad>(extent, 16.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto step, bench.CreateCopy(OrdinaryState()));
+  BRIGADE_ASSIGN_OR_RETURN(auto group_step, bench.CreateCopy(OrdinaryGroupStep()));
 
   const kernels::SgdGroup group = {.momentum = 0.9, .weight_decay = 0.01};
   kernels::SgdOptions options;

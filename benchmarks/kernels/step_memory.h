@@ -30,11 +30,11 @@ constexpr int64_t kBytesOf = std::is_same_v<T, kernels::NoCopy> ? 0 : sizeof(T);
 
 // An array for a 16-bit parameter copy; null if there is none.
 template <typename Copy>
-absl::StatusOr<Copy*> NewCopyArray(Bench& bench, int64_t size) {
+absl::StatusOr<Copy*> CreateCopyArray(Bench& bench, int64_t size) {
   if constexpr (std::is_same_v<Copy, kernels::NoCopy>) {
     return static_cast<Copy*>(nullptr);
   } else {
-    return bench.NewZeros<Copy>(size);
+    return bench.CreateZeros<Copy>(size);
   }
 }
 

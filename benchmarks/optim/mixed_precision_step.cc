@@ -64,8 +64,8 @@ std::vector<optim::Parameter> Parameters(const TensorList& list, BFloat16* weigh
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const int64_t size = what.elements;
   const TensorList list = what.list();
-  BRIGADE_ASSIGN_OR_RETURN(auto weights, bench.NewArray<BFloat16>(list.extent(), 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.NewArray<BFloat16>(list.extent(), 64.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto weights, bench.CreateArray<BFloat16>(list.extent(), 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto grad, bench.CreateArray<BFloat16>(list.extent(), 64.0f));
   optim::MixedPrecisionOptions options;
   options.optimizer.groups[0].weight_decay = 0.01;
   // A window of one: the loss scale doubles in every step, until it has reached 2^16.
@@ -80,9 +80,9 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   const Work step = [&](device::Stream& stream) { return optimizer->Step(stream); };
 
   // The optimizer's state is its own.
-  BRIGADE_ASSIGN_OR_RETURN(auto master, bench.NewArray<float>(size, 1.0f));
-  BRIGADE_ASSIGN_OR_RETURN(auto m, bench.NewZeros<float>(size));
-  BRIGADE_ASSIGN_OR_RETURN(auto v, bench.NewZeros<float>(size));
+  BRIGADE_ASSIGN_OR_RETURN(auto master, bench.CreateArray<float>(size, 1.0f));
+  BRIGADE_ASSIGN_OR_RETURN(auto m, bench.CreateZeros<float>(size));
+  BRIGADE_ASSIGN_OR_RETURN(auto v, bench.CreateZeros<float>(size));
   std::vector<Work> ceilings;
   for (const Work& read : ReadCeilings(grad, size * static_cast<int64_t>(sizeof(BFloat16)))) {
     const Work update = UpdateCeiling<BFloat16, BFloat16, 3>({master, m, v}, grad, weights, size);

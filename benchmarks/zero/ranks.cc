@@ -54,7 +54,7 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   return absl::OkStatus();
 }
 
-absl::StatusOr<ZeroOptimizer*> Rank::NewZero(int stage, bool overlap) {
+absl::StatusOr<ZeroOptimizer*> Rank::CreateZero(int stage, bool overlap) {
   const zero::ZeroOptions options = OptionsOf(model_, stage, overlap);
   BRIGADE_ASSIGN_OR_RETURN(auto zero, ZeroOptimizer::Create(model_.Spec(), options, *communicator_,
                                                             *context_, *compute_));
@@ -140,7 +140,7 @@ Contestant Rank::Optimizer(const std::string& name, int64_t elements, int steps)
           }};
 }
 
-absl::Status Rank::NewArrays() {
+absl::Status Rank::CreateArrays() {
   const int64_t elements = model_.elements();
   BRIGADE_ASSIGN_OR_RETURN(
       auto state,
@@ -174,7 +174,7 @@ Contestant Rank::BackwardAlone() {
 
 absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& model,
                                            double bytes_per_second, int rounds,
-                                           const MakeContestants& make) {
+                                           const CreateContestants& make) {
   BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = ranks}));
   std::barrier meet(ranks);
   std::vector<Times> times;

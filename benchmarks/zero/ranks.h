@@ -43,7 +43,7 @@ class Rank {
   absl::Status Create(int rank, collectives::ThreadGroup& group, const SyntheticModel& model,
                       double bytes_per_second);
 
-  absl::StatusOr<zero::ZeroOptimizer*> NewZero(int stage, bool overlap);
+  absl::StatusOr<zero::ZeroOptimizer*> CreateZero(int stage, bool overlap);
 
   // The whole step, `steps` times.
   Contestant Step(const std::string& name, zero::ZeroOptimizer* zero, int steps);
@@ -61,7 +61,7 @@ class Rank {
   Contestant BackwardAlone();
 
   // For Collectives and Optimizer.
-  absl::Status NewArrays();
+  absl::Status CreateArrays();
 
   // When, in its processor time, the host thread had enqueued its last turn.
   double host_end() const { return host_end_; }
@@ -85,10 +85,10 @@ class Rank {
 
 // Makes each rank's contestants and lets them take turns: `rounds` rounds, and one before that is
 // not counted. A link of `bytes_per_second` lies between the ranks. Ends the process on an error.
-using MakeContestants = std::function<absl::StatusOr<std::vector<Contestant>>(Rank&)>;
+using CreateContestants = std::function<absl::StatusOr<std::vector<Contestant>>(Rank&)>;
 absl::StatusOr<std::vector<Times>> Compete(int ranks, const SyntheticModel& model,
                                            double bytes_per_second, int rounds,
-                                           const MakeContestants& make);
+                                           const CreateContestants& make);
 
 }  // namespace brigade::benchmarks
 

@@ -51,9 +51,9 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
               [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
                 std::vector<Contestant> contestants;
                 const zero::Plan* plan = nullptr;
-                BRIGADE_RETURN_IF_ERROR(run.NewArrays());
+                BRIGADE_RETURN_IF_ERROR(run.CreateArrays());
                 for (int stage = 0; stage < zero::kStages; ++stage) {
-                  BRIGADE_ASSIGN_OR_RETURN(auto zero, run.NewZero(stage, /*overlap=*/false));
+                  BRIGADE_ASSIGN_OR_RETURN(auto zero, run.CreateZero(stage, /*overlap=*/false));
                   contestants.push_back(run.Step(absl::StrCat("stage ", stage), zero, steps));
                   plan = &zero->plan();
                 }
@@ -128,8 +128,9 @@ absl::Status MeasureOverlap(SyntheticModel model) {
     BRIGADE_ASSIGN_OR_RETURN(
         auto times, Compete(ranks, model, sent / (0.7 * unit_seconds), absl::GetFlag(FLAGS_rounds),
                             [&](Rank& run) -> absl::StatusOr<std::vector<Contestant>> {
-                              BRIGADE_ASSIGN_OR_RETURN(auto overlapped, run.NewZero(stage, true));
-                              BRIGADE_ASSIGN_OR_RETURN(auto serial, run.NewZero(stage, false));
+                              BRIGADE_ASSIGN_OR_RETURN(auto overlapped,
+                                                       run.CreateZero(stage, true));
+                              BRIGADE_ASSIGN_OR_RETURN(auto serial, run.CreateZero(stage, false));
                               return std::vector<Contestant>{run.Backward("overlapped", overlapped),
                                                              run.Backward("serial", serial),
                                                              run.BackwardAlone()};

@@ -34,6 +34,9 @@ class ThrottledEngine final : public Engine {
   absl::Status Reserve(const collectives::CollectiveSignature& signature) override {
     return engine_->Reserve(signature);
   }
+  absl::StatusOr<collectives::Registration> Register(void* data, int64_t bytes) override {
+    return engine_->Register(data, bytes);
+  }
   absl::Status Run(const collectives::Collective& call, device::Stream& stream) override {
     BRIGADE_RETURN_IF_ERROR(engine_->Run(call, stream));
     if (std::isinf(bytes_per_second_)) return absl::OkStatus();

@@ -49,7 +49,10 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   if (status.ok()) return store;
   // Those who still wait hear the same.
   if (options.rank == 0 && absl::IsDeadlineExceeded(status)) {
-    store->socket_.Close();  // or our own server would wait for it
+    {
+      device::MutexLock lock(store->mutex_);
+      store->socket_.Close();  // or our own server would wait for it
+    }
     store->server_->GiveUp(status);
   }
   return status;
@@ -102,7 +105,7 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
                                           " (tried ", absl::FormatDuration(tried), "): "));
   }
 
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   socket_ = *std::move(socket);
   server_rank_ = rank;
   server_name_ = absl::StrCat("the store of rank ", rank, " at ", where);
@@ -116,7 +119,7 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
 
 absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
   const absl::Status set = Set(absl::StrCat("standby/", options_.rank),
-                               PackFields({local_host_, absl::StrCat(server_->port())}));
+                               PackFields({local_host(), absl::StrCat(server_->port())}));
   if (!set.ok()) return set;
   absl::StatusOr<std::vector<std::string>> all =
       GetOfAllRanks(*this, "standby/", options_.size, deadline - absl::Now(), MasterName(options_));
@@ -133,13 +136,13 @@ absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
 }
 
 absl::Status TcpStore::Set(const std::string& key, const std::string& value) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return Ask({"set", key, value}, absl::Now() + options_.timeout).status();
 }
 
 absl::StatusOr<std::string> TcpStore::Get(const std::string& key, absl::Duration timeout) {
   timeout = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   const int64_t timeout_ms = absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)));
   return Ask({"get", key, absl::StrCat(timeout_ms)}, absl::Now() + timeout + kPatience);
 }
@@ -156,7 +159,7 @@ absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Dura
         absl::StrCat("no rank ", lowest < 0 ? lowest : highest, " in a group of ", options_.size));
   }
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (server_rank_ == lowest) return absl::OkStatus();
   }
   const auto standby = UnpackFields(standbys_[lowest]);

@@ -2,10 +2,10 @@
 #define BRIGADE_COLLECTIVES_BOOTSTRAP_TCP_STORE_H_
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -13,6 +13,7 @@
 #include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/internal/store_server.h"
 #include "brigade/collectives/bootstrap/store.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -52,7 +53,10 @@ class TcpStore : public Store {
   // Moves to the server of the lowest survivor, unless that is the one in use.
   absl::Status KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) override;
 
-  std::string local_host() const override { return local_host_; }
+  std::string local_host() const override {
+    device::MutexLock lock(mutex_);
+    return local_host_;
+  }
 
  private:
   explicit TcpStore(const TcpStoreOptions& options) : options_(options) {}
@@ -61,18 +65,19 @@ class TcpStore : public Store {
   absl::Status ExplainPortInUse(const absl::Status& error);
   absl::Status ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
   absl::Status ExchangeStandbys(absl::Time deadline);
-  absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline);
+  absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TcpStoreOptions options_;
-  std::string local_host_;
   std::unique_ptr<internal::StoreServer> server_;
   std::vector<std::string> standbys_;  // by rank: fields host, port
 
-  std::mutex mutex_;  // one request at a time
-  internal::Socket socket_;
-  int server_rank_ = 0;
-  std::string server_name_;  // for messages
-  absl::Status failure_;     // what the server said last
+  mutable device::Mutex mutex_;  // one request at a time
+  internal::Socket socket_ ABSL_GUARDED_BY(mutex_);
+  std::string local_host_ ABSL_GUARDED_BY(mutex_);
+  int server_rank_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string server_name_ ABSL_GUARDED_BY(mutex_);  // for messages
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);     // what the server said last
 };
 
 }  // namespace brigade::collectives

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/collective.h"
+#include "brigade/collectives/engines/registration.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 
@@ -37,6 +38,11 @@ class Engine {
 
   // Allocates it now, so that the first such collective allocates nothing. Not while one runs.
   virtual absl::Status Reserve(const CollectiveSignature& signature) = 0;
+
+  // See Communicator::Register. An engine that reads and writes arrays where they are does nothing.
+  virtual absl::StatusOr<Registration> Register(void* /*data*/, int64_t /*bytes*/) {
+    return Registration();
+  }
 
   // Enqueues this rank's part of the call on `stream`.
   virtual absl::Status Run(const Collective& collective, device::Stream& stream) = 0;

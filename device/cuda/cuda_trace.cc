@@ -35,11 +35,11 @@ absl::StatusOr<std::unique_ptr<CudaTrace>> CudaTrace::Create(TraceBuffer& trace_
                                                              cudaStream_t stream,
                                                              cudaStream_t idle) {
   std::unique_ptr<CudaTrace> trace(new CudaTrace(trace_buffer, stream));
-  BRIGADE_RETURN_IF_ERROR(trace->MakeEvents(idle));
+  BRIGADE_RETURN_IF_ERROR(trace->CreateEvents(idle));
   return trace;
 }
 
-absl::Status CudaTrace::MakeEvents(cudaStream_t idle) {
+absl::Status CudaTrace::CreateEvents(cudaStream_t idle) {
   MutexLock lock(mutex_);
   for (TimedOperation& timed : ring_) {
     for (cudaEvent_t* const event : {&timed.begin, &timed.end}) {

@@ -53,7 +53,7 @@ class CudaTrace {
   CudaTrace(TraceBuffer& trace_buffer, cudaStream_t stream)
       : trace_buffer_(trace_buffer), stream_(stream), ring_(kRing) {}
 
-  absl::Status MakeEvents(cudaStream_t idle);
+  absl::Status CreateEvents(cudaStream_t idle);
   void CollectLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // 1024: about as many launches as CUDA queues before it makes the host wait.

@@ -1,13 +1,13 @@
 #ifndef BRIGADE_DEVICE_THREADS_MUTEX_H_
 #define BRIGADE_DEVICE_THREADS_MUTEX_H_
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::device {
 
@@ -81,11 +81,9 @@ class CondVar {
     return condition_.wait_until(adopted.lock(), deadline) == std::cv_status::timeout;
   }
 
-  // True if `timeout` has passed. A timeout of years may be cut to one.
+  // True if `timeout`, cut to a year, has passed.
   bool WaitWithTimeout(Mutex& mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    const absl::Duration year = absl::Hours(24 * 365);
-    return WaitWithDeadline(mutex, std::chrono::steady_clock::now() +
-                                       absl::ToChronoNanoseconds(std::min(timeout, year)));
+    return WaitWithDeadline(mutex, DeadlineAfter(timeout));
   }
 
   void Signal() { condition_.notify_one(); }

@@ -5,12 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 
 namespace brigade::gpt {
 namespace {
 
-constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
-constexpr auto kLogInterval = std::chrono::seconds(5);
+constexpr absl::Duration kTerminalInterval = absl::Milliseconds(100);
+constexpr absl::Duration kLogInterval = absl::Seconds(5);
 
 }  // namespace
 
@@ -32,8 +33,10 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   seconds_ = metrics.seconds;
   const Clock::time_point now = Clock::now();
   const bool last = metrics.step == steps_;
-  const auto interval = columns_ > 0 ? Clock::duration(kTerminalInterval) : kLogInterval;
-  if (metrics.step > 1 && !last && now - printed_ < interval) return absl::OkStatus();
+  const absl::Duration interval = columns_ > 0 ? kTerminalInterval : kLogInterval;
+  if (metrics.step > 1 && !last && absl::FromChrono(now - printed_) < interval) {
+    return absl::OkStatus();
+  }
   printed_ = now;
   const auto step = static_cast<double>(metrics.step);
   const double left = seconds_ / step * (static_cast<double>(steps_) - step);

@@ -1,10 +1,11 @@
 #ifndef BRIGADE_EXAMPLES_GPT_HISTORY_H_
 #define BRIGADE_EXAMPLES_GPT_HISTORY_H_
 
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/examples/gpt/job.h"
 
 namespace brigade::gpt {
@@ -13,29 +14,29 @@ namespace brigade::gpt {
 class History final : public Observer {
  public:
   absl::Status OnStep(const StepMetrics& metrics) override {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     steps_.push_back(metrics);
     return absl::OkStatus();
   }
   absl::Status OnEvaluation(const Evaluation& evaluation) override {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     evaluations_.push_back(evaluation);
     return absl::OkStatus();
   }
 
   std::vector<StepMetrics> steps() const {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     return steps_;
   }
   std::vector<Evaluation> evaluations() const {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     return evaluations_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<StepMetrics> steps_;
-  std::vector<Evaluation> evaluations_;
+  mutable device::Mutex mutex_;
+  std::vector<StepMetrics> steps_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Evaluation> evaluations_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::gpt

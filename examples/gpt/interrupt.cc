@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/time/time.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::gpt {
 namespace {
@@ -21,7 +21,7 @@ void OnSignal(int) { interrupted.store(true, std::memory_order_relaxed); }
 
 }  // namespace
 
-Interrupt::Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up)
+Interrupt::Interrupt(absl::Duration patience, std::function<void()> give_up)
     : patience_(patience), give_up_(std::move(give_up)) {
   interrupted = false;
   struct sigaction action = {};
@@ -40,9 +40,8 @@ void Interrupt::Disarm() { thread_->Stop(); }
 
 void Interrupt::Poll() {
   if (!interrupted.load(std::memory_order_relaxed)) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (!deadline_.has_value()) deadline_ = now + patience_;
-  if (now < *deadline_) return;
+  if (!deadline_.has_value()) deadline_ = device::DeadlineAfter(patience_);
+  if (std::chrono::steady_clock::now() < *deadline_) return;
   give_up_();
   _exit(kExitCode);
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "absl/time/time.h"
 #include "brigade/device/threads/periodic_thread.h"
 
 namespace brigade::gpt {
@@ -21,7 +22,7 @@ class Interrupt {
   static constexpr int kExitCode = 130;
 
   // `give_up` runs before the process ends with kExitCode, on a thread of this object.
-  Interrupt(std::chrono::milliseconds patience, std::function<void()> give_up);
+  Interrupt(absl::Duration patience, std::function<void()> give_up);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -35,7 +36,7 @@ class Interrupt {
  private:
   void Poll();
 
-  const std::chrono::milliseconds patience_;
+  const absl::Duration patience_;
   const std::function<void()> give_up_;
   struct sigaction before_[2];
   // When the thread gives up; empty before it has seen the interrupt.

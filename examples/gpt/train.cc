@@ -285,7 +285,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   TraceObserver trace_observer(recorder);
   observers.Add(trace_observer);
   const absl::Duration patience = grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
-  Interrupt interrupt(absl::ToChronoMilliseconds(patience), [&] {
+  Interrupt interrupt(patience, [&] {
     recorder.Finish().IgnoreError();
     if (!speaks) return;
     std::fputs("\nInterrupted; a step did not end in time\n", stderr);

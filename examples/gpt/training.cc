@@ -1,14 +1,15 @@
 #include "brigade/examples/gpt/training.h"
 
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 
 namespace brigade::gpt {
@@ -16,8 +17,8 @@ namespace {
 
 std::string NameOf(int rank) { return absl::StrCat("rank ", rank); }
 
-absl::StatusOr<std::unique_ptr<device::Context>> NewContext(const Job& job, int rank,
-                                                            Recorder& recorder) {
+absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, int rank,
+                                                               Recorder& recorder) {
   device::ContextOptions options;
   options.device = job.device;
   options.compute_threads = 1;
@@ -30,17 +31,17 @@ absl::StatusOr<std::unique_ptr<device::Context>> NewContext(const Job& job, int 
 class FirstError {
  public:
   void Note(const absl::Status& status) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     status_.Update(status);
   }
   absl::Status status() const {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     return status_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  absl::Status status_;
+  mutable device::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
@@ -84,7 +85,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   };
   std::vector<Rank> all;
   for (int rank = 0; rank < ranks; ++rank) {
-    BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, rank, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, rank, watchers.recorder));
     collectives::LaunchInfo launch_info;
     launch_info.rank = rank;
     launch_info.size = ranks;
@@ -110,7 +111,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        collectives::Backend backend, const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(auto context, NewContext(job, launch_info.rank, watchers.recorder));
+  BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Init(launch_info, {.backend = backend}, *context));
   FirstError first_error;

@@ -81,8 +81,8 @@ float RoundedAtTheEnd(int size, int64_t count, int64_t i) {
 // All-reduces of `count` elements of T have the bits that the algorithms promise. Fails the test
 // that calls it.
 template <typename T>
-void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options, const NewEngineFn& new_engine,
-                                         int64_t count) {
+void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options,
+                                         const CreateEngineFn& create_engine, int64_t count) {
   const int size = options.size;
   struct Level {
     ReduceOptions options;
@@ -101,7 +101,7 @@ void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options, const NewE
   }
   EXPECT_TRUE(size == 2 || differ > count / 20) << "the inputs tell nothing";
   EXPECT_TRUE(size == 2 || ordered > count / 50) << "the order tells nothing: " << ordered;
-  OnRanks(options, new_engine, [&](Rank& self) {
+  OnRanks(options, create_engine, [&](Rank& self) {
     std::vector<T> input(count), output(count);
     for (int64_t i = 0; i < count; ++i) input[i] = T(UnevenValue(self.rank, i));
     for (const auto& [level, wanted] : levels) {

@@ -8,12 +8,15 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/checked_call.h"
+#include "gmock/gmock.h"
 
 namespace brigade::collectives {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using kernels::ReduceOp;
 using precision::DType;
+using ::testing::HasSubstr;
 
 constexpr Reduction kReductions[] = {Reduction::kRoundedOnce, Reduction::kRoundedPerHop,
                                      Reduction::kFp32Partials};
@@ -131,10 +134,10 @@ void ForEachType(const Visit& visit) {
 
 // body(self, memory) on every rank, with room for the larger arrays of `most` elements a rank.
 template <typename Body>
-void OnRanksWithMemory(const RanksOptions& options, const NewEngineFn& new_engine, int64_t most,
-                       const Body& body) {
+void OnRanksWithMemory(const RanksOptions& options, const CreateEngineFn& create_engine,
+                       int64_t most, const Body& body) {
   const int64_t bytes = options.size * most * static_cast<int64_t>(sizeof(int64_t)) + 2 * kGuard;
-  OnRanks(options, new_engine, [&](Rank& self) {
+  OnRanks(options, create_engine, [&](Rank& self) {
     Memory memory;
     for (device::Buffer* buffer : {&memory.input, &memory.output}) {
       auto allocated = self.context->Allocate(bytes, device::Purpose::kScratch, "arrays");
@@ -154,10 +157,10 @@ std::vector<int64_t> InterestingCounts(int size) {
   return {0, 1, size - 1, size, size + 1, 16 * size, 1000, 1003};
 }
 
-void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
+void Conform(const RanksOptions& options, const CreateEngineFn& create_engine,
              const std::vector<int64_t>& counts) {
   const int64_t most = *std::max_element(counts.begin(), counts.end());
-  OnRanksWithMemory(options, new_engine, most, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, most, [&](Rank& self, const Memory& memory) {
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
         if (::testing::Test::HasFatalFailure()) return;
@@ -170,10 +173,10 @@ void Conform(const RanksOptions& options, const NewEngineFn& new_engine,
   });
 }
 
-void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
+void ConformOnNodes(const RanksOptions& options, const CreateEngineFn& create_engine,
                     const std::vector<int64_t>& counts) {
   const int64_t most = *std::max_element(counts.begin(), counts.end());
-  OnRanksWithMemory(options, new_engine, most, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, most, [&](Rank& self, const Memory& memory) {
     for (const int64_t count : counts) {
       ForEachType([&](auto type) {
         if (::testing::Test::HasFatalFailure()) return;
@@ -185,9 +188,10 @@ void ConformOnNodes(const RanksOptions& options, const NewEngineFn& new_engine,
   });
 }
 
-void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, EngineKind kind) {
+void ConformBooks(const RanksOptions& options, const CreateEngineFn& create_engine,
+                  EngineKind kind) {
   constexpr int64_t kCount = 1003;
-  OnRanksWithMemory(options, new_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
+  OnRanksWithMemory(options, create_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
     Communicator& group = *self.communicator;
     const auto settle = [&] {  // on threads the rank that comes last counts for all
       ASSERT_OK(group.Barrier(*self.stream));
@@ -245,8 +249,8 @@ void ConformBooks(const RanksOptions& options, const NewEngineFn& new_engine, En
   });
 }
 
-void ConformSplit(const NewEngineFn& new_engine) {
-  OnRanks({.size = 5}, new_engine, [](Rank& self) {
+void ConformSplit(const CreateEngineFn& create_engine) {
+  OnRanks({.size = 5}, create_engine, [](Rank& self) {
     // Ranks 0, 2, 4 backwards; 1 alone; 3 in none.
     const int color = self.rank == 3 ? -1 : self.rank % 2;
     auto split = self.communicator->Split(color, -self.rank);
@@ -274,6 +278,53 @@ void ConformSplit(const NewEngineFn& new_engine) {
     ASSERT_OK((*again)->Barrier(*self.stream));
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
+  });
+}
+
+void ConformRegistration(const RanksOptions& options, const CreateEngineFn& create_engine) {
+  OnRanks(options, create_engine, [](Rank& self) {
+    Communicator& group = *self.communicator;
+    device::Stream& stream = *self.stream;
+    constexpr int64_t kCount = 3000;
+    const int64_t bytes = kCount * self.size * precision::SizeOf(kFloat32);
+    auto input = self.context->Allocate(bytes, device::Purpose::kCommunication, "input").value();
+    auto output = self.context->Allocate(bytes, device::Purpose::kCommunication, "output").value();
+    const std::vector<float> ones(static_cast<size_t>(kCount * self.size), 1.0f);
+    std::vector<float> result(ones.size());
+    const auto expect_sums = [&](Algorithm algorithm) {
+      ASSERT_OK(stream.Copy(input.data(), ones.data(), bytes));
+      ASSERT_OK(group.ReduceScatter(
+          input.data(), output.data(), kCount, kFloat32,
+          {.reduction = Reduction::kRoundedPerHop, .algorithm = algorithm}, stream));
+      ASSERT_OK(
+          group.AllGather(output.data(), input.data(), kCount, kFloat32, {algorithm}, stream));
+      ASSERT_OK(stream.Copy(result.data(), input.data(), bytes));
+      ASSERT_OK(stream.Synchronize());
+      EXPECT_THAT(result, ::testing::Each(static_cast<float>(self.size)));
+    };
+    for (int round = 0; round < 2; ++round) {
+      auto of_input = group.Register(input.data(), bytes);
+      auto of_output = group.Register(output.data(), bytes);
+      ASSERT_OK(of_input);
+      ASSERT_OK(of_output);
+      expect_sums(Algorithm::kAuto);
+      Registration moved = *std::move(of_input);
+      expect_sums(Algorithm::kRing);
+    }
+    expect_sums(Algorithm::kAuto);
+
+    EXPECT_OK(group.Register(nullptr, 0));
+    EXPECT_THAT(group.Register(nullptr, 4), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                     HasSubstr("register: 4 bytes at null")));
+    EXPECT_THAT(group.Register(input.data(), -4),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("register: -4 bytes")));
+    auto last = group.Register(input.data(), bytes);
+    ASSERT_OK(last);
+    ASSERT_OK(group.Barrier(stream));
+    ASSERT_OK(stream.Synchronize());
+    group.Abort(absl::CancelledError("enough"));
+    EXPECT_THAT(group.Register(output.data(), bytes),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));
   });
 }
 

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
@@ -17,13 +19,12 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Matcher;
-using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kCount = 8;
 constexpr precision::DType kType = precision::DType::kFloat32;
-constexpr auto kLong = std::chrono::seconds(100);    // a timeout that nothing here waits for
-constexpr auto kShort = std::chrono::seconds(1);     // a timeout that something does wait for
-constexpr auto kSilence = std::chrono::seconds(60);  // by then a test gives up
+constexpr absl::Duration kLong = absl::Seconds(100);    // a timeout that nothing here waits for
+constexpr absl::Duration kShort = absl::Seconds(1);     // a timeout that something does wait for
+constexpr absl::Duration kSilence = absl::Seconds(60);  // by then a test gives up
 
 const char* const kReason = "the test has no more data";
 
@@ -160,8 +161,8 @@ Matcher<const absl::Status&> ErrorOf(const Pair& pair, const EngineUnderTest& en
 
 // The error that ends the communicator, which some engines tell on the call, others on the stream or beside both.
 absl::Status AwaitEnd(Rank& self) {
-  const Clock::time_point give_up = Clock::now() + kSilence;
-  while (self.communicator->status().ok() && Clock::now() < give_up) {
+  const absl::Time give_up = absl::Now() + kSilence;
+  while (self.communicator->status().ok() && absl::Now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const absl::Status ended = self.communicator->status();
@@ -235,7 +236,7 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
     at_once.emplace_back([pair, &engine] {
       std::array<Arrays, 2> arrays;
       const RanksOptions options = {.size = 2, .timeout = kShort};
-      OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+      OnRanks(options, engine.create_engines(options), [&](Rank& self) {
         ExpectPair(self, pair, engine, arrays[static_cast<size_t>(self.rank)]);
         self.AwaitOthers();
       });
@@ -245,7 +246,7 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
 
   std::array<Arrays, 2> arrays;
   const RanksOptions options = {.size = 2, .timeout = kLong};
-  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+  OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     for (const Pair& pair : one_by_one) {
       ExpectPair(self, pair, engine, arrays[static_cast<size_t>(self.rank)]);
     }
@@ -259,7 +260,7 @@ namespace {
 void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
   std::array<Arrays, 2> arrays;
   const RanksOptions options = {.size = 2, .timeout = kLong};
-  OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+  OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
     self.AwaitOthers();
     const absl::Status said =
@@ -317,7 +318,7 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
   for (const int odd : {0, 1}) {
     std::array<Arrays, 3> arrays;
     const RanksOptions options = {.size = 3, .timeout = kLong};
-    OnRanks(options, engine.new_engines(options), [&](Rank& self) {
+    OnRanks(options, engine.create_engines(options), [&](Rank& self) {
       EXPECT_OK(TryOut(*self.communicator, *self.stream));
       for (const Variant& variant : variants) {
         SCOPED_TRACE(absl::StrCat("rank ", self.rank, ": ", variant.usual, ", ", variant.odd));

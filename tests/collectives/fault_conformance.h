@@ -31,7 +31,7 @@ std::string Name(Action action);  // "AllReduce"
 
 // An engine for the suites below.
 struct EngineUnderTest {
-  std::function<NewEngineFn(const RanksOptions&)> new_engines;
+  std::function<CreateEngineFn(const RanksOptions&)> create_engines;
   // Whether a send or a receive is compared with what the other rank does. If not, only the timeout
   // ends a send that meets something else.
   bool compares_sends = true;

@@ -31,7 +31,7 @@ void SetEnvironment(int rank, int port) {
 absl::Status SumOnes(int rank, const InitOptions& options) {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, LaunchInfoFromEnvironment());
   if (launch_info.rank != rank) return testing::Wrong("the environment is another rank's");
-  const auto context = NewRankContext(rank, {});
+  const auto context = CreateRankContext(rank, {});
   Rank self = {rank, launch_info.size, nullptr, context->CreateStream("compute").value(), nullptr};
   BRIGADE_ASSIGN_OR_RETURN(auto world, Init(launch_info, options, *context));
   testing::Arrays arrays;
@@ -90,7 +90,7 @@ void OnInitialized(int size, const std::function<InitOptions()>& options_of,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank self = {rank, size, NewRankContext(rank, {}), nullptr, nullptr};
+      Rank self = {rank, size, CreateRankContext(rank, {}), nullptr, nullptr};
       self.stream = self.context->CreateStream("compute").value();
       LaunchInfo launch_info;
       launch_info.rank = rank;
@@ -164,7 +164,7 @@ TEST_F(InitNcclTest, ARankAloneNeedsNoOther) {
 }
 
 TEST(InitTest, RefusesOptionsThatDoNotFit) {
-  const auto context = NewRankContext(0, {});
+  const auto context = CreateRankContext(0, {});
   const auto invalid = [](const std::string& text) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
   };

@@ -4,7 +4,6 @@
 // Groups of ranks in one process, a thread each, for tests of collectives.
 
 #include <barrier>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -45,7 +45,7 @@ struct Rank {
 
 struct RanksOptions {
   int size = 2;
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  absl::Duration timeout = absl::Seconds(60);
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;
@@ -63,7 +63,7 @@ inline CommunicatorOptions OptionsOf(const RanksOptions& options) {
   return communicator;
 }
 
-inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOptions& options) {
+inline std::unique_ptr<device::Context> CreateRankContext(int rank, const RanksOptions& options) {
   device::ContextOptions context;
   context.device = options.device;
   context.compute_threads = 1 + rank % 2;
@@ -76,26 +76,27 @@ inline std::unique_ptr<device::Context> NewRankContext(int rank, const RanksOpti
 }
 
 // Makes the engine of one rank, in its thread.
-using NewEngineFn =
+using CreateEngineFn =
     std::function<absl::StatusOr<std::unique_ptr<Engine>>(int rank, device::Context&)>;
 
-inline NewEngineFn ThreadEngines(const RanksOptions& options) {
+inline CreateEngineFn ThreadEngines(const RanksOptions& options) {
   auto group = ThreadGroup::Create({options.size, options.timeout}).value();
   return [group](int rank, device::Context& context) { return group->Join(rank, context); };
 }
 
 // Runs body(Rank&) on a thread for each rank, and waits for all. AwaitOthers does not wait for a
 // rank whose body is over.
-inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
+inline void OnRanks(const RanksOptions& options, const CreateEngineFn& create_engine,
                     const std::function<void(Rank&)>& body) {
   std::barrier all_ranks(options.size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr, &all_ranks};
+      Rank self = {rank,    options.size, CreateRankContext(rank, options),
+                   nullptr, nullptr,      &all_ranks};
       const absl::Cleanup over = [&] { all_ranks.arrive_and_drop(); };
       self.stream = self.context->CreateStream("compute").value();
-      auto engine = new_engine(rank, *self.context);
+      auto engine = create_engine(rank, *self.context);
       ASSERT_OK(engine);
       self.communicator =
           Communicator::Create(*std::move(engine), *self.context, OptionsOf(options)).value();

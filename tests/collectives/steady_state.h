@@ -17,7 +17,7 @@ namespace brigade::collectives {
 
 // Warms `size` ranks up, calls begin(), makes 200 rounds of every call, calls end(). Both find all
 // ranks waiting.
-inline void RunSteadyState(int size, const NewEngineFn& new_engine,
+inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
                            const std::function<void()>& begin, const std::function<void()>& end) {
   std::barrier meet(size);
   device::Gate gate;
@@ -27,7 +27,8 @@ inline void RunSteadyState(int size, const NewEngineFn& new_engine,
   const auto run = [&](int rank) {
     auto context = device::Context::Create(no_checks).value();
     auto stream = context->CreateStream("compute").value();
-    auto communicator = Communicator::Create(new_engine(rank, *context).value(), *context).value();
+    auto communicator =
+        Communicator::Create(create_engine(rank, *context).value(), *context).value();
     Communicator& group = *communicator;
     constexpr int64_t kCount = 1000;
     std::vector<float> small(kCount), large(size * kCount), other(size * kCount);

@@ -50,7 +50,7 @@ TEST(AddressRegistryTest, BelievesTheOwnerBeforeABorrower) {
 TEST(AddressRegistryTest, FollowsBuffersAndBorrowsOfContexts) {
   ContextOptions options = CpuOptions();
   options.device = Cpu(3);
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   AddressRegistry& registry = AddressRegistry::Global();
   const void* address = nullptr;
   int theirs = 0;
@@ -88,7 +88,7 @@ TEST(AddressRegistryTest, LookupFindsEachRangeAgain) {
 }
 
 TEST(AddressRegistryTest, KeepsACpuStreamFromCopyingGpuMemory) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("copy").value();
   char gpu[8] = {}, host[8] = {};
   AddressRegistry::Global().Add(gpu, 8, Cuda(0), /*owned=*/false);

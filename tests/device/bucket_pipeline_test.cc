@@ -68,7 +68,7 @@ class Rank {
       : rank_(rank), computes_(compute), omission_(omission) {
     ContextOptions options = CheckedOptions(checker, "rank " + std::to_string(rank));
     options.random_delay = delay;
-    context_ = MakeContext(options);
+    context_ = CreateContext(options);
     compute_ = context_->CreateStream("compute").value();
     comm_ = context_->CreateStream("comm").value();
     update_ = context_->CreateStream("update").value();
@@ -196,8 +196,8 @@ class Rendezvous {
 
 using Ranks = std::array<std::unique_ptr<Rank>, kRanks>;
 
-Ranks MakeRanks(RaceChecker& checker, RandomDelay delay, bool compute,
-                std::optional<Omission> omission) {
+Ranks CreateRanks(RaceChecker& checker, RandomDelay delay, bool compute,
+                  std::optional<Omission> omission) {
   Ranks ranks;
   for (int r = 0; r < kRanks; ++r) {
     ranks[r] = std::make_unique<Rank>(r, checker, delay, compute, omission);
@@ -275,7 +275,7 @@ std::pair<Race::Side, Race::Side> PairOrderedBy(const Omission& omission) {
 TEST(BucketPipelineTest, IsRightUnderRandomDelaysWithAllItsWaits) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     RaceChecker checker;
-    Ranks ranks = MakeRanks(checker, {seed, 60}, /*compute=*/true, std::nullopt);
+    Ranks ranks = CreateRanks(checker, {seed, 60}, /*compute=*/true, std::nullopt);
     RunFromOneThread(ranks);
     ExpectTheRightAnswer(ranks, checker);
   }
@@ -284,7 +284,7 @@ TEST(BucketPipelineTest, IsRightUnderRandomDelaysWithAllItsWaits) {
 TEST(BucketPipelineTest, IsRightWhenEachRankHasAThread) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     RaceChecker checker;
-    Ranks ranks = MakeRanks(checker, {seed, 60}, /*compute=*/true, std::nullopt);
+    Ranks ranks = CreateRanks(checker, {seed, 60}, /*compute=*/true, std::nullopt);
     RunFromAThreadPerRank(ranks, checker);
     ExpectTheRightAnswer(ranks, checker);
   }
@@ -299,7 +299,7 @@ TEST(BucketPipelineTest, EachMissingWaitIsReportedAsItsPairOnEveryRun) {
       for (uint64_t run = 0; run < 20; ++run) {
         RaceChecker checker;
         const RandomDelay delay{run, run % 2 == 0 ? 0 : 30};
-        Ranks ranks = MakeRanks(checker, delay, /*compute=*/false, omission);
+        Ranks ranks = CreateRanks(checker, delay, /*compute=*/false, omission);
         if (run % 4 < 2) {
           RunFromOneThread(ranks);
         } else {

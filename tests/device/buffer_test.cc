@@ -27,7 +27,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 TEST(BufferTest, IsBornPoisonedAndAligned) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   for (const int64_t bytes : {int64_t{1}, int64_t{255}, int64_t{4096}, (int64_t{2} << 20) + 5}) {
     const Buffer buffer = context->Allocate(bytes, Purpose::kGradients, "grads").value();
     EXPECT_EQ(buffer.bytes(), bytes);
@@ -43,7 +43,7 @@ TEST(BufferTest, IsBornPoisonedAndAligned) {
 }
 
 TEST(BufferTest, MayBeEmpty) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   const Buffer buffer = context->Allocate(0, Purpose::kScratch).value();
   EXPECT_EQ(buffer.data(), nullptr);
   EXPECT_TRUE(buffer.as<float>().empty());
@@ -51,7 +51,7 @@ TEST(BufferTest, MayBeEmpty) {
 }
 
 TEST(BufferTest, IsCountedUntilItsLastOwnerGoes) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   const MemoryStats& stats = context->memory_stats();
   Buffer a = context->Allocate(1000, Purpose::kParameters).value();
   Buffer b = std::move(a);
@@ -66,7 +66,7 @@ TEST(BufferTest, IsCountedUntilItsLastOwnerGoes) {
 
 TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotCounted) {
   RaceChecker checker;
-  auto context = MakeContext(CheckedOptions(checker));
+  auto context = CreateContext(CheckedOptions(checker));
   int theirs = 42;
   {
     const Buffer borrowed = context->Borrow(&theirs, sizeof(theirs), "theirs").value();
@@ -82,7 +82,7 @@ TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
   ContextOptions options = CheckedOptions(checker);
   options.device = Cpu(3);
   options.memory_limit_bytes = 100;
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   Buffer buffer = context->AllocateHost(5000, "host").value();
   EXPECT_TRUE(buffer.owned());
   EXPECT_EQ(buffer.bytes(), 5000);
@@ -105,7 +105,7 @@ TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
 
 TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
   RaceChecker checker;
-  auto context = MakeContext(CheckedOptions(checker));
+  auto context = CreateContext(CheckedOptions(checker));
   auto one = context->CreateStream("one").value();
   auto two = context->CreateStream("two").value();
   const Buffer buffer = context->AllocateHost(8, "host").value();
@@ -122,7 +122,7 @@ TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
 TEST(BufferTest, BeyondTheLimitNamesEverythingAndChangesNothing) {
   ContextOptions options = CpuOptions("rank 3");
   options.memory_limit_bytes = 1000;
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   const Buffer parameters = context->Allocate(600, Purpose::kParameters).value();
   const Buffer gradients = context->Allocate(300, Purpose::kGradients).value();
   EXPECT_THAT(context->Allocate(101, Purpose::kOptimizerState, "moments"),
@@ -137,7 +137,7 @@ TEST(BufferTest, BeyondTheLimitNamesEverythingAndChangesNothing) {
 }
 
 TEST(BufferTest, BeyondTheMachineIsAnErrorToo) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   EXPECT_THAT(context->Allocate(int64_t{1} << 60, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1152921504606846976 bytes for scratch"),

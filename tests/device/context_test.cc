@@ -42,13 +42,13 @@ TEST(ContextTest, NamesTheBadOptionAndItsValue) {
 TEST(ContextTest, TakesItsNameAndThreadsFromOptionsOrDefaults) {
   ContextOptions options;
   options.device = Cpu(2);
-  const auto by_default = MakeContext(options);
+  const auto by_default = CreateContext(options);
   EXPECT_EQ(by_default->name(), "cpu:2");
   EXPECT_EQ(by_default->device(), Cpu(2));
   EXPECT_GE(by_default->compute_threads(), 1);
   options.name = "rank 3";
   options.compute_threads = 3;
-  const auto named = MakeContext(options);
+  const auto named = CreateContext(options);
   EXPECT_EQ(named->name(), "rank 3");
   EXPECT_EQ(named->compute_threads(), 3);
 }
@@ -58,22 +58,22 @@ TEST(ContextTest, SwitchesChecksByOptionBeforeEnvironment) {
   const std::string kept = before == nullptr ? "" : before;
   ContextOptions options;
   setenv("BRIGADE_CHECKS", "1", 1);
-  EXPECT_EQ(MakeContext(options)->race_checker(), &RaceChecker::Default());
+  EXPECT_EQ(CreateContext(options)->race_checker(), &RaceChecker::Default());
   options.checks = false;
-  EXPECT_EQ(MakeContext(options)->race_checker(), nullptr);
+  EXPECT_EQ(CreateContext(options)->race_checker(), nullptr);
   options.checks = std::nullopt;
   setenv("BRIGADE_CHECKS", "0", 1);
-  EXPECT_EQ(MakeContext(options)->race_checker(), nullptr);
+  EXPECT_EQ(CreateContext(options)->race_checker(), nullptr);
   options.checks = true;
   RaceChecker checker;
   options.race_checker = &checker;
-  EXPECT_EQ(MakeContext(options)->race_checker(), &checker);
-  EXPECT_TRUE(MakeContext(options)->CreateStream("s").value()->checks_races());
+  EXPECT_EQ(CreateContext(options)->race_checker(), &checker);
+  EXPECT_TRUE(CreateContext(options)->CreateStream("s").value()->checks_races());
   setenv("BRIGADE_CHECKS", kept.c_str(), 1);
 }
 
 TEST(ContextTest, RefusesBadSizesAndBorrows) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(context->Allocate(-1, Purpose::kScratch, "odd"),
               StatusIs(invalid, "\"rank 0\": buffer \"odd\" of -1 bytes"));
@@ -85,7 +85,7 @@ TEST(ContextTest, RefusesBadSizesAndBorrows) {
 
 TEST(ContextTest, ServesManyThreads) {
   RaceChecker checker;
-  auto context = MakeContext(CheckedOptions(checker));
+  auto context = CreateContext(CheckedOptions(checker));
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&context] {

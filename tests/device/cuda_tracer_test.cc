@@ -31,11 +31,11 @@ absl::Status Delay(Stream& stream) {
 
 class CudaTracerTest : public ::testing::Test {
  protected:
-  static std::unique_ptr<Context> NewContext(Tracer& tracer) {
+  static std::unique_ptr<Context> CreateContext(Tracer& tracer) {
     ContextOptions options = CpuOptions();
     options.device = Cuda(0);
     options.tracer = &tracer;
-    return MakeContext(options);
+    return CreateContext(options);
   }
 
   static int64_t NowNs() {
@@ -43,7 +43,7 @@ class CudaTracerTest : public ::testing::Test {
   }
 
   Tracer tracer_;
-  std::unique_ptr<Context> context_ = NewContext(tracer_);
+  std::unique_ptr<Context> context_ = CreateContext(tracer_);
   std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
   std::unique_ptr<Stream> communication_ = context_->CreateStream("communication").value();
 };

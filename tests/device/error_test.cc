@@ -31,7 +31,7 @@ class ErrorTest : public ::testing::Test {
 
   std::vector<int> ran_;
   Gate gate_;
-  std::unique_ptr<Context> context_ = MakeContext(CpuOptions());
+  std::unique_ptr<Context> context_ = CreateContext(CpuOptions());
   std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
 };
 
@@ -86,7 +86,7 @@ TEST_F(ErrorTest, ResetWaitsForWhatIsQueued) {
 }
 
 TEST_F(ErrorTest, TravelsOverThreeStreamsWithItsRoute) {
-  auto other = MakeContext(CpuOptions("rank 1"));
+  auto other = CreateContext(CpuOptions("rank 1"));
   auto comm = context_->CreateStream("comm").value();
   auto update = other->CreateStream("update").value();
   auto ready = context_->CreateEvent("ready").value();

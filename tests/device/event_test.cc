@@ -17,7 +17,7 @@ using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
 TEST(EventTest, NeverRecordedOrdersNothingAndSaysSo) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("ready").value();
   const auto failed = absl::StatusCode::kFailedPrecondition;
@@ -32,7 +32,7 @@ TEST(EventTest, NeverRecordedOrdersNothingAndSaysSo) {
 }
 
 TEST(EventTest, QueryTellsBeforeFromAfter) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("ready").value();
   Gate gate;
@@ -45,7 +45,7 @@ TEST(EventTest, QueryTellsBeforeFromAfter) {
 }
 
 TEST(EventTest, AWaitBindsTheRecordAtTheTimeOfTheCall) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto producer = context->CreateStream("producer").value();
   auto consumer = context->CreateStream("consumer").value();
   auto event = context->CreateEvent("ready").value();
@@ -62,7 +62,7 @@ TEST(EventTest, AWaitBindsTheRecordAtTheTimeOfTheCall) {
 }
 
 TEST(EventTest, MayBeRecordedOnAnyStreamInTurn) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto held = context->CreateStream("held").value();
   auto free = context->CreateStream("free").value();
   auto event = context->CreateEvent("ready").value();
@@ -76,7 +76,7 @@ TEST(EventTest, MayBeRecordedOnAnyStreamInTurn) {
 }
 
 TEST(EventTest, LetsManyHostThreadsWait) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("ready").value();
   Gate gate;

@@ -29,7 +29,7 @@ absl::Status SleepThenSet(Stream& stream, std::atomic<int>& value) {
 
 TEST(LifetimeTest, StreamFinishesItsWorkBeforeItGoes) {
   std::atomic<int> done{0};
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   ASSERT_OK(SleepThenSet(*stream, done));
   ASSERT_OK(SleepThenSet(*stream, done));
@@ -40,7 +40,7 @@ TEST(LifetimeTest, StreamFinishesItsWorkBeforeItGoes) {
 
 TEST(LifetimeTest, BufferWaitsForTheWorkOfItsContext) {
   std::atomic<int> done{0};
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto first = context->CreateStream("first").value();
   auto second = context->CreateStream("second").value();
   Buffer buffer = context->Allocate(64, Purpose::kScratch).value();
@@ -52,7 +52,7 @@ TEST(LifetimeTest, BufferWaitsForTheWorkOfItsContext) {
 }
 
 TEST(LifetimeTest, BufferOfAnIdleContextWaitsForNothing) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("done").value();
   for (int i = 0; i < 100; ++i) {
@@ -68,7 +68,7 @@ TEST(LifetimeTest, BufferOfAnIdleContextWaitsForNothing) {
 TEST(LifetimeTest, BorrowedBufferWaitsForNothing) {
   Gate gate;
   int theirs = 0;
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Block(*stream, gate));
   { const Buffer borrowed = context->Borrow(&theirs, sizeof(theirs)).value(); }
@@ -80,7 +80,7 @@ TEST(LifetimeTest, EventMayGoWhileItIsWaitedFor) {
   Gate gate;
   std::atomic<int> order{0};
   int consumed_at = 0;
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto producer = context->CreateStream("producer").value();
   auto consumer = context->CreateStream("consumer").value();
   auto event = context->CreateEvent("ready").value();
@@ -110,7 +110,7 @@ TEST(LifetimeTest, EveryOrderOfDestructionIsLegal) {
     for (const bool checks : {false, true}) {
       RaceChecker checker;
       std::atomic<int> done{0};
-      auto context = MakeContext(checks ? CheckedOptions(checker) : CpuOptions());
+      auto context = CreateContext(checks ? CheckedOptions(checker) : CpuOptions());
       auto stream = context->CreateStream("compute").value();
       auto event = context->CreateEvent("done").value();
       std::optional<Buffer> buffer = context->Allocate(1024, Purpose::kScratch, "scratch").value();
@@ -135,7 +135,7 @@ TEST(LifetimeTest, EveryOrderOfDestructionIsLegal) {
 }
 
 TEST(LifetimeTest, WorkMayOwnABufferWhichGoesBackLater) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   Buffer buffer = context->Allocate(1000, Purpose::kScratch).value();
   ASSERT_OK(stream->Enqueue({"last use", {}}, [owned = std::move(buffer)](ThreadPool&) {
@@ -148,9 +148,9 @@ TEST(LifetimeTest, WorkMayOwnABufferWhichGoesBackLater) {
 }
 
 TEST(LifetimeTest, TheLastBufferOfAContextMayDieOnAnothersWorker) {
-  auto other = MakeContext(CpuOptions("rank 1"));
+  auto other = CreateContext(CpuOptions("rank 1"));
   auto stream = other->CreateStream("compute").value();
-  auto context = MakeContext(CpuOptions("rank 0"));
+  auto context = CreateContext(CpuOptions("rank 0"));
   Buffer buffer = context->Allocate(1000, Purpose::kScratch).value();
   context.reset();
   ASSERT_OK(stream->Enqueue({"last use", {}},

@@ -69,7 +69,7 @@ class Step {
 TEST(NoAllocationTest, AStepInSteadyStateAllocatesNothing) {
   ContextOptions options = CpuOptions();
   options.compute_threads = 2;
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   Gate gate;
   Step step(*context);
   // Warm up with the queues at their deepest, so that the high-water mark does not depend on

@@ -21,8 +21,8 @@ class RaceCheckerTest : public ::testing::Test {
   ~RaceCheckerTest() override { comm_->Synchronize().IgnoreError(); }
 
   RaceChecker checker_;
-  std::unique_ptr<Context> rank0_ = MakeContext(CheckedOptions(checker_, "rank 0"));
-  std::unique_ptr<Context> rank1_ = MakeContext(CheckedOptions(checker_, "rank 1"));
+  std::unique_ptr<Context> rank0_ = CreateContext(CheckedOptions(checker_, "rank 0"));
+  std::unique_ptr<Context> rank1_ = CreateContext(CheckedOptions(checker_, "rank 1"));
   std::unique_ptr<Stream> compute_ = rank0_->CreateStream("compute").value();
   std::unique_ptr<Stream> comm_ = rank1_->CreateStream("comm").value();
   std::unique_ptr<Event> event_ = rank0_->CreateEvent("ready").value();

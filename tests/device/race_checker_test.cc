@@ -226,7 +226,7 @@ TEST_F(RaceCheckerTest, StreamsBorrowedFromTheSameOneAreOneActor) {
 // race.
 TEST_F(RaceCheckerTest, IgnoresTheClockOfAnotherChecker) {
   RaceChecker other;
-  auto outsider = MakeContext(CheckedOptions(other, "outsider"));
+  auto outsider = CreateContext(CheckedOptions(other, "outsider"));
   std::vector<std::unique_ptr<Stream>> streams;
   for (int i = 0; i < 8; ++i) streams.push_back(outsider->CreateStream("s").value());
   std::vector<std::unique_ptr<Event>> events;

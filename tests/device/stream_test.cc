@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 std::unique_ptr<Context> DelayedContext(uint64_t seed, std::string name = "rank 0") {
   ContextOptions options = CpuOptions(std::move(name));
   options.random_delay = {seed, 100};
-  return MakeContext(options);
+  return CreateContext(options);
 }
 
 TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {
@@ -43,7 +43,7 @@ TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {
 }
 
 TEST(StreamTest, RunsWorkApartFromTheHost) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Block(*stream, gate));
@@ -92,7 +92,7 @@ TEST(StreamTest, OrdersStreamsByEventsUnderRandomDelays) {
 }
 
 TEST(StreamTest, HandsACopyOfTheListToTheWork) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Block(*stream, gate));
@@ -118,7 +118,7 @@ TEST(StreamTest, HandsACopyOfTheListToTheWork) {
 }
 
 TEST(StreamTest, KeepsClosuresWithStricterAlignment) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   struct alignas(16) Wide {
     char bytes[16];
@@ -135,7 +135,7 @@ TEST(StreamTest, KeepsClosuresWithStricterAlignment) {
 }
 
 TEST(StreamTest, TakesWorkFromManyThreads) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   int sum = 0;  // only the stream's worker touches it
   std::vector<std::thread> threads;
@@ -162,7 +162,7 @@ TEST(StreamTest, TakesWorkFromManyThreads) {
 TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
   ContextOptions options = CpuOptions();
   options.compute_threads = 2;
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   auto stream = context->CreateStream("copy").value();
   for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4097}, (int64_t{5} << 20) + 3}) {
     auto from = context->Allocate(bytes, Purpose::kScratch, "from").value();
@@ -175,7 +175,7 @@ TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
 }
 
 TEST(StreamTest, RefusesBadCopiesAndFills) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("copy").value();
   char memory[16] = {};
   const auto invalid = absl::StatusCode::kInvalidArgument;
@@ -194,7 +194,7 @@ TEST(StreamTest, RefusesBadCopiesAndFills) {
 }
 
 TEST(StreamTest, RefusesLaunchOnTheCpu) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   EXPECT_THAT(stream->Launch({"adam", {}}, [](void*) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -204,7 +204,7 @@ TEST(StreamTest, RefusesLaunchOnTheCpu) {
 }
 
 TEST(StreamTest, RefusesToWaitForItself) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("done").value();
   ASSERT_OK(stream->Record(*event));
@@ -235,7 +235,7 @@ class SlowToEnqueue {
 };
 
 TEST(StreamTest, StatusDoesNotWaitForACallThatBlocks) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   Gate gate;
   auto enqueued = std::async(std::launch::async, [&] {
@@ -251,7 +251,7 @@ TEST(StreamTest, StatusDoesNotWaitForACallThatBlocks) {
 }
 
 TEST(StreamTest, CountsHostWaits) {
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   auto event = context->CreateEvent("done").value();
   for (int i = 0; i < 5; ++i) {

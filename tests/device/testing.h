@@ -33,7 +33,7 @@ inline ContextOptions CheckedOptions(RaceChecker& checker, std::string name = "r
   return options;
 }
 
-inline std::unique_ptr<Context> MakeContext(const ContextOptions& options) {
+inline std::unique_ptr<Context> CreateContext(const ContextOptions& options) {
   return Context::Create(options).value();
 }
 

@@ -96,7 +96,7 @@ TEST(ThreadPoolTest, ServesManyCallersAndNestedCalls) {
 TEST(ThreadPoolTest, ServesTwoStreamsAtOnce) {
   ContextOptions options = CpuOptions();
   options.compute_threads = 2;
-  auto context = MakeContext(options);
+  auto context = CreateContext(options);
   auto a = context->CreateStream("a").value();
   auto b = context->CreateStream("b").value();
   std::atomic<int64_t> sum{0};

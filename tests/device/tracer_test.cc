@@ -61,7 +61,7 @@ void ExpectInOrderOfTime(const TracedStream& stream, int64_t from_ns, int64_t to
 
 TEST(TracerTest, NamesWhatAStreamRanInOrderOfTime) {
   Tracer tracer;
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   char memory[8] = {};
   const int64_t before = NowNs();
@@ -85,7 +85,7 @@ TEST(TracerTest, NamesWhatAStreamRanInOrderOfTime) {
 
 TEST(TracerTest, TellsWaitingFromWorking) {
   Tracer tracer;
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto compute = context->CreateStream("compute").value();
   auto communication = context->CreateStream("communication").value();
   auto written = context->CreateEvent("written").value();
@@ -105,7 +105,7 @@ TEST(TracerTest, TellsWaitingFromWorking) {
 
 TEST(TracerTest, LeavesOutWhatWasSkippedAndKeepsWhatFailed) {
   Tracer tracer;
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   auto done = context->CreateEvent("done").value();
   Gate gate;
@@ -123,7 +123,7 @@ TEST(TracerTest, LeavesOutWhatWasSkippedAndKeepsWhatFailed) {
 
 TEST(TracerTest, HandsOverOnlyWhatHasEnded) {
   Tracer tracer;
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   Gate gate;
   ASSERT_OK(Sleep(*stream, "first", 0));
@@ -138,7 +138,7 @@ TEST(TracerTest, HandsOverOnlyWhatHasEnded) {
 
 TEST(TracerTest, KeepsNamesWhenTheQueueIsUsedAgain) {
   Tracer tracer;
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Sleep(*stream, "first", 0));
   ASSERT_OK(stream->Synchronize());
@@ -150,7 +150,7 @@ TEST(TracerTest, KeepsNamesWhenTheQueueIsUsedAgain) {
 
 TEST(TracerTest, CountsWhatItHasNoRoomFor) {
   Tracer tracer(3);
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   for (const char* const name : {"a", "b", "c", "d", "e"}) ASSERT_OK(Sleep(*stream, name, 0));
   ASSERT_OK(stream->Synchronize());
@@ -169,8 +169,8 @@ TEST(TracerTest, KeepsContextsApartAndStreamsBeyondTheirEnd) {
   Tracer tracer;
   std::vector<TracedStream> traced;
   {
-    auto first = MakeContext(TracedBy(tracer, "rank 0"));
-    auto second = MakeContext(TracedBy(tracer, "rank 1"));
+    auto first = CreateContext(TracedBy(tracer, "rank 0"));
+    auto second = CreateContext(TracedBy(tracer, "rank 1"));
     auto here = first->CreateStream("compute").value();
     auto there = second->CreateStream("compute").value();
     ASSERT_OK(Sleep(*there, "theirs", 0));
@@ -186,7 +186,7 @@ TEST(TracerTest, KeepsContextsApartAndStreamsBeyondTheirEnd) {
 
 TEST(TracerTest, SeesNothingOfAContextThatDoesNotNameIt) {
   Tracer tracer;
-  auto context = MakeContext(CpuOptions());
+  auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("compute").value();
   ASSERT_OK(Sleep(*stream, "adam", 0));
   ASSERT_OK(stream->Synchronize());
@@ -196,7 +196,7 @@ TEST(TracerTest, SeesNothingOfAContextThatDoesNotNameIt) {
 TEST(TracerTest, LosesNothingWhenItIsReadWhileStreamsRun) {
   constexpr int kStreams = 3, kOperations = 2000;
   Tracer tracer(kOperations);
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   std::vector<std::unique_ptr<Stream>> streams;
   for (int i = 0; i < kStreams; ++i) streams.push_back(context->CreateStream("compute").value());
   const int64_t before = NowNs();
@@ -227,7 +227,7 @@ TEST(TracerTest, LosesNothingWhenItIsReadWhileStreamsRun) {
 
 TEST(TracerTest, AllocatesNothingWhileStreamsRunInSteadyState) {
   Tracer tracer(1000);
-  auto context = MakeContext(TracedBy(tracer));
+  auto context = CreateContext(TracedBy(tracer));
   auto stream = context->CreateStream("compute").value();
   bool ok = true;
   const auto run = [&] {

@@ -30,7 +30,7 @@ class BadInputTest : public ::testing::Test {
     return MixedPrecisionOptimizer::Create(parameters, options, *context_, *stream_).status();
   }
 
-  std::unique_ptr<device::Context> context_ = device::MakeContext(device::CpuOptions());
+  std::unique_ptr<device::Context> context_ = device::CreateContext(device::CpuOptions());
   std::unique_ptr<device::Stream> stream_ = context_->CreateStream("compute").value();
   std::vector<precision::BFloat16> arrays_ = std::vector<precision::BFloat16>(400);
   const Parameter good_[2] = {

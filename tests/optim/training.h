@@ -91,8 +91,8 @@ class Trainer {
     std::vector<Parameter> parameters;
     for (size_t i = 0; i < training.types.size(); ++i) {
       const TensorType& type = training.types[i];
-      weights.push_back(NewTensor(training.weights[i], type.weight_dtype));
-      grads.push_back(NewTensor(Values(training.weights[i].size(), 0.0f), type.grad_dtype));
+      weights.push_back(CreateTensor(training.weights[i], type.weight_dtype));
+      grads.push_back(CreateTensor(Values(training.weights[i].size(), 0.0f), type.grad_dtype));
       parameters.push_back({.name = "tensor" + std::to_string(i),
                             .weights = weights.back().data(),
                             .grad = grads.back().data(),
@@ -106,7 +106,7 @@ class Trainer {
       for (const Tensors& tensors : step) {
         backward_.back().emplace_back();
         for (size_t i = 0; i < tensors.size(); ++i) {
-          backward_.back().back().push_back(NewTensor(tensors[i], training.types[i].grad_dtype));
+          backward_.back().back().push_back(CreateTensor(tensors[i], training.types[i].grad_dtype));
         }
       }
     }
@@ -157,7 +157,7 @@ class Trainer {
   std::unique_ptr<MixedPrecisionOptimizer> optimizer;
 
  private:
-  device::Buffer NewTensor(const Values& values, DType dtype) {
+  device::Buffer CreateTensor(const Values& values, DType dtype) {
     std::vector<char> bytes;
     precision::VisitFloat(dtype, [&](auto tag) {
       for (const float value : values) {

@@ -38,7 +38,11 @@ expect 0 ""
 
 printf 'void F() { std::lock_guard lock(mutex); }  // std::mutex\n' >device/adam.cc
 expect 1 'device/adam.cc:1: use Mutex, MutexLock and CondVar of device/threads/mutex.h'
-mkdir device/threads && git mv -f device/adam.cc device/threads/mutex.h
+mkdir -p kernels && git mv device/adam.cc kernels/adam.cc
+expect 1 'kernels/adam.cc:1: use Mutex, MutexLock and CondVar of device/threads/mutex.h'
+mkdir device/threads && git mv kernels/adam.cc device/threads/mutex.h
+expect 0 ""
+mkdir tests && git mv device/threads/mutex.h tests/adam.cc
 expect 0 ""
 
 printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel

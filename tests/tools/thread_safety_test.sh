@@ -8,7 +8,8 @@ if ! command -v clang++ >/dev/null && ! command -v clang++-14 >/dev/null; then
 fi
 repo=$TEST_TMPDIR/repo
 mkdir -p "$repo"/{tools,device/threads,zero,tests,.clangd_include} || exit 1
-cp -L tools/thread_safety "$repo/tools/" && cp -L device/threads/mutex.h "$repo/device/threads/" || exit 1
+cp -L tools/thread_safety "$repo/tools/" && cp -L device/threads/{deadline,mutex}.h "$repo/device/threads/" ||
+  exit 1
 cd "$repo" && git init -q . && ln -s .. .clangd_include/brigade || exit 1
 
 status=0

@@ -114,7 +114,7 @@ void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
   const device::MemoryStats& stats = self.context->memory_stats();
   // Of the communicator itself.
   const int64_t before = stats.current_bytes(Purpose::kCommunication);
-  auto zero = NewZero(setting.model, setting.options, self);
+  auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   const std::vector<MemoryTerm> terms =
       MemoryOf((*zero)->plan(), setting.options, *self.communicator).value();
@@ -170,7 +170,7 @@ TEST(AccountingTest, WhatTheModelNamesIsThePapersFormula) {
 
 // What each rank of a group sends, in Traffic's fields and by its communicator, beside the model.
 void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
-  auto zero = NewZero(setting.model, setting.options, self);
+  auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   // Persistent units are gathered for the first time.
   ASSERT_OK(EmptyStep(**zero, *self.stream));
@@ -235,14 +235,14 @@ TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
   });
 }
 
-collectives::NewEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
+collectives::CreateEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
   collectives::FakeNccl::Reset();
   return collectives::NcclEngines(options);
 }
 
 struct EngineCase {
   const char* name;
-  collectives::NewEngineFn (*engines)(const collectives::RanksOptions& options);
+  collectives::CreateEngineFn (*engines)(const collectives::RanksOptions& options);
 };
 
 class EngineTest : public ::testing::TestWithParam<EngineCase> {};
@@ -280,6 +280,33 @@ INSTANTIATE_TEST_SUITE_P(Engines, EngineTest,
                                            EngineCase{"gloo", collectives::testing::GlooEngines},
                                            EngineCase{"nccl", FakeNcclEngines}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// But for sums of slices, which stay where they are.
+TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
+  const collectives::RanksOptions ranks = {.size = 2};
+  for (Setting& setting : Settings()) {
+    const bool sums_slices = setting.options.accumulation != Accumulation::kAtBoundary &&
+                             !setting.options.traits().whole_optimizer_state;
+    if (setting.options.accumulates() && sums_slices) continue;
+    SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
+    // Without a workspace, which is booked as communication as well.
+    setting.options.reduction = collectives::Reduction::kRoundedPerHop;
+    setting.options.algorithm = collectives::Algorithm::kNative;
+    collectives::OnRanks(ranks, FakeNcclEngines(ranks), [&](Rank& self) {
+      const device::MemoryStats& stats = self.context->memory_stats();
+      const int64_t before = stats.current_bytes(Purpose::kCommunication);
+      auto zero = CreateZero(setting.model, setting.options, self);
+      ASSERT_OK(zero);
+      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank),
+                stats.current_bytes(Purpose::kParameters) +
+                    stats.current_bytes(Purpose::kGradients) +
+                    stats.current_bytes(Purpose::kCommunication) - before);
+      ASSERT_OK(EmptyStep(**zero, *self.stream));
+      zero->reset();
+      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank), 0);
+    });
+  }
+}
 
 TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
   constexpr int kRanks = 3;

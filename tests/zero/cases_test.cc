@@ -63,7 +63,7 @@ TEST(CasesTest, MeanAndSumOverRanksAreWhatTheyAre) {
         options.optimizer.kind = optim::OptimizerKind::kSgd;
         options.optimizer.groups[0].lr = 1.0;
         options.average_gradients = average;
-        auto zero = NewZero({{"linear", {{"w", 2}}}}, options, self).value();
+        auto zero = CreateZero({{"linear", {{"w", 2}}}}, options, self).value();
         ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t i) { return i + 1.0f; }));
         const float times = average ? 1.0f : 2.0f;
         EXPECT_EQ(Exported(*zero).value()[0], (std::vector<float>{-times, -2 * times}));
@@ -81,7 +81,7 @@ TEST(CasesTest, AnOverflowOnOneRankIsSeenByAll) {
         options.dtype = DType::kFloat16;
         options.loss_scaler = optim::LossScaler::Dynamic();
         options.loss_scaler.hysteresis = 1;
-        auto zero = NewZero({{"linear", {{"w", 1000}}}}, options, self).value();
+        auto zero = CreateZero({{"linear", {{"w", 1000}}}}, options, self).value();
         const auto before = Exported(*zero).value();
         ASSERT_OK(StepWith(*zero, *self.stream, [&](int, int64_t i) {
           return self.rank == 1 && i == 999 ? bad : 1.0f;
@@ -114,7 +114,7 @@ TEST(CasesTest, WhatLayInMemoryNeverReachesAResult) {
       options.stage = stage;
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
-      auto zero = NewZero(model, options, self).value();
+      auto zero = CreateZero(model, options, self).value();
       const auto gradient = [](int p, int64_t i) { return i % 3 == 0 ? 7777.0f : 0.5f * p; };
       for (int step = 0; step < 3; ++step) ASSERT_OK(StepWith(*zero, *self.stream, gradient));
       double squares = 0;
@@ -154,7 +154,7 @@ TEST(CasesTest, StagesAgreeOnMixedTypesAndGroups) {
           options.optimizer.groups = {{.lr = 0.01, .weight_decay = 0.1},
                                       {.lr = 0.001, .beta1 = 0.8, .beta2 = 0.9}};
           options.max_grad_norm = 1.0;
-          auto zero = NewZero(MixedModel(), options, self);
+          auto zero = CreateZero(MixedModel(), options, self);
           ASSERT_OK(zero);
           ASSERT_OK(InitializeToy(**zero));
           ToyTrainer trainer(**zero, self);
@@ -181,7 +181,7 @@ TEST(CasesTest, FrozenParametersStayAndUnusedOnesOnlyDecay) {
       options.stage = stage;
       options.dtype = DType::kFloat32;
       options.optimizer.groups[0] = {.lr = 0.5, .weight_decay = 0.5};
-      auto zero = NewZero(ToyModel(), options, self).value();
+      auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       const auto before = Exported(*zero).value();
       ToyTrainer trainer(*zero, self);
@@ -212,7 +212,7 @@ TEST(CasesTest, GroupsInOneBucketHaveTheirOwnRates) {
       options.optimizer.groups = {{.lr = 1.0}, {.lr = 0.25}};
       const ModelSpec model = {
           {"unit", {{"a", 3}, {"b", 100, {}, 1}, {"c", 50, {}, 1}, {"d", 200}}}};
-      auto zero = NewZero(model, options, self).value();
+      auto zero = CreateZero(model, options, self).value();
       ASSERT_EQ(zero->plan().buckets().size(), 1u);
       ASSERT_OK(StepWith(*zero, *self.stream, [](int, int64_t) { return 1.0f; }));
       const auto exported = Exported(*zero).value();
@@ -234,7 +234,8 @@ TEST(CasesTest, WhatWasGatheredAheadIsGatheredAgainAfterTheUpdate) {
       options.stage = stage;
       options.optimizer.groups[0].lr = 0.1;
       auto zero =
-          NewZero({{"embedding", {{"wte", 100}}}, {"head", {{"out", 100}}}}, options, self).value();
+          CreateZero({{"embedding", {{"wte", 100}}}, {"head", {{"out", 100}}}}, options, self)
+              .value();
       ASSERT_OK(InitializeToy(*zero));
       std::vector<float> seen;
       for (int step = 0; step < 3; ++step) {
@@ -268,7 +269,7 @@ TEST(CasesTest, TheLearningRateCanBeChangedAtRunTime) {
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
       options.optimizer.groups[0].lr = 1.0;
-      auto zero = NewZero({{"linear", {{"w", 1}}}}, options, self).value();
+      auto zero = CreateZero({{"linear", {{"w", 1}}}}, options, self).value();
       const auto one = [](int, int64_t) { return 1.0f; };
       ASSERT_OK(StepWith(*zero, *self.stream, one));
       ASSERT_OK(zero->controller().SetLearningRate(0, 0.25, zero->step_stream()));

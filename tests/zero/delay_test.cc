@@ -28,7 +28,7 @@ Parameters Trained(uint64_t seed, int stage, int micro_batches, device::RaceChec
   const device::RandomDelay delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 100};
   collectives::OnThreads({.size = 3, .random_delay = delay, .race_checker = &checker},
                          [&](collectives::Rank& self) {
-                           auto zero = NewZero(ToyModel(), options, self);
+                           auto zero = CreateZero(ToyModel(), options, self);
                            ASSERT_OK(zero);
                            ASSERT_OK(InitializeToy(**zero));
                            ToyTrainer trainer(**zero, self);

@@ -27,7 +27,7 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 absl::Status Create(Rank& self, const ModelSpec& model, const ZeroOptions& options) {
-  return NewZero(model, options, self).status();
+  return CreateZero(model, options, self).status();
 }
 
 TEST(ErrorsTest, ContradictorySettingsAreNamed) {
@@ -131,7 +131,7 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
       options.stage = GetParam();
-      auto zero = NewZero(ToyModel(), options, self).value();
+      auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
       ASSERT_OK(trainer.Step());
@@ -213,7 +213,7 @@ TEST_P(CallsTest, WorkOfTheCallersThatFailsCanBeAbandoned) {
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
       options.stage = GetParam();
-      auto zero = NewZero(ToyModel(), options, self).value();
+      auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
       // Before the first step, when no memory has been laid out, and before the second.
@@ -239,7 +239,7 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
     for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
     ZeroOptions options;
     options.stage = 3;
-    auto zero = NewZero(model, options, self).value();
+    auto zero = CreateZero(model, options, self).value();
     ASSERT_OK(zero->Acquire(0, Pass::kForward));
     ASSERT_OK(zero->Acquire(2, Pass::kForward));  // takes the memory of what was gathered ahead
     EXPECT_THAT(zero->Acquire(3, Pass::kForward),
@@ -264,7 +264,7 @@ TEST(ErrorsTest, AUnitDoesNotMakeRoomForItselfWithItsOwnBuckets) {
     ZeroOptions options;
     options.stage = 3;
     options.bucket_elements = 1000;
-    auto zero = NewZero(model, options, self).value();
+    auto zero = CreateZero(model, options, self).value();
     ASSERT_OK(zero->Acquire(0, Pass::kForward));  // and "b" ahead: all memory is taken
     ASSERT_OK(zero->Acquire(2, Pass::kForward));
     for (const int p : {0, 1, 4, 5}) EXPECT_OK(zero->Weights(p).status());
@@ -282,7 +282,7 @@ TEST(ErrorsTest, GradientsReportedInAnyOrderComeToAnEnd) {
     for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
     ZeroOptions options;
     options.stage = 2;
-    auto zero = NewZero(model, options, self).value();
+    auto zero = CreateZero(model, options, self).value();
     ASSERT_OK(zero->Gradient(2, 2).status());
     // The other slot is kept for "d", which then needs none of its own: it has no gradients.
     EXPECT_THAT(zero->Gradient(1, 1).status(),
@@ -296,7 +296,7 @@ TEST(ErrorsTest, GradientsReportedInAnyOrderComeToAnEnd) {
 
 TEST(ErrorsTest, AMistakeInRank0sInitialValuesIsToldToAll) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = NewZero(ToyModel(), {}, self).value();
+    auto zero = CreateZero(ToyModel(), {}, self).value();
     const auto fails = [](int parameter, absl::Span<float>) {
       return parameter == 2 ? absl::NotFoundError("no such tensor") : absl::OkStatus();
     };

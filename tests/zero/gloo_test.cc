@@ -94,7 +94,7 @@ absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   ZeroOptions options;
   options.stage = stage;
   options.bucket_elements = 1000;
-  BRIGADE_ASSIGN_OR_RETURN(auto zero, NewZero(ToyModel(), options, self));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self);
   BRIGADE_RETURN_IF_ERROR(trainer.Step());

@@ -158,7 +158,7 @@ Trajectory Specified(const GoldenCase& c) {
 
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained, bool on_copies) {
-  BRIGADE_ASSIGN_OR_RETURN(auto zero, NewZero(ToyModel(), options, self));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
   trainer.on_copies = trainer.on_copies || on_copies;

@@ -43,7 +43,7 @@ std::string PathOf(int rank) {
 std::vector<std::vector<float>> Train(int stage, int first, int last, bool load, bool save) {
   std::vector<std::vector<float>> result;
   collectives::OnThreads({.size = kRanks}, [&](collectives::Rank& self) {
-    auto zero = NewZero(ToyModel(), Options(stage), self);
+    auto zero = CreateZero(ToyModel(), Options(stage), self);
     ASSERT_OK(zero);
     if (load) {
       auto state = ReadState(PathOf(self.rank));
@@ -82,7 +82,7 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStage) {
 TEST(StateTest, RefusesAnotherRanksOrModelsStateOnAllRanks) {
   Train(1, 0, 1, false, true);
   collectives::OnThreads({.size = kRanks}, [&](collectives::Rank& self) {
-    auto zero = NewZero(ToyModel(), Options(2), self).value();
+    auto zero = CreateZero(ToyModel(), Options(2), self).value();
     auto state = ReadState(PathOf(self.rank)).value();
     const auto refuses = [&](const RankState& bad, const char* text) {
       EXPECT_THAT(zero->LoadState(self.rank == 1 ? bad : state),

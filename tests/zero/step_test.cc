@@ -37,7 +37,7 @@ absl::Status FailingPass(ZeroOptimizer& zero) {
 
 TEST(UnitScopeTest, AnEarlyReturnReleases) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = NewZero(ToyModel(), Stage3(), self).value();
+    auto zero = CreateZero(ToyModel(), Stage3(), self).value();
     EXPECT_THAT(FailingPass(*zero), StatusIs(absl::StatusCode::kUnknown));
     EXPECT_THAT(
         zero->Weights(kBlockWeight).status(),
@@ -50,7 +50,7 @@ TEST(UnitScopeTest, AnEarlyReturnReleases) {
 
 TEST(UnitScopeTest, ReleaseComesOnceAndBeforeTheEndIfAsked) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = NewZero(ToyModel(), Stage3(), self).value();
+    auto zero = CreateZero(ToyModel(), Stage3(), self).value();
     UnitScope unit(*zero, kBlock, Pass::kForward);
     EXPECT_OK(unit.Release());
     EXPECT_OK(unit.Release());
@@ -61,7 +61,7 @@ TEST(UnitScopeTest, ReleaseComesOnceAndBeforeTheEndIfAsked) {
 
 TEST(UnitScopeTest, TheFirstErrorStaysAndLookUpsAfterItGiveNull) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = NewZero(ToyModel(), Stage3(), self).value();
+    auto zero = CreateZero(ToyModel(), Stage3(), self).value();
     UnitScope unit(*zero, kBlock, Pass::kBackward);
     EXPECT_EQ(unit.gradient(kTokens).data, nullptr);
     EXPECT_EQ(unit.weights(kBlockWeight), nullptr);
@@ -83,7 +83,7 @@ TEST(UnitScopeTest, TheFirstErrorStaysAndLookUpsAfterItGiveNull) {
 
 TEST(UnitScopeTest, WeightsReadAsAnotherTypeAreAnError) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto zero = NewZero(ToyModel(), Stage3(), self).value();
+    auto zero = CreateZero(ToyModel(), Stage3(), self).value();
     UnitScope unit(*zero, kBlock, Pass::kForward);
     EXPECT_EQ(unit.weights<BFloat16>(kBlockWeight), unit.weights(kBlockWeight));
     EXPECT_EQ(unit.weights<float>(kBlockWeight), nullptr);

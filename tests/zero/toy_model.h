@@ -108,9 +108,9 @@ class ToyTrainer {
 };
 
 // A rank's optimizer on its compute stream.
-inline absl::StatusOr<std::unique_ptr<ZeroOptimizer>> NewZero(const ModelSpec& model,
-                                                              const ZeroOptions& options,
-                                                              collectives::Rank& self) {
+inline absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
+                                                                 const ZeroOptions& options,
+                                                                 collectives::Rank& self) {
   return ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream);
 }
 

@@ -47,7 +47,7 @@ size_t Races(const Case& c, bool omit) {
   options.micro_batches = c.micro_batches;
   options.persistence_threshold = c.persistence_threshold;
   collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
-    auto zero = NewZero(ToyModel(), options, self);
+    auto zero = CreateZero(ToyModel(), options, self);
     ASSERT_OK(zero);
     if (omit) ZeroOptimizerTestPeer::OmitWait(**zero, c.point);
     ASSERT_OK(InitializeToy(**zero));

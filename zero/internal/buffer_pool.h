@@ -52,6 +52,8 @@ class BufferPool {
   // Resets all buffers.
   void Reset();
 
+  const std::vector<std::unique_ptr<PooledBuffer>>& buffers() const { return buffers_; }
+
  private:
   std::vector<std::unique_ptr<PooledBuffer>> buffers_;
   // By size; the one returned first comes first.

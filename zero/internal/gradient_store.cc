@@ -68,7 +68,20 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
                                               "gradient buffer", context));
+  BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
+}
+
+absl::Status GradientStore::RegisterMemory() {
+  std::vector<const device::Buffer*> memory = {&wire_};
+  for (const BucketState& state : states_) {
+    if (state.own != nullptr) memory.push_back(&state.own->memory);
+    memory.push_back(&state.slice);
+    if (AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
+  }
+  for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
+  BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
+  return absl::OkStatus();
 }
 
 void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::DType dtype) const {

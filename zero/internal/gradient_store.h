@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/kernels/fill/fill_math.h"
@@ -77,6 +78,8 @@ class GradientStore {
   // This rank's slice of an array of the whole bucket.
   void* SliceOf(const device::Buffer& whole, int bucket, precision::DType dtype) const;
 
+  // Tells the communicator of all memory that reductions read and write.
+  absl::Status RegisterMemory();
   void StartMicroBatch();
   // Gives the bucket memory to write to.
   absl::Status Provide(int bucket);
@@ -119,6 +122,8 @@ class GradientStore {
   std::vector<char> reported_, asked_;
   std::vector<kernels::FillSegment> fills_;
   int micro_batch_ = 0;
+  // Last: they end before the memory does.
+  std::vector<collectives::Registration> registrations_;
 };
 
 }  // namespace brigade::zero::internal

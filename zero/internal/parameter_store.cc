@@ -46,7 +46,19 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
   BRIGADE_ASSIGN_OR_RETURN(store->pool_,
                            BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
                                               "parameter buffer", context));
+  BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
+}
+
+absl::Status ParameterStore::RegisterMemory() {
+  std::vector<const device::Buffer*> memory;
+  for (const BucketState& state : states_) {
+    if (state.own != nullptr) memory.push_back(&state.own->memory);
+    memory.push_back(&state.slice);
+  }
+  for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
+  BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
+  return absl::OkStatus();
 }
 
 void* ParameterStore::Whole(int bucket) const {

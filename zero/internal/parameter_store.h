@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/zero/internal/buffer_pool.h"
@@ -74,6 +75,8 @@ class ParameterStore {
   const Bucket& bucket(int index) const { return plan_.bucket(index); }
 
   absl::Status Zero(int bucket);
+  // Tells the communicator of all memory that gathers read and write.
+  absl::Status RegisterMemory();
   absl::Status GatherAndWait(const std::vector<int>& buckets);
   // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
   absl::Status Gather(int bucket, bool ahead);
@@ -90,6 +93,8 @@ class ParameterStore {
   // By unit.
   std::vector<char> acquired_;
   int acquired_units_ = 0;
+  // Last: they end before the memory does.
+  std::vector<collectives::Registration> registrations_;
 };
 
 }  // namespace brigade::zero::internal

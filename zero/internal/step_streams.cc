@@ -31,6 +31,17 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
   return stream.FillBytes(memory.data(), 0xFF, memory.bytes());
 }
 
+absl::StatusOr<std::vector<collectives::Registration>> StepStreams::Register(
+    const std::vector<const device::Buffer*>& memory) {
+  std::vector<collectives::Registration> registrations;
+  for (const device::Buffer* const each : memory) {
+    BRIGADE_ASSIGN_OR_RETURN(auto registration,
+                             communicator_.Register(each->data(), each->bytes()));
+    registrations.push_back(std::move(registration));
+  }
+  return registrations;
+}
+
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
     BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));

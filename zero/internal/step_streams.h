@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -63,6 +64,10 @@ class StepStreams {
 
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
+
+  // Registers each of these that is not empty with the communicator.
+  absl::StatusOr<std::vector<collectives::Registration>> Register(
+      const std::vector<const device::Buffer*>& memory);
 
   // Allocates the workspace of these collectives and computes what they send, so that a step does
   // neither.

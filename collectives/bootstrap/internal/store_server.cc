@@ -61,7 +61,7 @@ StoreServer::StoreServer(Socket listener, int stop_read, int stop_write, int siz
 void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard lock(stop_mutex_);
+    device::MutexLock lock(stop_mutex_);
     stop_reason_ = reason;
     stop_time_ = absl::Now() + linger;
   }
@@ -71,14 +71,14 @@ void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
 
 void StoreServer::GiveUp(const absl::Status& reason) {
   {
-    std::lock_guard lock(stop_mutex_);
+    device::MutexLock lock(stop_mutex_);
     gives_up_ = true;
   }
   Stop(reason, kLinger);
 }
 
 bool StoreServer::StopsNow() {
-  std::lock_guard lock(stop_mutex_);
+  device::MutexLock lock(stop_mutex_);
   if (stop_reason_.ok()) return false;
   if (gives_up_ && failure_.ok()) FailAll(stop_reason_);
   const bool all_know = clients_.empty() && (failure_.ok() || gives_up_ || hellos_ >= size_);
@@ -91,7 +91,7 @@ int StoreServer::PollTimeoutMs() {
   absl::Time next = absl::Now() + absl::Minutes(1);
   for (const Client& client : clients_) next = std::min(next, client.deadline);
   {
-    std::lock_guard lock(stop_mutex_);
+    device::MutexLock lock(stop_mutex_);
     next = std::min(next, stop_time_);
   }
   const absl::Duration left = std::max(next - absl::Now(), absl::ZeroDuration());

@@ -4,16 +4,17 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {
 
@@ -81,10 +82,10 @@ class StoreServer {
   const int port_;
   const int size_;
   Socket stop_read_, stop_write_;  // a pipe that ends the thread
-  std::mutex stop_mutex_;
-  absl::Status stop_reason_;
-  bool gives_up_ = false;
-  absl::Time stop_time_ = absl::InfiniteFuture();
+  device::Mutex stop_mutex_;
+  absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
+  bool gives_up_ ABSL_GUARDED_BY(stop_mutex_) = false;
+  absl::Time stop_time_ ABSL_GUARDED_BY(stop_mutex_) = absl::InfiniteFuture();
 
   // Of the thread.
   std::list<Client> clients_;

@@ -6,20 +6,21 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
 // How long an exception of Gloo waits for the thread that receives of the peer, which knows whether
 // the peer said why it closed its connection.
-constexpr std::chrono::seconds kExplanationTimeout{1};
+constexpr absl::Duration kExplanationTimeout = absl::Seconds(1);
 
 // How long a closed connection may be the result of an abort whose message has not arrived yet: a
 // rank that was told earlier ends its process, and its reset overtakes the abort messages of others.
-constexpr std::chrono::seconds kAbortGrace{1};
+constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 
 // A live process answers a probe in this time, also where many processes share a core.
-constexpr std::chrono::seconds kLeastProbeTimeout{1};
+constexpr absl::Duration kLeastProbeTimeout = absl::Seconds(1);
 
 std::string TextOf(const ControlMessage& message) {
   return std::string(message.text, strnlen(message.text, sizeof(message.text)));
@@ -35,8 +36,8 @@ FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
                                  ::gloo::transport::Context* context,
                                  std::function<void()> end_waits)
     : rank_(rank),
-      timeout_(absl::ToChronoNanoseconds(
-          std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365)))),
+      size_(size),
+      timeout_(std::max(timeout, absl::ZeroDuration())),
       end_waits_(std::move(end_waits)),
       peers_(static_cast<size_t>(size)) {
   if (context == nullptr) return;
@@ -53,27 +54,27 @@ FailureDetector::~FailureDetector() {
   if (control_ == nullptr) return;
   if (!failed_) control_->AnnounceLeave();
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     is_closing_ = true;
-    changed_.notify_all();
+    changed_.SignalAll();
   }
   watchdog_.join();
   control_->Stop();
 }
 
 void FailureDetector::SetActivity(std::function<std::string()> activity) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   activity_ = std::move(activity);
 }
 
 void FailureDetector::BeginWait(int peer, const char* failing) {
-  std::lock_guard lock(mutex_);
-  wait_ = {peer, wait_.number + 1, failing, Clock::now() + timeout_};
+  device::MutexLock lock(mutex_);
+  wait_ = {peer, wait_.number + 1, failing, device::DeadlineAfter(timeout_)};
   // The watchdog need not wake: it looks at least once a timeout.
 }
 
 void FailureDetector::EndWait() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   wait_.peer = -1;
 }
 
@@ -81,10 +82,11 @@ void FailureDetector::EndWait() {
 void FailureDetector::ReportClosed(int peer, const absl::Status& reason) {
   bool has_left = false;
   {
-    std::unique_lock lock(mutex_);
+    device::MutexLock lock(mutex_);
     has_lost_ = true;
-    changed_.wait_for(lock, kExplanationTimeout,
-                      [&] { return !status_.ok() || peers_[peer].has_left; });
+    const Clock::time_point deadline = device::DeadlineAfter(kExplanationTimeout);
+    while (status_.ok() && !peers_[peer].has_left && !changed_.WaitWithDeadline(mutex_, deadline)) {
+    }
     has_left = peers_[peer].has_left;
   }
   Abort(absl::UnavailableError(
@@ -95,7 +97,7 @@ void FailureDetector::ReportClosed(int peer, const absl::Status& reason) {
 // The threads of control_ need Gloo's thread, which calls this, to learn why: the thread that uses
 // the transport waits for their explanation instead.
 void FailureDetector::ReportRefused(int peer, const absl::Status& reason) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (refused_ >= 0) return;
   why_refused_ = reason;
   refused_ = peer;
@@ -105,18 +107,23 @@ void FailureDetector::ReportRefused(int peer, const absl::Status& reason) {
 void FailureDetector::Abort(const absl::Status& reason) { Fail(reason, rank_); }
 
 bool FailureDetector::HasFailed() {
-  if (!failed_ && refused_ >= 0) ReportClosed(refused_, why_refused_);
+  if (!failed_ && refused_ >= 0) ReportClosed(refused_, WhyRefused());
   return failed_;
 }
 
+absl::Status FailureDetector::WhyRefused() const {
+  device::MutexLock lock(mutex_);
+  return why_refused_;
+}
+
 absl::Status FailureDetector::status() const {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return status_;
 }
 
 void FailureDetector::Fail(const absl::Status& reason, int reporter) {
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (!status_.ok()) return;
     status_ = reporter == rank_
                   ? reason
@@ -124,7 +131,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
                                                              " (reported by rank ", reporter, ")"));
     failed_ = true;
     end_waits_();
-    changed_.notify_all();
+    changed_.SignalAll();
   }
   // Every rank that hears of it passes it on, for the first one may die before it has told all.
   ControlMessage message;
@@ -132,7 +139,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
   message.code = static_cast<int32_t>(reason.code());
   message.rank = reporter;
   SetText(reason.message(), message);
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+  for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) control_->Send(rank, message);
   }
 }
@@ -147,7 +154,7 @@ void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
       ControlMessage answer;
       answer.kind = ControlMessage::kAnswer;
       {
-        std::lock_guard lock(mutex_);
+        device::MutexLock lock(mutex_);
         // This rank waits no more because of that error; the abort message is on its way, or will
         // be.
         if (has_lost_ || !status_.ok()) return;
@@ -159,14 +166,14 @@ void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
     }
     case ControlMessage::kLeave:
     case ControlMessage::kAnswer: {
-      std::lock_guard lock(mutex_);
+      device::MutexLock lock(mutex_);
       if (message.kind == ControlMessage::kLeave) {
         peers_[peer].has_left = true;
       } else {
         peers_[peer].has_answered = true;
         peers_[peer].answer = message;
       }
-      changed_.notify_all();
+      changed_.SignalAll();
       return;
     }
     default:
@@ -176,45 +183,46 @@ void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
 
 void FailureDetector::HandleClosed(int peer, const absl::Status& reason) {
   {
-    std::unique_lock lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (peers_[peer].has_left) return;
-    changed_.wait_for(lock, kAbortGrace, [&] { return is_closing_ || !status_.ok(); });
+    const Clock::time_point deadline = device::DeadlineAfter(kAbortGrace);
+    while (!is_closing_ && status_.ok() && !changed_.WaitWithDeadline(mutex_, deadline)) {
+    }
   }
   Abort(absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: ", reason.message())));
 }
 
 void FailureDetector::WatchDeadlines() {
-  std::unique_lock lock(mutex_);
+  device::MutexLock lock(mutex_);
   while (!is_closing_ && status_.ok()) {
-    const Clock::time_point now = Clock::now();
-    if (wait_.peer >= 0 && wait_.deadline <= now) {
+    if (wait_.peer >= 0 && wait_.deadline <= Clock::now()) {
       const Wait wait = wait_;
-      lock.unlock();
+      lock.Unlock();
       const std::string message = FindCulprit(wait);
-      lock.lock();
+      lock.Lock();
       if (wait_.peer < 0 || wait_.number != wait.number) continue;  // it ended meanwhile
-      lock.unlock();
+      lock.Unlock();
       Abort(absl::DeadlineExceededError(message));
       return;
     }
     // A wait that begins meanwhile ends after this, so this thread need not be woken.
-    changed_.wait_until(lock, wait_.peer >= 0 ? wait_.deadline : now + timeout_);
+    changed_.WaitWithDeadline(mutex_,
+                              wait_.peer >= 0 ? wait_.deadline : device::DeadlineAfter(timeout_));
   }
 }
 
 // Follows the waits from rank to rank. The message begins with the culprit.
 std::string FailureDetector::FindCulprit(const Wait& wait) {
   const Clock::time_point deadline =
-      Clock::now() + std::max<Clock::duration>(timeout_ / 10, kLeastProbeTimeout);
-  const std::string waited =
-      absl::StrCat(wait.failing, " for ", absl::FormatDuration(absl::FromChrono(timeout_)));
+      device::DeadlineAfter(std::max(timeout_ / 10, kLeastProbeTimeout));
+  const std::string waited = absl::StrCat(wait.failing, " for ", absl::FormatDuration(timeout_));
   std::string chain = absl::StrCat("rank ", rank_, " waits for rank ", wait.peer);
   std::string activities;
   const auto add_activity = [&](absl::string_view activity) {
     if (!activity.empty()) absl::StrAppend(&activities, "; ", activity);
   };
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (activity_) add_activity(activity_());
   }
   std::set<int> visited = {rank_};
@@ -242,13 +250,14 @@ bool FailureDetector::Probe(int peer, Clock::time_point deadline, ControlMessage
   ControlMessage message;
   message.kind = ControlMessage::kProbe;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     peers_[peer].has_answered = false;
   }
   control_->Send(peer, message);
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline,
-                      [&] { return peers_[peer].has_answered || is_closing_ || !status_.ok(); });
+  device::MutexLock lock(mutex_);
+  while (!peers_[peer].has_answered && !is_closing_ && status_.ok() &&
+         !changed_.WaitWithDeadline(mutex_, deadline)) {
+  }
   answer = peers_[peer].answer;
   return peers_[peer].has_answered;
 }

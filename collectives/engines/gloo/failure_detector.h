@@ -3,18 +3,18 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/engines/gloo/control_channel.h"
+#include "brigade/device/threads/mutex.h"
 #include "gloo/transport/context.h"
 
 namespace brigade::collectives::internal {
@@ -61,14 +61,13 @@ class FailureDetector {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Guarded by mutex_.
   struct Peer {
     bool has_left = false;
     bool has_answered = false;
     ControlMessage answer;
   };
 
-  // What this rank waits for; guarded by mutex_.
+  // What this rank waits for.
   struct Wait {
     int peer = -1;
     uint64_t number = 0;  // tells one wait from the next
@@ -77,6 +76,7 @@ class FailureDetector {
   };
 
   void Fail(const absl::Status& reason, int reporter);
+  absl::Status WhyRefused() const;
 
   // From the threads of control_.
   void HandleMessage(int peer, const ControlMessage& message);
@@ -88,21 +88,23 @@ class FailureDetector {
   bool Probe(int peer, Clock::time_point deadline, ControlMessage& answer);
 
   const int rank_;
-  const Clock::duration timeout_;
+  const int size_;
+  const absl::Duration timeout_;
   const std::function<void()> end_waits_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Peer> peers_;
-  Wait wait_;
-  absl::Status status_;
-  std::function<std::string()> activity_;
-  bool is_closing_ = false;
-  bool has_lost_ = false;  // a peer, of which a final error is about to be made
+  mutable device::Mutex mutex_;
+  device::CondVar changed_;
+  std::vector<Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  Wait wait_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::function<std::string()> activity_ ABSL_GUARDED_BY(mutex_);
+  bool is_closing_ ABSL_GUARDED_BY(mutex_) = false;
+  // A peer, of which a final error is about to be made.
+  bool has_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status why_refused_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<bool> failed_ = false;
   std::atomic<int> refused_ = -1;  // the first peer to which nothing could be posted
-  absl::Status why_refused_;       // written before
 
   std::unique_ptr<ControlChannel> control_;  // null in a group of one
   std::thread watchdog_;

@@ -1,16 +1,17 @@
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 namespace {
@@ -25,7 +26,7 @@ class Survivors {
   }
 
   std::vector<int> Without(absl::Span<const int> lost) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     for (const int rank : lost) {
       ranks_.erase(std::remove(ranks_.begin(), ranks_.end(), rank), ranks_.end());
     }
@@ -33,8 +34,8 @@ class Survivors {
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<int> ranks_;
+  device::Mutex mutex_;
+  std::vector<int> ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/internal/store_server.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -29,7 +29,7 @@ void IgnoreSigpipe() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-absl::Status MakeContext(const GlooOptions& options, Mesh& mesh) {
+absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
   ::gloo::transport::tcp::attr attr;
   attr.iface = options.interface;
   attr.hostname = options.host;
@@ -77,40 +77,58 @@ absl::StatusOr<std::vector<char>> AddressForUs(const GlooOptions& options, int r
   return std::vector<char>(address.begin(), address.end());
 }
 
+// What the threads know that connect one pair each.
+class Connections {
+ public:
+  explicit Connections(std::vector<int> ranks) : hanging_(std::move(ranks)) {}
+
+  void End(int rank, const absl::Status& status) {
+    device::MutexLock lock(mutex_);
+    hanging_.erase(std::find(hanging_.begin(), hanging_.end(), rank));
+    if (!status.ok()) {
+      refused_.push_back(rank);
+      refusal_ = std::string(status.message());
+    }
+    changed_.Signal();
+  }
+
+  struct Outcome {
+    std::vector<int> late, refused;
+    std::string refusal;
+  };
+  // Waits until all are connected, one is refused, or the time is up: only then some are late.
+  Outcome Await(absl::Time deadline) {
+    device::MutexLock lock(mutex_);
+    while (!hanging_.empty() && refused_.empty() && absl::Now() < deadline) {
+      changed_.WaitWithTimeout(mutex_, deadline - absl::Now());
+    }
+    return {refused_.empty() ? hanging_ : std::vector<int>(), refused_, refusal_};
+  }
+
+ private:
+  device::Mutex mutex_;
+  device::CondVar changed_;
+  std::vector<int> hanging_ ABSL_GUARDED_BY(mutex_), refused_ ABSL_GUARDED_BY(mutex_);
+  std::string refusal_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Connects all pairs at the same time, so that it is known which of them hang.
 absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
                           const std::vector<std::vector<char>>& addresses, absl::Time deadline) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<int> hanging, refused;
-  std::string refusal;
-  std::vector<std::thread> threads;
+  std::vector<int> others;
   for (int rank = 0; rank < options.size; ++rank) {
-    if (rank != options.rank) hanging.push_back(rank);
+    if (rank != options.rank) others.push_back(rank);
   }
-  for (const int rank : std::vector<int>(hanging)) {
+  Connections connections(others);
+  std::vector<std::thread> threads;
+  for (const int rank : others) {
     threads.emplace_back([&, rank] {
-      const absl::Status status = Guarded([&] { context.getPair(rank)->connect(addresses[rank]); });
-      std::lock_guard lock(mutex);
-      hanging.erase(std::find(hanging.begin(), hanging.end(), rank));
-      if (!status.ok()) {
-        refused.push_back(rank);
-        refusal = std::string(status.message());
-      }
-      changed.notify_one();
+      connections.End(rank, Guarded([&] { context.getPair(rank)->connect(addresses[rank]); }));
     });
   }
-  std::vector<int> late, dead;
-  {
-    std::unique_lock lock(mutex);
-    changed.wait_until(lock, absl::ToChronoTime(deadline),
-                       [&] { return hanging.empty() || !refused.empty(); });
-    dead = refused;
-    if (dead.empty()) late = hanging;
-  }
-  if (!late.empty() || !dead.empty()) {
-    for (int rank = 0; rank < options.size; ++rank) {
-      if (rank == options.rank) continue;
+  const auto [late, refused, refusal] = connections.Await(deadline);
+  if (!late.empty() || !refused.empty()) {
+    for (const int rank : others) {
       Guarded([&] { context.getPair(rank)->close(); }).IgnoreError();  // ends the wait
     }
   }
@@ -120,8 +138,8 @@ absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
                                                     "' but did not connect within ",
                                                     absl::FormatDuration(options.connect_timeout)));
   }
-  if (dead.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(RankNames(dead), " is gone: ", refusal));
+  if (refused.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(RankNames(refused), " is gone: ", refusal));
 }
 
 }  // namespace
@@ -130,7 +148,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const absl::Time deadline = absl::Now() + options.connect_timeout;
   IgnoreSigpipe();
   Mesh mesh;
-  absl::Status status = MakeContext(options, mesh);
+  absl::Status status = CreateContext(options, mesh);
   if (!status.ok()) return status;
 
   const std::string prefix = absl::StrCat(options.prefix, "/");

@@ -33,13 +33,13 @@ PostQueue::PostQueue(std::shared_ptr<::gloo::transport::tcp::Device> device, OnE
 PostQueue::~PostQueue() { Stop(); }
 
 void PostQueue::Push(const Post& post) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   pushed_.push_back(post);
 }
 
 void PostQueue::Wake() {
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (awake_ || pushed_.empty()) return;
     awake_ = true;
   }
@@ -48,7 +48,7 @@ void PostQueue::Wake() {
 
 void PostQueue::Stop() {
   {
-    std::lock_guard turn(turn_);
+    device::MutexLock turn(turn_);
     if (stopped_) return;
     stopped_ = true;
   }
@@ -56,12 +56,12 @@ void PostQueue::Stop() {
 }
 
 void PostQueue::handleEvents(int) {
-  std::lock_guard turn(turn_);
+  device::MutexLock turn(turn_);
   if (stopped_) return;
   eventfd_t value;
   eventfd_read(event_.fd, &value);
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     awake_ = false;
     posting_.swap(pushed_);
   }

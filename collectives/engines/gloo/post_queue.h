@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "brigade/device/threads/mutex.h"
 #include "gloo/transport/tcp/device.h"
 #include "gloo/transport/unbound_buffer.h"
 
@@ -66,13 +67,14 @@ class PostQueue final : public ::gloo::transport::tcp::Handler {
   const OnError on_error_;
   const Event event_;
 
-  std::mutex turn_;  // held while Gloo's thread posts
-  bool stopped_ = false;
-  std::vector<Post> posting_;
+  device::Mutex turn_;  // held while Gloo's thread posts
+  bool stopped_ ABSL_GUARDED_BY(turn_) = false;
+  std::vector<Post> posting_ ABSL_GUARDED_BY(turn_);
 
-  std::mutex mutex_;
-  std::vector<Post> pushed_;
-  bool awake_ = false;  // whether event_ was written since Gloo's thread took pushed_
+  device::Mutex mutex_;
+  std::vector<Post> pushed_ ABSL_GUARDED_BY(mutex_);
+  // Whether event_ was written since Gloo's thread took pushed_.
+  bool awake_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace brigade::collectives::internal

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 using Clock = NcclCommunicator::Clock;
 
 // How long the calls of a rank that has left may take to end here.
-constexpr auto kGrace = std::chrono::seconds(1);
-constexpr auto kLeaveTime = std::chrono::seconds(1);
+constexpr absl::Duration kGrace = absl::Seconds(1);
+constexpr absl::Duration kLeaveTime = absl::Seconds(1);
 
 constexpr auto kSpin = std::chrono::microseconds(200);  // NCCL starts a thread for each call
 constexpr auto kNap = std::chrono::microseconds(100);
@@ -26,14 +27,14 @@ constexpr auto kNap = std::chrono::microseconds(100);
 absl::Status NcclCommunicator::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
   NcclOutcome outcome;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     outcome = create(&comm_);
   }
   return Settle(outcome);
 }
 
 void NcclCommunicator::Adopt(NcclComm comm, bool lent) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   comm_ = comm;
   lent_ = lent;
 }
@@ -41,7 +42,7 @@ void NcclCommunicator::Adopt(NcclComm comm, bool lent) {
 absl::Status NcclCommunicator::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call) {
   NcclOutcome outcome;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (comm_ == nullptr) return status();
     outcome = call(comm_);
   }
@@ -53,7 +54,7 @@ NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadli
   const Clock::time_point begin = Clock::now();
   while (outcome.result == NcclResult::kInProgress) {
     {
-      std::lock_guard lock(mutex_);
+      device::MutexLock lock(mutex_);
       if (comm_ == nullptr) return outcome;
       const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
       if (asked != NcclResult::kSuccess) return {asked, "ncclCommGetAsyncError"};
@@ -74,17 +75,18 @@ NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadli
 }
 
 absl::Status NcclCommunicator::Settle(NcclOutcome outcome) {
-  if (outcome.result == NcclResult::kInProgress) outcome = Poll(outcome, Clock::now() + timeout_);
+  if (outcome.result == NcclResult::kInProgress)
+    outcome = Poll(outcome, device::DeadlineAfter(timeout_));
   if (outcome.result == NcclResult::kSuccess) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(status());
   if (outcome.result == NcclResult::kInProgress) {
-    const double seconds = std::chrono::duration<double>(timeout_).count();
-    return Fail(absl::DeadlineExceededError(absl::StrCat(
-        "rank ", rank_, ": ", outcome.function, " is still in progress after ", seconds, " s")));
+    return Fail(absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": ", outcome.function,
+                                                         " is still in progress after ",
+                                                         absl::FormatDuration(timeout_))));
   }
   absl::Status error;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     error = NcclStatus(api_, outcome.result, outcome.function, comm_);
   }
   return Fail(absl::Status(error.code(), absl::StrCat("rank ", rank_, ": ", error.message())));
@@ -99,7 +101,7 @@ absl::Status NcclCommunicator::Fail(const absl::Status& error) {
     if (!absl::StartsWith(error.message(), heard.message())) first = heard;
   }
   {
-    std::lock_guard lock(status_mutex_);
+    device::MutexLock lock(status_mutex_);
     if (!status_.ok()) return status_;
     status_ = first;
     failed_ = true;
@@ -109,7 +111,7 @@ absl::Status NcclCommunicator::Fail(const absl::Status& error) {
 }
 
 void NcclCommunicator::End() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   const NcclComm comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return;
   if (!lent_) {
@@ -121,7 +123,7 @@ void NcclCommunicator::End() {
 
 absl::Status NcclCommunicator::status() const {
   if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  std::lock_guard lock(status_mutex_);
+  device::MutexLock lock(status_mutex_);
   return status_;
 }
 
@@ -130,10 +132,9 @@ absl::Status NcclCommunicator::TroubleElsewhere() {
   if (side_ == nullptr) return absl::OkStatus();
   absl::Status trouble = side_->status();
   if (!absl::IsUnavailable(trouble)) return trouble;
-  const Clock::time_point now = Clock::now();
-  std::lock_guard lock(status_mutex_);
-  heard_ = std::min(heard_, now);
-  return now - heard_ > kGrace ? trouble : absl::OkStatus();
+  device::MutexLock lock(status_mutex_);
+  grace_ends_ = std::min(grace_ends_, device::DeadlineAfter(kGrace));
+  return Clock::now() > grace_ends_ ? trouble : absl::OkStatus();
 }
 
 void NcclCommunicator::Look() {
@@ -143,7 +144,7 @@ void NcclCommunicator::Look() {
   }
   NcclOutcome outcome = {NcclResult::kSuccess, "a call that was under way"};
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (comm_ == nullptr) return;
     const NcclResult asked = api_.comm_get_async_error(comm_, &outcome.result);
     if (asked != NcclResult::kSuccess) outcome = {asked, "ncclCommGetAsyncError"};
@@ -152,16 +153,16 @@ void NcclCommunicator::Look() {
 }
 
 void NcclCommunicator::Close() {
-  if (lent_) Adopt(nullptr, true);
   NcclOutcome outcome = {NcclResult::kInvalidUsage, ""};
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
+    if (lent_) comm_ = nullptr;
     if (comm_ == nullptr) return;
     outcome.result = api_.comm_finalize(comm_);
   }
-  outcome = Poll(outcome, Clock::now() + kLeaveTime);
+  outcome = Poll(outcome, device::DeadlineAfter(kLeaveTime));
   if (outcome.result != NcclResult::kSuccess) return End();
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (comm_ != nullptr) api_.comm_destroy(std::exchange(comm_, nullptr));
 }
 

@@ -3,13 +3,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -30,7 +32,7 @@ class NcclCommunicator {
   using Clock = std::chrono::steady_clock;
 
   // `side` may be null and outlives this.
-  NcclCommunicator(const NcclApi& api, Engine* side, int rank, std::chrono::nanoseconds timeout)
+  NcclCommunicator(const NcclApi& api, Engine* side, int rank, absl::Duration timeout)
       : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
   ~NcclCommunicator() { Close(); }
 
@@ -63,16 +65,17 @@ class NcclCommunicator {
   const NcclApi& api_;
   Engine* const side_;
   const int rank_;
-  const std::chrono::nanoseconds timeout_;
+  const absl::Duration timeout_;
 
-  std::mutex mutex_;  // held while NCCL is called
-  NcclComm comm_ = nullptr;
-  bool lent_ = false;
+  device::Mutex mutex_;  // held while NCCL is called
+  NcclComm comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool lent_ ABSL_GUARDED_BY(mutex_) = false;
 
-  mutable std::mutex status_mutex_;
+  mutable device::Mutex status_mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(status_mutex_);
+  // Until when an error of the side channel may be that of a rank that has left.
+  Clock::time_point grace_ends_ ABSL_GUARDED_BY(status_mutex_) = Clock::time_point::max();
   std::atomic<bool> failed_{false};
-  absl::Status status_;
-  Clock::time_point heard_ = Clock::time_point::max();  // when the side channel first had an error
 };
 
 }  // namespace brigade::collectives

@@ -4,11 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives {
 
 absl::Status InFlightMonitor::Begin(device::Stream& stream) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (next_.begin == nullptr) {
     // An error stays in its place for Look.
     if (free_.empty()) static_cast<void>(Reclaim());
@@ -27,7 +28,7 @@ absl::Status InFlightMonitor::Begin(device::Stream& stream) {
 }
 
 absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& stream) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
   next_.collective = {collective.signature, collective.sequence};
   next_.peer = collective.peer;
@@ -57,25 +58,25 @@ absl::Status InFlightMonitor::Reclaim() {
 
 absl::Status InFlightMonitor::Look(
     absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(Reclaim());
   if (pending_.empty()) return absl::OkStatus();
   Entry& head = pending_.front();
   const Clock::time_point now = Clock::now();
   if (head.deadline == Clock::time_point::max()) {
     const absl::StatusOr<bool> begun = head.begin->Query();
-    if (begun.ok() && *begun) head.deadline = now + timeout_;
+    if (begun.ok() && *begun) head.deadline = device::DeadlineAfter(timeout_);
   }
   if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
   const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",
-                   std::chrono::duration<double>(timeout_).count(), " s",
+                   absl::FormatDuration(timeout_),
                    send ? absl::StrCat(", with rank ", head.peer, " on the other side") : ""));
 }
 
 bool InFlightMonitor::empty() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return pending_.empty();
 }
 

@@ -4,15 +4,17 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -24,7 +26,7 @@ namespace brigade::collectives {
 // Threads      Begin and End from one at a time; Look and empty from any.
 class InFlightMonitor {
  public:
-  InFlightMonitor(device::Context& context, int rank, std::chrono::nanoseconds timeout)
+  InFlightMonitor(device::Context& context, int rank, absl::Duration timeout)
       : context_(context), rank_(rank), timeout_(timeout) {}
 
   // Marks where the next call begins. A call that is given up needs no End.
@@ -48,16 +50,16 @@ class InFlightMonitor {
     Clock::time_point deadline = Clock::time_point::max();  // until it has begun
   };
 
-  absl::Status Reclaim();
+  absl::Status Reclaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   device::Context& context_;
   const int rank_;
-  const std::chrono::nanoseconds timeout_;
+  const absl::Duration timeout_;
 
-  std::mutex mutex_;
-  Entry next_;  // between Begin and End
-  std::vector<Entry> pending_, free_;
-  size_t entries_ = 0;  // that were ever made
+  device::Mutex mutex_;
+  Entry next_ ABSL_GUARDED_BY(mutex_);  // between Begin and End
+  std::vector<Entry> pending_ ABSL_GUARDED_BY(mutex_), free_ ABSL_GUARDED_BY(mutex_);
+  size_t entries_ ABSL_GUARDED_BY(mutex_) = 0;  // that were ever made
 };
 
 }  // namespace brigade::collectives

@@ -47,7 +47,7 @@ class OnDevice {
 };
 #endif
 
-class Impl final : public NcclEngine {
+class Impl final : public Engine {
  public:
   Impl(const NcclOptions& options, std::unique_ptr<Engine> side, int rank, int size,
        device::Context& context)
@@ -91,12 +91,13 @@ class Impl final : public NcclEngine {
   int64_t sent_bytes(int rank) const override {
     return sent_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
   }
-  absl::Status Register(void* data, int64_t bytes) override;
+  absl::StatusOr<Registration> Register(void* data, int64_t bytes) override;
 
  private:
   absl::Status Start();
   void Look();
   void AwaitCalls();
+  void Deregister(void* handle);
   absl::Status CheckSide(absl::string_view operation) const;
   void Count(const Collective& collective);
 
@@ -109,7 +110,6 @@ class Impl final : public NcclEngine {
   InFlightMonitor pending_;
   NcclDispatcher dispatcher_;
   std::vector<std::atomic<int64_t>> sent_;
-  std::vector<void*> registered_;
   NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
 
   std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
@@ -120,12 +120,6 @@ Impl::~Impl() {
   AwaitCalls();
   watchdog_.reset();
   verifier_.reset();
-  for (void* const handle : registered_) {
-    static_cast<void>(comm_.Do([&](NcclComm comm) -> NcclOutcome {
-      options_.api.comm_deregister(comm, handle);
-      return {NcclResult::kSuccess, ""};
-    }));
-  }
   comm_.Close();
 }
 
@@ -276,15 +270,24 @@ absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> member
   return engine;
 }
 
-absl::Status Impl::Register(void* data, int64_t bytes) {
+absl::StatusOr<Registration> Impl::Register(void* data, int64_t bytes) {
   void* handle = nullptr;
   const OnDevice on_device(context_.device());
   BRIGADE_RETURN_IF_ERROR(comm_.Do([&](NcclComm comm) -> NcclOutcome {
     return {options_.api.comm_register(comm, data, static_cast<size_t>(bytes), &handle),
             "ncclCommRegister"};
   }));
-  registered_.push_back(handle);
-  return absl::OkStatus();
+  return Registration([this, handle] { Deregister(handle); });
+}
+
+// An ncclComm_t that has been aborted has forgotten its registrations.
+void Impl::Deregister(void* handle) {
+  AwaitCalls();
+  const OnDevice on_device(context_.device());
+  static_cast<void>(comm_.Do([&](NcclComm comm) -> NcclOutcome {
+    options_.api.comm_deregister(comm, handle);
+    return {NcclResult::kSuccess, ""};
+  }));
 }
 
 absl::Status CheckDevice(const NcclOptions& options, const device::Context& context) {
@@ -295,9 +298,9 @@ absl::Status CheckDevice(const NcclOptions& options, const device::Context& cont
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& options,
-                                                             std::unique_ptr<Engine> side,
-                                                             device::Context& context) {
+absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& options,
+                                                         std::unique_ptr<Engine> side,
+                                                         device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
   const int rank = side->rank(), size = side->size();
   auto engine = std::make_unique<Impl>(options, std::move(side), rank, size, context);
@@ -305,10 +308,10 @@ absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& 
   return engine;
 }
 
-absl::StatusOr<std::unique_ptr<NcclEngine>> BorrowNcclEngine(const NcclOptions& options,
-                                                             ::ncclComm* comm,
-                                                             std::unique_ptr<Engine> side,
-                                                             device::Context& context) {
+absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& options,
+                                                         ::ncclComm* comm,
+                                                         std::unique_ptr<Engine> side,
+                                                         device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
   int rank = 0, size = 0;
   for (const NcclOutcome& asked :

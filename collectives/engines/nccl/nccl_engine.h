@@ -1,12 +1,10 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_NCCL_NCCL_ENGINE_H_
 #define BRIGADE_COLLECTIVES_ENGINES_NCCL_NCCL_ENGINE_H_
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/device/context.h"
@@ -17,7 +15,7 @@ struct NcclOptions {
   NcclApi api;  // LoadNccl()
   // How long a call may wait in NCCL on the host, and how long it may run from when it is at the
   // head of its stream.
-  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  absl::Duration timeout = absl::Minutes(10);
   // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by
   // the timeout.
   bool compare_calls = true;
@@ -49,32 +47,27 @@ struct NcclOptions {
 //              with DeadlineExceeded that names it, or the other rank's call.
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
 //              would.
+// Register     ncclCommRegister, and ncclCommDeregister at the registration's end.
 // Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the
 //              programs' scratch; booked as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
-class NcclEngine : public Engine {
- public:
-  // Arrays in this memory of the device can then be reached without a copy (ncclCommRegister). The
-  // memory must outlive the engine, whose groups inherit nothing.
-  virtual absl::Status Register(void* data, int64_t bytes) = 0;
-};
-
+//
 // One rank of a new NCCL communicator of all ranks of `side`; returns when all are there.
 // InvalidArgument for a context that is not on a GPU.
-absl::StatusOr<std::unique_ptr<NcclEngine>> CreateNcclEngine(const NcclOptions& options,
-                                                             std::unique_ptr<Engine> side,
-                                                             device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& options,
+                                                         std::unique_ptr<Engine> side,
+                                                         device::Context& context);
 
 // The same over a communicator that somebody else owns, and destroys after the engine; an error
 // revokes it where NCCL can (2.28), or leaves its calls to the owner. It should be non-blocking,
 // and nobody else calls NCCL with it meanwhile. `side` may be null: then calls are not compared,
 // errors not passed on, and Split and Shrink FailedPrecondition. InvalidArgument if `side` has
 // other ranks.
-absl::StatusOr<std::unique_ptr<NcclEngine>> BorrowNcclEngine(const NcclOptions& options,
-                                                             ::ncclComm* comm,
-                                                             std::unique_ptr<Engine> side,
-                                                             device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& options,
+                                                         ::ncclComm* comm,
+                                                         std::unique_ptr<Engine> side,
+                                                         device::Context& context);
 
 }  // namespace brigade::collectives
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +16,8 @@ namespace {
 
 // Looks per limit; at most one a millisecond, and at least one a second.
 constexpr int kLooks = 20;
-constexpr std::chrono::nanoseconds kMostFrequent = std::chrono::milliseconds(1);
-constexpr std::chrono::nanoseconds kLeastFrequent = std::chrono::seconds(1);
+constexpr absl::Duration kMostFrequent = absl::Milliseconds(1);
+constexpr absl::Duration kLeastFrequent = absl::Seconds(1);
 
 }  // namespace
 
@@ -27,16 +26,15 @@ GroupState::GroupState(const ThreadGroup::Options& options)
       rendezvous_(options.size),
       members_(static_cast<size_t>(options.size)),
       monitor_(options.size, options.stream_timeout) {
-  if (options.size == 1 || options.stream_timeout == std::chrono::nanoseconds::max()) return;
+  if (options.size == 1 || options.stream_timeout == absl::InfiniteDuration()) return;
   watchdog_ = std::make_unique<device::PeriodicThread>(
-      absl::FromChrono(std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent)),
-      [this] {
+      std::clamp(options.stream_timeout / kLooks, kMostFrequent, kLeastFrequent), [this] {
         if (const absl::Status late = monitor_.Look(); !late.ok()) Fail(late);
       });
 }
 
 absl::Status GroupState::Join(int rank, device::Context& context) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   if (rank < 0 || rank >= options_.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " is not in a group of ", options_.size));
@@ -61,7 +59,7 @@ void GroupState::Leave(int rank) {
 void GroupState::Fail(const absl::Status& error) {
   absl::Status first;
   {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (status_.ok()) status_ = error;
     first = status_;
   }
@@ -69,7 +67,7 @@ void GroupState::Fail(const absl::Status& error) {
 }
 
 absl::Status GroupState::status() const {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   return status_;
 }
 
@@ -234,7 +232,7 @@ absl::Status GroupState::AllGatherHost(int rank, const Fingerprint& fingerprint,
 std::shared_ptr<GroupState> GroupState::JoinSubgroup(absl::Span<const int> members,
                                                      uint64_t generation) {
   const std::string key = absl::StrCat(generation, ":", absl::StrJoin(members, ","));
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   Subgroup& subgroup = subgroups_[key];
   if (subgroup.state == nullptr) {
     ThreadGroup::Options options = options_;

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -18,6 +18,7 @@
 #include "brigade/collectives/engines/threads/stream_monitor.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/periodic_thread.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 
@@ -75,9 +76,10 @@ class GroupState {
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
 
-  mutable std::mutex mutex_;
-  absl::Status status_;
-  std::map<std::string, Subgroup> subgroups_;  // for which a rank is still to come
+  mutable device::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  // For which a rank is still to come.
+  std::map<std::string, Subgroup> subgroups_ ABSL_GUARDED_BY(mutex_);
 
   // Asks monitor_. Last: it uses the others.
   std::unique_ptr<device::PeriodicThread> watchdog_;

@@ -6,32 +6,55 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/device/threads/deadline.h"
 #include "brigade/device/threads/spin.h"
 
 namespace brigade::collectives {
 namespace {
 
-// Calls visit(rank) for each bit, in ascending order.
-template <typename Visit>
-void ForEachRank(uint64_t ranks, const Visit& visit) {
-  for (; ranks != 0; ranks &= ranks - 1) visit(std::countr_zero(ranks));
-}
+// For a range-based loop over the ranks whose bits are set, in ascending order.
+class BitsOf {
+ public:
+  explicit BitsOf(uint64_t ranks) : ranks_(ranks) {}
+
+  class Iterator {
+   public:
+    explicit Iterator(uint64_t left) : left_(left) {}
+    int operator*() const { return std::countr_zero(left_); }
+    Iterator& operator++() {
+      left_ &= left_ - 1;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return left_ != other.left_; }
+
+   private:
+    uint64_t left_;
+  };
+  Iterator begin() const { return Iterator(ranks_); }
+  Iterator end() const { return Iterator(0); }
+
+ private:
+  const uint64_t ranks_;
+};
 
 }  // namespace
 
 Rendezvous::Rendezvous(int size)
     : everybody_(~Ranks{0} >> (64 - size)),
+      sleepers_(static_cast<size_t>(size)),
       arrivals_(static_cast<size_t>(size)),
-      members_(static_cast<size_t>(size)) {}
+      partners_(static_cast<size_t>(size), kAll),
+      results_(static_cast<size_t>(size)) {}
 
-absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
-                              std::chrono::nanoseconds timeout, Act act) {
-  std::unique_lock lock(mutex_);
+absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout,
+                              Act act) {
+  const auto self = static_cast<size_t>(rank);
+  Sleeper& sleeper = sleepers_[self];
+  device::MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
-  Member& self = member(rank);
-  arrivals_[static_cast<size_t>(rank)] = arrival;
-  self.partner = partner;
-  self.waits.store(true, std::memory_order_relaxed);
+  arrivals_[self] = arrival;
+  partners_[self] = partner;
+  sleeper.waits.store(true, std::memory_order_relaxed);
   Ranks& waiting = partner == kAll ? for_all_ : for_one_;
   waiting |= Only(rank);
   if (MissingFor(rank) == 0) {
@@ -39,12 +62,14 @@ absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
     absl::Status result = Compare(ranks);
     if (result.ok()) result = act(arrivals_);
     waiting &= ~ranks;
-    ForEachRank(ranks, [&](int other) {
-      member(other).result = result;
-      member(other).waits.store(false, std::memory_order_release);
-    });
-    lock.unlock();
-    ForEachRank(ranks & ~Only(rank), [&](int other) { member(other).changed.notify_one(); });
+    for (const int other : BitsOf(ranks)) {
+      results_[static_cast<size_t>(other)] = result;
+      sleepers_[static_cast<size_t>(other)].waits.store(false, std::memory_order_release);
+    }
+    lock.Unlock();
+    for (const int other : BitsOf(ranks & ~Only(rank))) {
+      sleepers_[static_cast<size_t>(other)].changed.Signal();
+    }
     return result;
   }
   if (for_one_ != 0) {
@@ -53,31 +78,35 @@ absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival,
       return circle;
     }
   }
-  lock.unlock();
+  lock.Unlock();
   // Ranks usually come within microseconds of each other.
-  device::SpinUntil([&] { return !self.waits.load(std::memory_order_acquire); });
-  lock.lock();
-  const auto over = [&] { return !self.waits.load(std::memory_order_relaxed) || !broken_.ok(); };
-  if (!self.changed.wait_for(lock, timeout, over)) BreakLocked(LateError(rank, timeout));
-  return self.waits.load(std::memory_order_relaxed) ? broken_ : self.result;
+  device::SpinUntil([&] { return !sleeper.waits.load(std::memory_order_acquire); });
+  lock.Lock();
+  const auto waits = [&] { return sleeper.waits.load(std::memory_order_relaxed); };
+  const auto deadline = device::DeadlineAfter(timeout);
+  bool is_late = false;
+  while (waits() && broken_.ok() && !is_late) {
+    is_late = sleeper.changed.WaitWithDeadline(mutex_, deadline);
+  }
+  if (waits() && is_late) BreakLocked(LateError(rank, timeout));
+  return waits() ? broken_ : results_[self];
 }
 
 void Rendezvous::Break(const absl::Status& error) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BreakLocked(error);
 }
 
 void Rendezvous::BreakLocked(const absl::Status& error) {
   if (!broken_.ok()) return;
   broken_ = error;
-  for (Member& each : members_) each.changed.notify_one();
+  for (Sleeper& each : sleepers_) each.changed.Signal();
 }
 
 absl::Status Rendezvous::Compare(Ranks ranks) const {
   const int first = std::countr_zero(ranks);
   const Arrival& expected = arrivals_[static_cast<size_t>(first)];
-  for (Ranks others = ranks & ~Only(first); others != 0; others &= others - 1) {
-    const int other = std::countr_zero(others);
+  for (const int other : BitsOf(ranks & ~Only(first))) {
     const Arrival& found = arrivals_[static_cast<size_t>(other)];
     if (found.fingerprint == expected.fingerprint &&
         found.values.size() == expected.values.size()) {
@@ -92,9 +121,9 @@ absl::Status Rendezvous::Compare(Ranks ranks) const {
 Rendezvous::Ranks Rendezvous::MissingFor(int rank) const {
   if (for_all_ & Only(rank)) return everybody_ & ~for_all_;
   if ((for_one_ & Only(rank)) == 0) return 0;
-  const int partner = members_[static_cast<size_t>(rank)].partner;
+  const int partner = partners_[static_cast<size_t>(rank)];
   const bool is_there =
-      (for_one_ & Only(partner)) != 0 && members_[static_cast<size_t>(partner)].partner == rank;
+      (for_one_ & Only(partner)) != 0 && partners_[static_cast<size_t>(partner)] == rank;
   return is_there ? 0 : Only(partner);
 }
 
@@ -113,8 +142,7 @@ Rendezvous::Ranks Rendezvous::WaitedForBy(int rank) const {
 absl::Status Rendezvous::FindCircle(int rank) const {
   const Ranks waited_for = WaitedForBy(rank);
   if ((waited_for & Only(rank)) == 0) return absl::OkStatus();
-  for (Ranks others = waited_for; others != 0; others &= others - 1) {
-    const int other = std::countr_zero(others);
+  for (const int other : BitsOf(waited_for)) {
     if ((MissingFor(other) & Only(rank)) == 0) continue;
     const int low = std::min(rank, other), high = std::max(rank, other);
     return MismatchError(low, arrivals_[static_cast<size_t>(low)].fingerprint, high,
@@ -123,14 +151,14 @@ absl::Status Rendezvous::FindCircle(int rank) const {
   return absl::OkStatus();
 }
 
-absl::Status Rendezvous::LateError(int rank, std::chrono::nanoseconds timeout) const {
+absl::Status Rendezvous::LateError(int rank, absl::Duration timeout) const {
   std::vector<std::string> absent;
-  ForEachRank(WaitedForBy(rank) & ~for_all_ & ~for_one_,
-              [&](int other) { absent.push_back(absl::StrCat("rank ", other)); });
-  return absl::DeadlineExceededError(
-      absl::StrCat(absl::StrJoin(absent, ", "), " did not join within ",
-                   std::chrono::duration<double>(timeout).count(),
-                   " s: ", Describe(rank, arrivals_[static_cast<size_t>(rank)].fingerprint)));
+  for (const int other : BitsOf(WaitedForBy(rank) & ~for_all_ & ~for_one_)) {
+    absent.push_back(absl::StrCat("rank ", other));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      absl::StrJoin(absent, ", "), " did not join within ", absl::FormatDuration(timeout), ": ",
+      Describe(rank, arrivals_[static_cast<size_t>(rank)].fingerprint)));
 }
 
 }  // namespace brigade::collectives

@@ -2,17 +2,17 @@
 #define BRIGADE_COLLECTIVES_ENGINES_THREADS_RENDEZVOUS_H_
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -42,40 +42,40 @@ class Rendezvous {
 
   // Waits for all ranks, or for the one rank `partner` that gives this one as its partner. The last to arrive calls
   // act(arrivals), by rank, with a lock held; all of them return what that has returned.
-  absl::Status Meet(int rank, int partner, const Arrival& arrival, std::chrono::nanoseconds timeout,
-                    Act act);
+  absl::Status Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout, Act act);
 
   void Break(const absl::Status& error);
 
  private:
   using Ranks = uint64_t;  // a bit for each
 
-  struct Member {
-    int partner = kAll;
+  // What a rank sleeps by, once it has arrived.
+  struct Sleeper {
     std::atomic<bool> waits{false};
-    std::condition_variable changed;
-    absl::Status result;  // of the last time; the next one cannot end before this rank has read it
+    device::CondVar changed;
   };
 
   static Ranks Only(int rank) { return Ranks{1} << rank; }
-  int size() const { return static_cast<int>(members_.size()); }
-  Member& member(int rank) { return members_[static_cast<size_t>(rank)]; }
 
-  // All with mutex_ held.
-  absl::Status Compare(Ranks ranks) const;
-  Ranks MissingFor(int rank) const;
-  Ranks WaitedForBy(int rank) const;
-  absl::Status FindCircle(int rank) const;
-  absl::Status LateError(int rank, std::chrono::nanoseconds timeout) const;
-  void BreakLocked(const absl::Status& error);
+  absl::Status Compare(Ranks ranks) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Ranks MissingFor(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Ranks WaitedForBy(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FindCircle(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LateError(int rank, absl::Duration timeout) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BreakLocked(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Ranks everybody_;
-  std::mutex mutex_;
-  std::vector<Arrival> arrivals_;  // [rank]
-  std::vector<Member> members_;    // [rank]
-  Ranks for_all_ = 0;              // ranks that wait for all
-  Ranks for_one_ = 0;              // ranks that wait for their partner
-  absl::Status broken_;
+  std::vector<Sleeper> sleepers_;  // [rank]
+
+  device::Mutex mutex_;
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);  // [rank]
+  std::vector<int> partners_ ABSL_GUARDED_BY(mutex_);      // [rank]
+  // [rank], of the last time; the next one cannot end before that rank has read it.
+  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mutex_);
+  Ranks for_all_ ABSL_GUARDED_BY(mutex_) = 0;  // ranks that wait for all
+  Ranks for_one_ ABSL_GUARDED_BY(mutex_) = 0;  // ranks that wait for their partner
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::collectives

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives {
 namespace {
@@ -23,7 +24,7 @@ std::string Names(uint64_t ranks) {
 
 absl::StatusOr<StreamMonitor::Entry*> StreamMonitor::Next(device::Context& context) {
   if (next_.empty()) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     if (free_.empty()) Reclaim();
     if (!free_.empty()) next_.splice(next_.begin(), free_, free_.begin());
   }
@@ -39,8 +40,8 @@ absl::StatusOr<StreamMonitor::Entry*> StreamMonitor::Next(device::Context& conte
 }
 
 void StreamMonitor::Watch() {
-  next_.front().since = Clock::time_point::max();
-  std::lock_guard lock(mutex_);
+  next_.front().deadline = Clock::time_point::max();
+  device::MutexLock lock(mutex_);
   pending_.splice(pending_.end(), next_);
 }
 
@@ -63,7 +64,7 @@ void StreamMonitor::Reclaim() {
 }
 
 absl::Status StreamMonitor::Look() {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   const Clock::time_point now = Clock::now();
   for (auto next = pending_.begin(); next != pending_.end();) {
     const auto entry = next++;
@@ -73,12 +74,12 @@ absl::Status StreamMonitor::Look() {
       continue;
     }
     if (reached == 0) continue;
-    if (entry->since == Clock::time_point::max()) entry->since = now;
-    if (now - entry->since < limit_) continue;
+    if (entry->deadline == Clock::time_point::max())
+      entry->deadline = device::DeadlineAfter(limit_);
+    if (now < entry->deadline) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         Describe(std::countr_zero(reached), entry->fingerprint), ", which the stream of ",
-        Names(entry->ranks & ~reached), " has not reached within ",
-        std::chrono::duration<double>(limit_).count(), " s"));
+        Names(entry->ranks & ~reached), " has not reached within ", absl::FormatDuration(limit_)));
   }
   return absl::OkStatus();
 }

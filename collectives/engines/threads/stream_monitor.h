@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -27,12 +29,13 @@ class StreamMonitor {
   struct Entry {
     Fingerprint fingerprint;
     uint64_t ranks = 0;  // a bit for each that takes part
-    std::vector<std::unique_ptr<device::Event>>
-        begins;                                   // [rank], where its stream reaches the collective
-    std::chrono::steady_clock::time_point since;  // the first look that found a stream there
+    // [rank], where its stream reaches the collective.
+    std::vector<std::unique_ptr<device::Event>> begins;
+    // Until the first look that finds a stream there, the clock's last time.
+    std::chrono::steady_clock::time_point deadline;
   };
 
-  StreamMonitor(int size, std::chrono::nanoseconds limit) : size_(size), limit_(limit) {}
+  StreamMonitor(int size, absl::Duration limit) : size_(size), limit_(limit) {}
 
   // An entry for the next collective. The caller records its events, which are of `context`, and then calls Watch; or
   // it gives up, and the next call gets the same entry.
@@ -44,14 +47,14 @@ class StreamMonitor {
 
  private:
   uint64_t Reached(const Entry& entry) const;
-  void Reclaim();
+  void Reclaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int size_;
-  const std::chrono::nanoseconds limit_;
+  const absl::Duration limit_;
   std::list<Entry> next_;  // one, between Next and Watch
 
-  std::mutex mutex_;
-  std::list<Entry> pending_, free_;
+  device::Mutex mutex_;
+  std::list<Entry> pending_ ABSL_GUARDED_BY(mutex_), free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::collectives

@@ -77,10 +77,10 @@ absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& 
     return absl::InvalidArgumentError(absl::StrCat(
         "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", options.size));
   }
-  if (options.timeout.count() <= 0 || options.stream_timeout.count() <= 0) {
+  if (std::min(options.timeout, options.stream_timeout) <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("timeout is ", options.timeout.count(), " ns, stream_timeout ",
-                     options.stream_timeout.count(), " ns; both must be positive"));
+        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout), ", stream_timeout ",
+                     absl::FormatDuration(options.stream_timeout), "; both must be positive"));
   }
   return std::shared_ptr<ThreadGroup>(new ThreadGroup(std::make_shared<GroupState>(options)));
 }

@@ -1,10 +1,10 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_THREADS_THREAD_GROUP_H_
 #define BRIGADE_COLLECTIVES_ENGINES_THREADS_THREAD_GROUP_H_
 
-#include <chrono>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/device/context.h"
 
@@ -34,11 +34,11 @@ class ThreadGroup {
   struct Options {
     int size = 1;  // 1 to 64
     // How long a call waits on the host for the other ranks' calls.
-    std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+    absl::Duration timeout = absl::Minutes(10);
     // How long a call that a rank's stream has reached waits for the other ranks' streams, which are still at work of
-    // their own: the error names them at most a second, or a twentieth of the limit, later. nanoseconds::max() sets
+    // their own: the error names them at most a second, or a twentieth of the limit, later. InfiniteDuration sets
     // no limit.
-    std::chrono::nanoseconds stream_timeout = std::chrono::minutes(10);
+    absl::Duration stream_timeout = absl::Minutes(10);
   };
 
   // InvalidArgument naming the value.

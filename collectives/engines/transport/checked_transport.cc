@@ -15,10 +15,10 @@ CheckedTransport::CheckedTransport(Transport& transport)
 
 absl::Status CheckedTransport::Begin(const Fingerprint& fingerprint, int to, int from) {
   {
-    std::lock_guard lock(mutex_);
-    mine_ = fingerprint;
-    is_in_call_ = true;
+    device::MutexLock lock(mutex_);
+    activity_ = fingerprint;
   }
+  mine_ = fingerprint;
   for (Peer& peer : peers_) {
     peer.is_sent = peer.has_payload = peer.has_arrived = false;
     peer.state = FrameState::kNotExpected;
@@ -60,8 +60,8 @@ absl::Status CheckedTransport::Await(int from) {
 absl::Status CheckedTransport::Flush() {
   BRIGADE_RETURN_IF_ERROR(CheckFrames());
   BRIGADE_RETURN_IF_ERROR(transport_.Flush());
-  std::lock_guard lock(mutex_);
-  is_in_call_ = false;
+  device::MutexLock lock(mutex_);
+  activity_.reset();
   return absl::OkStatus();
 }
 
@@ -140,8 +140,8 @@ absl::Status CheckedTransport::CompareFrames() {
 }
 
 std::string CheckedTransport::Activity() const {
-  std::lock_guard lock(mutex_);
-  return is_in_call_ ? Describe(rank(), mine_) : "";
+  device::MutexLock lock(mutex_);
+  return activity_.has_value() ? Describe(rank(), *activity_) : "";
 }
 
 }  // namespace brigade::collectives

@@ -2,13 +2,15 @@
 #define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_CHECKED_TRANSPORT_H_
 
 #include <cstdint>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/engines/transport/transport.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 
@@ -101,13 +103,14 @@ class CheckedTransport final : public Transport {
 
   Transport& transport_;
   std::vector<Peer> peers_;
+  Fingerprint mine_;
   int to_ = 0;
   std::vector<int> unchecked_;      // ranks whose frames are expected, and not checked yet
   std::vector<Outgoing> deferred_;  // payload to send then
 
-  mutable std::mutex mutex_;  // held where other threads may read or write:
-  Fingerprint mine_;
-  bool is_in_call_ = false;
+  // What Activity tells other threads: mine_ from Begin to Flush.
+  mutable device::Mutex mutex_;
+  std::optional<Fingerprint> activity_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::collectives

@@ -1,16 +1,16 @@
 #include "brigade/collectives/engines/transport/transport_engine.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/transport/checked_transport.h"
 #include "brigade/collectives/engines/transport/executor.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
 namespace {
@@ -43,43 +43,48 @@ class TransportEngineState {
   const Regroup regroup;
 
   absl::Status Reserve(const CollectiveSignature& signature) {
-    std::lock_guard lock(mutex_);
+    device::MutexLock lock(mutex_);
     return executor_.Reserve(signature);
   }
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
                              absl::Span<int64_t> all);
-  int64_t sent_bytes(int rank) const { return executor_.sent_bytes(rank); }
+  // From any thread, also while a call runs: executor.h.
+  int64_t sent_bytes(int rank) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return executor_.sent_bytes(rank);
+  }
 
   void Enter() {
-    std::lock_guard lock(queue_mutex_);
+    device::MutexLock lock(queue_mutex_);
     ++queued_;
   }
   void Leave() {
-    std::lock_guard lock(queue_mutex_);
-    if (--queued_ == 0) empty_.notify_all();
+    device::MutexLock lock(queue_mutex_);
+    if (--queued_ == 0) empty_.SignalAll();
   }
 
  private:
-  absl::Status BeginCollective(const Fingerprint& mine);
+  absl::Status BeginCollective(const Fingerprint& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename MemoryOf>
-  absl::Status ExchangeWithAll(const Fingerprint& mine, const MemoryOf& memory_of, int64_t bytes);
-  absl::Status SendOrReceive(const Collective& collective);
+  absl::Status ExchangeWithAll(const Fingerprint& mine, const MemoryOf& memory_of, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status SendOrReceive(const Collective& collective) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::vector<int> others_;  // all ranks but this one, ascending
 
-  std::mutex mutex_;  // of what a call uses
-  CheckedTransport checked_;
-  TransportExecutor executor_;
-  std::vector<int64_t> exchanged_;  // [rank][i]; after an error the transport may still use it
+  device::Mutex mutex_;  // held by the call that runs
+  CheckedTransport checked_ ABSL_GUARDED_BY(mutex_);
+  TransportExecutor executor_ ABSL_GUARDED_BY(mutex_);
+  // [rank][i]; after an error the transport may still use it.
+  std::vector<int64_t> exchanged_ ABSL_GUARDED_BY(mutex_);
 
-  std::mutex queue_mutex_;
-  std::condition_variable empty_;
-  int queued_ = 0;
+  device::Mutex queue_mutex_;
+  device::CondVar empty_;
+  int queued_ ABSL_GUARDED_BY(queue_mutex_) = 0;
 };
 
 absl::Status TransportEngineState::Run(const Collective& collective, device::ThreadPool& pool) {
-  std::lock_guard lock(mutex_);
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
   const Fingerprint mine = {collective.signature, collective.sequence};
   if (collective.signature.kind == CollectiveKind::kSend) {
@@ -129,16 +134,17 @@ absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
                                                  absl::Span<const int64_t> values,
                                                  absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
-  std::unique_lock queue(queue_mutex_);
-  empty_.wait(queue, [this] { return queued_ == 0; });
-  queue.unlock();
-  std::lock_guard lock(mutex_);
+  {
+    device::MutexLock queue(queue_mutex_);
+    while (queued_ != 0) empty_.Wait(queue_mutex_);
+  }
+  device::MutexLock lock(mutex_);
   BRIGADE_RETURN_IF_ERROR(transport->status());
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));
-  const auto values_of = [&](int rank) {
-    return exchanged_.data() + each * static_cast<size_t>(rank);
+  const auto values_of = [each, first = exchanged_.data()](int rank) {
+    return first + each * static_cast<size_t>(rank);
   };
   std::copy(values.begin(), values.end(), values_of(transport->rank()));
   BRIGADE_RETURN_IF_ERROR(ExchangeWithAll(fingerprint, values_of, bytes));

@@ -17,10 +17,10 @@ absl::StatusOr<std::unique_ptr<Blas>> Blas::Create(device::Context& context,
                                                    int64_t workspace_bytes) {
 #if BRIGADE_CUDA
   if (context.device().kind == device::DeviceKind::kCuda) {
-    return NewCudaBlas(context, workspace_bytes);
+    return CreateCudaBlas(context, workspace_bytes);
   }
 #endif
-  return NewCpuBlas(context, workspace_bytes);
+  return CreateCpuBlas(context, workspace_bytes);
 }
 
 int64_t Blas::ScratchBytes(device::Device device, int64_t workspace_bytes) {

@@ -135,8 +135,8 @@ std::once_flag threads_set;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context,
-                                                 int64_t workspace_bytes) {
+absl::StatusOr<std::unique_ptr<Blas>> CreateCpuBlas(device::Context& context,
+                                                    int64_t workspace_bytes) {
   // A rank's products run on its own stream's thread.
   std::call_once(threads_set, [] { openblas_set_num_threads(1); });
   BRIGADE_ASSIGN_OR_RETURN(

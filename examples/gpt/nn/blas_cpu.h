@@ -10,7 +10,8 @@
 
 namespace brigade::nn {
 
-absl::StatusOr<std::unique_ptr<Blas>> NewCpuBlas(device::Context& context, int64_t workspace_bytes);
+absl::StatusOr<std::unique_ptr<Blas>> CreateCpuBlas(device::Context& context,
+                                                    int64_t workspace_bytes);
 
 }  // namespace brigade::nn
 

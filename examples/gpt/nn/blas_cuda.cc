@@ -136,8 +136,8 @@ class CudaBlas final : public Blas {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
-                                                  int64_t workspace_bytes) {
+absl::StatusOr<std::unique_ptr<Blas>> CreateCudaBlas(device::Context& context,
+                                                     int64_t workspace_bytes) {
   BRIGADE_ASSIGN_OR_RETURN(auto cublas, Cublas::Get());
   BRIGADE_ASSIGN_OR_RETURN(auto workspace,
                            context.Allocate(Blas::ScratchBytes(context.device(), workspace_bytes),

@@ -10,8 +10,8 @@
 
 namespace brigade::nn {
 
-absl::StatusOr<std::unique_ptr<Blas>> NewCudaBlas(device::Context& context,
-                                                  int64_t workspace_bytes);
+absl::StatusOr<std::unique_ptr<Blas>> CreateCudaBlas(device::Context& context,
+                                                     int64_t workspace_bytes);
 
 }  // namespace brigade::nn
 

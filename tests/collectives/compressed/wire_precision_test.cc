@@ -14,7 +14,7 @@
 namespace brigade::collectives {
 namespace {
 
-using Engines = NewEngineFn (*)(const RanksOptions&);
+using Engines = CreateEngineFn (*)(const RanksOptions&);
 
 struct Group {
   const char* name;
@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Gloo, WirePrecisionTest,
                          ::testing::Values(Group{"gloo", testing::GlooEngines, 2},
                                            Group{"gloo", testing::GlooEngines, 3}));
 
-NewEngineFn EnginesOfFakeNccl(const RanksOptions& options) {
+CreateEngineFn EnginesOfFakeNccl(const RanksOptions& options) {
   FakeNccl::Reset();
   return NcclEngines(options);
 }

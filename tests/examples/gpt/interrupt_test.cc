@@ -2,16 +2,14 @@
 
 #include <signal.h>
 
-#include <chrono>
 #include <cstdio>
-#include <thread>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
 namespace {
-
-using std::chrono::milliseconds;
 
 void (*HandlerOf(int signal))(int) {
   struct sigaction action = {};
@@ -23,7 +21,7 @@ TEST(InterruptTest, TheSignalAsksToStopAndNothingElse) {
   for (const int signal : {SIGINT, SIGTERM}) {
     bool gave_up = false;
     {
-      Interrupt interrupt(std::chrono::minutes(1), [&] { gave_up = true; });
+      Interrupt interrupt(absl::Minutes(1), [&] { gave_up = true; });
       EXPECT_FALSE(interrupt.stop());  // also after the one before was interrupted
       raise(signal);
       EXPECT_TRUE(interrupt.stop());
@@ -36,7 +34,7 @@ TEST(InterruptTest, TheSignalAsksToStopAndNothingElse) {
 TEST(InterruptTest, SignalsDoWhatTheyDidBeforeWhenItIsGone) {
   signal(SIGINT, SIG_IGN);
   {
-    Interrupt interrupt(milliseconds(1), [] {});
+    Interrupt interrupt(absl::Milliseconds(1), [] {});
     EXPECT_NE(HandlerOf(SIGINT), SIG_IGN);
     EXPECT_NE(HandlerOf(SIGTERM), SIG_DFL);
   }
@@ -48,8 +46,8 @@ TEST(InterruptTest, SignalsDoWhatTheyDidBeforeWhenItIsGone) {
 TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
   bool gave_up = false;
   {
-    Interrupt interrupt(milliseconds(0), [&] { gave_up = true; });
-    std::this_thread::sleep_for(milliseconds(200));
+    Interrupt interrupt(absl::Milliseconds(0), [&] { gave_up = true; });
+    absl::SleepFor(absl::Milliseconds(200));
   }
   EXPECT_FALSE(gave_up);
 }
@@ -58,10 +56,10 @@ TEST(InterruptTest, ItDoesNotGiveUpUnlessInterrupted) {
 TEST(InterruptTest, ATrainingAtItsReportIsNotGivenUp) {
   bool gave_up = false;
   {
-    Interrupt interrupt(milliseconds(0), [&] { gave_up = true; });
+    Interrupt interrupt(absl::Milliseconds(0), [&] { gave_up = true; });
     interrupt.Disarm();
     raise(SIGINT);
-    std::this_thread::sleep_for(milliseconds(200));
+    absl::SleepFor(absl::Milliseconds(200));
   }
   EXPECT_FALSE(gave_up);
 }
@@ -71,7 +69,7 @@ TEST(InterruptTest, ATrainingAtItsReportIsNotGivenUp) {
 TEST(InterruptTest, ATrainingThatReachesItsReportInTimeIsNotGivenUp) {
   bool gave_up = false;
   {
-    Interrupt interrupt(std::chrono::minutes(1), [&] { gave_up = true; });
+    Interrupt interrupt(absl::Minutes(1), [&] { gave_up = true; });
     raise(SIGINT);
     interrupt.Disarm();
   }
@@ -82,9 +80,9 @@ TEST(InterruptDeathTest, ATrainingThatDoesNotStopIsGivenUp) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        Interrupt interrupt(milliseconds(50), [] { std::fputs("the report\n", stderr); });
+        Interrupt interrupt(absl::Milliseconds(50), [] { std::fputs("the report\n", stderr); });
         raise(SIGINT);
-        std::this_thread::sleep_for(std::chrono::minutes(1));
+        absl::SleepFor(absl::Minutes(1));
       },
       ::testing::ExitedWithCode(Interrupt::kExitCode), "^the report\n$");
 }

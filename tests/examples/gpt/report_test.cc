@@ -10,7 +10,7 @@
 namespace brigade::gpt {
 namespace {
 
-Job NewJob(const char* config, int ranks) {
+Job CreateJob(const char* config, int ranks) {
   Job job;
   job.model = {.layers = 1, .heads = 2, .width = 4, .context = 8};
   job.config = ParseConfig(config, ranks).value();
@@ -35,12 +35,12 @@ StepMetrics Step(int64_t step, double loss, bool skipped = false) {
 }
 
 TEST(ReportTest, TheJobIsDescribed) {
-  EXPECT_EQ(DescribeJob(NewJob(kFp16, 2), "2 threads on cpu"),
+  EXPECT_EQ(DescribeJob(CreateJob(kFp16, 2), "2 threads on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
             "2 threads on cpu, ZeRO stage 1, float16 with dynamic loss scale, AdamW; 4 steps of 8 "
             "texts (2 micro-batches of 2 on each rank)\n"
             "Text: a text\n");
-  EXPECT_EQ(DescribeJob(NewJob(kFp32, 2), "2 processes on cpu"),
+  EXPECT_EQ(DescribeJob(CreateJob(kFp32, 2), "2 processes on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
             "2 processes on cpu, ZeRO stage 3, float32, SGD; 4 steps of 2 "
             "texts (1 micro-batch of 1 on each rank)\n"
@@ -52,8 +52,8 @@ TEST(ReportTest, ProgressIsNumbersAndACurve) {
   const std::vector<Evaluation> evaluations = {{0, 5}, {3, 2.25}};
   // 3 steps of 64 tokens in 1.5 s, each of 6 operations for each weight of a matrix product and 12
   // more for each position attended to, by layer and width: 6 * (192 + 1024) + 12 * 32.
-  EXPECT_EQ(FlopsPerToken(NewJob(kFp16, 2).model), 7680);
-  EXPECT_EQ(ProgressReport(NewJob(kFp16, 2), {2.5, 1.5}, steps, evaluations),
+  EXPECT_EQ(FlopsPerToken(CreateJob(kFp16, 2).model), 7680);
+  EXPECT_EQ(ProgressReport(CreateJob(kFp16, 2), {2.5, 1.5}, steps, evaluations),
             "\n"
             "Report: 3 of 4 steps in 1.5 s (1 skipped for overflow), 128 tokens/s, 0.00 Gflop/s\n"
             "Training loss: 5.0000 at the first step, 2.0000 at the last; loss scale 1024\n"
@@ -86,12 +86,12 @@ TEST(ReportTest, ACurveOfManyStepsIsOfMeans) {
   for (int64_t step = 2; step < 128; ++step) steps.push_back(Step(step, 1 + 2 * (step % 2)));
   steps[99].loss = 2;
   steps[100].loss = std::numeric_limits<double>::quiet_NaN();
-  const std::string report = ProgressReport(NewJob(kFp16, 2), {}, steps, {});
+  const std::string report = ProgressReport(CreateJob(kFp16, 2), {}, steps, {});
   EXPECT_NE(report.find("  2.000 |" + std::string(64, '*') + "\n"), std::string::npos) << report;
 }
 
 TEST(ReportTest, WithoutAStepThereIsNothingToReport) {
-  EXPECT_EQ(ProgressReport(NewJob(kFp16, 2), {}, {}, std::vector<Evaluation>{{0, 5}}),
+  EXPECT_EQ(ProgressReport(CreateJob(kFp16, 2), {}, {}, std::vector<Evaluation>{{0, 5}}),
             "\nReport: no step was finished.\n");
 }
 
@@ -120,7 +120,7 @@ std::vector<RankSummary> Summaries() {
 }
 
 TEST(ReportTest, ResourcesStandBesideTheirFormulas) {
-  EXPECT_EQ(ResourceReport(NewJob(kFp16, 2), Summaries()),
+  EXPECT_EQ(ResourceReport(CreateJob(kFp16, 2), Summaries()),
             R"(
 Time of the steps, in seconds. gemm has the conversions of 16-bit types, communication the
 waiting for other ranks; hidden communication ran beside what the other columns count.
@@ -148,7 +148,7 @@ Not counted: 8 bytes a step, for the mean loss and the wish to stop.
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {
-  const std::string report = ResourceReport(NewJob(kFp32, 2), Summaries());
+  const std::string report = ResourceReport(CreateJob(kFp32, 2), Summaries());
   EXPECT_EQ(report.find("paper"), std::string::npos) << report;
   EXPECT_NE(report.find("\n3 (N-1)/N Y is 1.500000 Y; tied"), std::string::npos) << report;
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kSteps = 30;
 
-Job NewJob(const std::string& config, int ranks) {
+Job CreateJob(const std::string& config, int ranks) {
   Job job;
   job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
   job.config = ParseConfig(config, ranks).value();
@@ -75,11 +75,11 @@ INSTANTIATE_TEST_SUITE_P(All, PrecisionTest, ::testing::Values("fp32", "fp16", "
                          [](const auto& info) { return info.param; });
 
 TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
-  const Trained plain = Train(NewJob(Config(8, 0, "fp32"), 1), 1);
+  const Trained plain = Train(CreateJob(Config(8, 0, "fp32"), 1), 1);
   Trained first;
   for (int stage = 0; stage < zero::kStages; ++stage) {
     SCOPED_TRACE(stage);
-    const Trained run = Train(NewJob(Config(8, stage, GetParam()), 4), 4);
+    const Trained run = Train(CreateJob(Config(8, stage, GetParam()), 4), 4);
     ASSERT_EQ(run.losses.size(), static_cast<size_t>(kSteps));
     if (stage == 0) first = run;
     EXPECT_EQ(run.losses, first.losses);
@@ -108,8 +108,8 @@ TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
   const std::string accumulating =
       absl::StrCat(R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, )", kAdamW, "}");
   const Trained plain =
-      Train(NewJob(absl::StrCat(R"({"train_batch_size": 8, )", kAdamW, "}"), 1), 1);
-  const Trained run = Train(NewJob(accumulating, 2), 2);
+      Train(CreateJob(absl::StrCat(R"({"train_batch_size": 8, )", kAdamW, "}"), 1), 1);
+  const Trained run = Train(CreateJob(accumulating, 2), 2);
   for (size_t step = 0; step < run.losses.size(); ++step) {
     EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
   }
@@ -121,8 +121,8 @@ TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
   constexpr const char* kSgd =
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
   // Without clipping, which would hide a gradient of the wrong size.
-  const Trained one = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
-  const Trained four = Train(NewJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
+  const Trained one = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
+  const Trained four = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
   // Gradients are rounded to their type on each rank: relative errors of half a unit in the last
   // place, of random sign, that the weights collect over the steps, times the learning rate's 10 of
   // momentum; the loss moves by gradient times error of the weights.
@@ -146,7 +146,7 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
     SCOPED_TRACE(texts);
     double wanted = 0;
     for (const int ranks : {1, 3}) {
-      Job job = NewJob(config, ranks);
+      Job job = CreateJob(config, ranks);
       job.corpus.held_out.resize(texts * 32 + 1);
       job.steps = 1;
       History history;
@@ -163,7 +163,7 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
 }
 
 TEST(TrainingTest, EvaluationsInBetweenChangeNothing) {
-  Job job = NewJob(Config(8, 3, "fp16"), 4);
+  Job job = CreateJob(Config(8, 3, "fp16"), 4);
   const Trained without = Train(job, 4);
   EXPECT_EQ(without.evaluated, (std::vector<int64_t>{0, kSteps}));
   job.evaluate_every = 7;
@@ -181,7 +181,7 @@ TEST(TrainingTest, EvaluationsInBetweenChangeNothing) {
 }
 
 TEST(TrainingTest, TheSameSeedGivesTheSameBits) {
-  Job job = NewJob(Config(8, 3, "fp16"), 2);
+  Job job = CreateJob(Config(8, 3, "fp16"), 2);
   const Trained first = Train(job, 2);
   EXPECT_EQ(Train(job, 2).losses, first.losses);
   job.seed = 2;
@@ -189,7 +189,7 @@ TEST(TrainingTest, TheSameSeedGivesTheSameBits) {
 }
 
 TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
-  const Job job = NewJob(
+  const Job job = CreateJob(
       absl::StrCat(R"({"train_batch_size": 2, "fp16": {"enabled": true, "initial_scale_power": 40,
                        "hysteresis": 1, "min_loss_scale": 274877906944}, )",
                    kAdamW, "}"),
@@ -220,7 +220,7 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   StopAt observer(stop);
   Recorder recorder(nullptr);
   const auto outcome =
-      TrainOnThreads(NewJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
+      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
@@ -237,7 +237,7 @@ TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
   Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(
-      TrainOnThreads(NewJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
+      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
       absl::DataLossError("full disk"));
 }
 

@@ -33,6 +33,10 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::Values(1, 2, 3,
 
 TEST(GlooEngineTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(GlooEngines({.size = 5})); }
 
+TEST(GlooEngineTest, RunsInRegisteredMemory) {
+  ConformRegistration({.size = 3}, GlooEngines({.size = 3}));
+}
+
 TEST(GlooEngineTest, EveryCallOnNodes) {
   for (const std::vector<int>& nodes : {std::vector<int>{2, 2}, {2, 2, 2}, {1, 1, 1, 1, 1}}) {
     RanksOptions options = {.size = 0, .ranks_of_node = nodes};

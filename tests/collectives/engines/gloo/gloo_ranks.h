@@ -50,9 +50,8 @@ inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Rend
 }
 
 // For OnRanks.
-inline NewEngineFn GlooEngines(const RanksOptions& options) {
-  const Rendezvous meeting = {
-      .size = options.size, .port = FreePort(), .timeout = absl::FromChrono(options.timeout)};
+inline CreateEngineFn GlooEngines(const RanksOptions& options) {
+  const Rendezvous meeting = {.size = options.size, .port = FreePort(), .timeout = options.timeout};
   return [meeting](int rank, device::Context& context) {
     return MeetOverGloo(rank, meeting, context);
   };
@@ -68,7 +67,7 @@ struct Arrays {
 inline absl::Status AsRank(int rank, const Rendezvous& meeting, const CommunicatorOptions& options,
                            const std::function<absl::Status(Rank& self, Arrays& arrays)>& body) {
   Arrays arrays;
-  Rank self = {rank, meeting.size, NewRankContext(rank, {}), nullptr, nullptr};
+  Rank self = {rank, meeting.size, CreateRankContext(rank, {}), nullptr, nullptr};
   auto stream = self.context->CreateStream("compute");
   if (!stream.ok()) return stream.status();
   self.stream = *std::move(stream);

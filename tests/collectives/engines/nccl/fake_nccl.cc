@@ -12,7 +12,7 @@ bool IsError(const FakeEntry& entry) {
   return entry.failed() && entry.result() != NcclResult::kInProgress;
 }
 
-NcclComm NewComm() {
+NcclComm CreateComm() {
   FakeWorld& world = FakeWorld::Get();
   std::lock_guard lock(world.mutex);
   return *world.live.insert(new ncclComm).first;
@@ -23,6 +23,7 @@ void DeleteComm(NcclComm comm) {
     FakeWorld& world = FakeWorld::Get();
     std::lock_guard lock(world.mutex);
     if (world.live.erase(comm) == 0) return;
+    std::erase_if(world.registered, [&](const auto& each) { return each.second.comm == comm; });
   }
   delete comm;
 }
@@ -48,7 +49,7 @@ NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int ra
   if (config->blocking != 0 || rank < 0 || rank >= ranks || id.internal[0] == 0) {
     return NcclResult::kInvalidArgument;
   }
-  *comm = NewComm();
+  *comm = CreateComm();
   (*comm)->state->rank = rank;
   FakeEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
   if (IsError(entry)) {
@@ -86,7 +87,7 @@ void Resolve(FakeSplit& split) {
 NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclConfig*) {
   FakeEntry entry("ncclCommSplit", comm);
   if (IsError(entry)) return entry.result();
-  *child = color < 0 ? nullptr : NewComm();
+  *child = color < 0 ? nullptr : CreateComm();
   FakeWorld& world = FakeWorld::Get();
   std::lock_guard lock(world.mutex);
   auto& splits = world.splits[comm->state->group];
@@ -141,12 +142,12 @@ NcclResult CommUserRank(NcclComm comm, int* rank) {
   return entry.result();
 }
 
-NcclResult CommRegister(NcclComm comm, void* data, size_t, void** handle) {
+NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
   FakeEntry entry("ncclCommRegister", comm);
   if (entry.failed()) return entry.result();
   FakeWorld& world = FakeWorld::Get();
   std::lock_guard lock(world.mutex);
-  world.registered.insert(*handle = data);
+  world.registered[*handle = data] = {comm, comm->state->rank, static_cast<int64_t>(bytes)};
   return NcclResult::kSuccess;
 }
 

@@ -39,6 +39,7 @@ class FakeNccl {
   static int Calls(const std::string& function);  // since Reset
   static int LiveComms();
   static int LiveRegistrations();
+  static int64_t RegisteredBytes(int rank);
   // What a caller must not do: two threads in one communicator, calls while one is in progress, or after the end.
   static std::vector<std::string> Misuses();
 

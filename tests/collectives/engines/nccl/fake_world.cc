@@ -83,6 +83,15 @@ int FakeNccl::LiveRegistrations() {
   return static_cast<int>(FakeWorld::Get().registered.size());
 }
 
+int64_t FakeNccl::RegisteredBytes(int rank) {
+  std::lock_guard lock(FakeWorld::Get().mutex);
+  int64_t bytes = 0;
+  for (const auto& [data, registration] : FakeWorld::Get().registered) {
+    if (registration.rank == rank) bytes += registration.bytes;
+  }
+  return bytes;
+}
+
 std::vector<std::string> FakeNccl::Misuses() {
   std::lock_guard lock(FakeWorld::Get().mutex);
   return FakeWorld::Get().misuses;

@@ -71,7 +71,12 @@ struct FakeWorld {
   std::map<std::string, std::shared_ptr<FakeGroup>> groups;  // by unique id
   std::map<std::shared_ptr<FakeGroup>, std::vector<std::unique_ptr<FakeSplit>>> splits;
   std::set<NcclComm> live;
-  std::set<void*> registered;
+  struct Registration {
+    NcclComm comm;
+    int rank;
+    int64_t bytes;
+  };
+  std::map<void*, Registration> registered;  // by address, which is the handle
   std::vector<FakeNccl::Fault> faults;
   std::map<std::string, int, std::less<>> calls;
   std::vector<std::string> misuses;

@@ -9,11 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 
 namespace brigade::collectives {
 
-inline constexpr auto kTimeout = std::chrono::milliseconds(400);
+inline constexpr absl::Duration kTimeout = absl::Milliseconds(400);
 
 inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,6 +5,7 @@
 #include <barrier>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "brigade/collectives/algorithms/program.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/race_checker/race_checker.h"
@@ -156,18 +157,31 @@ TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
   EXPECT_EQ(FakeNccl::Calls("ncclCommInitRankConfig"), 5);
 }
 
-TEST_F(NcclTest, RegistersMemoryUntilItsEnd) {
-  auto group = ThreadGroup::Create({1}).value();
-  auto context = NewRankContext(0, {});
-  auto engine =
-      CreateNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
-  std::vector<float> array(64);
-  ASSERT_OK(engine->Register(array.data(), 256));
-  EXPECT_EQ(FakeNccl::LiveRegistrations(), 1);
+TEST_F(NcclTest, RunsInRegisteredMemory) {
+  ConformRegistration({.size = 3}, NcclEngines({.size = 3}));
+  EXPECT_GT(FakeNccl::Calls("ncclCommRegister"), 0);
+  EXPECT_EQ(FakeNccl::Calls("ncclCommRegister"), FakeNccl::Calls("ncclCommDeregister"));
+}
+
+TEST_F(NcclTest, ARegistrationEndsAfterTheCallsThatAreEnqueued) {
+  OnRanks({.size = 2}, NcclEngines({.size = 2}), [](Rank& self) {
+    std::vector<float> array(64, 1.0f);
+    auto registration = self.communicator->Register(array.data(), 256);
+    ASSERT_OK(registration);
+    EXPECT_EQ(FakeNccl::RegisteredBytes(self.rank), 256);
+    ASSERT_OK(self.stream->Enqueue({"late", {}}, [](device::ThreadPool&) {
+      absl::SleepFor(absl::Milliseconds(30));
+      return absl::OkStatus();
+    }));
+    ASSERT_OK(self.communicator->AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
+    *registration = Registration();
+    EXPECT_EQ(array.back(), 2.0f);
+    EXPECT_EQ(FakeNccl::RegisteredBytes(self.rank), 0);
+  });
 }
 
 TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
-  const RanksOptions options = {.size = 2, .timeout = std::chrono::milliseconds(300)};
+  const RanksOptions options = {.size = 2, .timeout = absl::Milliseconds(300)};
   std::vector<float> a(64, 1.0f);
   OnRanks(options, NcclEngines(options), [&](Rank& self) {
     std::vector<float> b(64);
@@ -201,7 +215,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   NcclUniqueId id = {};
   ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
   const auto rank_main = [&](int rank) {
-    auto context = NewRankContext(rank, {});
+    auto context = CreateRankContext(rank, {});
     auto stream = context->CreateStream("compute").value();
     NcclComm comm = nullptr;
     NcclConfig config;
@@ -239,7 +253,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
 
 TEST_F(NcclTest, BadArgumentsAreNamed) {
   auto group = ThreadGroup::Create({2}).value();
-  auto context = NewRankContext(0, {});
+  auto context = CreateRankContext(0, {});
   NcclOptions options = FakeOptions({});
   options.api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCuda; };
   EXPECT_THAT(CreateNcclEngine(options, group->Join(0, *context).value(), *context),

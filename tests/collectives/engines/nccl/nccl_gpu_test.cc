@@ -31,7 +31,6 @@ class NcclGpuTest : public ::testing::Test {
     NcclOptions nccl;
     nccl.api = LoadNccl().value();
     auto engine = CreateNcclEngine(nccl, group->Join(0, *context_).value(), *context_).value();
-    engine_ = engine.get();
     communicator_ = Communicator::Create(std::move(engine), *context_).value();
     input_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();
     output_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();
@@ -55,13 +54,13 @@ class NcclGpuTest : public ::testing::Test {
   std::unique_ptr<device::Context> context_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<Communicator> communicator_;
-  NcclEngine* engine_ = nullptr;
   device::Buffer input_, output_;
   std::vector<float> host_;
 };
 
 TEST_F(NcclGpuTest, AddsWithEveryKindOfAlgorithmAlsoInRegisteredMemory) {
-  ASSERT_OK(engine_->Register(input_.data(), kBytes));
+  const auto registration = communicator_->Register(input_.data(), kBytes);
+  ASSERT_OK(registration);
   for (const Algorithm algorithm : {Algorithm::kNative, Algorithm::kDirect, Algorithm::kRing}) {
     ASSERT_OK(stream_->FillBytes(output_.data(), 0, kBytes));
     ASSERT_OK(AllReduce(*stream_, algorithm));

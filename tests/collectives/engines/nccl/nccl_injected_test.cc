@@ -75,7 +75,7 @@ TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
     }
     if (injected.effect == Effect::kHangs) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                   HasSubstr("is still in progress after 0.4 s")));
+                                   HasSubstr("is still in progress after 400ms")));
     }
     EXPECT_EQ(AllReduce(self), status) << "the first error stays";
     ExpectRebuilt(self, {});
@@ -109,12 +109,12 @@ TEST_F(NcclFaultTest, CreationThatFailsIsNamedOnAllRanks) {
     const int culprit = injected.function == std::string("ncclGetUniqueId") ? 0 : 1;
     FakeNccl::Inject({injected.function, culprit, injected.effect});
     const RanksOptions options = {.size = 3, .timeout = kTimeout};
-    const NewEngineFn new_engine = NcclEngines(options);
+    const CreateEngineFn create_engine = NcclEngines(options);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
-        auto context = NewRankContext(rank, options);
-        const auto made = new_engine(rank, *context);
+        auto context = CreateRankContext(rank, options);
+        const auto made = create_engine(rank, *context);
         // What hangs on one rank may have succeeded on another.
         while (made.ok() && (*made)->status().ok()) std::this_thread::yield();
         const absl::Status status = made.ok() ? (*made)->status() : made.status();
@@ -143,7 +143,7 @@ TEST_F(NcclFaultTest, ASplitThatFailsIsNamedOnAllRanksAndTheChildIsNotLost) {
 TEST_F(NcclFaultTest, RegistrationThatFailsIsNamed) {
   FakeNccl::Inject({"ncclCommRegister", -1, Effect::kReturns, NcclResult::kInvalidUsage});
   auto group = ThreadGroup::Create({1}).value();
-  auto context = NewRankContext(0, {});
+  auto context = CreateRankContext(0, {});
   auto engine =
       CreateNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
   std::vector<float> array(64);

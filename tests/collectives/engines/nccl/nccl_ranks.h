@@ -25,7 +25,7 @@ inline NcclOptions FakeOptions(const RanksOptions& options) {
 
 // For OnRanks. `adapt`, if there is one, changes a rank's options.
 using AdaptFn = std::function<void(int rank, NcclOptions& options)>;
-inline NewEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt = {}) {
+inline CreateEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt = {}) {
   auto group = ThreadGroup::Create({options.size, options.timeout}).value();
   return [=](int rank, device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
     NcclOptions nccl = FakeOptions(options);

@@ -66,7 +66,7 @@ void ExpectRebuilt(Rank& self, const std::vector<int>& lost) {
 
 TEST(ThreadGroupFaultTest, SurvivorsGoOnWithoutARankThatNeverJoins) {
   std::latch done(3);
-  OnThreads({.size = 3, .timeout = std::chrono::milliseconds(300)}, [&](Rank& self) {
+  OnThreads({.size = 3, .timeout = absl::Milliseconds(300)}, [&](Rank& self) {
     Arrays arrays;
     if (self.rank == 1) {
       EXPECT_THAT(AwaitEnd(self), StatusIs(absl::StatusCode::kDeadlineExceeded));
@@ -74,7 +74,7 @@ TEST(ThreadGroupFaultTest, SurvivorsGoOnWithoutARankThatNeverJoins) {
     } else {
       EXPECT_THAT(AllReduce(self, arrays),
                   StatusIs(absl::StatusCode::kDeadlineExceeded,
-                           AllOf(HasSubstr("rank 1 did not join within 0.3 s"),
+                           AllOf(HasSubstr("rank 1 did not join within 300ms"),
                                  HasSubstr("all_reduce(sum of 64 float32, direct)"))));
       ExpectRebuilt(self, {1});
     }
@@ -143,7 +143,7 @@ TEST(ThreadGroupFaultTest, AChainOfSendsIsNone) {
 
 // The one that is waited for, and not those that wait themselves.
 TEST(ThreadGroupFaultTest, ADeadlineNamesTheRankThatWaitsForNobody) {
-  OnThreads({.size = 3, .timeout = std::chrono::milliseconds(300)}, [](Rank& self) {
+  OnThreads({.size = 3, .timeout = absl::Milliseconds(300)}, [](Rank& self) {
     Arrays arrays;
     if (self.rank == 0) {
       EXPECT_FALSE(AllReduce(self, arrays).ok());
@@ -173,7 +173,7 @@ TEST(ThreadGroupFaultTest, AStreamThatHasFailedIsNamedOnAllRanks) {
 
 // All ranks have made the call, but the stream of one does not come to it.
 TEST(ThreadGroupFaultTest, AStreamThatHangsInItsOwnWorkIsNamedOnAllRanks) {
-  auto group = ThreadGroup::Create({.size = 3, .stream_timeout = std::chrono::seconds(1)}).value();
+  auto group = ThreadGroup::Create({.size = 3, .stream_timeout = absl::Seconds(1)}).value();
   const auto join = [&](int rank, device::Context& context) { return group->Join(rank, context); };
   std::vector<Arrays> all(3);
   device::Gate gate;
@@ -202,8 +202,7 @@ TEST(ThreadGroupFaultTest, AStreamThatHangsInItsOwnWorkIsNamedOnAllRanks) {
 }
 
 TEST(ThreadGroupFaultTest, StreamsThatAreAllBusyWaitForNobody) {
-  auto group =
-      ThreadGroup::Create({.size = 2, .stream_timeout = std::chrono::milliseconds(50)}).value();
+  auto group = ThreadGroup::Create({.size = 2, .stream_timeout = absl::Milliseconds(50)}).value();
   const auto join = [&](int rank, device::Context& context) { return group->Join(rank, context); };
   std::vector<Arrays> all(2);
   device::Gate gate;
@@ -242,7 +241,7 @@ TEST(ThreadGroupTest, ASubgroupWaitsForItsLastRankAlsoIfAnotherOneHasLeft) {
 TEST(ThreadGroupFaultTest, TwoRanksWithOneNumber) {
   const RanksOptions options = {.size = 2};
   auto group = ThreadGroup::Create({.size = 2}).value();
-  auto context = NewRankContext(0, options);
+  auto context = CreateRankContext(0, options);
   auto first = group->Join(0, *context);
   ASSERT_OK(first);
   EXPECT_THAT(group->Join(0, *context),
@@ -253,9 +252,9 @@ TEST(ThreadGroupFaultTest, TwoRanksWithOneNumber) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 0")));
   EXPECT_THAT(ThreadGroup::Create({.size = 65}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not 65")));
-  EXPECT_THAT(ThreadGroup::Create({.size = 1, .timeout = std::chrono::seconds(0)}),
+  EXPECT_THAT(ThreadGroup::Create({.size = 1, .timeout = absl::ZeroDuration()}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("timeout is 0 ns")));
-  EXPECT_THAT(ThreadGroup::Create({.size = 1, .stream_timeout = std::chrono::seconds(-1)}),
+  EXPECT_THAT(ThreadGroup::Create({.size = 1, .stream_timeout = absl::Seconds(-1)}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stream_timeout -")));
 }
 

@@ -30,6 +30,10 @@ TEST(ThreadGroupTest, EveryCallOnNodes) {
   }
 }
 
+TEST(ThreadGroupTest, RunsInRegisteredMemory) {
+  ConformRegistration({.size = 3}, ThreadEngines({.size = 3}));
+}
+
 TEST(ThreadGroupTest, SendsAndAllocatesWhatIsSaidBeforehand) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}, {2, 2, 2}}) {
     RanksOptions options = {.size = 0, .ranks_of_node = nodes};

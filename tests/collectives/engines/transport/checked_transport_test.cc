@@ -308,7 +308,7 @@ TEST(CheckedTransportTest, AgainstNoCallEveryCallEndsAtTheDeadline) {
   for (const Call& call : {Call{AllReduce(64), 0}, Call{AllReduce(0), 0}, Call{{}, 0},
                            Call{Signature(CollectiveKind::kBroadcast, 1), 0}, Call{.on_host = 1}}) {
     for (const int absent : {0, 1, 2}) {
-      MemoryNetwork network(3, std::chrono::milliseconds(50));
+      MemoryNetwork network(3, absl::Milliseconds(50));
       const Outcome outcome = MakeCalls(network, [&](int rank) {
         return rank == absent ? std::vector<Call>{} : std::vector<Call>{call};
       });

@@ -3,7 +3,6 @@
 
 // A transport between threads of one process.
 
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/engines/transport/transport.h"
 
 namespace brigade::collectives::testing {
@@ -23,7 +23,7 @@ namespace brigade::collectives::testing {
 class MemoryNetwork {
  public:
   // `timeout` is that of each wait; by default a time that no machine needs.
-  explicit MemoryNetwork(int size, std::chrono::milliseconds timeout = std::chrono::seconds(60))
+  explicit MemoryNetwork(int size, absl::Duration timeout = absl::Seconds(60))
       : size_(size), timeout_(timeout), channels_(static_cast<size_t>(size * size)) {}
 
   int size() const { return size_; }
@@ -42,7 +42,7 @@ class MemoryNetwork {
   absl::Status Wait(int from, int to, int64_t number) {
     std::unique_lock lock(mutex_);
     const Channel& channel = ChannelOf(from, to);
-    delivered_.wait_for(lock, timeout_,
+    delivered_.wait_for(lock, absl::ToChronoNanoseconds(timeout_),
                         [&] { return channel.delivered >= number || !error_.ok(); });
     if (channel.delivered >= number) return absl::OkStatus();
     if (error_.ok()) {
@@ -87,7 +87,7 @@ class MemoryNetwork {
   }
 
   const int size_;
-  const std::chrono::milliseconds timeout_;
+  const absl::Duration timeout_;
   std::mutex mutex_;
   std::condition_variable delivered_;
   std::vector<Channel> channels_;
