@@ -29,11 +29,14 @@ absl::Status Invalid(const CollectiveSignature& signature, const std::string& wh
   return absl::InvalidArgumentError(absl::StrCat(Name(signature.kind), ": ", what));
 }
 
+absl::Status CheckRank(const CollectiveSignature& signature, int rank, int size) {
+  if (rank >= 0 && rank < size) return absl::OkStatus();
+  return Invalid(signature, absl::StrCat("rank ", rank, " is not in a group of ", size));
+}
+
 }  // namespace
 
-absl::Status CheckCollective(const Collective& collective, int rank, int size,
-                             device::Device device, device::Stream& stream) {
-  const CollectiveSignature& signature = collective.signature;
+absl::Status CheckSignature(const CollectiveSignature& signature, int size) {
   if (!precision::IsValid(signature.dtype)) return Invalid(signature, "dtype is invalid");
   if (signature.op > kernels::ReduceOp::kMax || !IsValid(signature.reduction) ||
       !IsValid(signature.algorithm)) {
@@ -41,25 +44,26 @@ absl::Status CheckCollective(const Collective& collective, int rank, int size,
                                            ", reduction ", static_cast<int>(signature.reduction),
                                            ", algorithm ", static_cast<int>(signature.algorithm)));
   }
-  const auto rank_is_wrong = [&](int other) { return other < 0 || other >= size; };
-  if (rank_is_wrong(signature.root) || rank_is_wrong(collective.peer)) {
-    return Invalid(
-        signature,
-        absl::StrCat("rank ", rank_is_wrong(signature.root) ? signature.root : collective.peer,
-                     " is not in a group of ", size));
+  BRIGADE_RETURN_IF_ERROR(CheckRank(signature, signature.root, size));
+  if (signature.count < 0) return Invalid(signature, absl::StrCat("count is ", signature.count));
+  constexpr int64_t kMost = int64_t{1} << 56;
+  if (signature.count > kMost / precision::SizeOf(signature.dtype) / size) {
+    return Invalid(signature,
+                   absl::StrCat("count is ", signature.count, ", more than any address space"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const Collective& collective, int rank, int size, device::Device device,
+                            device::Stream& stream) {
+  const CollectiveSignature& signature = collective.signature;
+  BRIGADE_RETURN_IF_ERROR(CheckRank(signature, collective.peer, size));
   if (signature.kind == CollectiveKind::kSend && collective.peer == rank) {
     return Invalid(signature, absl::StrCat("rank ", rank, " sends to itself"));
   }
   if (stream.device() != device) {
     return Invalid(signature, absl::StrCat("the stream is on ", stream.device().ToString(),
                                            ", the communicator on ", device.ToString()));
-  }
-  if (signature.count < 0) return Invalid(signature, absl::StrCat("count is ", signature.count));
-  constexpr int64_t kMost = int64_t{1} << 56;
-  if (signature.count > kMost / precision::SizeOf(signature.dtype) / size) {
-    return Invalid(signature,
-                   absl::StrCat("count is ", signature.count, ", more than any address space"));
   }
   const int64_t element_bytes = precision::SizeOf(signature.dtype);
   const int64_t input_elements = InputElements(signature, rank, size);

@@ -8,10 +8,14 @@
 
 namespace brigade::collectives {
 
-// Everything that rank `rank` of `size` can know to be wrong with a call of a communicator on `device`: InvalidArgument
-// naming the call, the argument and its value.
-absl::Status CheckCollective(const Collective& collective, int rank, int size,
-                             device::Device device, device::Stream& stream);
+// What is wrong with a call in a group of `size` whatever its arrays: InvalidArgument naming the
+// call and the value.
+absl::Status CheckSignature(const CollectiveSignature& signature, int size);
+
+// What rank `rank` can know to be wrong with the rest of a call of a communicator on `device`:
+// InvalidArgument naming the call, the argument and its value.
+absl::Status CheckArguments(const Collective& collective, int rank, int size, device::Device device,
+                            device::Stream& stream);
 
 }  // namespace brigade::collectives
 

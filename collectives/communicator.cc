@@ -62,14 +62,24 @@ absl::Status Communicator::SetTopology(const Topology& topology) {
 }
 
 absl::StatusOr<CollectiveSignature> Communicator::Resolve(CollectiveSignature signature) {
+  BRIGADE_RETURN_IF_ERROR(CheckSignature(signature, size()));
   if (!HasAlgorithms(signature.kind)) return signature;
   const bool adds = signature.kind != CollectiveKind::kAllGather;
   if (adds && !Exists(signature.reduction, signature.algorithm)) {
     return Invalid(Name(signature.kind), ": algorithm ", Name(signature.algorithm),
                    " has no reduction ", Name(signature.reduction));
   }
+  const bool is_free = signature.algorithm == Algorithm::kAuto;
   BRIGADE_RETURN_IF_ERROR(ChooseAlgorithm(signature));
   BRIGADE_RETURN_IF_ERROR(PlaceOnNodes(signature));
+  absl::Status can_run = engine_->CanRun(signature);
+  if (!can_run.ok() && is_free && Exists(signature.reduction, Algorithm::kRing)) {
+    // A ring adds two arrays at a time, between any number of ranks.
+    signature.algorithm = Algorithm::kRing;
+    signature.ranks_per_node = 1;
+    can_run = engine_->CanRun(signature);
+  }
+  BRIGADE_RETURN_IF_ERROR(can_run);
   return signature;
 }
 
@@ -155,8 +165,9 @@ absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t 
 }
 
 absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckCollective(collective, rank(), size(), context_.device(), stream));
   BRIGADE_ASSIGN_OR_RETURN(collective.signature, Resolve(collective.signature));
+  BRIGADE_RETURN_IF_ERROR(CheckArguments(collective, rank(), size(), context_.device(), stream));
+  BRIGADE_RETURN_IF_ERROR(engine_->CanUse(stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   if (collective.signature.kind == CollectiveKind::kSend) {
@@ -234,6 +245,14 @@ absl::Status Communicator::Receive(void* output, int64_t count, precision::DType
        .output = output,
        .peer = from},
       stream);
+}
+
+void Communicator::Abort(const absl::Status& reason) {
+  engine_->Abort(reason.ok() ? absl::CancelledError("aborted") : reason);
+}
+
+int64_t Communicator::sent_bytes(int to) const {
+  return to < 0 || to >= size() ? 0 : engine_->sent_bytes(to);
 }
 
 absl::Status Communicator::Barrier(device::Stream& stream) {

@@ -153,8 +153,8 @@ class Communicator {
   // ones too, with Aborted and the rank that called this: those that hear of it have their Shrink still to call.
   absl::StatusOr<std::unique_ptr<Communicator>> Shrink(absl::Span<const int> lost);
 
-  // Ends all calls on all ranks with this error.
-  void Abort(const absl::Status& reason) { engine_->Abort(reason); }
+  // Ends all calls on all ranks with this error; OK stands for Cancelled.
+  void Abort(const absl::Status& reason);
 
   // For the calls that follow, as CommunicatorOptions::topology: one that was measured
   // (tuning/measure.h). A call of all ranks, with the same one, that tells nobody anything. Errors
@@ -164,13 +164,14 @@ class Communicator {
   // The signature of a call with the algorithm that this communicator takes: options.h says how
   // kAuto chooses. To know beforehand what a call sends and needs.
   //
-  // Errors       InvalidArgument naming both for a reduction and an algorithm that cannot be, and
-  //              naming the algorithm that this engine does not have.
+  // Errors       InvalidArgument for a signature that no call may have; naming both for a reduction
+  //              and an algorithm that cannot be; naming the algorithm that this engine does not
+  //              have. Unimplemented for one that the engine cannot carry out between so many ranks.
   absl::StatusOr<CollectiveSignature> Resolve(CollectiveSignature signature);
 
   // What this rank allocates for such a call beside its arrays, and allocates it now: calls like
   // it, or smaller, then allocate nothing. Several share one workspace, with the larger of each
-  // part. Not while a call runs.
+  // part. Not while a call runs; Reserve may wait for the calls that this rank has enqueued.
   absl::StatusOr<Workspace> WorkspaceFor(const CollectiveSignature& signature);
   absl::Status Reserve(const CollectiveSignature& signature);
 
@@ -191,7 +192,8 @@ class Communicator {
   absl::Status status() const { return engine_->status(); }
 
   // Payload bytes sent to a rank so far; engine.h says what counts where memory is shared.
-  int64_t sent_bytes(int to) const { return engine_->sent_bytes(to); }
+  // 0 for a rank that is not in the group.
+  int64_t sent_bytes(int to) const;
 
  private:
   Communicator(std::unique_ptr<Engine> engine, device::Context& context,

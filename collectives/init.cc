@@ -21,11 +21,40 @@ Backend Resolve(const InitOptions& options, device::Device device) {
   return device.kind == device::DeviceKind::kCuda ? Backend::kNccl : Backend::kGloo;
 }
 
+// InvalidArgument naming an option that is set and that the backend does not read.
+absl::Status CheckOptions(Backend backend, const InitOptions& options) {
+  const InitOptions unset;
+  const bool threads = backend == Backend::kThreads, nccl = backend == Backend::kNccl;
+  const struct {
+    absl::string_view name;
+    bool is_set, is_read;
+  } checks[] = {
+      {"group", options.group != nullptr, threads},
+      {"rendezvous_folder", options.rendezvous_folder != unset.rendezvous_folder, !threads},
+      {"interface", options.interface != unset.interface, !threads},
+      {"connect_timeout", options.connect_timeout != unset.connect_timeout, !threads},
+      {"timeout", options.timeout != unset.timeout, !threads},
+      {"verify_collectives", options.verify_collectives != unset.verify_collectives, nccl},
+      {"nccl", options.nccl.has_value(), nccl},
+  };
+  for (const auto& check : checks) {
+    if (!check.is_set || check.is_read) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", Name(backend), " backend does not take InitOptions::", check.name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> CreateThreadsEngine(const LaunchInfo& launch_info,
                                                             const InitOptions& options,
                                                             device::Context& context) {
   if (options.group == nullptr) {
     return absl::InvalidArgumentError("the threads backend needs InitOptions::group");
+  }
+  if (launch_info.size != options.group->size()) {
+    return absl::InvalidArgumentError(absl::StrCat("LaunchInfo::size is ", launch_info.size,
+                                                   ", InitOptions::group has ",
+                                                   options.group->size(), " ranks"));
   }
   return options.group->Join(launch_info.rank, context);
 }
@@ -48,6 +77,11 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
 absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& launch_info,
                                                               const InitOptions& options,
                                                               device::Context& context) {
+  // Before the others connect to a rank that cannot go on.
+  if (context.device().kind != device::DeviceKind::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gloo backend needs a CPU context, not ", context.device().ToString()));
+  }
   GlooOptions gloo;
   gloo.rank = launch_info.rank;
   gloo.size = launch_info.size;
@@ -69,6 +103,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGpusEngine(const LaunchInfo& launc
   } else {
     BRIGADE_ASSIGN_OR_RETURN(nccl.api, LoadNccl());
   }
+  BRIGADE_RETURN_IF_ERROR(CheckNcclDevice(nccl, context));
   nccl.timeout = options.timeout;
   nccl.compare_calls = options.verify_collectives;
   device::ContextOptions host;
@@ -84,10 +119,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const LaunchInfo& launch_in
                                                      const InitOptions& options,
                                                      device::Context& context) {
   const Backend backend = Resolve(options, context.device());
-  if (backend != Backend::kThreads && options.group != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ", Name(backend), " backend does not take InitOptions::group"));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(backend, options));
   switch (backend) {
     case Backend::kThreads:
       return CreateThreadsEngine(launch_info, options, context);

@@ -62,9 +62,10 @@ struct InitOptions {
 //
 // A call of all ranks; with processes it returns when all are there. `context` must outlive the communicator.
 //
-// Errors       InvalidArgument naming the option that does not fit the backend, the context's device or the group;
-//              DeadlineExceeded naming the ranks that did not come; Unavailable naming the address, the port, the
-//              folder or the library that does not work.
+// Errors       InvalidArgument naming the option that does not fit the backend, the context's device
+//              or the group, or that the backend does not read: before any rank is connected.
+//              DeadlineExceeded naming the ranks that did not come; Unavailable naming the address,
+//              the port, the folder or the library that does not work.
 absl::StatusOr<std::unique_ptr<Communicator>> Init(const LaunchInfo& launch_info,
                                                    const InitOptions& options,
                                                    device::Context& context);

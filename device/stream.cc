@@ -1,5 +1,6 @@
 #include "brigade/device/stream.h"
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -14,6 +15,11 @@
 
 namespace brigade::device {
 namespace {
+
+uint64_t NextId() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 absl::Status CheckRange(absl::string_view operation, absl::string_view argument, const void* data,
                         int64_t bytes, Device device) {
@@ -39,6 +45,7 @@ Stream::Stream(std::shared_ptr<internal::ContextState> context,
       state_(std::move(state)),
       name_(std::move(name)),
       device_(context_->device),
+      id_(NextId()),
       owned_(owned),
       checker_(context_->checker),
       actor_(actor) {

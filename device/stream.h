@@ -45,6 +45,9 @@ class Stream {
   Device device() const { return device_; }
   absl::string_view name() const { return name_; }
 
+  // No other stream of this process ever has it.
+  uint64_t id() const { return id_; }
+
   // Whether the declared accesses are checked. If not, a caller with a long list of them may pass
   // none.
   bool checks_races() const { return checker_ != nullptr; }
@@ -114,6 +117,7 @@ class Stream {
   std::shared_ptr<internal::StreamState> state_;
   std::string name_;
   const Device device_;
+  const uint64_t id_;
   const bool owned_;
   // Null: checks are off.
   RaceChecker* const checker_;

@@ -60,11 +60,13 @@ int64_t NcclLandingBytes(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+bool IsNcclsOwn(const CollectiveSignature& signature) {
+  return signature.algorithm == Algorithm::kNative || !HasAlgorithms(signature.kind);
+}
+
 Workspace WorkspaceOf(const CollectiveSignature& signature, int rank, int size, EngineKind kind) {
-  const bool is_nccls_own =
-      kind == EngineKind::kNccl &&
-      (signature.algorithm == Algorithm::kNative || !HasAlgorithms(signature.kind));
-  if (is_nccls_own || signature.kind == CollectiveKind::kSend) return {};
+  if (kind == EngineKind::kNccl && IsNcclsOwn(signature)) return {};
+  if (signature.kind == CollectiveKind::kSend) return {};
   Workspace workspace;
   workspace.scratch_bytes = ScratchBytes(signature, size);
   if (kind == EngineKind::kTransport) {

@@ -46,6 +46,9 @@ LandingRing LandingRingOf(const CollectiveSignature& signature, int rank, int si
 // Where NCCL puts a part of `bytes` bytes: parts begin at multiples of whole vectors.
 int64_t NcclLandingBytes(int64_t bytes);
 
+// Whether NCCL's own functions carry the collective out, and not a program of ours over its sends.
+bool IsNcclsOwn(const CollectiveSignature& signature);
+
 // What `rank` of `size` allocates for a signature whose algorithm is resolved
 // (Communicator::Resolve).
 Workspace WorkspaceOf(const CollectiveSignature& signature, int rank, int size, EngineKind kind);

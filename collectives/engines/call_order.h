@@ -1,6 +1,7 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_CALL_ORDER_H_
 #define BRIGADE_COLLECTIVES_ENGINES_CALL_ORDER_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -17,19 +18,21 @@ class CallOrder {
 
   // What `stream` does next runs after the last call.
   absl::Status Begin(device::Stream& stream) {
-    if (stream_ == nullptr || stream_ == &stream) return absl::OkStatus();
+    if (stream_id_ == kNone || stream_id_ == stream.id()) return absl::OkStatus();
     return stream.Wait(*last_);
   }
 
   // The call on `stream` is enqueued.
   absl::Status End(device::Stream& stream) {
-    stream_ = &stream;
+    stream_id_ = stream.id();
     return stream.Record(*last_);
   }
 
  private:
+  static constexpr uint64_t kNone = 0;
+
   const std::unique_ptr<device::Event> last_;  // recorded after each call
-  const device::Stream* stream_ = nullptr;     // of the last call
+  uint64_t stream_id_ = kNone;                 // of the last call
 };
 
 }  // namespace brigade::collectives

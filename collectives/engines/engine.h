@@ -33,6 +33,15 @@ class Engine {
   // operation.
   virtual bool HasNative(const CollectiveSignature& /*signature*/) const { return false; }
 
+  // Whether the engine can carry a collective with a resolved algorithm out; Unimplemented with the
+  // reason if not.
+  virtual absl::Status CanRun(const CollectiveSignature& /*signature*/) const {
+    return absl::OkStatus();
+  }
+
+  // Whether it can use the stream, which is on the context's device; InvalidArgument if not.
+  virtual absl::Status CanUse(device::Stream& /*stream*/) const { return absl::OkStatus(); }
+
   // What this rank allocates for a collective with a resolved algorithm, unless it has it already.
   virtual Workspace WorkspaceFor(const CollectiveSignature& signature) const = 0;
 
@@ -70,7 +79,7 @@ class Engine {
     return CreateSubgroup(members, {}, generation);
   }
 
-  // Ends the group with this error, and every wait of a call on all ranks that the engine can end; a second time changes
+  // Ends the group with this error, which is not OK, and every wait of a call on all ranks that the engine can end; a second time changes
   // nothing. Groups made of this one go on.
   virtual void Abort(const absl::Status& reason) = 0;
 

@@ -42,7 +42,7 @@ struct Topology {
 // `ranks` on nodes of `ranks_per_node`; the last node has those that are left.
 std::vector<int> RanksOfNodes(int ranks, int ranks_per_node);
 
-// The nodes of a running job, from every rank's LaunchInfo::local_rank (environment.h) in the order
+// The nodes of a running job, from every rank's LaunchInfo::local_rank (bootstrap/launch_info.h) in the order
 // of ranks. Each rank knows only its own: gather them, so that all have one topology and choose
 // alike.
 //

@@ -1,5 +1,7 @@
 #include "brigade/collectives/communicator.h"
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "brigade/device/address_registry.h"
@@ -13,6 +15,7 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -66,6 +69,76 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_EQ(out[7], 2.0f);
     EXPECT_EQ(out[8], 0.0f);
     EXPECT_THAT(Communicator::Create(nullptr, *self.context), Invalid("engine is null"));
+  });
+}
+
+// An engine for more ranks than it can add the arrays of, and for no stream called "refused".
+class LimitedEngine final : public Engine {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 128; }
+  absl::Status CanRun(const CollectiveSignature& signature) const override {
+    if (signature.algorithm != Algorithm::kDirect) return absl::OkStatus();
+    return absl::UnimplementedError("too many arrays");
+  }
+  absl::Status CanUse(device::Stream& stream) const override {
+    if (stream.name() != "refused") return absl::OkStatus();
+    return absl::InvalidArgumentError("not this stream");
+  }
+  Workspace WorkspaceFor(const CollectiveSignature&) const override { return {}; }
+  absl::Status Reserve(const CollectiveSignature&) override { return absl::OkStatus(); }
+  absl::Status Run(const Collective& collective, device::Stream&) override {
+    sequences.push_back(collective.sequence);
+    return absl::OkStatus();
+  }
+  absl::Status AllGatherHost(const Fingerprint&, absl::Span<const int64_t>,
+                             absl::Span<int64_t>) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int>,
+                                                         absl::Span<const int>, uint64_t) override {
+    return nullptr;
+  }
+  void Abort(const absl::Status& reason) override { aborted = reason; }
+  absl::Status status() const override { return absl::OkStatus(); }
+  int64_t sent_bytes(int rank) const override { return 1 + rank; }
+
+  std::vector<uint64_t> sequences;
+  absl::Status aborted;
+};
+
+TEST(CommunicatorTest, WhatTheEngineCannotDoIsNoCall) {
+  auto owned = std::make_unique<LimitedEngine>();
+  LimitedEngine& engine = *owned;
+  const auto context = CreateRankContext(0, {});
+  const auto stream = context->CreateStream("compute").value();
+  const auto refused = context->CreateStream("refused").value();
+  const auto group = Communicator::Create(std::move(owned), *context).value();
+  std::vector<float> array(128);
+  const auto sum = [&](Reduction reduction, device::Stream& on) {
+    return group->AllReduce(array.data(), array.data(), 128, kFloat32, {.reduction = reduction},
+                            on);
+  };
+  EXPECT_THAT(sum(Reduction::kRoundedOnce, *stream),
+              StatusIs(absl::StatusCode::kUnimplemented, "too many arrays"));
+  EXPECT_THAT(sum(Reduction::kRoundedPerHop, *refused), Invalid("not this stream"));
+  EXPECT_OK(sum(Reduction::kRoundedPerHop, *stream));
+  EXPECT_THAT(engine.sequences, ElementsAre(0));
+
+  EXPECT_EQ(group->sent_bytes(127), 128);
+  EXPECT_EQ(group->sent_bytes(128), 0);
+  EXPECT_EQ(group->sent_bytes(-1), 0);
+  group->Abort(absl::OkStatus());
+  EXPECT_THAT(engine.aborted, StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST(CommunicatorTest, ResolvesNoSignatureThatNoCallMayHave) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    CollectiveSignature signature = {.kind = CollectiveKind::kAllReduce, .count = -1};
+    EXPECT_THAT(self.communicator->Resolve(signature), Invalid("count is -1"));
+    signature = {.kind = CollectiveKind::kAllReduce, .dtype = static_cast<precision::DType>(77)};
+    EXPECT_THAT(self.communicator->WorkspaceFor(signature), Invalid("dtype is invalid"));
+    EXPECT_THAT(self.communicator->Reserve(signature), Invalid("dtype is invalid"));
   });
 }
 

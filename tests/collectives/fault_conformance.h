@@ -47,6 +47,11 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine);
 // number, and go on with Shrink.
 void ConformWhenArgumentsDiffer(const EngineUnderTest& engine);
 
+// What every engine must do while a rank's stream hangs in work of its own, with calls behind it:
+// an abort by another rank ends what waits for those calls on the host, and Reserve does not keep
+// them from running.
+void ConformWhenAStreamHangs(const EngineUnderTest& engine);
+
 }  // namespace brigade::collectives
 
 #endif  // BRIGADE_TESTS_COLLECTIVES_FAULT_CONFORMANCE_H_

@@ -173,6 +173,12 @@ TEST(InitTest, RefusesOptionsThatDoNotFit) {
   EXPECT_THAT(
       Init({}, {.backend = Backend::kGloo, .group = ThreadGroup::Create({}).value()}, *context),
       invalid("the gloo backend does not take InitOptions::group"));
+  EXPECT_THAT(Init({.size = 8}, {.group = ThreadGroup::Create({.size = 4}).value()}, *context),
+              invalid("LaunchInfo::size is 8, InitOptions::group has 4 ranks"));
+  EXPECT_THAT(Init({}, {.group = ThreadGroup::Create({}).value(), .interface = "eth0"}, *context),
+              invalid("the threads backend does not take InitOptions::interface"));
+  EXPECT_THAT(Init({}, {.backend = Backend::kGloo, .verify_collectives = false}, *context),
+              invalid("the gloo backend does not take InitOptions::verify_collectives"));
   EXPECT_THAT(Init({}, {.backend = static_cast<Backend>(9)}, *context),
               invalid("there is no backend 9"));
 }

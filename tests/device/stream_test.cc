@@ -1,5 +1,6 @@
 #include "brigade/device/stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -23,6 +24,14 @@ std::unique_ptr<Context> DelayedContext(uint64_t seed, std::string name = "rank 
   ContextOptions options = CpuOptions(std::move(name));
   options.random_delay = {seed, 100};
   return CreateContext(options);
+}
+
+TEST(StreamTest, HasAnIdOfItsOwnAlsoWhereAnotherStreamWas) {
+  auto context = CreateContext(CpuOptions());
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 8; ++i) ids.push_back(context->CreateStream("short-lived").value()->id());
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
 }
 
 TEST(StreamTest, RunsWorkInTheOrderOfEnqueuing) {

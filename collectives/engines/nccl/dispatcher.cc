@@ -55,15 +55,25 @@ bool NcclDispatcher::HasNative(const CollectiveSignature& signature) {
   return HasAlgorithms(signature.kind) && (signature.op == kernels::ReduceOp::kSum || integers);
 }
 
-absl::Status NcclDispatcher::Reserve(const CollectiveSignature& signature) {
-  const bool is_nccls_own =
-      signature.algorithm == Algorithm::kNative || !HasAlgorithms(signature.kind);
-  return is_nccls_own ? absl::OkStatus() : executor_.Reserve(signature);
+absl::Status NcclDispatcher::CanRun(const CollectiveSignature& signature) const {
+  if (IsNcclsOwn(signature)) return absl::OkStatus();
+  return NcclExecutor::CanRun(signature, rank_, size_);
 }
 
-absl::Status NcclDispatcher::Run(const Collective& collective, device::Stream& stream, Fate& fate,
-                                 absl::FunctionRef<void()> announce) {
-  Running running = {collective, stream, fate, announce};
+absl::Status NcclDispatcher::Reserve(const CollectiveSignature& signature) {
+  return IsNcclsOwn(signature) ? absl::OkStatus() : executor_.Reserve(signature);
+}
+
+absl::Status NcclDispatcher::CanUse(device::Stream& stream) const {
+  return api_.launch(stream, {"look at the stream", {}}, [](NcclStream on) {
+    if (!IsStreamPerThread(on)) return absl::OkStatus();
+    return absl::InvalidArgumentError("NCCL does not run on cudaStreamPerThread; make a stream");
+  });
+}
+
+absl::Status NcclDispatcher::Run(const Collective& collective, device::Stream& stream,
+                                 bool& is_captured, absl::FunctionRef<void()> announce) {
+  Running running = {collective, stream, is_captured, announce};
   return Choose(running);
 }
 
@@ -174,12 +184,8 @@ absl::Status NcclDispatcher::Group(Running& running, absl::Span<const Transfer> 
 absl::Status NcclDispatcher::Enqueue(Running& running, const device::Operation& operation,
                                      NcclCall nccl) {
   return api_.launch(running.stream, operation, [&](NcclStream on) -> absl::Status {
-    if (IsStreamPerThread(on)) {
-      running.fate = Fate::kRefused;
-      return absl::OkStatus();
-    }
     if (api_.is_capturing(on)) {
-      running.fate = Fate::kCaptured;
+      running.is_captured = true;
     } else if (!std::exchange(running.announced, true)) {
       running.announce();
     }

@@ -20,12 +20,6 @@ namespace brigade::collectives {
 // Threads      One at a time.
 class NcclDispatcher {
  public:
-  enum class Fate : unsigned char {
-    kEnqueued,
-    kCaptured,  // into a CUDA graph
-    kRefused,   // the stream is cudaStreamPerThread; nothing happened
-  };
-
   // All that is given outlives this.
   NcclDispatcher(const NcclApi& api, NcclCommunicator& comm, int rank, int size,
                  device::Context& context)
@@ -42,11 +36,18 @@ class NcclDispatcher {
 
   absl::Status Start();
 
+  // Unimplemented for more ranks than a kernel adds.
+  absl::Status CanRun(const CollectiveSignature& signature) const;
+
   // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
 
-  // Calls announce() before NCCL hears of the call, if it is not captured.
-  absl::Status Run(const Collective& collective, device::Stream& stream, Fate& fate,
+  // InvalidArgument for cudaStreamPerThread.
+  absl::Status CanUse(device::Stream& stream) const;
+
+  // Sets `is_captured` if a CUDA graph captures the call. If not, calls announce() before NCCL hears
+  // of the call.
+  absl::Status Run(const Collective& collective, device::Stream& stream, bool& is_captured,
                    absl::FunctionRef<void()> announce);
 
  private:
@@ -56,7 +57,7 @@ class NcclDispatcher {
   struct Running {
     const Collective& collective;
     device::Stream& stream;
-    Fate& fate;
+    bool& is_captured;
     absl::FunctionRef<void()> announce;
     bool announced = false;
   };

@@ -10,21 +10,18 @@
 #include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
-namespace {
 
-absl::Status CheckSources(const Program& program, int rank) {
+absl::Status NcclExecutor::CanRun(const CollectiveSignature& signature, int rank, int size) {
+  if (size <= kernels::kMaxReduceArrays) return absl::OkStatus();
   size_t most = 0;
-  for (int stage = 0; stage < program.stages(); ++stage) {
-    program.ForEach(rank, stage, [&](const Instruction& instruction) {
-      most = std::max(most, instruction.sources.size());
-    });
-  }
+  ForEachInstruction(signature, rank, size, [&](const Instruction& instruction) {
+    most = std::max(most, instruction.sources.size());
+  });
   if (most <= kernels::kMaxReduceArrays) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("adds ", most, " arrays at once, of at most ", kernels::kMaxReduceArrays));
+  return absl::UnimplementedError(absl::StrCat(
+      Name(signature.kind), ": ", Name(signature.algorithm), " between ", size, " ranks adds ",
+      most, " arrays at once, and a kernel at most ", kernels::kMaxReduceArrays));
 }
-
-}  // namespace
 
 absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
                                Exchange exchange) {
@@ -52,7 +49,6 @@ int64_t NcclExecutor::LandingBytes(const Instruction& instruction) const {
 
 absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
   program_.Build(signature, size_);
-  BRIGADE_RETURN_IF_ERROR(CheckSources(program_, rank_));
   const Workspace workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
   BRIGADE_RETURN_IF_ERROR(
       Provide(workspace.landing_bytes, "collective landing", context_, landing_));

@@ -38,10 +38,12 @@ class NcclExecutor {
   NcclExecutor(device::Context& context, int rank, int size)
       : context_(context), rank_(rank), size_(size) {}
 
-  // Allocates what Run needs. Unimplemented as for Run.
+  // Unimplemented if rank `rank` of `size` would add more arrays at once than a kernel takes.
+  static absl::Status CanRun(const CollectiveSignature& signature, int rank, int size);
+
+  // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
 
-  // Unimplemented if an instruction reads more arrays than a kernel takes.
   absl::Status Run(const Collective& collective, device::Stream& stream, Exchange exchange);
 
  private:

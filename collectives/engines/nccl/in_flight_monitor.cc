@@ -41,7 +41,7 @@ absl::Status InFlightMonitor::Reclaim() {
   absl::Status error;
   auto entry = pending_.begin();
   for (; entry != pending_.end(); ++entry) {
-    const absl::StatusOr<bool> ended = entry->end->Query();
+    const absl::StatusOr<bool> ended = entry->end->Peek();
     if (!ended.ok()) {
       error =
           absl::Status(ended.status().code(), absl::StrCat("rank ", rank_, " cannot complete ",
@@ -64,7 +64,7 @@ absl::Status InFlightMonitor::Look(
   Entry& head = pending_.front();
   const Clock::time_point now = Clock::now();
   if (head.deadline == Clock::time_point::max()) {
-    const absl::StatusOr<bool> begun = head.begin->Query();
+    const absl::StatusOr<bool> begun = head.begin->Peek();
     if (begun.ok() && *begun) head.deadline = device::DeadlineAfter(timeout_);
   }
   if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();

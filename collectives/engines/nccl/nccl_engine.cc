@@ -73,6 +73,10 @@ class Impl final : public Engine {
   absl::Status Reserve(const CollectiveSignature& signature) override {
     return dispatcher_.Reserve(signature);
   }
+  absl::Status CanRun(const CollectiveSignature& signature) const override {
+    return dispatcher_.CanRun(signature);
+  }
+  absl::Status CanUse(device::Stream& stream) const override { return dispatcher_.CanUse(stream); }
   bool HasNative(const CollectiveSignature& signature) const override {
     return NcclDispatcher::HasNative(signature);
   }
@@ -84,9 +88,7 @@ class Impl final : public Engine {
                                                          uint64_t generation) override;
   absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
                                                 uint64_t generation) override;
-  void Abort(const absl::Status& reason) override {
-    static_cast<void>(comm_.Fail(reason.ok() ? absl::CancelledError("aborted") : reason));
-  }
+  void Abort(const absl::Status& reason) override { static_cast<void>(comm_.Fail(reason)); }
   absl::Status status() const override { return comm_.status(); }
   int64_t sent_bytes(int rank) const override {
     return sent_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
@@ -184,21 +186,16 @@ void Impl::AwaitCalls() {
 
 absl::Status Impl::Run(const Collective& collective, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(comm_.status());
-  NcclDispatcher::Fate fate = NcclDispatcher::Fate::kEnqueued;
+  bool is_captured = false;
   absl::Status run = stream.status();
   if (run.ok()) run = pending_.Begin(stream);
   if (run.ok()) {
-    run = dispatcher_.Run(collective, stream, fate, [&] {
+    run = dispatcher_.Run(collective, stream, is_captured, [&] {
       if (verifier_ == nullptr || collective.signature.kind == CollectiveKind::kSend) return;
       verifier_->Add({collective.signature, collective.sequence});
     });
   }
-  if (fate == NcclDispatcher::Fate::kRefused) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(collective.signature.kind),
-                     ": NCCL does not run on cudaStreamPerThread; make a stream"));
-  }
-  if (run.ok() && fate == NcclDispatcher::Fate::kEnqueued) run = pending_.End(collective, stream);
+  if (run.ok() && !is_captured) run = pending_.End(collective, stream);
   if (!run.ok()) {
     BRIGADE_RETURN_IF_ERROR(comm_.status());
     return comm_.Fail(absl::Status(
@@ -290,18 +287,18 @@ void Impl::Deregister(void* handle) {
   }));
 }
 
-absl::Status CheckDevice(const NcclOptions& options, const device::Context& context) {
+}  // namespace
+
+absl::Status CheckNcclDevice(const NcclOptions& options, const device::Context& context) {
   if (options.api.supports(context.device().kind)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("NCCL needs a CUDA context, not ", context.device().ToString()));
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& options,
                                                          std::unique_ptr<Engine> side,
                                                          device::Context& context) {
-  BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
+  BRIGADE_RETURN_IF_ERROR(CheckNcclDevice(options, context));
   const int rank = side->rank(), size = side->size();
   auto engine = std::make_unique<Impl>(options, std::move(side), rank, size, context);
   BRIGADE_RETURN_IF_ERROR(engine->Connect());
@@ -312,7 +309,7 @@ absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& opti
                                                          ::ncclComm* comm,
                                                          std::unique_ptr<Engine> side,
                                                          device::Context& context) {
-  BRIGADE_RETURN_IF_ERROR(CheckDevice(options, context));
+  BRIGADE_RETURN_IF_ERROR(CheckNcclDevice(options, context));
   int rank = 0, size = 0;
   for (const NcclOutcome& asked :
        {NcclOutcome{options.api.comm_user_rank(comm, &rank), "ncclCommUserRank"},

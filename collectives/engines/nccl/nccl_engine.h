@@ -53,6 +53,9 @@ struct NcclOptions {
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
 //
+// InvalidArgument for a context on a device that the library does not serve.
+absl::Status CheckNcclDevice(const NcclOptions& options, const device::Context& context);
+
 // One rank of a new NCCL communicator of all ranks of `side`; returns when all are there.
 // InvalidArgument for a context that is not on a GPU.
 absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& options,

@@ -43,6 +43,14 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
   if (member.context != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
+  for (size_t other = 0; other < members_.size(); ++other) {
+    if (members_[other].context == nullptr) continue;
+    const device::Device theirs = members_[other].context->device();
+    if (theirs == context.device()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, " is on ", context.device().ToString(), ", rank ", other,
+                     " on ", theirs.ToString(), "; a group of threads shares one device"));
+  }
   for (std::unique_ptr<device::Event>& event : member.reached) {
     BRIGADE_ASSIGN_OR_RETURN(event, context.CreateEvent("collective"));
   }
@@ -90,6 +98,13 @@ absl::Status GroupState::Run(int rank, const Collective& collective, device::Str
   const Rendezvous::Arrival arrival = {
       {signature, collective.sequence}, &collective, &stream, {}, {}};
   if (signature.kind != CollectiveKind::kSend) {
+    // Each rank for itself, before any lock: to free what is too small waits for its streams.
+    if (const absl::Status provided = Reserve(rank, signature); !provided.ok()) {
+      Fail(absl::Status(provided.code(),
+                        absl::StrCat("rank ", rank, " cannot join ", ToString(signature), ": ",
+                                     provided.message())));
+      return status();
+    }
     return Meet(rank, Rendezvous::kAll, arrival,
                 [&](Arrivals arrivals) { return Enqueue(arrivals); });
   }
@@ -123,11 +138,6 @@ absl::StatusOr<StreamMonitor::Entry*> GroupState::Begin(uint64_t ranks, Arrivals
 absl::Status GroupState::Enqueue(Arrivals arrivals) {
   const CollectiveSignature& signature = arrivals[0].fingerprint.signature;
   const int size = options_.size;
-  const int64_t scratch = ScratchBytes(signature, size);
-  for (Member& member : members_) {
-    BRIGADE_RETURN_IF_ERROR(
-        Provide(scratch, "collective scratch", *member.context, member.scratch));
-  }
   program_.Build(signature, size);
   BRIGADE_ASSIGN_OR_RETURN(auto entry, Begin(~uint64_t{0} >> (64 - size), arrivals));
 

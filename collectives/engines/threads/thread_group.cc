@@ -85,6 +85,8 @@ absl::StatusOr<std::shared_ptr<ThreadGroup>> ThreadGroup::Create(const Options& 
   return std::shared_ptr<ThreadGroup>(new ThreadGroup(std::make_shared<GroupState>(options)));
 }
 
+int ThreadGroup::size() const { return state_->options().size; }
+
 absl::StatusOr<std::unique_ptr<Engine>> ThreadGroup::Join(int rank, device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(state_->Join(rank, context));
   return std::make_unique<ThreadEngine>(state_, rank);

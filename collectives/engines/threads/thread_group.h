@@ -44,8 +44,10 @@ class ThreadGroup {
   // InvalidArgument naming the value.
   static absl::StatusOr<std::shared_ptr<ThreadGroup>> Create(const Options& options);
 
-  // The engine of one rank; `context` must outlive it, and all ranks' contexts be on one device.
-  // InvalidArgument for a rank out of range, AlreadyExists for one that is taken.
+  int size() const;
+
+  // The engine of one rank; `context` must outlive it. InvalidArgument for a rank out of range, or
+  // on another device than a rank that has joined; AlreadyExists for a rank that is taken.
   absl::StatusOr<std::unique_ptr<Engine>> Join(int rank, device::Context& context);
 
   ~ThreadGroup();

@@ -15,6 +15,9 @@
 namespace brigade::collectives {
 namespace {
 
+// Between two looks at the group's status, by one who waits for this rank's own streams.
+constexpr absl::Duration kLook = absl::Milliseconds(5);
+
 std::vector<int> Others(const Transport& transport) {
   std::vector<int> others;
   for (int rank = 0; rank < transport.size(); ++rank) {
@@ -42,10 +45,7 @@ class TransportEngineState {
   std::unique_ptr<Transport> transport;
   const Regroup regroup;
 
-  absl::Status Reserve(const CollectiveSignature& signature) {
-    device::MutexLock lock(mutex_);
-    return executor_.Reserve(signature);
-  }
+  absl::Status Reserve(const CollectiveSignature& signature);
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,
                              absl::Span<int64_t> all);
@@ -64,6 +64,7 @@ class TransportEngineState {
   }
 
  private:
+  absl::Status AwaitQueue();
   absl::Status BeginCollective(const Fingerprint& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename MemoryOf>
   absl::Status ExchangeWithAll(const Fingerprint& mine, const MemoryOf& memory_of, int64_t bytes)
@@ -82,6 +83,25 @@ class TransportEngineState {
   device::CondVar empty_;
   int queued_ ABSL_GUARDED_BY(queue_mutex_) = 0;
 };
+
+// Waits for the calls in a queue. Where their stream hangs, the other ranks' deadlines end the
+// group, and with it this wait.
+absl::Status TransportEngineState::AwaitQueue() {
+  device::MutexLock lock(queue_mutex_);
+  while (queued_ != 0) {
+    BRIGADE_RETURN_IF_ERROR(transport->status());
+    empty_.WaitWithTimeout(queue_mutex_, kLook);
+  }
+  return transport->status();
+}
+
+// Frees memory that is too small, which waits for the context's streams: not with mutex_ wanted by
+// a call in one of them.
+absl::Status TransportEngineState::Reserve(const CollectiveSignature& signature) {
+  BRIGADE_RETURN_IF_ERROR(AwaitQueue());
+  device::MutexLock lock(mutex_);
+  return executor_.Reserve(signature);
+}
 
 absl::Status TransportEngineState::Run(const Collective& collective, device::ThreadPool& pool) {
   device::MutexLock lock(mutex_);
@@ -134,12 +154,8 @@ absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
                                                  absl::Span<const int64_t> values,
                                                  absl::Span<int64_t> all) {
   // Calls still in a queue come first, on every rank.
-  {
-    device::MutexLock queue(queue_mutex_);
-    while (queued_ != 0) empty_.Wait(queue_mutex_);
-  }
+  BRIGADE_RETURN_IF_ERROR(AwaitQueue());
   device::MutexLock lock(mutex_);
-  BRIGADE_RETURN_IF_ERROR(transport->status());
   const size_t each = values.size();
   const auto bytes = static_cast<int64_t>(each * sizeof(int64_t));
   exchanged_.resize(each * static_cast<size_t>(transport->size()));

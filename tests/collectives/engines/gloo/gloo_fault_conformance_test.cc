@@ -17,5 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Rank0, GlooFaults, ::testing::ValuesIn(AllActions()),
 
 TEST(GlooFaultConformanceTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer({GlooEngines}); }
 
+TEST(GlooFaultConformanceTest, WhenAStreamHangs) { ConformWhenAStreamHangs({GlooEngines}); }
+
 }  // namespace
 }  // namespace brigade::collectives::testing

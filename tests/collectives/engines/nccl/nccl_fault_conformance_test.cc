@@ -21,5 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Rank0, NcclFaults, ::testing::ValuesIn(AllActions()),
 
 TEST_F(NcclTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer(OverNccl()); }
 
+TEST_F(NcclTest, WhenAStreamHangs) { ConformWhenAStreamHangs(OverNccl()); }
+
 }  // namespace
 }  // namespace brigade::collectives

@@ -32,6 +32,8 @@ INSTANTIATE_TEST_SUITE_P(Rank0, ThreadGroupFaults, ::testing::ValuesIn(AllAction
 
 TEST(ThreadGroupFaultTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer({ThreadEngines}); }
 
+TEST(ThreadGroupFaultTest, WhenAStreamHangs) { ConformWhenAStreamHangs({ThreadEngines}); }
+
 struct Arrays {
   std::vector<float> input = std::vector<float>(256, 1.0f);
   std::vector<float> output = std::vector<float>(256);
@@ -48,6 +50,36 @@ absl::Status AwaitEnd(const Rank& self) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return self.communicator->status();
+}
+
+// The scratch of a larger call cannot be had before the stream has let go of the smaller one, which
+// must not keep the others from their deadline.
+TEST(ThreadGroupFaultTest, ARankWhoseStreamHoldsItsScratchIsNamed) {
+  constexpr ReduceOptions kRing = {.reduction = Reduction::kFp32Partials,
+                                   .algorithm = Algorithm::kRing};
+  std::vector<std::vector<precision::BFloat16>> all(4, std::vector<precision::BFloat16>(4096));
+  std::latch over(1);
+  OnThreads({.size = 2, .timeout = absl::Milliseconds(300)}, [&](Rank& self) {
+    const auto i = static_cast<size_t>(self.rank);
+    const auto sum = [&](int64_t count) {
+      return self.communicator->AllReduce(all[i].data(), all[i + 2].data(), count,
+                                          precision::DType::kBFloat16, kRing, *self.stream);
+    };
+    ASSERT_OK(sum(64));
+    ASSERT_OK(self.stream->Synchronize());
+    if (self.rank == 1) {
+      ASSERT_OK(self.stream->Enqueue({"hang", {}}, [&](device::ThreadPool&) {
+        over.wait();
+        return absl::OkStatus();
+      }));
+      EXPECT_THAT(sum(4096), StatusIs(absl::StatusCode::kDeadlineExceeded));
+    } else {
+      EXPECT_THAT(sum(4096), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("rank 1 did not join within 300ms")));
+      over.count_down();
+    }
+    self.AwaitOthers();
+  });
 }
 
 // The survivors go on: a new communicator gives the right sum.
