@@ -18,7 +18,8 @@ enum class CollectiveKind : uint8_t {
   kAllGather,
   kAllToAll,
   kBroadcast,
-  kSend,  // and its receive
+  // A send and its receive.
+  kSend,
   kBarrier,
 };
 
@@ -33,7 +34,8 @@ struct CollectiveSignature {
   // Elements: of the array (all-reduce, broadcast, send), of a rank's part (reduce-scatter,
   // all-gather), of the part from one rank to another (all-to-all).
   int64_t count = 0;
-  int32_t root = 0;  // of a broadcast; the sender
+  // The root of a broadcast, or the sender.
+  int32_t root = 0;
   Reduction reduction = Reduction::kRoundedOnce;
   // What kHierarchical and kDoubleTree need of the topology: nodes of so many ranks, numbered node
   // by node. A divisor of the group's size.
@@ -62,7 +64,8 @@ absl::string_view Name(HostCollective collective);
 struct Fingerprint {
   CollectiveSignature signature;
   uint64_t sequence = 0;
-  HostCollective on_host = HostCollective::kNone;  // if any, of signature.count values of each rank
+  // If it is a call on the host: of signature.count values of each rank.
+  HostCollective on_host = HostCollective::kNone;
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
 };
@@ -72,17 +75,20 @@ Fingerprint HostFingerprint(HostCollective collective, size_t values, uint64_t s
 // rank 1 calls all_reduce(...) as its call 7
 std::string Describe(int rank, const Fingerprint& fingerprint);
 
-// InvalidArgument: rank 0 calls all_reduce(...) as its call 7, but rank 1 calls barrier() as its call 7
+// InvalidArgument with the text
+// "rank 0 calls all_reduce(...) as its call 7, but rank 1 calls barrier() as its call 7".
 absl::Status MismatchError(int rank, const Fingerprint& fingerprint, int other,
                            const Fingerprint& other_fingerprint);
 
 // One rank's side of a call.
 struct Collective {
   CollectiveSignature signature;
-  uint64_t sequence = 0;  // of this communicator's calls, or of the calls between the two ranks
+  // Of this communicator's calls, or of the calls between the two ranks.
+  uint64_t sequence = 0;
   const void* input = nullptr;
   void* output = nullptr;
-  int peer = 0;  // of a send: the other rank
+  // Of a send: the other rank.
+  int peer = 0;
 };
 
 // Whether the collective has a choice of algorithms: an all-reduce, a reduce-scatter or an

@@ -147,18 +147,20 @@ class Communicator {
   // topology says of their ranks, if these are still numbered node by node.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
-  // A new communicator without the ranks `lost`, in the same order. A call of all others, on the host, with the
-  // same list; also after this communicator has failed. For ranks that are gone: Split leaves out those that live.
-  // One that has not failed is compared like other calls if nobody is lost; otherwise it ends on all ranks, the lost
-  // ones too, with Aborted and the rank that called this: those that hear of it have their Shrink still to call.
+  // A new communicator without the ranks `lost`, in the same order. A call of all others, on the
+  // host, with the same list; also after this communicator has failed. For ranks that are gone:
+  // Split leaves out ranks that live. In a communicator that has not failed, a Shrink that loses no
+  // rank is compared like other calls; one that loses ranks ends the communicator on all of them,
+  // the lost ones too, with Aborted and the rank that called it, and every other rank that stays
+  // still has to call its own Shrink.
   absl::StatusOr<std::unique_ptr<Communicator>> Shrink(absl::Span<const int> lost);
 
   // Ends all calls on all ranks with this error; OK stands for Cancelled.
   void Abort(const absl::Status& reason);
 
   // For the calls that follow, as CommunicatorOptions::topology: one that was measured
-  // (tuning/measure.h). A call of all ranks, with the same one, that tells nobody anything. Errors
-  // as of Create.
+  // (tuning/measure.h). A call of all ranks, with the same one; the ranks exchange nothing, and no
+  // rank waits. Errors as of Create.
   absl::Status SetTopology(const Topology& topology);
 
   // The signature of a call with the algorithm that this communicator takes: options.h says how
@@ -166,7 +168,8 @@ class Communicator {
   //
   // Errors       InvalidArgument for a signature that no call may have; naming both for a reduction
   //              and an algorithm that cannot be; naming the algorithm that this engine does not
-  //              have. Unimplemented for one that the engine cannot carry out between so many ranks.
+  //              have. Unimplemented for one that the engine cannot carry out between so many
+  //              ranks.
   absl::StatusOr<CollectiveSignature> Resolve(CollectiveSignature signature);
 
   // What this rank allocates for such a call beside its arrays, and allocates it now: calls like
@@ -216,13 +219,15 @@ class Communicator {
   const std::unique_ptr<Engine> engine_;
   device::Context& context_;
   std::optional<Topology> topology_;
-  std::optional<AutoAlgorithm> auto_algorithm_;  // on topology_
+  // Chooses for topology_.
+  std::optional<AutoAlgorithm> auto_algorithm_;
   CallOrder order_;
   uint64_t calls_ = 0;
-  // Communicators made of this one. After an error in a Split some ranks have counted it and some have not, so Shrink
-  // has a count of its own.
+  // Communicators made of this one. After an error in a Split some ranks have counted it and some
+  // have not, so Shrink has a count of its own.
   uint64_t splits_ = 0, shrinks_ = 0;
-  std::vector<uint64_t> sends_, receives_;  // [rank]
+  // How many sends to, and receives from, each rank.
+  std::vector<uint64_t> sends_, receives_;
 };
 
 }  // namespace brigade::collectives

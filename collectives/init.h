@@ -19,10 +19,12 @@ namespace brigade::collectives {
 
 // Which engine carries the collectives out.
 //
-// kAuto      kThreads with InitOptions::group; else kNccl for a context on a GPU, kGloo for one on the CPU.
+// kAuto      kThreads with InitOptions::group; else kNccl for a context on a GPU, kGloo for one on
+//            the CPU.
 // kThreads   Ranks are threads of this process, on the CPU or on one GPU.
 // kGloo      Ranks are processes on one or many hosts, on the CPU.
-// kNccl      Ranks are processes on one or many hosts, each with a GPU of its own. Gloo connects them beside NCCL.
+// kNccl      Ranks are processes on one or many hosts, each with a GPU of its own. Gloo connects
+//            them beside NCCL.
 enum class Backend : uint8_t { kAuto, kThreads, kGloo, kNccl };
 
 // "auto", "threads", "gloo", "nccl"; InvalidArgument naming what is none of them.
@@ -32,11 +34,12 @@ absl::StatusOr<Backend> ParseBackend(absl::string_view name);
 struct InitOptions {
   Backend backend = Backend::kAuto;
 
-  // Of kThreads: the group of this process's ranks; LaunchInfo::rank is the rank in it, and its timeout counts.
+  // Of kThreads: the group of this process's ranks; LaunchInfo::rank is the rank in it, and its
+  // timeout counts.
   std::shared_ptr<ThreadGroup> group = nullptr;
 
-  // Of kGloo and kNccl: a folder that all hosts share and that is new for each run, where the ranks find each other.
-  // Empty: they find each other at MASTER_ADDR and MASTER_PORT.
+  // Of kGloo and kNccl: a folder that all hosts share and that is new for each run, where the ranks
+  // find each other. Empty: they find each other at MASTER_ADDR and MASTER_PORT.
   std::string rendezvous_folder = {};
   // Where this rank listens, for example "eth0"; GlooOptions::interface says what else it may be.
   std::string interface = {};
@@ -47,7 +50,8 @@ struct InitOptions {
 
   // Of kNccl: whether calls of all ranks are compared over Gloo, beside NCCL.
   bool verify_collectives = true;
-  // Of kNccl: the library to call, for example LoadNccl("/opt/nccl/lib/libnccl.so.2"). None: LoadNccl().
+  // Of kNccl: the library to call, for example LoadNccl("/opt/nccl/lib/libnccl.so.2"). None:
+  // LoadNccl().
   std::optional<NcclApi> nccl = std::nullopt;
 
   CommunicatorOptions communicator = {};
@@ -60,12 +64,13 @@ struct InitOptions {
 //   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(on_gpu));
 //   BRIGADE_ASSIGN_OR_RETURN(auto world, collectives::Init(launch_info, {}, *context));
 //
-// A call of all ranks; with processes it returns when all are there. `context` must outlive the communicator.
+// A call of all ranks; with processes it returns when all are there. `context` must outlive the
+// communicator.
 //
-// Errors       InvalidArgument naming the option that does not fit the backend, the context's device
-//              or the group, or that the backend does not read: before any rank is connected.
-//              DeadlineExceeded naming the ranks that did not come; Unavailable naming the address,
-//              the port, the folder or the library that does not work.
+// Errors       InvalidArgument naming the option that does not fit the backend, the context's
+//              device or the group, or that the backend does not read: before any rank is
+//              connected. DeadlineExceeded naming the ranks that did not come; Unavailable naming
+//              the address, the port, the folder or the library that does not work.
 absl::StatusOr<std::unique_ptr<Communicator>> Init(const LaunchInfo& launch_info,
                                                    const InitOptions& options,
                                                    device::Context& context);

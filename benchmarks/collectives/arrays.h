@@ -55,7 +55,8 @@ class Arrays {
   std::vector<device::Buffer> buffers_;
 };
 
-// What element `i` of a filled input is, and, being the only one that is not zero, of an all-reduce.
+// What element `i` of a filled input is, and, being the only one that is not zero, of an
+// all-reduce.
 inline float RankZeroValue(int64_t i) { return static_cast<float>(i % 128); }
 
 }  // namespace brigade::benchmarks

@@ -28,9 +28,10 @@ class Contestant {
   virtual absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) = 0;
 };
 
-// Ours, over engine "threads" or "gloo" (on the loopback), by an algorithm; by "hierarchical": nodes of two ranks, direct
-// inside and between; or by "fp16_wire": CompressedAllReduce with a dynamic scale, of turns of up to `elements`.
-// Its ranks are made on threads of their own. InvalidArgument naming what is unknown.
+// Ours, over engine "threads" or "gloo" (on the loopback), by an algorithm; by "hierarchical":
+// nodes of two ranks, direct inside and between; or by "fp16_wire": CompressedAllReduce with a
+// dynamic scale, of turns of up to `elements`. Its ranks are made on threads of their own.
+// InvalidArgument naming what is unknown.
 absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& engine,
                                                           const std::string& algorithm, int ranks,
                                                           int64_t elements);

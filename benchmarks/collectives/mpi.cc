@@ -1,5 +1,5 @@
-// MPI's own all-reduce: its ranks are processes of mpi_all_reduce, which mpirun starts once and which are told
-// their turns by a socket.
+// MPI's own all-reduce: its ranks are processes of mpi_all_reduce, which mpirun starts once and
+// which are told their turns by a socket.
 
 #include <spawn.h>
 #include <sys/socket.h>

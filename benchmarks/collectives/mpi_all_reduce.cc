@@ -1,4 +1,5 @@
-// One rank of MPI's own all-reduce, for the table: rank 0 reads turns, one a line, and answers with what came out.
+// One rank of MPI's own all-reduce, for the table: rank 0 reads turns, one a line, and answers with
+// what came out.
 //
 //   whole, in place, times, check  ->  seconds, elements of all ranks that are wrong
 //
@@ -30,7 +31,8 @@ struct Order {
   int64_t check = 0;
 };
 
-// The others wait for it asleep: MPI's own waits would take cores from the contestant whose turn it is.
+// The others wait for it asleep: MPI's own waits would take cores from the contestant whose turn it
+// is.
 Order Receive(int rank) {
   Order order;
   if (rank == 0 && std::scanf("%" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64, &order.whole,

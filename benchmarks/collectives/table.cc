@@ -45,7 +45,8 @@ using collectives::CollectiveKind;
 
 constexpr CollectiveKind kKind = CollectiveKind::BRIGADE_BENCHMARK_KIND;
 
-// Copies with as many threads as there are cores: what the memory gives, in bytes read and written per second.
+// Copies with as many threads as there are cores: what the memory gives, in bytes read and written
+// per second.
 absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const int64_t share = arrays.whole() / threads;
@@ -70,7 +71,8 @@ struct Row {
     const double share = static_cast<double>(ranks - 1) / ranks;
     return algbw(place) * share * (kKind == CollectiveKind::kAllReduce ? 2 : 1);
   }
-  // Memory that ranks who reach each other's must read and write, over the speed of copies and the time.
+  // Memory that ranks who reach each other's must read and write, over the speed of copies and the
+  // time.
   double of_copy(int place, int ranks) const {
     const double traffic =
         static_cast<double>(bytes) * (kKind == CollectiveKind::kAllReduce ? 2 * ranks : ranks + 1);

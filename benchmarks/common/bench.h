@@ -56,7 +56,8 @@ class Bench {
   std::unique_ptr<device::Stream> stream_;  // destroyed first: ends all work
 };
 
-// Bytes that a GPU has free, or that the system can give out without swapping; the largest number if it does not say.
+// Bytes that a GPU has free, or that the system can give out without swapping; the largest number
+// if it does not say.
 absl::StatusOr<int64_t> AvailableBytes(device::Device device);
 
 // The number of cores that a context takes when asked for all.

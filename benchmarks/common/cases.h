@@ -12,7 +12,8 @@
 
 namespace brigade::benchmarks {
 
-// One line of a benchmark's output: so many elements, in one range or as a list, on a GPU or by so many threads.
+// One line of a benchmark's output: so many elements, in one range or as a list, on a GPU or by so
+// many threads.
 struct Case {
   int64_t elements;
   int64_t tensors;  // 1: one flat range

@@ -18,10 +18,10 @@ using Work = std::function<absl::Status(device::Stream&)>;
 // Seconds per operation, one entry a round.
 using Seconds = std::vector<double>;
 
-// Times contestants that take turns, so that whatever else the machine does in the meantime hits all of
-// them: each round enqueues `operations` of the first and waits, then of the second, and so on; every
-// other round runs in the opposite order. One round before the first is not timed, and on a GPU one operation at the
-// beginning of each turn.
+// Times contestants that take turns, so that whatever else the machine does in the meantime hits
+// all of them: each round enqueues `operations` of the first and waits, then of the second, and so
+// on; every other round runs in the opposite order. One round before the first is not timed, and on
+// a GPU one operation at the beginning of each turn.
 //
 // Returns the times in the order of the contestants. A failed operation ends it with its error.
 absl::StatusOr<std::vector<Seconds>> Interleave(absl::Span<const Work> contestants,

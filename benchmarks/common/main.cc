@@ -20,8 +20,8 @@ namespace brigade::benchmarks {
 namespace {
 
 int Main(int argc, char** argv) {
-  // Defaults of ours, first because a later flag wins: counters as columns, and one iteration of each
-  // benchmark, which is --rounds rounds of our own (report.h).
+  // Defaults of ours, first because a later flag wins: counters as columns, and one iteration of
+  // each benchmark, which is --rounds rounds of our own (report.h).
   std::vector<char*> arguments(argv, argv + argc);
   std::string defaults[] = {"--benchmark_counters_tabular=true", "--benchmark_min_time=0"};
   for (std::string& flag : defaults) arguments.insert(arguments.begin() + 1, flag.data());

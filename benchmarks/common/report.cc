@@ -8,7 +8,8 @@
 namespace brigade::benchmarks {
 namespace {
 
-// About a millisecond at the speed of memory; no more than 1000, so that a queue of operations stays small.
+// About a millisecond at the speed of memory; no more than 1000, so that a queue of operations
+// stays small.
 constexpr int64_t kTurnBytes = int64_t{64} << 20;
 constexpr int64_t kGpuTurnBytes = int64_t{4} << 30;
 constexpr int64_t kMaxOperations = 1000;

@@ -20,13 +20,13 @@ struct Contest {
 };
 
 // Interleaves the contestants for --rounds rounds and fills in the benchmark's time, the median per
-// operation, and the counters GB/s, ceiling (in GB/s), of_ceiling and, for lists, of_flat. On a GPU the ceiling is a
-// copy from device to device that moves as many bytes, and the counters are copy and of_copy.
-// benchmarks/README.md says how to read them.
+// operation, and the counters GB/s, ceiling (in GB/s), of_ceiling and, for lists, of_flat. On a GPU
+// the ceiling is a copy from device to device that moves as many bytes, and the counters are copy
+// and of_copy. benchmarks/README.md says how to read them.
 absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state);
 
-// How many operations one timed turn enqueues back to back, so that a turn over small arrays is long
-// enough to be timed and to hide the wait at its end.
+// How many operations one timed turn enqueues back to back, so that a turn over small arrays is
+// long enough to be timed and to hide the wait at its end.
 int64_t OperationsPerTurn(int64_t bytes, device::DeviceKind device);
 
 }  // namespace brigade::benchmarks

@@ -10,8 +10,9 @@
 
 namespace brigade::benchmarks {
 
-// Times what is enqueued on a stream between Start and Stop: on the CPU by the host's clock, until all has ended; on a
-// GPU by device events, without what the host does meanwhile as long as the device is busy.
+// Times what is enqueued on a stream between Start and Stop: on the CPU by the host's clock, until
+// all has ended; on a GPU by device events, without what the host does meanwhile as long as the
+// device is busy.
 class Stopwatch {
  public:
   static absl::StatusOr<std::unique_ptr<Stopwatch>> Create(device::Device device);

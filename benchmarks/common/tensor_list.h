@@ -16,8 +16,8 @@ class TensorList {
   // matrices are; then all scaled to fit the total, and in random order. The same on every run.
   static TensorList Mixed(int64_t tensors, int64_t elements);
 
-  // The 1,000 tensors of a GPT with 83 layers, as wide (a multiple of 8) as `elements` (at least a million) allow; its
-  // token embedding takes the rest, a twentieth at least.
+  // The 1,000 tensors of a GPT with 83 layers, as wide (a multiple of 8) as `elements` (at least a
+  // million) allow; its token embedding takes the rest, a twentieth at least.
   static TensorList Gpt(int64_t elements);
 
   const std::vector<int64_t>& sizes() const { return sizes_; }
@@ -25,10 +25,10 @@ class TensorList {
   // How many elements an array must have to hold all tensors, gaps included.
   int64_t extent() const { return extent_; }
 
-  // Where the tensors lie in the array number `role` (0 for parameters, 1 for their gradients, ...), in
-  // elements, ascending. The tensors of a mixed list have gaps of 0 to 7 elements before them, others in
-  // each role, so that their addresses are aligned to the element only and not to each other. Those of a GPT are
-  // aligned as allocations are, to 512 bytes of fp32.
+  // Where the tensors lie in the array number `role` (0 for parameters, 1 for their gradients,
+  // ...), in elements, ascending. The tensors of a mixed list have gaps of 0 to 7 elements before
+  // them, others in each role, so that their addresses are aligned to the element only and not to
+  // each other. Those of a GPT are aligned as allocations are, to 512 bytes of fp32.
   std::vector<int64_t> Offsets(int role) const;
 
  private:

@@ -24,7 +24,8 @@ extern const AlgorithmFunctions kRingFunctions;
 extern const AlgorithmFunctions kBidirectionalRingFunctions;
 extern const AlgorithmFunctions kHalvingDoublingFunctions;
 extern const AlgorithmFunctions kHierarchicalFunctions;
-extern const AlgorithmFunctions kDoubleTreeFunctions;  // all-reduces only
+// All-reduces only.
+extern const AlgorithmFunctions kDoubleTreeFunctions;
 
 // The same of a sum with fp32 partial sums, which is made of the program of `algorithm`;
 // fp32_partials.cc.

@@ -54,7 +54,8 @@ class ProgramBuilder {
   const int size_;
   const absl::FunctionRef<void(const Instruction&)> visit_;
   int stage_ = 0;
-  absl::InlinedVector<Part, 64> sources_;  // more ranks than that allocate
+  // Groups of more ranks than that allocate.
+  absl::InlinedVector<Part, 64> sources_;
   absl::InlinedVector<Part, 64> targets_;
 };
 

@@ -49,8 +49,8 @@ int Chunks(const CollectiveSignature& signature, int size) {
 }
 
 // One of the two trees over members 0 to m - 1. Members have positions 1 to m, in order from left
-// to right. The odd ones are leaves. Below position p, whose lowest bit is b, are the positions from
-// p - b + 1 to p + b - 1.
+// to right. The odd ones are leaves. Below position p, whose lowest bit is b, are the positions
+// from p - b + 1 to p + b - 1.
 class Tree {
  public:
   Tree(int members, bool second) : members_(members), second_(second) {}

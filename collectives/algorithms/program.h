@@ -50,7 +50,8 @@ struct Instruction {
   int stage = 0;
   absl::Span<const Part> sources;
   absl::Span<const Part> targets;
-  int64_t count = 0;  // > 0
+  // At least 1.
+  int64_t count = 0;
 };
 
 // The types of the instruction's sources, which are alike, and of its targets, likewise. Where they
@@ -108,7 +109,8 @@ class Program {
  private:
   struct Entry {
     int stage;
-    size_t sources, targets, end;  // in parts_
+    // Indices into parts_.
+    size_t sources, targets, end;
     int64_t count;
   };
 
@@ -124,8 +126,10 @@ class Program {
   int stages_ = 0;
   std::vector<Part> parts_;
   std::vector<Entry> entries_;
-  std::vector<size_t> begins_;  // [rank][stage], and the end
-  std::vector<char> partners_;  // [rank][rank]
+  // Indices into the instructions: [rank][stage], and the end.
+  std::vector<size_t> begins_;
+  // [rank][rank].
+  std::vector<char> partners_;
 };
 
 // Where block `block` of `blocks` of an array begins: blocks differ by at most 16 elements, and

@@ -8,8 +8,8 @@
 
 namespace brigade::collectives {
 
-// What collectives with a resolved algorithm send: what engines count, the books of zero/ and the
-// cost model expect. Of kNative, which has no program, what a ring sends.
+// What collectives with a resolved algorithm send: what engines count, and what zero/ and
+// the cost model expect. Of kNative, which has no program, what a ring sends.
 
 // Calls add(to, elements) with what CountWireElements (program.h) counts for `rank`, of kDirect and
 // kRing by formulas: in the time of a call there is none to walk through all ranks' instructions.

@@ -10,16 +10,20 @@ namespace brigade::collectives {
 
 // How a group's ranks reach each other, as far as it decides what memory a collective needs.
 enum class EngineKind : uint8_t {
-  kThreads,    // kernels that read the other ranks' memory
-  kTransport,  // messages in chunks: Gloo
+  // Kernels that read the other ranks' memory.
+  kThreads,
+  // Messages in chunks: Gloo.
+  kTransport,
   kNccl,
 };
 
 // What a rank allocates for a collective beside the caller's arrays, booked as communication. Both
 // parts are kept for the next one: what several collectives need is the larger of each.
 struct Workspace {
-  int64_t scratch_bytes = 0;  // of the program
-  int64_t landing_bytes = 0;  // for what comes from other ranks to be reduced
+  // Scratch of the program.
+  int64_t scratch_bytes = 0;
+  // For what comes from other ranks to be reduced.
+  int64_t landing_bytes = 0;
 
   int64_t bytes() const { return scratch_bytes + landing_bytes; }
 

@@ -70,14 +70,18 @@ class TcpStore : public Store {
 
   const TcpStoreOptions options_;
   std::unique_ptr<internal::StoreServer> server_;
-  std::vector<std::string> standbys_;  // by rank: fields host, port
+  // By rank: fields host, port.
+  std::vector<std::string> standbys_;
 
-  mutable device::Mutex mutex_;  // one request at a time
+  // Held during a request.
+  mutable device::Mutex mutex_;
   internal::Socket socket_ ABSL_GUARDED_BY(mutex_);
   std::string local_host_ ABSL_GUARDED_BY(mutex_);
   int server_rank_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string server_name_ ABSL_GUARDED_BY(mutex_);  // for messages
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);     // what the server said last
+  // For the texts of errors.
+  std::string server_name_ ABSL_GUARDED_BY(mutex_);
+  // What the server said last.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace brigade::collectives

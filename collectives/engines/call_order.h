@@ -31,8 +31,10 @@ class CallOrder {
  private:
   static constexpr uint64_t kNone = 0;
 
-  const std::unique_ptr<device::Event> last_;  // recorded after each call
-  uint64_t stream_id_ = kNone;                 // of the last call
+  // Recorded after each call.
+  const std::unique_ptr<device::Event> last_;
+  // The stream of the last call.
+  uint64_t stream_id_ = kNone;
 };
 
 }  // namespace brigade::collectives

@@ -15,13 +15,15 @@
 
 namespace brigade::collectives {
 
-// One rank's part of a group: how its calls are carried out. Communicator checks arguments, counts the calls and
-// orders them; an engine may rely on that.
+// One rank's part of a group: how its calls are carried out. Communicator checks arguments, counts
+// the calls and orders them; an engine may rely on that.
 //
-// Errors       The first error, with the rank that caused it, ends the group: from then on every call returns it, on
-//              every rank that is alive. Where several ranks meet errors of their own at the same time, each may
-//              keep its own. Engines say whether the call, its stream or status() tells it first.
-// Threads      Abort and status from any thread, CreateSubgroup beside another call; the others from one at a time.
+// Errors       The first error, with the rank that caused it, ends the group: from then on every
+//              call returns it, on every rank that is alive. Where several ranks meet errors of
+//              their own at the same time, each may keep its own. Engines say whether the call, its
+//              stream or status() returns it first.
+// Threads      Abort and status from any thread, CreateSubgroup beside another call; the others
+//              from one at a time.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -56,17 +58,18 @@ class Engine {
   // Enqueues this rank's part of the call on `stream`.
   virtual absl::Status Run(const Collective& collective, device::Stream& stream) = 0;
 
-  // Gives every rank the values of all on the host: all[rank][i], for which there is room. `fingerprint` says which call
-  // this is: ranks whose fingerprints differ, also from those of calls of Run, get InvalidArgument that names two of
-  // them, and `all` is not written. Ranks whose fingerprints are equal give as many values.
+  // Gives every rank the values of all on the host: all[rank][i], for which there is room.
+  // `fingerprint` says which call this is: ranks whose fingerprints differ, also from those of
+  // calls of Run, get InvalidArgument that names two of them, and `all` is not written. Ranks whose
+  // fingerprints are equal give as many values.
   virtual absl::Status AllGatherHost(const Fingerprint& fingerprint,
                                      absl::Span<const int64_t> values, absl::Span<int64_t> all) = 0;
 
   // A new engine for those of this group's ranks that are in `members`, this one among them; they
-  // are numbered in the order given. Each member calls it with the same list and the same `generation`, which no
-  // earlier call had; also if this engine has failed. It returns when all have called it, or with DeadlineExceeded that
-  // names those that have not; that does not end this group. The ranks `lost` are gone: the group must not rely on
-  // what they served.
+  // are numbered in the order given. Each member calls it with the same list and the same
+  // `generation`, which no earlier call had; also if this engine has failed. It returns when all
+  // have called it, or with DeadlineExceeded that names those that have not; that does not end this
+  // group. The ranks `lost` are gone: the group must not rely on what they served.
   virtual absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int> members,
                                                                  absl::Span<const int> lost,
                                                                  uint64_t generation) = 0;
@@ -79,8 +82,8 @@ class Engine {
     return CreateSubgroup(members, {}, generation);
   }
 
-  // Ends the group with this error, which is not OK, and every wait of a call on all ranks that the engine can end; a second time changes
-  // nothing. Groups made of this one go on.
+  // Ends the group with this error, which is not OK, and every wait of a call on all ranks that the
+  // engine can end; a second time changes nothing. Groups made of this one go on.
   virtual void Abort(const absl::Status& reason) = 0;
 
   virtual absl::Status status() const = 0;

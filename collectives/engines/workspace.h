@@ -11,8 +11,8 @@
 
 namespace brigade::collectives {
 
-// Makes `buffer` hold at least `bytes`. It only grows, so that steady state allocates nothing; what it held is lost
-// when it does.
+// Makes `buffer` hold at least `bytes`. It only grows, so that steady state allocates nothing; what
+// it held is lost when it does.
 inline absl::Status Provide(int64_t bytes, absl::string_view name, device::Context& context,
                             device::Buffer& buffer) {
   if (buffer.bytes() >= bytes) return absl::OkStatus();

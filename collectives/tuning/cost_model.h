@@ -17,8 +17,10 @@ inline constexpr Algorithm kModelledAlgorithms[] = {
 
 // What a level has to do in a phase: on the longest path, and at the port that sends most.
 struct Load {
-  int64_t steps = 0;  // messages one after the other
-  double bytes = 0;   // sent through the port
+  // How many messages follow each other.
+  int64_t steps = 0;
+  // Bytes sent through the port.
+  double bytes = 0;
 };
 
 // A part of a collective that begins when the one before has ended. Inside it both levels work at
@@ -26,9 +28,12 @@ struct Load {
 struct Phase {
   Load inside;
   Load between;
-  double reduced_bytes = 0;  // added up by a rank
-  int64_t queued = 0;        // messages of a rank that wait for another of the same step
-  double call_s = 0;         // of the call that it begins, if it does: Topology's
+  // Bytes added up by a rank.
+  double reduced_bytes = 0;
+  // Messages of a rank that wait for another of the same step.
+  int64_t queued = 0;
+  // Topology::call_s if the phase begins a call, else 0.
+  double call_s = 0;
 };
 
 // The phases of all_reduce, reduce_scatter or all_gather of `bytes`, of the whole array in each

@@ -11,8 +11,10 @@ namespace brigade::collectives {
 
 // Who shares a node.
 struct Nodes {
-  std::vector<std::vector<int>> ranks;  // of each node; nodes in the order of their first ranks
-  int node = 0, place = 0;              // this rank is ranks[node][place]
+  // Of each node; nodes in the order of their first ranks.
+  std::vector<std::vector<int>> ranks;
+  // This rank is ranks[node][place].
+  int node = 0, place = 0;
 };
 
 // A call of all ranks, on the host. `node`: any number that this rank's node has and no other.

@@ -12,8 +12,10 @@ namespace brigade::collectives {
 
 struct Choice {
   Algorithm algorithm = Algorithm::kDirect;
-  double seconds = 0;  // predicted
-  std::string reason;  // one sentence, with the best two times
+  // The predicted time.
+  double seconds = 0;
+  // One sentence, with the best two times.
+  std::string reason;
 };
 
 // The cheapest of `algorithms` by the cost model; of equals the first. Bytes are those of PhasesOf.

@@ -17,10 +17,12 @@ inline constexpr int kMaxModelledRanks = 1 << 20;
 // What a message meets on its way. A port is one link outwards; both directions at once cost
 // nothing.
 struct Level {
-  double latency_s =
-      0;  // from the call of the sender to the use by the receiver, of the smallest message
-  double bytes_per_s = 0;  // of one port, in one direction
-  int ports = 1;  // of a rank, for the level inside nodes; of a node, for the level between them
+  // From the call of the sender to the use by the receiver, of the smallest message.
+  double latency_s = 0;
+  // Of one port, in one direction.
+  double bytes_per_s = 0;
+  // Of a rank, for the level inside nodes; of a node, for the level between them.
+  int ports = 1;
 };
 
 // Who the ranks are and what lies between them: nodes of ranks, numbered node by node. A node with
@@ -30,21 +32,25 @@ struct Topology {
   std::vector<int> ranks_of_node;
   Level inside;
   Level between;
-  double reduced_bytes_per_s = std::numeric_limits<double>::infinity();  // by a rank
-  double message_s = 0;  // of a rank, for each message but the first that it sends in one step
-  double call_s = 0;     // of a call of all ranks: until data can go
+  // By a rank.
+  double reduced_bytes_per_s = std::numeric_limits<double>::infinity();
+  // Of a rank, for each message but the first that it sends in one step.
+  double message_s = 0;
+  // Of a call of all ranks: until data can go.
+  double call_s = 0;
 
   int nodes() const { return static_cast<int>(ranks_of_node.size()); }
   int ranks() const;
-  bool Even() const;  // all nodes have as many ranks
+  // All nodes have as many ranks.
+  bool Even() const;
 };
 
 // `ranks` on nodes of `ranks_per_node`; the last node has those that are left.
 std::vector<int> RanksOfNodes(int ranks, int ranks_per_node);
 
-// The nodes of a running job, from every rank's LaunchInfo::local_rank (bootstrap/launch_info.h) in the order
-// of ranks. Each rank knows only its own: gather them, so that all have one topology and choose
-// alike.
+// The nodes of a running job, from every rank's LaunchInfo::local_rank (bootstrap/launch_info.h) in
+// the order of ranks. Each rank knows only its own: gather them, so that all have one topology and
+// choose alike.
 //
 // Errors       InvalidArgument naming the rank where they are not counted node by node: 0, 1, ...,
 //              0, 1, ...

@@ -45,15 +45,18 @@ class Socket {
   void Close();
   int fd() const { return fd_; }
   int local_port() const;
-  std::string local_host() const;    // "10.0.0.7", "fe80::1"
-  std::string peer_address() const;  // "10.0.0.7:1234", "[fe80::1]:1234"
+  // For example "10.0.0.7" or "fe80::1".
+  std::string local_host() const;
+  // For example "10.0.0.7:1234" or "[fe80::1]:1234".
+  std::string peer_address() const;
 
  private:
   // Waits until the socket is ready for `events` of poll(2).
   absl::Status WaitFor(short events, absl::Time deadline) const;
 
   int fd_ = -1;
-  std::string received_;  // by ReceiveFrame, beyond the frames that it has returned
+  // What ReceiveFrame has read beyond the frames that it has returned.
+  std::string received_;
 };
 
 // "host:port", with brackets around an IPv6 address.

@@ -57,10 +57,13 @@ class StoreServer {
   struct Client {
     Socket socket;
     std::string received;
-    int rank = -1;         // once it said hello
-    std::string awaiting;  // a key; empty: nothing
+    // -1 until its first message has told.
+    int rank = -1;
+    // The key that it waits for; empty if it waits for none.
+    std::string awaiting;
     absl::Time deadline = absl::InfiniteFuture();
-    bool done = false;  // nothing more to say to it
+    // Whether it has had its last answer.
+    bool done = false;
   };
 
   StoreServer(Socket listener, int stop_read, int stop_write, int size);
@@ -81,7 +84,8 @@ class StoreServer {
   Socket listener_;
   const int port_;
   const int size_;
-  Socket stop_read_, stop_write_;  // a pipe that ends the thread
+  // A pipe that ends the thread.
+  Socket stop_read_, stop_write_;
   device::Mutex stop_mutex_;
   absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
   bool gives_up_ ABSL_GUARDED_BY(stop_mutex_) = false;
@@ -90,9 +94,11 @@ class StoreServer {
   // Of the thread.
   std::list<Client> clients_;
   std::map<std::string, std::string> values_;
-  std::map<int, std::string> addresses_;  // rank -> address of those that said hello
+  // Addresses by rank, of those that have connected.
+  std::map<int, std::string> addresses_;
   int hellos_ = 0;
-  bool complete_ = false;  // all said hello once
+  // Whether all have connected once.
+  bool complete_ = false;
   absl::Status failure_;
 
   std::thread thread_;

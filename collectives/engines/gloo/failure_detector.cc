@@ -16,7 +16,8 @@ namespace {
 constexpr absl::Duration kExplanationTimeout = absl::Seconds(1);
 
 // How long a closed connection may be the result of an abort whose message has not arrived yet: a
-// rank that was told earlier ends its process, and its reset overtakes the abort messages of others.
+// rank that was told earlier ends its process, and its reset overtakes the abort messages of
+// others.
 constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 
 // A live process answers a probe in this time, also where many processes share a core.

@@ -13,8 +13,8 @@ namespace brigade::collectives {
 // One rank of a group of processes that Gloo connects; returns when all are there. Contracts and
 // errors: gloo_transport.h and transport_engine.h.
 //
-// Shrink       Ranks that lose the rank that serves the store, 0 at first, move to the server of the
-//              lowest rank left. Ranks that still use the old server do not meet them: a later
+// Shrink       Ranks that lose the rank that serves the store, 0 at first, move to the server of
+//              the lowest rank left. Ranks that still use the old server do not meet them: a later
 //              group of both kinds ends in DeadlineExceeded that names the ranks that did not join.
 //              Calls of older groups need no store.
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,

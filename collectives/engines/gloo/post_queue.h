@@ -33,7 +33,8 @@ class PostQueue final : public ::gloo::transport::tcp::Handler {
   struct Post {
     enum Kind { kSend, kReceive };
 
-    ::gloo::transport::UnboundBuffer* buffer;  // must stay until Stop
+    // Stays until Stop.
+    ::gloo::transport::UnboundBuffer* buffer;
     Kind kind;
     int peer;
     uint64_t tag;
@@ -60,14 +61,16 @@ class PostQueue final : public ::gloo::transport::tcp::Handler {
   struct Event {
     Event();
     ~Event();
-    const int fd;  // eventfd(2)
+    // Of eventfd(2).
+    const int fd;
   };
 
   const std::shared_ptr<::gloo::transport::tcp::Device> device_;
   const OnError on_error_;
   const Event event_;
 
-  device::Mutex turn_;  // held while Gloo's thread posts
+  // Held while Gloo's thread posts.
+  device::Mutex turn_;
   bool stopped_ ABSL_GUARDED_BY(turn_) = false;
   std::vector<Post> posting_ ABSL_GUARDED_BY(turn_);
 

@@ -17,10 +17,12 @@ struct CUstream_st;
 
 namespace brigade::collectives {
 
-// What we use of NCCL's binary interface: types and values of nccl.h 2.28.9, written down here so that nothing needs
-// that header. tests/collectives/engines/nccl/nccl_abi_test.cc compares the two where it is installed.
+// What we use of NCCL's binary interface: types and values of nccl.h 2.28.9, written down here so
+// that nothing needs that header. tests/collectives/engines/nccl/nccl_abi_test.cc compares the two
+// where it is installed.
 using NcclComm = ::ncclComm*;
-using NcclStream = ::CUstream_st*;  // cudaStream_t
+// The same type as cudaStream_t.
+using NcclStream = ::CUstream_st*;
 
 enum class NcclResult : int {
   kSuccess = 0,
@@ -55,16 +57,18 @@ struct NcclConfig {
   unsigned int magic = 0xcafebeef;
   unsigned int version = 21800;
   int blocking = 0;
-  int cga_cluster_size = INT_MIN;  // not set, like those that follow
+  // Not set, like the members that follow.
+  int cga_cluster_size = INT_MIN;
   int min_ctas = INT_MIN;
   int max_ctas = INT_MIN;
   const char* net_name = nullptr;
   int split_share = INT_MIN;
-  int traffic_class = INT_MIN;  // padding in 2.18
+  // Padding in 2.18.
+  int traffic_class = INT_MIN;
 };
 
-// The functions of one NCCL, or of a stand-in. Names and meanings as in its documentation, contracts as of
-// non-blocking communicators.
+// The functions of one NCCL, or of a stand-in. Names and meanings as in its documentation,
+// contracts as of non-blocking communicators.
 struct NcclApi {
   NcclResult (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(NcclResult result) = nullptr;
@@ -81,7 +85,8 @@ struct NcclApi {
   NcclResult (*comm_finalize)(NcclComm comm) = nullptr;
   NcclResult (*comm_destroy)(NcclComm comm) = nullptr;
   NcclResult (*comm_abort)(NcclComm comm) = nullptr;
-  NcclResult (*comm_revoke)(NcclComm comm, int flags) = nullptr;  // null before 2.28
+  // Null before 2.28.
+  NcclResult (*comm_revoke)(NcclComm comm, int flags) = nullptr;
   NcclResult (*comm_register)(NcclComm comm, void* data, size_t bytes, void** handle) = nullptr;
   NcclResult (*comm_deregister)(NcclComm comm, void* handle) = nullptr;
 
@@ -112,8 +117,8 @@ struct NcclApi {
   bool (*is_capturing)(NcclStream stream) = nullptr;
 };
 
-// NCCL as it is found at run time; stays loaded. Unavailable, naming the library, if there is none, if it is older
-// than 2.19.0, or if it lacks a function.
+// NCCL as it is found at run time; stays loaded. Unavailable, naming the library, if there is none,
+// if it is older than 2.19.0, or if it lacks a function.
 absl::StatusOr<NcclApi> LoadNccl(const std::string& library = "libnccl.so.2");
 
 }  // namespace brigade::collectives

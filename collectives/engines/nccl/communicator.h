@@ -21,11 +21,12 @@ struct NcclOutcome {
   const char* function;
 };
 
-// One rank's ncclComm_t, non-blocking, and the lock under which it is called: the thread that makes calls, the one that
-// looks for errors and one that aborts are never in NCCL at the same time. It also keeps the first error.
+// One rank's ncclComm_t, non-blocking, and the lock under which it is called: the thread that makes
+// calls, the one that looks for errors and one that aborts are never in NCCL at the same time. It
+// also keeps the first error.
 //
-// Errors       The first one is final: it is told to the other ranks, the communicator is aborted, and everything
-//              returns it.
+// Errors       The first one is final: it is told to the other ranks, the communicator is aborted,
+//              and everything returns it.
 // Threads      Create, Adopt, Do and Close from one at a time; the others from any.
 class NcclCommunicator {
  public:
@@ -39,10 +40,12 @@ class NcclCommunicator {
   // Makes the ncclComm_t by create(&comm), and waits until it is ready.
   absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);
 
-  // Takes an ncclComm_t that somebody else has made. One that is `lent` is never aborted or destroyed.
+  // Takes an ncclComm_t that somebody else has made. One that is `lent` is never aborted or
+  // destroyed.
   void Adopt(NcclComm comm, bool lent);
 
-  // Calls call(comm), and waits on the host until NCCL has taken it: what follows in a stream is then behind it.
+  // Calls call(comm), and waits on the host until NCCL has taken it: what follows in a stream is
+  // then behind it.
   absl::Status Do(absl::FunctionRef<NcclOutcome(NcclComm comm)> call);
 
   // Ends the group with this error, unless it has ended before; returns what ended it.
@@ -67,7 +70,8 @@ class NcclCommunicator {
   const int rank_;
   const absl::Duration timeout_;
 
-  device::Mutex mutex_;  // held while NCCL is called
+  // Held while NCCL is called.
+  device::Mutex mutex_;
   NcclComm comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool lent_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -45,8 +45,8 @@ class NcclDispatcher {
   // InvalidArgument for cudaStreamPerThread.
   absl::Status CanUse(device::Stream& stream) const;
 
-  // Sets `is_captured` if a CUDA graph captures the call. If not, calls announce() before NCCL hears
-  // of the call.
+  // Sets `is_captured` if a CUDA graph captures the call. If not, calls announce() before NCCL
+  // hears of the call.
   absl::Status Run(const Collective& collective, device::Stream& stream, bool& is_captured,
                    absl::FunctionRef<void()> announce);
 

@@ -24,15 +24,15 @@ absl::Status NcclExecutor::CanRun(const CollectiveSignature& signature, int rank
 }
 
 absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
-                               Exchange exchange) {
+                               EnqueueGroup enqueue) {
   collective_ = &collective;
   BRIGADE_RETURN_IF_ERROR(Reserve(collective.signature));
   for (int stage = 0; stage < program_.stages(); ++stage) {
     CollectReads(stage);
-    BRIGADE_RETURN_IF_ERROR(exchange(transfers_));
+    BRIGADE_RETURN_IF_ERROR(enqueue(transfers_));
     BRIGADE_RETURN_IF_ERROR(Reduce(stage, stream));
     CollectWrites(stage);
-    if (!transfers_.empty()) BRIGADE_RETURN_IF_ERROR(exchange(transfers_));
+    if (!transfers_.empty()) BRIGADE_RETURN_IF_ERROR(enqueue(transfers_));
   }
   return absl::OkStatus();
 }

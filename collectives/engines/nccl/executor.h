@@ -33,7 +33,7 @@ class NcclExecutor {
  public:
   // Enqueues the transfers as one group: those between two ranks meet in the order in which each of
   // them gives them.
-  using Exchange = absl::FunctionRef<absl::Status(absl::Span<const Transfer>)>;
+  using EnqueueGroup = absl::FunctionRef<absl::Status(absl::Span<const Transfer>)>;
 
   NcclExecutor(device::Context& context, int rank, int size)
       : context_(context), rank_(rank), size_(size) {}
@@ -44,7 +44,7 @@ class NcclExecutor {
   // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
 
-  absl::Status Run(const Collective& collective, device::Stream& stream, Exchange exchange);
+  absl::Status Run(const Collective& collective, device::Stream& stream, EnqueueGroup enqueue);
 
  private:
   char* Address(const Part& part) const { return AddressOf(part, *collective_, scratch_.data()); }
@@ -62,7 +62,8 @@ class NcclExecutor {
   device::Buffer scratch_, landing_;
   std::vector<Transfer> transfers_;
   std::vector<const void*> sources_;
-  const Collective* collective_ = nullptr;  // that runs
+  // The one that runs.
+  const Collective* collective_ = nullptr;
 };
 
 }  // namespace brigade::collectives

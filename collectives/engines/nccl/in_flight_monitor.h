@@ -18,10 +18,11 @@
 
 namespace brigade::collectives {
 
-// The calls of this rank that are enqueued and have not ended, by events before and behind each. They run in the order
-// in which they were made.
+// The calls of this rank that are enqueued and have not ended, by events before and behind each.
+// They run in the order in which they were made.
 //
-// Deadline     Starts when a call has been seen at the head of its stream: what comes before it may take its time.
+// Deadline     Starts when a call has been seen at the head of its stream: what comes before it may
+//              take its time.
 // Allocation   None in steady state.
 // Threads      Begin and End from one at a time; Look and empty from any.
 class InFlightMonitor {
@@ -46,8 +47,10 @@ class InFlightMonitor {
   struct Entry {
     std::unique_ptr<device::Event> begin, end;
     Fingerprint collective;
-    int peer = 0;                                           // of a send
-    Clock::time_point deadline = Clock::time_point::max();  // until it has begun
+    // The other rank of a send.
+    int peer = 0;
+    // Until it has begun.
+    Clock::time_point deadline = Clock::time_point::max();
   };
 
   absl::Status Reclaim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -57,9 +60,11 @@ class InFlightMonitor {
   const absl::Duration timeout_;
 
   device::Mutex mutex_;
-  Entry next_ ABSL_GUARDED_BY(mutex_);  // between Begin and End
+  // Between Begin and End.
+  Entry next_ ABSL_GUARDED_BY(mutex_);
   std::vector<Entry> pending_ ABSL_GUARDED_BY(mutex_), free_ ABSL_GUARDED_BY(mutex_);
-  size_t entries_ ABSL_GUARDED_BY(mutex_) = 0;  // that were ever made
+  // How many were ever made.
+  size_t entries_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace brigade::collectives

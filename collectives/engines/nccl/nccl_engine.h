@@ -12,12 +12,13 @@
 namespace brigade::collectives {
 
 struct NcclOptions {
-  NcclApi api;  // LoadNccl()
+  // LoadNccl().
+  NcclApi api;
   // How long a call may wait in NCCL on the host, and how long it may run from when it is at the
   // head of its stream.
   absl::Duration timeout = absl::Minutes(10);
-  // Whether the side channel compares the calls of all ranks. If not, collectives that differ end by
-  // the timeout.
+  // Whether the side channel compares the calls of all ranks. If not, collectives that differ end
+  // by the timeout.
   bool compare_calls = true;
   // The context of the side channel's engine, if nobody else keeps it: lives as long as any group
   // that was made with these options.

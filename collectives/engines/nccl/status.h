@@ -7,11 +7,12 @@
 
 namespace brigade::collectives {
 
-// The one place where NCCL's errors become statuses: `ncclAllReduce: ncclSystemError (unhandled system error): what
-// NCCL says beside`. `comm` may be null.
+// The one place where NCCL's errors become statuses: `ncclAllReduce: ncclSystemError (unhandled
+// system error): what NCCL says beside`. `comm` may be null.
 //
-// Codes        A failed system call or a lost peer: Unavailable. Bad arguments: InvalidArgument. A wrong moment or
-//              mixed-up calls: FailedPrecondition. Not taken yet: DeadlineExceeded. CUDA's errors and all else: Internal.
+// Codes        A failed system call or a lost peer: Unavailable. Bad arguments: InvalidArgument. A
+//              wrong moment or mixed-up calls: FailedPrecondition. Not taken yet: DeadlineExceeded.
+//              CUDA's errors and all else: Internal.
 absl::Status NcclStatus(const NcclApi& api, NcclResult result, absl::string_view function,
                         NcclComm comm);
 

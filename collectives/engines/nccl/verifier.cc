@@ -16,7 +16,8 @@ constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
 
 constexpr size_t kAhead = 1024;  // calls that a host may be ahead of the comparison, 40 KB
 
-// The thread looks for calls and is not woken for each, which would cost the caller more than the call itself.
+// The thread looks for calls and is not woken for each, which would cost the caller more than the
+// call itself.
 constexpr absl::Duration kInterval = absl::Milliseconds(2);
 
 // The oldest calls of a rank that are not compared yet.
@@ -78,7 +79,8 @@ void CollectiveVerifier::CompareAll() {
   }
 }
 
-// Waits for all ranks to have a call, and compares as many as all have. So all agree on what has been compared.
+// Waits for all ranks to have a call, and compares as many as all have. So all agree on what has
+// been compared.
 absl::Status CollectiveVerifier::Round() {
   Block block;
   {

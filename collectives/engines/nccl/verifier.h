@@ -14,10 +14,11 @@
 
 namespace brigade::collectives {
 
-// Compares this rank's calls with those of the other ranks, beside the calls and in a thread of its own.
+// Compares this rank's calls with those of the other ranks, beside the calls and in a thread of its
+// own.
 //
-// Errors       Given once to `fail`: InvalidArgument for calls that differ, with the same two named on all ranks; the
-//              error of the side channel if a rank does not come or is gone.
+// Errors       Given once to `fail`: InvalidArgument for calls that differ, with the same two named
+//              on all ranks; the error of the side channel if a rank does not come or is gone.
 // Allocation   Add makes none.
 // Threads      Add, AwaitAll from one at a time.
 // Destruction  Compares first what was added.
@@ -43,7 +44,8 @@ class CollectiveVerifier {
 
   Engine& side_;
   const std::function<void(const absl::Status&)> fail_;
-  std::vector<int64_t> mine_, all_;  // blocks: this rank's, [rank]
+  // Blocks of fingerprints: this rank's, and all by rank.
+  std::vector<int64_t> mine_, all_;
 
   device::Mutex mutex_;
   device::CondVar compared_;

@@ -58,7 +58,8 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
   return status_;
 }
 
-// The scratch goes back here, where the free waits for this rank's streams: they end after all who use it.
+// The scratch goes back here, where the free waits for this rank's streams: they end after all who
+// use it.
 void GroupState::Leave(int rank) {
   members_[static_cast<size_t>(rank)].scratch = device::Buffer();
   Fail(absl::UnavailableError(absl::StrCat("rank ", rank, " has left the group")));

@@ -24,7 +24,8 @@
 
 namespace brigade::collectives {
 
-// What the ranks of a ThreadGroup share. Members' events and scratch are touched by the rank that arrives last.
+// What the ranks of a ThreadGroup share. Members' events and scratch are touched by the rank that
+// arrives last.
 class GroupState {
  public:
   explicit GroupState(const ThreadGroup::Options& options);
@@ -37,8 +38,9 @@ class GroupState {
   absl::Status Run(int rank, const Collective& collective, device::Stream& stream);
   absl::Status AllGatherHost(int rank, const Fingerprint& fingerprint,
                              absl::Span<const int64_t> values, absl::Span<int64_t> all);
-  // What the ranks `members` of this group share in a new one. Each of them calls this once; the group belongs to those
-  // who have got it, and this one keeps it only for those that are still to come.
+  // What the ranks `members` of this group share in a new one. Each of them calls this once; the
+  // group belongs to those who have got it, and this one keeps it only for those that are still to
+  // come.
   std::shared_ptr<GroupState> JoinSubgroup(absl::Span<const int> members, uint64_t generation);
   void Fail(const absl::Status& error);
   absl::Status status() const;
@@ -52,7 +54,8 @@ class GroupState {
 
   struct Member {
     device::Context* context = nullptr;
-    std::unique_ptr<device::Event> reached[2];  // the end of a stage, by turns
+    // Recorded at the ends of stages, by turns.
+    std::unique_ptr<device::Event> reached[2];
     device::Buffer scratch;
     std::array<std::atomic<int64_t>, kernels::kMaxReduceArrays> sent = {};
   };

@@ -19,9 +19,10 @@ namespace brigade::collectives {
 // The place where the threads of a group's ranks wait for each other: all of them, or two.
 //
 // Errors       The first one is final: every rank that waits, and every later call, gets it.
-//              InvalidArgument that names two ranks and their calls, if the fingerprints of those who meet differ, or
-//              if ranks wait for each other in a circle (rank 0 sends to rank 1, which waits for all in a barrier).
-//              DeadlineExceeded that names the ranks that wait for nobody and for which this one has waited too long.
+//              InvalidArgument that names two ranks and their calls, if the fingerprints of those
+//              who meet differ, or if ranks wait for each other in a circle (rank 0 sends to rank
+//              1, which waits for all in a barrier). DeadlineExceeded that names the ranks that
+//              wait for nobody and for which this one has waited too long.
 // Allocation   None after construction, but for errors.
 // Threads      Each rank's calls from one thread at a time; Break from any thread.
 class Rendezvous {
@@ -29,25 +30,30 @@ class Rendezvous {
   // What a rank brings. All that it points to must stay until Meet returns.
   struct Arrival {
     Fingerprint fingerprint;
-    const Collective* collective = nullptr;  // of a call on a stream
+    // Of a call on a stream.
+    const Collective* collective = nullptr;
     device::Stream* stream = nullptr;
-    absl::Span<const int64_t> values;  // of a call on the host
+    // Of a call on the host.
+    absl::Span<const int64_t> values;
     absl::Span<int64_t> all;
   };
   using Act = absl::FunctionRef<absl::Status(absl::Span<const Arrival> arrivals)>;
 
   static constexpr int kAll = -1;
 
-  explicit Rendezvous(int size);  // 1 to 64
+  // `size` is 1 to 64.
+  explicit Rendezvous(int size);
 
-  // Waits for all ranks, or for the one rank `partner` that gives this one as its partner. The last to arrive calls
-  // act(arrivals), by rank, with a lock held; all of them return what that has returned.
+  // Waits for all ranks, or for the one rank `partner` that gives this one as its partner. The last
+  // to arrive calls act(arrivals), by rank, with a lock held; all of them return what that has
+  // returned.
   absl::Status Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout, Act act);
 
   void Break(const absl::Status& error);
 
  private:
-  using Ranks = uint64_t;  // a bit for each
+  // A bit for each rank.
+  using Ranks = uint64_t;
 
   // What a rank sleeps by, once it has arrived.
   struct Sleeper {
@@ -66,15 +72,20 @@ class Rendezvous {
   void BreakLocked(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Ranks everybody_;
-  std::vector<Sleeper> sleepers_;  // [rank]
+  // By rank.
+  std::vector<Sleeper> sleepers_;
 
   device::Mutex mutex_;
-  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);  // [rank]
-  std::vector<int> partners_ ABSL_GUARDED_BY(mutex_);      // [rank]
+  // By rank.
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
+  // By rank.
+  std::vector<int> partners_ ABSL_GUARDED_BY(mutex_);
   // [rank], of the last time; the next one cannot end before that rank has read it.
   std::vector<absl::Status> results_ ABSL_GUARDED_BY(mutex_);
-  Ranks for_all_ ABSL_GUARDED_BY(mutex_) = 0;  // ranks that wait for all
-  Ranks for_one_ ABSL_GUARDED_BY(mutex_) = 0;  // ranks that wait for their partner
+  // Ranks that wait for all.
+  Ranks for_all_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Ranks that wait for their partner.
+  Ranks for_one_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 

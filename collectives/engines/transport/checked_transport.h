@@ -71,7 +71,8 @@ class CheckedTransport final : public Transport {
  private:
   struct Frame {
     Fingerprint fingerprint;
-    int64_t inline_bytes = -1;  // of the payload; -1 for none
+    // Of the payload; -1 for none.
+    int64_t inline_bytes = -1;
     char payload[kInlineBytes];
   };
   struct Outgoing {
@@ -87,11 +88,16 @@ class CheckedTransport final : public Transport {
   // What the call has exchanged with another rank.
   struct Peer {
     Frame out, in;
-    bool is_sent = false;                         // out
-    FrameState state = FrameState::kNotExpected;  // of in
-    bool has_payload = false;        // in holds payload that the caller has not expected yet
-    bool has_arrived = false;        // the payload of in is at its place, and not awaited yet
-    std::vector<Incoming> deferred;  // payload to expect when the frame is checked
+    // Whether `out` is sent.
+    bool is_sent = false;
+    // Of the frame `in`.
+    FrameState state = FrameState::kNotExpected;
+    // Whether `in` holds payload that the caller has not expected yet.
+    bool has_payload = false;
+    // Whether the payload of `in` is at its place, and not awaited yet.
+    bool has_arrived = false;
+    // Payload to expect when the frame is checked.
+    std::vector<Incoming> deferred;
   };
 
   absl::Status SendFrame(int to, const void* payload, int64_t bytes);
@@ -105,8 +111,10 @@ class CheckedTransport final : public Transport {
   std::vector<Peer> peers_;
   Fingerprint mine_;
   int to_ = 0;
-  std::vector<int> unchecked_;      // ranks whose frames are expected, and not checked yet
-  std::vector<Outgoing> deferred_;  // payload to send then
+  // Ranks whose frames are expected, and not checked yet.
+  std::vector<int> unchecked_;
+  // Payload to send then.
+  std::vector<Outgoing> deferred_;
 
   // What Activity tells other threads: mine_ from Begin to Flush.
   mutable device::Mutex mutex_;

@@ -54,8 +54,10 @@ class TransportExecutor {
   struct Task {
     Instruction instruction;
     int64_t chunks;
-    int64_t sources;  // on other ranks
-    bool in_place;    // a copy from elsewhere to here needs no landing
+    // How many of its sources are on other ranks.
+    int64_t sources;
+    // A copy from elsewhere to here needs no landing.
+    bool in_place;
   };
 
   char* Address(const Part& part, Chunk chunk) const;
@@ -84,21 +86,28 @@ class TransportExecutor {
   std::vector<std::atomic<int64_t>> sent_;
   Program program_;
   device::Buffer scratch_;
-  device::Buffer landing_;  // messages to be reduced, in a ring
+  // Messages to be reduced, in a ring.
+  device::Buffer landing_;
 
   // Of the call that runs.
   const Collective* collective_ = nullptr;
-  int64_t element_bytes_ = 0;  // of what goes to other ranks
-  int64_t chunk_count_ = 0;    // elements
-  int64_t landing_bytes_ = 0;  // of a message in landing_
-  int64_t window_ = 0;         // messages that may be expected at once
+  // Of an element that goes to another rank.
+  int64_t element_bytes_ = 0;
+  // Elements of a chunk.
+  int64_t chunk_count_ = 0;
+  // Of a message in landing_.
+  int64_t landing_bytes_ = 0;
+  // Messages that may be expected at once.
+  int64_t window_ = 0;
   std::vector<const void*> sources_;
 
   // Of the stage that runs. Messages are expected and consumed in one order.
   std::vector<Task> tasks_;
-  size_t expecting_task_ = 0;  // the next chunk to expect
+  // The next chunk to expect.
+  size_t expecting_task_ = 0;
   int64_t expecting_chunk_ = 0;
-  int64_t expected_ = 0, consumed_ = 0;  // messages
+  // Counts of messages.
+  int64_t expected_ = 0, consumed_ = 0;
 };
 
 }  // namespace brigade::collectives

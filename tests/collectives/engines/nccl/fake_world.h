@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_WORLD_H_
 #define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_WORLD_H_
 
-// What FakeNccl's functions share: its communicators, and the book about who calls what.
+// What FakeNccl's functions share: its communicators, and the record of who calls what.
 
 #include <atomic>
 #include <chrono>
