@@ -43,18 +43,16 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
   if (member.context != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
-  for (size_t other = 0; other < members_.size(); ++other) {
-    if (members_[other].context == nullptr) continue;
-    const device::Device theirs = members_[other].context->device();
-    if (theirs == context.device()) continue;
+  if (device_.value_or(context.device()) != context.device()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " is on ", context.device().ToString(), ", rank ", other,
-                     " on ", theirs.ToString(), "; a group of threads shares one device"));
+        absl::StrCat("rank ", rank, " is on ", context.device().ToString(), ", the group on ",
+                     device_->ToString()));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
     BRIGADE_ASSIGN_OR_RETURN(event, context.CreateEvent("collective"));
   }
   member.context = &context;
+  device_ = context.device();
   return status_;
 }
 

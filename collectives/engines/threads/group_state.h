@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,8 @@ class GroupState {
 
   mutable device::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  // Of all ranks; none before the first has joined.
+  std::optional<device::Device> device_ ABSL_GUARDED_BY(mutex_);
   // For which a rank is still to come.
   std::map<std::string, Subgroup> subgroups_ ABSL_GUARDED_BY(mutex_);
 

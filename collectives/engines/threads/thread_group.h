@@ -51,7 +51,7 @@ class ThreadGroup {
   int size() const;
 
   // The engine of one rank; `context` must outlive it. InvalidArgument for a rank out of range, or
-  // on another device than a rank that has joined; AlreadyExists for a rank that is taken.
+  // on another device than the ranks that have joined; AlreadyExists for a rank that is taken.
   absl::StatusOr<std::unique_ptr<Engine>> Join(int rank, device::Context& context);
 
   ~ThreadGroup();
