@@ -320,8 +320,7 @@ void ConformRegistration(const RanksOptions& options, const CreateEngineFn& crea
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("register: -4 bytes")));
     auto last = group.Register(input.data(), bytes);
     ASSERT_OK(last);
-    ASSERT_OK(group.Barrier(stream));
-    ASSERT_OK(stream.Synchronize());
+    self.AwaitOthers();
     group.Abort(absl::CancelledError("enough"));
     EXPECT_THAT(group.Register(output.data(), bytes),
                 StatusIs(absl::StatusCode::kCancelled, HasSubstr("enough")));

@@ -75,8 +75,9 @@ NcclOutcome NcclCommunicator::Poll(NcclOutcome outcome, Clock::time_point deadli
 }
 
 absl::Status NcclCommunicator::Settle(NcclOutcome outcome) {
-  if (outcome.result == NcclResult::kInProgress)
+  if (outcome.result == NcclResult::kInProgress) {
     outcome = Poll(outcome, device::DeadlineAfter(timeout_));
+  }
   if (outcome.result == NcclResult::kSuccess) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(status());
   if (outcome.result == NcclResult::kInProgress) {

@@ -74,8 +74,9 @@ absl::Status StreamMonitor::Look() {
       continue;
     }
     if (reached == 0) continue;
-    if (entry->deadline == Clock::time_point::max())
+    if (entry->deadline == Clock::time_point::max()) {
       entry->deadline = device::DeadlineAfter(limit_);
+    }
     if (now < entry->deadline) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         Describe(std::countr_zero(reached), entry->fingerprint), ", which the stream of ",
