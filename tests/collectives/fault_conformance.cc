@@ -1,7 +1,6 @@
 #include "brigade/tests/collectives/fault_conformance.h"
 
 #include <array>
-#include <barrier>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -187,11 +186,10 @@ void ExpectSuccess(Rank& self, const absl::Status& said) {
   EXPECT_OK(self.communicator->status());
 }
 
-void ExpectPair(Rank& self, const Pair& pair, const EngineUnderTest& engine,
-                std::barrier<>& both_are_here, Arrays& arrays) {
+void ExpectPair(Rank& self, const Pair& pair, const EngineUnderTest& engine, Arrays& arrays) {
   SCOPED_TRACE(
       absl::StrCat("rank ", self.rank, " of ", Name(pair.first), ", then ", Name(pair.second)));
-  both_are_here.arrive_and_wait();
+  self.AwaitOthers();
   // The result is the same if rank 1 is the first one in spite of this.
   if (self.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   const absl::Status said = Perform(pair.of(self.rank), self, arrays);
@@ -236,23 +234,22 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
     }
     at_once.emplace_back([pair, &engine] {
       std::array<Arrays, 2> arrays;
-      std::barrier both_are_here(2);
       const RanksOptions options = {.size = 2, .timeout = kShort};
       OnRanks(options, engine.new_engines(options), [&](Rank& self) {
-        ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
+        ExpectPair(self, pair, engine, arrays[static_cast<size_t>(self.rank)]);
+        self.AwaitOthers();
       });
     });
   }
   for (std::thread& thread : at_once) thread.join();
 
   std::array<Arrays, 2> arrays;
-  std::barrier both_are_here(2);
   const RanksOptions options = {.size = 2, .timeout = kLong};
   OnRanks(options, engine.new_engines(options), [&](Rank& self) {
     for (const Pair& pair : one_by_one) {
-      ExpectPair(self, pair, engine, both_are_here, arrays[static_cast<size_t>(self.rank)]);
+      ExpectPair(self, pair, engine, arrays[static_cast<size_t>(self.rank)]);
     }
-    both_are_here.arrive_and_wait();  // a communicator is not OK from when a rank has left
+    self.AwaitOthers();  // a communicator is not OK from when a rank has left
   });
 }
 
@@ -264,6 +261,7 @@ void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
   const RanksOptions options = {.size = 2, .timeout = kLong};
   OnRanks(options, engine.new_engines(options), [&](Rank& self) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
+    self.AwaitOthers();
     const absl::Status said =
         self.rank == 0
             ? self.communicator->Send(own.input.data(), kCount, kType, 1, *self.stream)
@@ -273,6 +271,7 @@ void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
                          AllOf(HasSubstr("rank 0 calls send(8 float32, from rank 0) as its call 0"),
                                HasSubstr("rank 1 calls send(9 float32, from rank 0)"))));
     EXPECT_OK(Shrink(self));
+    self.AwaitOthers();
   });
 }
 
@@ -322,6 +321,7 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
       EXPECT_OK(TryOut(*self.communicator, *self.stream));
       for (const Variant& variant : variants) {
         SCOPED_TRACE(absl::StrCat("rank ", self.rank, ": ", variant.usual, ", ", variant.odd));
+        self.AwaitOthers();
         const absl::Status said =
             variant.call(*self.communicator, arrays[static_cast<size_t>(self.rank)], *self.stream,
                          self.rank == odd);
@@ -334,6 +334,7 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
         EXPECT_OK(Shrink(self));
         if (::testing::Test::HasFailure()) return;  // the ranks may be out of step
       }
+      self.AwaitOthers();
     });
   }
 }

@@ -3,12 +3,14 @@
 
 // Groups of ranks in one process, a thread each, for tests of collectives.
 
+#include <barrier>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
@@ -34,6 +36,11 @@ struct Rank {
   std::unique_ptr<device::Context> context;
   std::unique_ptr<device::Stream> stream;
   std::unique_ptr<Communicator> communicator;
+  std::barrier<>* all_ranks = nullptr;  // of OnRanks
+
+  // Waits for the other ranks of OnRanks outside of the communicator. When a collective is over for
+  // this rank, another one may still be in it, and would get an error that comes next.
+  void AwaitOthers() const { all_ranks->arrive_and_wait(); }
 };
 
 struct RanksOptions {
@@ -77,13 +84,16 @@ inline NewEngineFn ThreadEngines(const RanksOptions& options) {
   return [group](int rank, device::Context& context) { return group->Join(rank, context); };
 }
 
-// Runs body(Rank&) on a thread for each rank, and waits for all.
+// Runs body(Rank&) on a thread for each rank, and waits for all. AwaitOthers does not wait for a
+// rank whose body is over.
 inline void OnRanks(const RanksOptions& options, const NewEngineFn& new_engine,
                     const std::function<void(Rank&)>& body) {
+  std::barrier all_ranks(options.size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.size; ++rank) {
     threads.emplace_back([&, rank] {
-      Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr};
+      Rank self = {rank, options.size, NewRankContext(rank, options), nullptr, nullptr, &all_ranks};
+      const absl::Cleanup over = [&] { all_ranks.arrive_and_drop(); };
       self.stream = self.context->CreateStream("compute").value();
       auto engine = new_engine(rank, *self.context);
       ASSERT_OK(engine);
