@@ -11,7 +11,7 @@
 #include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/compressed/compressed_all_reduce.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -54,7 +54,7 @@ class Brigade final : public ThreadContestant {
     std::unique_ptr<device::Context> context;
     std::unique_ptr<device::Stream> stream;
     std::unique_ptr<collectives::Communicator> communicator;
-    std::unique_ptr<collectives::CompressedAllReduce> compressed;
+    std::unique_ptr<collectives::CompressedReduction> compressed;
   };
 
  public:
@@ -104,9 +104,9 @@ class Brigade final : public ThreadContestant {
                                                       std::move(made), *rank.context, Pairs()));
       rank.communicator = std::move(communicator);
       if (way_ == Way::kFp16Wire) {
-        BRIGADE_ASSIGN_OR_RETURN(
-            rank.compressed,
-            collectives::CompressedAllReduce::Create(*rank.communicator, *rank.context, elements_));
+        BRIGADE_ASSIGN_OR_RETURN(rank.compressed,
+                                 collectives::CompressedReduction::Create(
+                                     *rank.communicator, *rank.context, 2 * elements_));
       }
       return absl::OkStatus();
     });

@@ -29,7 +29,7 @@ class Contestant {
 };
 
 // Ours, over engine "threads" or "gloo" (on the loopback), by an algorithm; by "hierarchical":
-// nodes of two ranks, direct inside and between; or by "fp16_wire": CompressedAllReduce with a
+// nodes of two ranks, direct inside and between; or by "fp16_wire": CompressedReduction with a
 // dynamic scale, of turns of up to `elements`. Its ranks are made on threads of their own.
 // InvalidArgument naming what is unknown.
 absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& engine,

@@ -8,11 +8,13 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_keys.h"
 #include "brigade/examples/gpt/json_reader.h"
@@ -43,6 +45,61 @@ std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   return std::nullopt;
 }
 
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  std::string text(kMaxJsonBytes + 1, '\0');  // one more shows that there is more
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get())) return absl::ErrnoToStatus(errno, path);
+  return text;
+}
+
+// Whether the algorithm is made for nodes.
+bool KnowsOfNodes(collectives::Algorithm algorithm) {
+  return algorithm == collectives::Algorithm::kHierarchical ||
+         algorithm == collectives::Algorithm::kDoubleTree;
+}
+
+// Of `ranks` ranks, if any was asked for. Errors name the key.
+absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s, int ranks,
+                                                              absl::string_view folder) {
+  collectives::CommunicatorOptions options;
+  if (!s.topology.has_value() && !s.ranks_per_node.has_value()) return options;
+  // Nodes alone: all links are alike.
+  collectives::Topology topology;
+  topology.inside = topology.between = {1e-6, 1e9};
+  const Json path = s.topology.value_or("");
+  if (s.topology.has_value()) {
+    const bool absolute = s.topology->front() == '/';
+    const auto text = ReadText(absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology));
+    if (!text.ok()) return Contradiction("brigade.topology", path, text.status().message());
+    auto machine = collectives::TopologyFromJson(*text);
+    if (!machine.ok()) return Contradiction("brigade.topology", path, machine.status().message());
+    topology = *std::move(machine);
+  }
+  if (s.ranks_per_node.has_value()) {
+    topology.ranks_of_node = collectives::RanksOfNodes(ranks, *s.ranks_per_node);
+  }
+  if (topology.ranks_of_node.empty()) {
+    return Contradiction("brigade.topology", path,
+                         "it has no ranks_of_node: brigade.ranks_per_node is needed");
+  }
+  if (topology.ranks() != ranks) {
+    return Contradiction("brigade.topology", path,
+                         absl::StrCat("its nodes have ", topology.ranks(), " ranks, and ", ranks,
+                                      " train; brigade.ranks_per_node would replace them"));
+  }
+  if (s.zero.algorithm == collectives::Algorithm::kHierarchical && !topology.Even()) {
+    return Contradiction(
+        "brigade.algorithm", "hierarchical",
+        absl::StrCat("it needs nodes of one size: the first has ", topology.ranks_of_node.front(),
+                     " ranks, the last ", topology.ranks_of_node.back()));
+  }
+  options.topology = std::move(topology);
+  return options;
+}
+
 // Keys that are right by themselves, but have no effect beside the others.
 absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   struct Rule {
@@ -59,7 +116,18 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   const bool decays = cycle == nullptr || (cycle->decay_step_size > 0 && cycle->decay_lr_rate > 0);
   const std::string no_decay = "a decay needs both decay_step_size and decay_lr_rate";
   const double highest = OwnHighestRate(schedule).value_or(s.group.lr);
+  const std::string algorithm(collectives::Name(s.zero.algorithm));
+  const bool has_nodes = s.topology.has_value() || s.ranks_per_node.has_value();
   const Rule rules[] = {
+      {"brigade.algorithm", collectives::Exists(s.zero.reduction, s.zero.algorithm),
+       absl::StrCat("it has no reduction ", std::string(collectives::Name(s.zero.reduction)))},
+      {"brigade.algorithm", has_nodes || s.zero.algorithm != collectives::Algorithm::kHierarchical,
+       "it needs brigade.ranks_per_node or brigade.topology"},
+      {"brigade.ranks_per_node", s.topology.has_value() || KnowsOfNodes(s.zero.algorithm),
+       absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes")},
+      {"brigade.topology",
+       s.zero.algorithm == collectives::Algorithm::kAuto || KnowsOfNodes(s.zero.algorithm),
+       absl::StrCat("algorithm ", algorithm, " asks for no topology")},
       {"zero_optimization.stage3_param_persistence_threshold", s.zero.stage == 3, stage},
       {"zero_optimization.stage3_prefetch_bucket_size", s.zero.stage == 3, stage},
       {"brigade.live_units", s.zero.stage >= 2, stage},
@@ -117,7 +185,8 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
 
 }  // namespace
 
-absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks) {
+absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
+                                        absl::string_view folder) {
   BRIGADE_ASSIGN_OR_RETURN(auto config, ParseJson(json));
   Settings s;
   BRIGADE_RETURN_IF_ERROR(ReadObject(config, ConfigKeys(s)));
@@ -126,6 +195,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks) {
   }
   BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
   BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto communicator, Communicator(s, ranks, folder));
 
   zero::ZeroOptions& zero = s.zero;
   zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);
@@ -138,17 +208,14 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks) {
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
-  return TrainConfig{batch, zero};
+  return TrainConfig{batch, zero, std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
-  std::string text(kMaxJsonBytes + 1, '\0');  // one more shows that there is more
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get())) return absl::ErrnoToStatus(errno, path);
-  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks);
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
+  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder);
   if (config.ok()) return config;
   return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
 }

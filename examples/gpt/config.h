@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "brigade/collectives/options.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
 
@@ -16,6 +17,8 @@ struct TrainConfig {
   zero::BatchSizes batch;
   // Valid; micro_batches is batch.gradient_accumulation_steps.
   zero::ZeroOptions zero;
+  // Of the group of all ranks: its topology, if any.
+  collectives::CommunicatorOptions communicator;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -32,10 +35,18 @@ struct TrainConfig {
 //                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
-//   brigade                             DeepSpeed has no key for it:
-//                                       {accumulation: every_micro_batch | at_boundary,
-//                                       algorithm: direct | ring,
-//                                       at_minimum_loss_scale: error | clamp, live_units}
+//   brigade                             what DeepSpeed has no key for:
+//     accumulation                      every_micro_batch | at_boundary
+//     algorithm                         auto | direct | ring | bidirectional_ring | halving_doubling
+//                                       | hierarchical | double_tree | native
+//     reduction                         rounded_once | fp32_partials | rounded_per_hop; all but
+//                                       auto, direct and native have the last two, native the last
+//     topology                          the path of a machine's figures (TopologyFromJson), by which
+//                                       auto chooses; relative ones begin at the config's folder
+//     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
+//                                       ranks_of_node of the machine. hierarchical needs nodes
+//     at_minimum_loss_scale             error | clamp
+//     live_units
 //
 // No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
 // without effect is an error, as is one that asks for what is not so ("contiguous_gradients":
@@ -45,7 +56,9 @@ struct TrainConfig {
 //              support yet: the key's path, its value, and what it must be, what it contradicts, or
 //              the nearest key; of text that is not JSON line and column. No exceptions, whatever
 //              the text.
-absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks);
+// Paths in it begin at `folder`.
+absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
+                                        absl::string_view folder = ".");
 
 // The same of a file, whose path begins every error; NotFound and others as the system says.
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks);

@@ -223,7 +223,10 @@ Keys BrigadeKeys(Settings& s) {
                                             {"direct", Algorithm::kDirect},
                                             {"ring", Algorithm::kRing},
                                             {"bidirectional_ring", Algorithm::kBidirectionalRing},
-                                            {"halving_doubling", Algorithm::kHalvingDoubling}})},
+                                            {"halving_doubling", Algorithm::kHalvingDoubling},
+                                            {"hierarchical", Algorithm::kHierarchical},
+                                            {"double_tree", Algorithm::kDoubleTree},
+                                            {"native", Algorithm::kNative}})},
       {"at_minimum_loss_scale",
        OneOf<AtMinimum>(&s.loss_scaler.at_minimum,
                         {{"error", AtMinimum::kError}, {"clamp", AtMinimum::kClamp}})},
@@ -232,6 +235,8 @@ Keys BrigadeKeys(Settings& s) {
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},
                                             {"fp32_partials", Reduction::kFp32Partials}})},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
+      {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
+      {"topology", Text(&s.topology)},
   };
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
@@ -39,6 +40,10 @@ struct Settings {
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
+
+  // The path of a machine's figures, and how many ranks each node has.
+  std::optional<std::string> topology;
+  std::optional<int> ranks_per_node;
 };
 
 // All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,14 @@ inline Read Pair(double* first, double* second, NumberRange range) {
     }
     *first = value[0].get<double>();
     *second = value[1].get<double>();
+    return "";
+  };
+}
+
+inline Read Text(std::optional<std::string>* target) {
+  return [=](const Json& value) -> std::string {
+    if (!value.is_string() || value.get<std::string>().empty()) return "a text that is not empty";
+    *target = value.get<std::string>();
     return "";
   };
 }

@@ -206,14 +206,20 @@ absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
   return launch_info.launched && backend != Backend::kThreads;
 }
 
-// The backend must be able to reach the device's memory.
-absl::Status CheckBackend(collectives::Backend backend, device::DeviceKind device) {
+// The backend must be able to reach the device's memory, and have what the config asks for.
+absl::Status CheckBackend(collectives::Backend backend, bool processes, const Job& job) {
   using collectives::Backend;
-  const bool on_gpu = device == device::DeviceKind::kCuda;
+  const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
   if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--backend is ", collectives::Name(backend),
-                     ", which does not work with --device=", device::ToString(device)));
+                     ", which does not work with --device=", device::ToString(job.device.kind)));
+  }
+  if (job.config.zero.algorithm == collectives::Algorithm::kNative && !(processes && on_gpu)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("brigade.algorithm is \"native\", but the backend ",
+                     collectives::Name(processes ? Backend::kGloo : Backend::kThreads),
+                     " has no collectives of its own; nccl has"));
   }
   return absl::OkStatus();
 }
@@ -245,7 +251,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         "--grace_period is ", absl::FormatDuration(grace_period), "; it must be 0 to 24h"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
-  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, job.device.kind));
+  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }

@@ -89,8 +89,10 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
     collectives::LaunchInfo launch_info;
     launch_info.rank = rank;
     launch_info.size = ranks;
-    BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                             collectives::Init(launch_info, {.group = group}, *context));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto communicator,
+        collectives::Init(launch_info, {.group = group, .communicator = job.config.communicator},
+                          *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
   FirstError first_error;
@@ -112,8 +114,10 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        collectives::Backend backend, const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
-  BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                           collectives::Init(launch_info, {.backend = backend}, *context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto communicator,
+      collectives::Init(launch_info, {.backend = backend, .communicator = job.config.communicator},
+                        *context));
   FirstError first_error;
   return TrainRank(job, *communicator, *context, watchers, first_error);
 }

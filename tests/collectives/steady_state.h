@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "brigade/collectives/compressed/compressed_all_reduce.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "gtest/gtest.h"
@@ -32,7 +32,7 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
     Communicator& group = *communicator;
     constexpr int64_t kCount = 1000;
     std::vector<float> small(kCount), large(size * kCount), other(size * kCount);
-    auto compressed = CompressedAllReduce::Create(group, *context, kCount).value();
+    auto compressed = CompressedReduction::Create(group, *context, 2 * size * kCount).value();
     bool ok = true;
     const auto step = [&] {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -47,6 +47,10 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
       for (const WireScaling scaling : {WireScaling::kStatic, WireScaling::kDynamic}) {
         const WireOptions wire = {.scaling = scaling};
         ok &= compressed->AllReduce(small.data(), small.data(), kCount, wire, *stream).ok();
+        ok &= compressed
+                  ->SumOnWire(CollectiveKind::kReduceScatter, large.data(), kCount, kFloat32, wire,
+                              *stream)
+                  .ok();
       }
       if (rank == 0) ok &= group.Send(small.data(), kCount, kFloat32, 1, *stream).ok();
       if (rank == 1) ok &= group.Receive(small.data(), kCount, kFloat32, 0, *stream).ok();

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_SPEC_FORMATS_H_
 #define BRIGADE_TESTS_SPEC_FORMATS_H_
 
-// The executable specification, 1 of 5: number formats.
+// The executable specification, 1 of 6: number formats.
 //
 // A value of any format is held as a float here; rounding to a format is the only operation on it.
 

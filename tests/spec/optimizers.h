@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_SPEC_OPTIMIZERS_H_
 #define BRIGADE_TESTS_SPEC_OPTIMIZERS_H_
 
-// The executable specification, 2 of 5: the update of one element.
+// The executable specification, 2 of 6: the update of one element.
 //
 // Every line is one rounding to float, std::fma included; a compiler must not fuse anything else.
 // Sources: Adam, Kingma and Ba 2015, algorithm 1 (with epsilon outside the corrected square root);

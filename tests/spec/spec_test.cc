@@ -12,6 +12,7 @@
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
+#include "brigade/tests/spec/wire.h"
 #include "brigade/tests/testing/tolerance.h"
 #include "gtest/gtest.h"
 
@@ -246,6 +247,46 @@ TEST(StepControlSpecTest, CorrectsTheBiasAsThePowerInDoubleDoes) {
 }
 
 // w = (0, 0), SGD with lr 1, x = (1, 2), loss = sum(w * x) on two ranks.
+TEST(WireSpecTest, TakesTheLargestScaleForWhichNoSumOverflows) {
+  for (const float largest : {1e-30f, 1e-9f, 1.0f, 65504.0f, 65536.0f, 1e5f, 1e30f}) {
+    for (const size_t ranks : {1u, 2u, 3u, 4u, 5u, 1000u}) {
+      const std::vector<std::vector<float>> of_rank(ranks, {largest, -largest / 3});
+      const float scale = ScaleForWire(of_rank, Format::kFloat32, Format::kFloat16);
+      EXPECT_EQ(std::exp2(std::round(std::log2(scale))), scale);
+      EXPECT_LE(static_cast<double>(scale) * largest * static_cast<double>(ranks), 0x1p15);
+      // Not more than two powers of two are given away, by rounding up the value and the ranks.
+      EXPECT_GT(static_cast<double>(scale) * largest * static_cast<double>(ranks), 0x1p13);
+    }
+  }
+  EXPECT_EQ(ScaleForWire({{0.0f}}, Format::kFloat32, Format::kFloat16), 1.0f);
+  EXPECT_EQ(ScaleForWire({{1e30f, kInfinity}}, Format::kFloat32, Format::kFloat16), 1.0f);
+  EXPECT_EQ(ScaleForWire({{1e5f}}, Format::kFloat32, Format::kBFloat16), 1.0f);
+  EXPECT_EQ(ScaleForWire({{1e-5f}}, Format::kFloat16, Format::kFloat16), 1.0f);
+}
+
+TEST(WireSpecTest, AddsWithinTheRoundingsOfTheWire) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0f, 1e5f);
+  std::vector<std::vector<float>> of_rank(4, std::vector<float>(100));
+  for (auto& values : of_rank) {
+    for (float& x : values) x = normal(random);
+  }
+  const float scale = ScaleForWire(of_rank, Format::kFloat32, Format::kFloat16);
+  for (const SumOrder& order : {SumOrder(), SumOrder{2, false}, SumOrder{2, true}}) {
+    const std::vector<float> sums = SumOverWire(of_rank, Format::kFloat16, scale, 10, 60, order);
+    ASSERT_EQ(sums.size(), 50u);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      double sum = 0, magnitudes = 0;
+      for (const auto& values : of_rank) {
+        sum += values[10 + i];
+        magnitudes += std::fabs(values[10 + i]);
+      }
+      // Its own, its node's and the sum's rounding.
+      EXPECT_NEAR(sums[i], sum, 3.1 * 0x1p-11 * magnitudes);
+    }
+  }
+}
+
 TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool mean : {true, false}) {

@@ -1,11 +1,11 @@
 #ifndef BRIGADE_TESTS_SPEC_STAGES_H_
 #define BRIGADE_TESTS_SPEC_STAGES_H_
 
-// The executable specification, 5 of 5: training steps on several ranks in the four ZeRO stages.
+// The executable specification, 6 of 6: training steps on several ranks in the four ZeRO stages.
 //
 // Parameters live in buckets whose padded size every rank count divides; rank r owns slice r of each.
 // Each rank stores what its stage lets it store, and nothing is computed from what a rank does not have
-// without a gather. Sums over ranks run in ascending order in float and round once.
+// without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
 #include <cstddef>
@@ -17,6 +17,7 @@
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
+#include "brigade/tests/spec/wire.h"
 
 namespace brigade::spec {
 
@@ -29,8 +30,10 @@ struct TrainingRule {
   bool reduce_at_boundary = false;        // else after every micro-batch
   Format format = Format::kBFloat16;      // of parameters and gradients
   Format accumulator = Format::kFloat32;  // of gradients summed over micro-batches
-  std::optional<Format> wire = {};        // of gradients between ranks; none: their own
-  bool adam = true;                       // else SGD
+  // Of gradients between ranks; none: their own. wire.h has the sum.
+  std::optional<Format> wire = {};
+  SumOrder sum_order = {};
+  bool adam = true;  // else SGD
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   StepRule step = {};
@@ -143,22 +146,18 @@ class Training {
     return Gather(slices);
   }
 
-  // In the format of the wire, if there is one, contributions and their sum round to that.
-  Buckets ReduceSlice(std::vector<Buckets> contributions, size_t rank, Format format) const {
-    if (rule_.wire.has_value()) {
-      for (Buckets& buckets : contributions) {
-        for (auto& bucket : buckets) RoundAll(*rule_.wire, bucket);
-      }
-      format = *rule_.wire;
+  // `format` is that of the contributions.
+  Buckets ReduceSlice(const std::vector<Buckets>& contributions, size_t rank, Format format) const {
+    const Format wire = rule_.wire.value_or(format);
+    Buckets sum;
+    for (size_t b = 0; b < contributions[0].size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (const Buckets& buckets : contributions) of_rank.push_back(buckets[b]);
+      const float scale = ScaleForWire(of_rank, format, wire);
+      const size_t size = of_rank[0].size() / rule_.ranks;
+      sum.push_back(
+          SumOverWire(of_rank, wire, scale, rank * size, (rank + 1) * size, rule_.sum_order));
     }
-    Buckets sum = Slice(contributions[0], rank);
-    for (size_t r = 1; r < rule_.ranks; ++r) {
-      const Buckets addend = Slice(contributions[r], rank);
-      for (size_t b = 0; b < sum.size(); ++b) {
-        for (size_t i = 0; i < sum[b].size(); ++i) sum[b][i] = sum[b][i] + addend[b][i];
-      }
-    }
-    for (auto& bucket : sum) RoundAll(format, bucket);
     return sum;
   }
 

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_SPEC_STEP_CONTROL_H_
 #define BRIGADE_TESTS_SPEC_STEP_CONTROL_H_
 
-// The executable specification, 4 of 5: what a step decides before it updates anything.
+// The executable specification, 4 of 6: what a step decides before it updates anything.
 //
 // Loss scaling is the rule of DeepSpeed 0.19 for ZeRO. Clipping is by global norm (Pascanu et al. 2013).
 

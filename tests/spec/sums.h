@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_SPEC_SUMS_H_
 #define BRIGADE_TESTS_SPEC_SUMS_H_
 
-// The executable specification, 3 of 5: the canonical sum of squares of a list of gradients.
+// The executable specification, 3 of 6: the canonical sum of squares of a list of gradients.
 //
 // A segment is cut into tiles of 8192 elements, the last one shorter. Within a tile lane j of 256 adds the
 // squares of the elements j, j + 256, ... in that order, in double (a square of a float is exact there, so

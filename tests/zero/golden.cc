@@ -32,6 +32,10 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   // One micro-batch is not added to anything.
   rule.accumulator = c.micro_batches > 1 ? spec::Format::kFloat32 : rule.format;
   if (c.communication_dtype.has_value()) rule.wire = FormatOf(*c.communication_dtype);
+  if (c.algorithm == collectives::Algorithm::kHierarchical) {
+    rule.sum_order = {static_cast<size_t>(c.ranks_per_node),
+                      c.reduction == collectives::Reduction::kRoundedPerHop};
+  }
   rule.adam = c.optimizer != optim::OptimizerKind::kSgd;
   rule.adam_rule.weight_decay = 0.01;
   rule.adam_rule.decoupled = c.optimizer == optim::OptimizerKind::kAdamW;
@@ -51,7 +55,11 @@ std::string ToString(const GoldenCase& c) {
       static_cast<int>(c.optimizer), "_micro_", c.micro_batches,
       c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "",
       c.communication_dtype.has_value() ? "_over_" : "",
-      c.communication_dtype.has_value() ? precision::Name(*c.communication_dtype) : "");
+      c.communication_dtype.has_value() ? precision::Name(*c.communication_dtype) : "",
+      c.ranks_per_node > 0 ? absl::StrCat("_nodes_of_", c.ranks_per_node, "_",
+                                          std::string(collectives::Name(c.algorithm)), "_",
+                                          std::string(collectives::Name(c.reduction)))
+                           : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -74,6 +82,8 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.accumulation = c.accumulation;
   options.bucket_elements = c.bucket_elements;
   options.communication_dtype = c.communication_dtype;
+  options.reduction = c.reduction;
+  options.algorithm = c.algorithm;
   return options;
 }
 
@@ -225,13 +235,16 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;
-      collectives::OnThreads({.size = c.ranks, .race_checker = &checker, .device = device},
-                             [&](collectives::Rank& self) {
-                               Trajectory trained;
-                               EXPECT_OK(Train(self, options, InjectionsOf(c), trained, on_copies));
-                               EXPECT_OK(Compare(trained, wanted))
-                                   << "stage " << stage << ", rank " << self.rank;
-                             });
+      collectives::RanksOptions ranks = {
+          .size = c.ranks, .race_checker = &checker, .device = device};
+      if (c.ranks_per_node > 0) {
+        ranks.ranks_of_node = collectives::RanksOfNodes(c.ranks, c.ranks_per_node);
+      }
+      collectives::OnThreads(ranks, [&](collectives::Rank& self) {
+        Trajectory trained;
+        EXPECT_OK(Train(self, options, InjectionsOf(c), trained, on_copies));
+        EXPECT_OK(Compare(trained, wanted)) << "stage " << stage << ", rank " << self.rank;
+      });
       EXPECT_TRUE(checker.reports().empty());
     }
   }

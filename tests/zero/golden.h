@@ -26,6 +26,11 @@ struct GoldenCase {
   // Less than the largest parameter.
   int64_t bucket_elements = 1000;
   std::optional<precision::DType> communication_dtype = {};
+  collectives::Reduction reduction = collectives::Reduction::kRoundedOnce;
+  // Specified are sums in the order of ranks, and hierarchical ones.
+  collectives::Algorithm algorithm = collectives::Algorithm::kAuto;
+  // Of the communicator's topology; 0: it has none.
+  int ranks_per_node = 0;
 };
 
 std::string ToString(const GoldenCase& golden_case);

@@ -50,6 +50,22 @@ std::vector<GoldenCase> Cases() {
       cases.push_back(c);
     }
   }
+  // With a topology: what auto takes by it for sums that are rounded once, and the hierarchy.
+  using collectives::Algorithm;
+  using collectives::Reduction;
+  GoldenCase c = {4, DType::kBFloat16, OptimizerKind::kAdamW};
+  c.ranks_per_node = 2;
+  cases.push_back(c);
+  c.algorithm = Algorithm::kHierarchical;
+  for (const Reduction reduction : {Reduction::kFp32Partials, Reduction::kRoundedPerHop}) {
+    c.reduction = reduction;
+    c.dtype = DType::kBFloat16;
+    c.communication_dtype = {};
+    cases.push_back(c);
+    c.dtype = DType::kFloat32;
+    c.communication_dtype = DType::kFloat16;
+    cases.push_back(c);
+  }
   return cases;
 }
 

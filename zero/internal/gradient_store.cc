@@ -9,6 +9,7 @@
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
 
@@ -59,8 +60,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     BRIGADE_ASSIGN_OR_RETURN(state.written, context.CreateEvent(absl::StrCat(name, " written")));
   }
   if (const int64_t bytes = WireBufferBytes(plan, options); bytes > 0) {
-    BRIGADE_ASSIGN_OR_RETURN(store->wire_, context.Allocate(bytes, device::Purpose::kCommunication,
-                                                            "gradients on the wire"));
+    BRIGADE_ASSIGN_OR_RETURN(store->compressed_, collectives::CompressedReduction::Create(
+                                                     streams.communicator(), context, bytes));
   }
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
@@ -73,7 +74,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
 }
 
 absl::Status GradientStore::RegisterMemory() {
-  std::vector<const device::Buffer*> memory = {&wire_};
+  std::vector<const device::Buffer*> memory;
   for (const BucketState& state : states_) {
     if (state.own != nullptr) memory.push_back(&state.own->memory);
     memory.push_back(&state.slice);
@@ -84,18 +85,19 @@ absl::Status GradientStore::RegisterMemory() {
   return absl::OkStatus();
 }
 
-void* GradientStore::SliceOf(const device::Buffer& whole, int index, precision::DType dtype) const {
-  return whole.as<char>().data() +
+void* GradientStore::SliceOf(void* whole, int index, precision::DType dtype) const {
+  return static_cast<char*>(whole) +
          streams_.rank() * plan_.slice(bucket(index)) * precision::SizeOf(dtype);
 }
 
 void* GradientStore::FinalSlice(int index) const {
   const BucketState& at = state(index);
   if (options_.accumulates()) {
-    return AccumulatesWhole(options_) ? SliceOf(at.accumulator, index, options_.accumulator)
+    return AccumulatesWhole(options_) ? SliceOf(at.accumulator.data(), index, options_.accumulator)
                                       : at.accumulator.data();
   }
-  return at.own != nullptr ? SliceOf(at.own->memory, index, bucket(index).dtype) : at.slice.data();
+  return at.own != nullptr ? SliceOf(at.own->memory.data(), index, bucket(index).dtype)
+                           : at.slice.data();
 }
 
 void* GradientStore::FinalWhole(int index) const {
@@ -218,7 +220,6 @@ absl::Status GradientStore::ReduceComplete() {
 
 absl::Status GradientStore::Reduce(int index) {
   BucketState& at = state(index);
-  const Bucket& self = bucket(index);
   BRIGADE_RETURN_IF_ERROR(Provide(index));
   BRIGADE_RETURN_IF_ERROR(ZeroUnwritten(index));
   BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.written));
@@ -227,10 +228,9 @@ absl::Status GradientStore::Reduce(int index) {
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
-    void* const slice = FinalSlice(index);
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
-                             ReduceScatter(index, at.buffer->memory.data(), slice));
-    BRIGADE_RETURN_IF_ERROR(Store(index, reduced, slice, self.dtype));
+                             SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
+    BRIGADE_RETURN_IF_ERROR(StoreFinal(index, reduced));
   }
   if (at.own == nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
@@ -240,10 +240,7 @@ absl::Status GradientStore::Reduce(int index) {
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.buffer->free));
   at.buffer->used = true;
   at.buffer = nullptr;
-  const bool last = micro_batch_ + 1 == options_.micro_batches;
-  if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
-  return streams_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(self),
-                            FinalGradientType(options_, self), streams_.traffic.gradients);
+  return absl::OkStatus();
 }
 
 absl::Status GradientStore::ReduceIntoSum(int index) {
@@ -251,50 +248,85 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   const Bucket& self = bucket(index);
   void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
+  const bool last = micro_batch_ + 1 == options_.micro_batches;
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        const Reduced reduced,
-        ReduceScatter(index, whole, SliceOf(at.buffer->memory, index, self.dtype)));
-    return AddToSum(reduced.slice, reduced.dtype, sum, plan_.slice(self));
+    BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
+                             SumOverRanks(index, whole, SliceOf(whole, index, self.dtype)));
+    BRIGADE_RETURN_IF_ERROR(
+        AddToSum(reduced.slice, reduced.dtype, reduced.unscale, sum, plan_.slice(self)));
+    if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
+    return streams_.AllGather(sum, FinalWhole(index), plan_.slice(self), options_.accumulator,
+                              streams_.traffic.gradients);
   }
-  BRIGADE_RETURN_IF_ERROR(AddToSum(whole, self.dtype, at.accumulator.data(), self.size));
-  if (micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, ReduceScatter(index, at.accumulator.data(), sum));
-  return Store(index, reduced, sum, options_.accumulator);
+  BRIGADE_RETURN_IF_ERROR(AddToSum(whole, self.dtype, nullptr, at.accumulator.data(), self.size));
+  if (!last) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
+  return StoreFinal(index, reduced);
 }
 
-absl::StatusOr<GradientStore::Reduced> GradientStore::ReduceScatter(int index, void* whole,
-                                                                    void* slice) {
+absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, void* whole,
+                                                                   void* slice) {
   const Bucket& self = bucket(index);
   const precision::DType dtype = ReducedType(options_, self);
-  const precision::DType wire = WireType(options_, self);
-  Reduced reduced = {slice, wire};
-  if (wire != dtype) {
-    BRIGADE_RETURN_IF_ERROR(kernels::Cast({{whole, wire_.data(), self.size}},
-                                          {.source_dtype = dtype, .target_dtype = wire},
-                                          streams_.comm()));
-    whole = wire_.data();
-    reduced.slice = SliceOf(wire_, index, wire);
+  const collectives::CollectiveSignature sum = GradientSumOf(plan_, options_, self);
+  const bool everywhere = sum.kind == collectives::CollectiveKind::kAllReduce;
+  if (!IsConverted(options_, self)) {
+    if (everywhere) slice = SliceOf(whole, index, dtype);
+    BRIGADE_RETURN_IF_ERROR(streams_.Sum(sum, whole, everywhere ? whole : slice));
+    return Reduced{slice, whole, dtype};
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.ReduceScatter(whole, reduced.slice, plan_.slice(self), wire,
-                                                 streams_.traffic.gradients));
-  return reduced;
+  const collectives::WireOptions wire = WireOptionsOf(options_, self);
+  int64_t& sent = streams_.traffic.gradients;
+  if (wire.scaling == collectives::WireScaling::kDynamic) {
+    BRIGADE_RETURN_IF_ERROR(streams_.Count(collectives::kAmaxExchange, sent));
+  }
+  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const collectives::WireSum on_wire,
+      compressed_->SumOnWire(sum.kind, whole, sum.count, dtype, wire, streams_.comm()));
+  return Reduced{SliceOf(on_wire.whole, index, wire.wire), on_wire.whole, wire.wire,
+                 on_wire.unscale};
 }
 
-absl::Status GradientStore::Store(int index, const Reduced& reduced, void* slice,
-                                  precision::DType dtype) {
-  if (reduced.slice == slice) return absl::OkStatus();
-  return kernels::Cast({{reduced.slice, slice, plan_.slice(bucket(index))}},
-                       {.source_dtype = reduced.dtype, .target_dtype = dtype}, streams_.comm());
+absl::Status GradientStore::StoreFinal(int index, const Reduced& reduced) {
+  const Bucket& self = bucket(index);
+  const int64_t slice = plan_.slice(self);
+  if (!options_.traits().whole_optimizer_state) {
+    return Store(index, reduced, reduced.slice, FinalSlice(index), slice);
+  }
+  int64_t& sent = streams_.traffic.gradients;
+  const precision::DType final = FinalGradientType(options_, self);
+  const auto gathered = GatheredGradientType(options_, self);
+  if (gathered == final) {
+    BRIGADE_RETURN_IF_ERROR(Store(index, reduced, reduced.slice, FinalSlice(index), slice));
+    return streams_.AllGather(FinalSlice(index), FinalWhole(index), slice, final, sent);
+  }
+  if (gathered.has_value()) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.AllGather(reduced.slice, reduced.whole, slice, *gathered, sent));
+  }
+  return Store(index, reduced, reduced.whole, FinalWhole(index), self.size);
+}
+
+absl::Status GradientStore::Store(int index, const Reduced& reduced, const void* source,
+                                  void* target, int64_t size) {
+  if (source == target) return absl::OkStatus();
+  return kernels::Cast({{source, target, size}},
+                       {.source_dtype = reduced.dtype,
+                        .target_dtype = FinalGradientType(options_, bucket(index)),
+                        .scale = reduced.unscale},
+                       streams_.comm());
 }
 
 // The first micro-batch overwrites the sum.
-absl::Status GradientStore::AddToSum(const void* source, precision::DType dtype, void* sum,
-                                     int64_t size) {
-  return kernels::Cast(
-      {{source, sum, size}},
-      {.source_dtype = dtype, .target_dtype = options_.accumulator, .accumulate = micro_batch_ > 0},
-      streams_.comm());
+absl::Status GradientStore::AddToSum(const void* source, precision::DType dtype, const float* scale,
+                                     void* sum, int64_t size) {
+  return kernels::Cast({{source, sum, size}},
+                       {.source_dtype = dtype,
+                        .target_dtype = options_.accumulator,
+                        .scale = scale,
+                        .accumulate = micro_batch_ > 0},
+                       streams_.comm());
 }
 
 absl::Status GradientStore::FinishMicroBatch() {

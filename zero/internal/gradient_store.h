@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
@@ -76,7 +77,7 @@ class GradientStore {
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
   const Bucket& bucket(int index) const { return plan_.bucket(index); }
   // This rank's slice of an array of the whole bucket.
-  void* SliceOf(const device::Buffer& whole, int bucket, precision::DType dtype) const;
+  void* SliceOf(void* whole, int bucket, precision::DType dtype) const;
 
   // Tells the communicator of all memory that reductions read and write.
   absl::Status RegisterMemory();
@@ -91,25 +92,33 @@ class GradientStore {
   absl::Status ReduceComplete();
   absl::Status Reduce(int bucket);
   absl::Status ReduceIntoSum(int bucket);
-  // The sum over ranks of this rank's slice.
+  // A sum over ranks: element i is slice[i] * *unscale.
   struct Reduced {
     void* slice;
+    // The bucket, in which `slice` is this rank's. The other slices are sums as well after an
+    // all-reduce, and nothing after a reduce-scatter.
+    void* whole;
     precision::DType dtype;
+    // Device memory; null means 1.
+    const float* unscale = nullptr;
   };
-  // Reduces a whole bucket, into `slice` or, where the wire has another type than the bucket, into
-  // `wire_`.
-  absl::StatusOr<Reduced> ReduceScatter(int bucket, void* whole, void* slice);
-  // Copies the sum to `slice`, of `dtype`, if it is elsewhere.
-  absl::Status Store(int bucket, const Reduced& reduced, void* slice, precision::DType dtype);
-  absl::Status AddToSum(const void* source, precision::DType dtype, void* sum, int64_t size);
+  // Reduces a whole bucket, a reduce-scatter into `slice`; or, where the wire has another type than
+  // the bucket, on the wire.
+  absl::StatusOr<Reduced> SumOverRanks(int bucket, void* whole, void* slice);
+  // Puts a sum that is complete where the update reads it: the slice, or in stage 0 all slices.
+  absl::Status StoreFinal(int bucket, const Reduced& reduced);
+  absl::Status Store(int bucket, const Reduced& reduced, const void* source, void* target,
+                     int64_t size);
+  absl::Status AddToSum(const void* source, precision::DType dtype, const float* scale, void* sum,
+                        int64_t size);
 
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
   BufferPool pool_;
-  // One bucket in the type of the wire, used in the order of the communication stream. Empty where
-  // gradients cross the wire in their own type.
-  device::Buffer wire_;
+  // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
+  // cross the wire in their own type.
+  std::unique_ptr<collectives::CompressedReduction> compressed_;
   // By bucket.
   std::vector<BucketState> states_;
   // Trainable buckets in the order in which the backward pass completes them.

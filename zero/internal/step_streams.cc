@@ -59,28 +59,36 @@ absl::StatusOr<int64_t> StepStreams::SentBytes(const collectives::CollectiveSign
   return sent_bytes_[key] = collectives::WireBytes(resolved, rank(), ranks());
 }
 
-absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
-                                        precision::DType dtype, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(ReduceScatterOf(options_, count, dtype)));
+absl::Status StepStreams::Count(const collectives::CollectiveSignature& signature, int64_t& sent) {
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(signature));
   sent += bytes;
-  return communicator_.ReduceScatter(
-      input, output, count, dtype,
-      {.reduction = options_.reduction, .algorithm = options_.algorithm}, comm());
+  return absl::OkStatus();
+}
+
+absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature, const void* input,
+                              void* output) {
+  BRIGADE_RETURN_IF_ERROR(Count(signature, traffic.gradients));
+  const collectives::ReduceOptions options = {signature.op, signature.reduction,
+                                              signature.algorithm};
+  if (signature.kind == collectives::CollectiveKind::kAllReduce) {
+    return communicator_.AllReduce(input, output, signature.count, signature.dtype, options,
+                                   comm());
+  }
+  return communicator_.ReduceScatter(input, output, signature.count, signature.dtype, options,
+                                     comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(AllGatherOf(options_, count, dtype)));
-  sent += bytes;
-  return communicator_.AllGather(input, output, count, dtype, {options_.algorithm}, comm());
+  const collectives::CollectiveSignature signature = AllGatherOf(options_, count, dtype);
+  BRIGADE_RETURN_IF_ERROR(Count(signature, sent));
+  return communicator_.AllGather(input, output, count, dtype, {signature.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      const int64_t bytes,
-      SentBytes({.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}));
-  sent += bytes;
+  BRIGADE_RETURN_IF_ERROR(Count(
+      {.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}, sent));
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 
@@ -94,11 +102,10 @@ absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::s
   char* const data = static_cast<char*>(buffer.data());
   char* const mine = data + rank() * count;
   BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent,
-                           SentBytes({.kind = collectives::CollectiveKind::kAllGather,
-                                      .algorithm = collectives::Algorithm::kAuto,
-                                      .count = count}));
-  traffic.setup += sent;
+  BRIGADE_RETURN_IF_ERROR(Count({.kind = collectives::CollectiveKind::kAllGather,
+                                 .algorithm = collectives::Algorithm::kAuto,
+                                 .count = count},
+                                traffic.setup));
   BRIGADE_RETURN_IF_ERROR(
       communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
   BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));

@@ -76,10 +76,15 @@ class StepStreams {
   // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
   absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
 
+  // Adds what this rank sends in a collective, which the caller makes, to `sent`, a field of
+  // `traffic`.
+  absl::Status Count(const collectives::CollectiveSignature& signature, int64_t& sent);
+
   // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
   // `traffic`.
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, precision::DType dtype,
-                             int64_t& sent);
+  // Of gradients: the all-reduce or the reduce-scatter of this signature.
+  absl::Status Sum(const collectives::CollectiveSignature& signature, const void* input,
+                   void* output);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
   // From rank 0, in place.

@@ -38,13 +38,17 @@ inline precision::DType WireType(const ZeroOptions& options, const Bucket& bucke
   return options.communication_dtype.value_or(ReducedType(options, bucket));
 }
 
+// Whether that is another type.
+inline bool IsConverted(const ZeroOptions& options, const Bucket& bucket) {
+  return WireType(options, bucket) != ReducedType(options, bucket);
+}
+
 // The bytes of the largest bucket in the type of the wire, where that is another type.
 inline int64_t WireBufferBytes(const Plan& plan, const ZeroOptions& options) {
   int64_t bytes = 0;
   for (const Bucket& bucket : plan.buckets()) {
-    const precision::DType wire = WireType(options, bucket);
-    if (!bucket.trainable || wire == ReducedType(options, bucket)) continue;
-    bytes = std::max(bytes, bucket.size * precision::SizeOf(wire));
+    if (!bucket.trainable || !IsConverted(options, bucket)) continue;
+    bytes = std::max(bytes, bucket.size * precision::SizeOf(WireType(options, bucket)));
   }
   return bytes;
 }

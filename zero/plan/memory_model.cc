@@ -4,6 +4,7 @@
 
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/layout.h"
@@ -77,8 +78,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       PooledBytes(plan, options, [&](const Bucket& bucket) {
         return bucket.trainable && !traits.whole_gradients;
       }));
+  const int64_t wire_bytes = internal::WireBufferBytes(plan, options);
   add(Purpose::kCommunication, "gradients in communication_dtype",
-      internal::WireBufferBytes(plan, options));
+      wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
   add(Purpose::kScratch, "step control",
       optim::StepExecutor::Bytes(
           options.optimizer, internal::ControllerOptions(plan, options),

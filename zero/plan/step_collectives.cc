@@ -7,21 +7,50 @@ namespace brigade::zero::internal {
 
 using collectives::CollectiveKind;
 
-collectives::CollectiveSignature ReduceScatterOf(const ZeroOptions& options, int64_t count,
-                                                 precision::DType dtype) {
-  return {.kind = CollectiveKind::kReduceScatter,
+namespace {
+
+bool HasAllReduceAlone(const ZeroOptions& options) {
+  return options.algorithm == collectives::Algorithm::kDoubleTree;
+}
+
+}  // namespace
+
+collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
+                                               const Bucket& bucket) {
+  const bool whole = HasAllReduceAlone(options);
+  return {.kind = whole ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
           .algorithm = options.algorithm,
-          .dtype = dtype,
-          .count = count,
+          .dtype = WireType(options, bucket),
+          .count = whole ? bucket.size : plan.slice(bucket),
           .reduction = options.reduction};
+}
+
+collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket& bucket) {
+  const precision::DType wire = WireType(options, bucket);
+  return {.wire = wire,
+          .scaling = wire == precision::DType::kFloat16 ? collectives::WireScaling::kDynamic
+                                                        : collectives::WireScaling::kNone,
+          .reduction = options.reduction,
+          .algorithm = options.algorithm};
+}
+
+std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
+                                                     const Bucket& bucket) {
+  if (!options.traits().whole_optimizer_state) return std::nullopt;
+  const precision::DType final = FinalGradientType(options, bucket);
+  if (options.accumulates() && options.accumulation == Accumulation::kEveryMicroBatch) return final;
+  if (HasAllReduceAlone(options)) return std::nullopt;
+  const precision::DType wire = WireType(options, bucket);
+  return precision::SizeOf(wire) < precision::SizeOf(final) ? wire : final;
 }
 
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype) {
-  return {.kind = CollectiveKind::kAllGather,
-          .algorithm = options.algorithm,
-          .dtype = dtype,
-          .count = count};
+  return {
+      .kind = CollectiveKind::kAllGather,
+      .algorithm = HasAllReduceAlone(options) ? collectives::Algorithm::kAuto : options.algorithm,
+      .dtype = dtype,
+      .count = count};
 }
 
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
@@ -30,16 +59,18 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
   for (const Bucket& bucket : plan.buckets()) {
     const int64_t slice = plan.slice(bucket);
-    const auto reduces = [&](precision::DType dtype, int64_t times) {
-      all.push_back({ReduceScatterOf(options, slice, dtype), times, &Traffic::gradients});
-    };
     const auto gathers = [&](precision::DType dtype, int64_t times, int64_t Traffic::*traffic) {
       all.push_back({AllGatherOf(options, slice, dtype), times, traffic});
     };
     if (bucket.trainable) {
-      reduces(WireType(options, bucket), once ? 1 : options.micro_batches);
-      if (traits.whole_optimizer_state) {
-        gathers(FinalGradientType(options, bucket), 1, &Traffic::gradients);
+      const int64_t times = once ? 1 : options.micro_batches;
+      all.push_back({GradientSumOf(plan, options, bucket), times, &Traffic::gradients});
+      if (IsConverted(options, bucket) &&
+          WireOptionsOf(options, bucket).scaling == collectives::WireScaling::kDynamic) {
+        all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
+      }
+      if (const auto dtype = GatheredGradientType(options, bucket); dtype.has_value()) {
+        gathers(*dtype, 1, &Traffic::gradients);
       }
     }
     // Weights: after each update, or for each use.

@@ -5,9 +5,11 @@
 // communication follow from.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "brigade/collectives/collective.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -22,10 +24,21 @@ struct StepCollective {
   int64_t Traffic::*traffic = nullptr;
 };
 
-// The sum of gradients, of which each rank receives its part of `count` elements; and the all-gather
-// of such parts.
-collectives::CollectiveSignature ReduceScatterOf(const ZeroOptions& options, int64_t count,
-                                                 precision::DType dtype);
+// The sum of a bucket's gradients over ranks, in the wire's type: a reduce-scatter, or by an
+// algorithm that has no other sum an all-reduce, of which a rank uses its slice.
+collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
+                                               const Bucket& bucket);
+
+// How they cross a wire that has another type. The scale is dynamic where values may be out of the
+// wire's range: that of float16 is the smallest.
+collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket& bucket);
+
+// The type in which stage 0 gathers a bucket's gradients: that of the wire where this takes fewer
+// bytes and the sum is not added to anything first. None where nothing is gathered.
+std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
+                                                     const Bucket& bucket);
+
+// The all-gather of parts of `count` elements: by kAuto if the algorithm has none.
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype);
 

@@ -29,8 +29,10 @@ struct Traffic {
 // micro-batch, or at the boundary once, and gathered where the stage says, by the algorithms that
 // the communicator takes. With Y bytes of weights, N ranks and one micro-batch that is 2 (N-1)/N Y
 // in stages 0 to 2; 3 (N-1)/N Y in stage 3, where tied weights count for each use and persistent
-// ones once. kHalvingDoubling sends more where N is no power of two, and kFp32Partials sends 16-bit
-// gradients in fp32. Errors of Communicator::Resolve.
+// ones once. kHalvingDoubling sends more where N is no power of two, kFp32Partials sends 16-bit
+// gradients in fp32, and kDoubleTree sums by all-reduces, 2 (N-1)/N in every stage. With a
+// communication_dtype gradients are sent in that type; the ranks agree on a scale for float16 by an
+// all-reduce of 4 bytes for each bucket, which counts as gradients. Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator);

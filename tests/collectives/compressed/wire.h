@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/compressed/compressed_all_reduce.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/wire.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
@@ -57,22 +58,14 @@ inline double ScaleOf(const WireOptions& options, const Inputs& inputs) {
   }
   if (largest == 0 || !std::isfinite(largest)) return 1.0;
   const double limit = options.wire == DType::kFloat16 ? 0x1p15 : 0x1p127;
-  const double terms = std::exp2(std::ceil(std::log2(static_cast<double>(inputs.size()))));
-  const double most = limit / terms / std::exp2(std::floor(std::log2(largest)) + 1);
-  return std::clamp(most, 0x1p-126, 0x1p126);
+  return spec::LargestScale(static_cast<float>(largest), inputs.size(), limit);
 }
 
-// Element i by the specification of kDirect: each value rounds, fp32 adds in the order of ranks,
-// the sum rounds.
+// Element i by the specification of kDirect.
 inline float DirectSum(const WireOptions& options, const Inputs& inputs, double scale, size_t i) {
   const auto format =
       options.wire == DType::kFloat16 ? spec::Format::kFloat16 : spec::Format::kBFloat16;
-  const auto factor = static_cast<float>(scale);
-  float sum = spec::Round(format, inputs[0][i] * factor);
-  for (size_t rank = 1; rank < inputs.size(); ++rank) {
-    sum += spec::Round(format, inputs[rank][i] * factor);
-  }
-  return spec::Round(format, sum) * static_cast<float>(1.0 / factor);
+  return spec::SumOverWire(inputs, format, static_cast<float>(scale), i, i + 1)[0];
 }
 
 // The header's bound.
@@ -107,7 +100,7 @@ struct Result {
 };
 
 // One rank's call, in place or not, with its result on the host.
-inline Result AllReduceOnWire(CompressedAllReduce& compressed, const std::vector<float>& input,
+inline Result AllReduceOnWire(CompressedReduction& compressed, const std::vector<float>& input,
                               const WireOptions& options, bool in_place, device::Stream& stream) {
   Result result = {input};
   std::vector<float> separate = input;

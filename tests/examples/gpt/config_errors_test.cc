@@ -179,6 +179,72 @@ TEST(ConfigErrorsTest, NameKeysThatHaveNoEffectBesideTheOthers) {
                                 "warmup_max_lr": 0.25}})"));
 }
 
+TEST(ConfigErrorsTest, NameWhatAnAlgorithmNeedsAndLacks) {
+  EXPECT_THAT(
+      Error(R"("brigade": {"algorithm": "rings"})"),
+      StatusIs(kInvalid,
+               "brigade.algorithm is \"rings\", a string; it must be \"auto\" or \"direct\" "
+               "or \"ring\" or \"bidirectional_ring\" or \"halving_doubling\" or "
+               "\"hierarchical\" or \"double_tree\" or \"native\""));
+  EXPECT_THAT(Error(R"("brigade": {"rank_per_node": 2})"),
+              StatusIs(kInvalid,
+                       "brigade.rank_per_node is 2; there is no such key, the nearest is "
+                       "brigade.ranks_per_node"));
+  EXPECT_THAT(
+      Error(R"("brigade": {"ranks_per_node": 0})"),
+      StatusIs(kInvalid, "brigade.ranks_per_node is 0; it must be a whole number, 1 to 2^20"));
+  EXPECT_THAT(Error(R"("brigade": {"topology": 8})"),
+              StatusIs(kInvalid, "brigade.topology is 8; it must be a text that is not empty"));
+  EXPECT_THAT(
+      Error(R"("brigade": {"algorithm": "ring"})"),
+      StatusIs(kInvalid, "brigade.algorithm is \"ring\", but it has no reduction rounded_once"));
+  EXPECT_THAT(
+      Error(R"("brigade": {"algorithm": "native", "reduction": "fp32_partials"})"),
+      StatusIs(kInvalid, "brigade.algorithm is \"native\", but it has no reduction fp32_partials"));
+  const std::string hierarchical = R"("algorithm": "hierarchical", "reduction": "fp32_partials")";
+  EXPECT_THAT(Error(absl::StrCat(R"("brigade": {)", hierarchical, "}")),
+              StatusIs(kInvalid,
+                       "brigade.algorithm is \"hierarchical\", but it needs "
+                       "brigade.ranks_per_node or brigade.topology"));
+  EXPECT_THAT(Error(absl::StrCat(R"("brigade": {"ranks_per_node": 3, )", hierarchical, "}")),
+              StatusIs(kInvalid,
+                       "brigade.algorithm is \"hierarchical\", but it needs nodes of one size: the "
+                       "first has 3 ranks, the last 1"));
+  EXPECT_THAT(Error(R"("brigade": {"ranks_per_node": 2})"),
+              StatusIs(kInvalid,
+                       "brigade.ranks_per_node is 2, but without brigade.topology algorithm auto "
+                       "asks for no nodes"));
+  EXPECT_THAT(
+      Error(R"("brigade": {"algorithm": "direct", "topology": "machine.json"})"),
+      StatusIs(kInvalid,
+               "brigade.topology is \"machine.json\", but algorithm direct asks for no topology"));
+}
+
+TEST(ConfigErrorsTest, NameTheTopologyThatCannotBe) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/machine.json");
+  const auto error = [&](const std::string& more) {
+    std::ofstream(path) << absl::StrCat(R"({"inside": {"latency_us": 1, "gigabytes_per_s": 2},
+      "between": {"latency_us": 3, "gigabytes_per_s": 4})",
+                                        more);
+    return Error(absl::StrCat(R"("brigade": {"topology": ")", path, "\"}"));
+  };
+  const std::string it = absl::StrCat("brigade.topology is \"", path, "\", but ");
+  EXPECT_OK(error(R"(, "ranks_of_node": [4]})"));
+  EXPECT_THAT(error(""), StatusIs(kInvalid, absl::StrCat(it, "the topology is not JSON")));
+  EXPECT_THAT(error("}"),
+              StatusIs(kInvalid, absl::StrCat(it,
+                                              "it has no ranks_of_node: brigade.ranks_per_node "
+                                              "is needed")));
+  EXPECT_THAT(error(R"(, "ranks_of_node": [8, 8]})"),
+              StatusIs(kInvalid, absl::StrCat(it,
+                                              "its nodes have 16 ranks, and 4 train; "
+                                              "brigade.ranks_per_node would replace them")));
+  EXPECT_THAT(Error(R"("brigade": {"topology": "missing.json"})"),
+              StatusIs(kInvalid,
+                       "brigade.topology is \"missing.json\", but ./missing.json: No such file or "
+                       "directory"));
+}
+
 TEST(ConfigErrorsTest, PassOnWhatZeroOptionsSay) {
   EXPECT_THAT(Error(R"("zero_optimization": {"stage": 2}, "brigade": {"accumulation":
                        "at_boundary"})"),

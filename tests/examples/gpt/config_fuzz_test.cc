@@ -40,8 +40,8 @@ constexpr std::array<const char*, 7> kValid = {
         {"warmup_min_lr": 0, "warmup_num_steps": 20, "warmup_type": "linear"}}})",
     R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, "fp16": {"enabled": true,
         "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500, "hysteresis": 3,
-        "consecutive_hysteresis": true, "min_loss_scale": 4}, "brigade": {"algorithm": "ring",
-        "accumulation": "at_boundary", "at_minimum_loss_scale": "clamp"},
+        "consecutive_hysteresis": true, "min_loss_scale": 4}, "brigade": {"algorithm":
+        "hierarchical", "reduction": "fp32_partials", "ranks_per_node": 2, "accumulation": "at_boundary", "at_minimum_loss_scale": "clamp"},
         "data_types": {"grad_accum_dtype": "bf16"}, "zero_optimization": {"stage": 1}})",
     R"({"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"momentum": 0.5,
         "nesterov": true, "dampening": 0}}, "scheduler": {"type": "OneCycle", "params":

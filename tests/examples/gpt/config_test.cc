@@ -1,8 +1,10 @@
 #include "brigade/examples/gpt/config.h"
 
+#include <fstream>
 #include <limits>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -203,8 +205,63 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
   ASSERT_OK_AND_ASSIGN(
       const TrainConfig third,
       With(R"(, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0})"));
+  EXPECT_EQ(first.communicator.topology, std::nullopt);
   EXPECT_EQ(third.zero.live_units, 1);
   EXPECT_EQ(third.zero.communication_dtype, std::nullopt);
+  EXPECT_EQ(third.zero.algorithm, collectives::Algorithm::kAuto);
+}
+
+TEST(ConfigTest, ReadsEveryAlgorithmAndReduction) {
+  using collectives::Algorithm;
+  using collectives::Reduction;
+  const auto read = [](Algorithm algorithm, Reduction reduction) {
+    return With(
+        absl::StrCat(R"(, "brigade": {"algorithm": ")", std::string(collectives::Name(algorithm)),
+                     R"(", "reduction": ")", std::string(collectives::Name(reduction)), "\"",
+                     algorithm == Algorithm::kHierarchical ? R"(, "ranks_per_node": 2)" : "", "}"));
+  };
+  for (const Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
+        Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree,
+        Algorithm::kNative}) {
+    for (const Reduction reduction :
+         {Reduction::kRoundedOnce, Reduction::kFp32Partials, Reduction::kRoundedPerHop}) {
+      if (!collectives::Exists(reduction, algorithm)) continue;
+      ASSERT_OK_AND_ASSIGN(const TrainConfig config, read(algorithm, reduction));
+      EXPECT_EQ(config.zero.algorithm, algorithm);
+      EXPECT_EQ(config.zero.reduction, reduction);
+    }
+  }
+}
+
+TEST(ConfigTest, ReadsTheTopology) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig nodes,
+                       With(R"(, "brigade": {"algorithm": "double_tree", "reduction":
+                               "fp32_partials", "ranks_per_node": 3})"));
+  EXPECT_EQ(nodes.communicator.topology->ranks_of_node, (std::vector<int>{3, 1}));
+  const std::string h100 =
+      R"(, "brigade": {"topology": "collectives/tuning/topologies/hgx_h100.json")";
+  ASSERT_OK_AND_ASSIGN(const TrainConfig machine,
+                       With(absl::StrCat(h100, R"(, "ranks_per_node": 2})")));
+  EXPECT_EQ(machine.communicator.topology->ranks_of_node, (std::vector<int>{2, 2}));
+  EXPECT_EQ(machine.communicator.topology->between.ports, 8);
+  // The nodes of the machine itself.
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig two_nodes,
+      ParseConfig(
+          absl::StrCat(R"({"train_batch_size": 16, "optimizer": {"type": "Adam"})", h100, "}}"),
+          16));
+  EXPECT_EQ(two_nodes.communicator.topology->ranks_of_node, (std::vector<int>{8, 8}));
+
+  // Paths begin at the config's folder.
+  const std::string folder = ::testing::TempDir();
+  std::ofstream(folder + "/machine.json") << R"({"inside": {"latency_us": 1, "gigabytes_per_s": 2},
+      "between": {"latency_us": 3, "gigabytes_per_s": 4}, "ranks_of_node": [1, 2]})";
+  std::ofstream(folder + "/config.json") << R"({"train_batch_size": 3, "optimizer": {"type": "SGD"},
+      "brigade": {"topology": "machine.json"}})";
+  ASSERT_OK_AND_ASSIGN(const TrainConfig beside, ReadConfig(folder + "/config.json", 3));
+  EXPECT_EQ(beside.communicator.topology->ranks_of_node, (std::vector<int>{1, 2}));
+  EXPECT_EQ(beside.communicator.topology->inside.bytes_per_s, 2e9);
 }
 
 }  // namespace

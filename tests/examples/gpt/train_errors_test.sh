@@ -33,6 +33,9 @@ refuses 'unknown_key.json: optimizr is {"type":"Adam"}, an object; there is no s
 refuses 'impossible_batch.json: train_batch_size 6, train_micro_batch_size_per_gpu 0, gradient_accumulation_steps 0 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks (0: not given); train_batch_size 4 would do' \
   --config=impossible_batch.json
 refuses 'missing.json: No such file or directory' --config=missing.json
+echo '{"train_batch_size": 4, "optimizer": {"type": "Adam"}, "brigade": {"algorithm": "native", "reduction": "rounded_per_hop"}}' >native.json
+refuses 'brigade.algorithm is "native", but the backend threads has no collectives of its own; nccl has' \
+  --config=native.json
 refuses '--stage and --precision are in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 

@@ -56,6 +56,19 @@ Trained Train(const Job& job, int ranks) {
   return run;
 }
 
+// What each rank had and sent is what the formulas say.
+void ExpectTheBooksOfTheFormulas(const Trained& run) {
+  for (const RankSummary& rank : run.outcome.ranks) {
+    for (int p = 0; p < device::kPurposes; ++p) {
+      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+    }
+    EXPECT_EQ(rank.steps, kSteps);
+    EXPECT_EQ(rank.traffic.gradients, kSteps * rank.traffic_of_step.gradients);
+    EXPECT_EQ(rank.traffic.parameters, kSteps * rank.traffic_of_step.parameters);
+    EXPECT_EQ(rank.traffic.scalars, kSteps * rank.traffic_of_step.scalars);
+  }
+}
+
 constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr": 0.002}},
        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
 
@@ -91,15 +104,30 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
     for (size_t step = 0; step < run.losses.size(); ++step) {
       EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
     }
-    // What each rank had and sent is what the formulas say.
-    for (const RankSummary& rank : run.outcome.ranks) {
-      for (int p = 0; p < device::kPurposes; ++p) {
-        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+    ExpectTheBooksOfTheFormulas(run);
+  }
+}
+
+// On two nodes, with gradients over a wire of 16 bits.
+TEST(TrainingTest, AllStagesTrainAlikeByTheAlgorithmsOfNodes) {
+  const Trained plain = Train(CreateJob(Config(8, 0, "fp32"), 1), 1);
+  for (const char* algorithm : {"hierarchical", "double_tree"}) {
+    Trained first;
+    for (int stage = 0; stage < zero::kStages; ++stage) {
+      SCOPED_TRACE(absl::StrCat(algorithm, ", stage ", stage));
+      const std::string config = absl::StrCat(
+          R"({"train_batch_size": 8, "communication_data_type": "fp16", "brigade": {"algorithm": ")",
+          algorithm, R"(", "reduction": "fp32_partials", "ranks_per_node": 2}, )", kAdamW,
+          R"(, "zero_optimization": {"stage": )", stage, "}}");
+      const Trained run = Train(CreateJob(config, 4), 4);
+      ASSERT_EQ(run.losses.size(), static_cast<size_t>(kSteps));
+      if (stage == 0) first = run;
+      EXPECT_EQ(run.losses, first.losses);
+      EXPECT_EQ(run.grad_norms, first.grad_norms);
+      for (size_t step = 0; step < run.losses.size(); ++step) {
+        EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
       }
-      EXPECT_EQ(rank.steps, kSteps);
-      EXPECT_EQ(rank.traffic.gradients, kSteps * rank.traffic_of_step.gradients);
-      EXPECT_EQ(rank.traffic.parameters, kSteps * rank.traffic_of_step.parameters);
-      EXPECT_EQ(rank.traffic.scalars, kSteps * rank.traffic_of_step.scalars);
+      ExpectTheBooksOfTheFormulas(run);
     }
   }
 }

@@ -1,6 +1,6 @@
 // What a compressed all-reduce does beside the sums: errors, order, waits, memory.
 
-#include "brigade/collectives/compressed/compressed_all_reduce.h"
+#include "brigade/collectives/compressed/compressed_reduction.h"
 
 #include <vector>
 
@@ -21,11 +21,11 @@ auto Invalid(const char* text) {
   return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
 }
 
-TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
+TEST(CompressedReductionTest, BadArgumentsAreNamedAndNothingHappens) {
   OnThreads({.size = 2}, [](Rank& self) {
-    auto made = CompressedAllReduce::Create(*self.communicator, *self.context, 64);
+    auto made = CompressedReduction::Create(*self.communicator, *self.context, 128);
     ASSERT_OK(made);
-    CompressedAllReduce& compressed = **made;
+    CompressedReduction& compressed = **made;
     std::vector<float> a(65, 1.0f), b(65);
     float* const in = a.data();
     float* const out = b.data();
@@ -34,7 +34,7 @@ TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
       return compressed.AllReduce(input, output, count, options, *self.stream);
     };
     EXPECT_THAT(run(in, out, 8, {.wire = DType::kFloat32}),
-                Invalid("compressed_all_reduce: wire is float32, must be float16 or bfloat16"));
+                Invalid("compressed_reduction: wire is float32, must be float16 or bfloat16"));
     EXPECT_THAT(run(in, out, 8, {.scaling = static_cast<WireScaling>(3)}), Invalid("scaling 3"));
     EXPECT_THAT(run(in, out, 8, {.algorithm = static_cast<Algorithm>(19)}),
                 Invalid("algorithm 19"));
@@ -47,10 +47,23 @@ TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(run(nullptr, out, 8, {}), Invalid("input is null with 8 elements"));
     EXPECT_THAT(run(in, nullptr, 8, {}), Invalid("output is null with 8 elements"));
     EXPECT_THAT(run(in, in + 4, 8, {}), Invalid("input and output overlap in 16 bytes"));
-    EXPECT_THAT(CompressedAllReduce::Create(*self.communicator, *self.context, -1),
-                Invalid("capacity is -1"));
-    EXPECT_THAT(CompressedAllReduce::Create(*self.communicator, *self.context, int64_t{1} << 60),
-                Invalid("capacity is 1152921504606846976"));
+    EXPECT_THAT(CompressedReduction::Create(*self.communicator, *self.context, -1),
+                Invalid("wire_bytes is -1"));
+    EXPECT_THAT(CompressedReduction::Create(*self.communicator, *self.context, int64_t{1} << 60),
+                Invalid("wire_bytes is 1152921504606846976"));
+    const auto scatter = [&](CollectiveKind kind, int64_t count, DType dtype,
+                             const WireOptions& options) {
+      return compressed.SumOnWire(kind, in, count, dtype, options, *self.stream).status();
+    };
+    constexpr auto kScatter = CollectiveKind::kReduceScatter;
+    EXPECT_THAT(scatter(kScatter, 33, kFloat32, {}), Invalid("must be 0 to the capacity, 32"));
+    EXPECT_THAT(scatter(kScatter, 8, DType::kInt32, {}), Invalid("int32"));
+    EXPECT_THAT(scatter(CollectiveKind::kAllGather, 8, kFloat32, {}),
+                Invalid("all_gather is no sum"));
+    EXPECT_THAT(scatter(kScatter, 8, DType::kFloat16, {.wire = DType::kFloat32}),
+                Invalid("a wire of float32 has no dynamic scale"));
+    EXPECT_THAT(scatter(kScatter, 8, kFloat32, {.algorithm = Algorithm::kRing}),
+                Invalid("algorithm ring has no reduction rounded_once"));
     // None of them was a call: the ranks are still in step.
     ASSERT_OK(run(in, out, 64, {}));
     ASSERT_OK(run(nullptr, nullptr, 0, {}));
@@ -60,11 +73,11 @@ TEST(CompressedAllReduceTest, BadArgumentsAreNamedAndNothingHappens) {
   });
 }
 
-TEST(CompressedAllReduceTest, RanksWhoseOptionsDifferAreTold) {
+TEST(CompressedReductionTest, RanksWhoseOptionsDifferAreTold) {
   const auto expect = [](const WireOptions& first, const WireOptions& second, const char* one,
                          const char* other) {
     OnThreads({.size = 2}, [&](Rank& self) {
-      auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 64).value();
+      auto compressed = CompressedReduction::Create(*self.communicator, *self.context, 128).value();
       std::vector<float> x(64);
       absl::Status status = compressed->AllReduce(x.data(), x.data(), 64,
                                                   self.rank == 0 ? first : second, *self.stream);
@@ -74,20 +87,21 @@ TEST(CompressedAllReduceTest, RanksWhoseOptionsDifferAreTold) {
       self.communicator.reset();
     });
   };
-  expect({}, {.scaling = WireScaling::kNone}, "all_reduce(max of 1 float32, direct)",
+  expect({}, {.scaling = WireScaling::kNone},
+         "all_reduce(max of 1 float32, direct, rounded_per_hop)",
          "all_reduce(sum of 64 float16, direct)");
   expect({}, {.wire = DType::kBFloat16}, "sum of 64 float16", "sum of 64 bfloat16");
 }
 
-TEST(CompressedAllReduceTest, HasWhatItSaysInItsBooksAndNeverWaits) {
+TEST(CompressedReductionTest, HasWhatItSaysInItsBooksAndNeverWaits) {
   OnThreads({.size = 2}, [](Rank& self) {
     const auto used = [&] {
       return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
     };
     const int64_t before = used();
-    auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 1 << 20);
+    auto compressed = CompressedReduction::Create(*self.communicator, *self.context, 2 << 20);
     ASSERT_OK(compressed);
-    EXPECT_GE(used() - before, 2 << 20);
+    EXPECT_EQ(used() - before, CompressedReduction::Bytes(2 << 20));
     EXPECT_LE(used() - before, (2 << 20) + 5000);
     std::vector<float> x(1000, 1.0f);
     const int64_t waits = self.context->host_waits();
@@ -103,7 +117,7 @@ TEST(CompressedAllReduceTest, HasWhatItSaysInItsBooksAndNeverWaits) {
 
 // Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the
 // wire.
-TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
+TEST(CompressedReductionTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
   device::RaceChecker checker;
   const auto trajectory = [&](uint64_t seed) {
     const RanksOptions options = {
@@ -113,7 +127,8 @@ TEST(CompressedAllReduceTest, OrdersItsCallsAcrossStreamsWhateverTheDelays) {
     std::vector<std::vector<float>> outputs(3);
     OnThreads(options, [&](Rank& self) {
       auto other = self.context->CreateStream("other").value();
-      auto compressed = CompressedAllReduce::Create(*self.communicator, *self.context, 500).value();
+      auto compressed =
+          CompressedReduction::Create(*self.communicator, *self.context, 1000).value();
       const Inputs inputs = MakeInputs(3, 500, 1.0f);
       const std::vector<float>& input = inputs[static_cast<size_t>(self.rank)];
       std::vector<float>& output = outputs[static_cast<size_t>(self.rank)];
