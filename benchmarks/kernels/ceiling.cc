@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "brigade/device/threads/thread_pool.h"
-#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/simd.h"
+#include "brigade/kernels/update_types.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::benchmarks {

@@ -15,7 +15,7 @@
 namespace brigade::benchmarks {
 
 // Reads `grad`, updates `kState` arrays of float in place, and writes `copy` unless Copy is NoCopy
-// (kernels/internal/update_types.h): the streams of an optimizer.
+// (kernels/update_types.h): the streams of an optimizer.
 template <typename Grad, typename Copy, int kState>
 Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* copy, int64_t size);
 

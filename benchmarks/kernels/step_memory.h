@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "brigade/benchmarks/common/bench.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/update_types.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::benchmarks {

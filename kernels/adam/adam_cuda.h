@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/adam/adam_math.h"
-#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 

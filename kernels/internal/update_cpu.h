@@ -10,8 +10,8 @@
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/cpu_list.h"
-#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/simd.h"
+#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 

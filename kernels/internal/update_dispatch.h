@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/update_types.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {

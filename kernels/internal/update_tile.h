@@ -34,7 +34,7 @@
 
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
-#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/update_types.h"
 #include "brigade/precision/host_device.h"
 
 namespace brigade::kernels {

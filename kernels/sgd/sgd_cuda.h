@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "brigade/kernels/internal/update_types.h"
 #include "brigade/kernels/sgd/sgd_math.h"
+#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 

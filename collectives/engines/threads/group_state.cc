@@ -44,9 +44,9 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
     return absl::AlreadyExistsError(absl::StrCat("there are two ranks with number ", rank));
   }
   if (device_.value_or(context.device()) != context.device()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " is on ", context.device().ToString(), ", the group on ",
-                     device_->ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is on ",
+                                                   context.device().ToString(), ", the group on ",
+                                                   device_->ToString()));
   }
   for (std::unique_ptr<device::Event>& event : member.reached) {
     BRIGADE_ASSIGN_OR_RETURN(event, context.CreateEvent("collective"));

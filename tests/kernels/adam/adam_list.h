@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "brigade/kernels/adam/adam.h"
-#include "brigade/kernels/internal/update_types.h"
+#include "brigade/kernels/update_types.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/optimizers.h"
 

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_KERNELS_INTERNAL_UPDATE_TYPES_H_
-#define BRIGADE_KERNELS_INTERNAL_UPDATE_TYPES_H_
+#ifndef BRIGADE_KERNELS_UPDATE_TYPES_H_
+#define BRIGADE_KERNELS_UPDATE_TYPES_H_
 
 #include "brigade/precision/float16.h"
 
@@ -22,4 +22,4 @@ struct NoCopy {};
 
 }  // namespace brigade::kernels
 
-#endif  // BRIGADE_KERNELS_INTERNAL_UPDATE_TYPES_H_
+#endif  // BRIGADE_KERNELS_UPDATE_TYPES_H_
