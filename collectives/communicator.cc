@@ -134,6 +134,11 @@ absl::Status Communicator::Reserve(const CollectiveSignature& signature) {
   return engine_->Reserve(resolved);
 }
 
+absl::Status Communicator::Synchronize(device::Stream& stream) const {
+  BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+  return status();
+}
+
 absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t output) const {
   const auto ranks = static_cast<size_t>(size());
   bool fits = input == output;
