@@ -78,6 +78,8 @@ class StepStreams;
 class ZeroOptimizer final : public ParameterSource {
  public:
   // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive the optimizer.
+  // The communicator must have Communicator::AllGatherHost (NCCL: a side channel), by which ranks
+  // tell each other of errors without device memory.
   // Weights and optimizer state are zero until InitializeParameters or LoadState. InvalidArgument
   // on all ranks, naming the first parameter, if ranks disagree about the model or the options;
   // ResourceExhausted on all if one has not enough memory.

@@ -11,6 +11,7 @@
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/memory_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -86,6 +87,29 @@ TEST(ErrorsTest, ALackOfMemoryOnOneRankIsAnErrorOnAll) {
         ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *limited, *stream).status(),
         StatusIs(absl::StatusCode::kResourceExhausted,
                  AllOf(HasSubstr("\"small\""), HasSubstr("20000"))));
+  });
+}
+
+// What a rank tells the others needs no memory.
+TEST(ErrorsTest, ALackOfMemoryForATransferIsAnErrorOnAll) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    const ZeroOptions options;
+    int64_t needed = 0;
+    {
+      auto zero = NewZero(ToyModel(), options, self).value();
+      needed = Total(MemoryOf(zero->plan(), options, *self.communicator).value());
+    }
+    self.AwaitOthers();
+    auto limited = device::Context::Create(
+                       {.memory_limit_bytes = self.rank == 1 ? needed : 0, .name = "small"})
+                       .value();
+    auto stream = limited->CreateStream("compute").value();
+    auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *limited, *stream);
+    ASSERT_OK(zero);
+    const auto lacks = StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("\"small\""));
+    EXPECT_THAT(InitializeToy(**zero), lacks);
+    EXPECT_THAT(Exported(**zero).status(), lacks);
+    EXPECT_OK(self.communicator->AllGatherHost({1}).status());
   });
 }
 

@@ -73,28 +73,4 @@ absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType 
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 
-absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::string& bytes) {
-  const size_t size = bytes.size();
-  const auto count = static_cast<int64_t>(size);
-  std::string all(size * static_cast<size_t>(ranks()), '\0');
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto buffer,
-      context_.Allocate(count * ranks(), device::Purpose::kScratch, "host values of all ranks"));
-  char* const data = static_cast<char*>(buffer.data());
-  char* const mine = data + rank() * count;
-  BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t sent,
-                           SentBytes({.kind = collectives::CollectiveKind::kAllGather,
-                                      .algorithm = collectives::Algorithm::kAuto,
-                                      .count = count}));
-  traffic.setup += sent;
-  BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
-  BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));
-  BRIGADE_RETURN_IF_ERROR(comm().Synchronize());
-  std::vector<std::string> shared;
-  for (size_t at = 0; at < all.size(); at += size) shared.push_back(all.substr(at, size));
-  return shared;
-}
-
 }  // namespace brigade::zero::internal

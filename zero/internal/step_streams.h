@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -68,8 +67,9 @@ class StepStreams {
   // neither.
   absl::Status Prepare(const std::vector<StepCollective>& collectives);
 
-  // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
-  absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
+  // Waits for the communication stream. An error of the stream or of the communicator: on some
+  // engines the stream goes on after the latter, with arrays that hold no results.
+  absl::Status Synchronize() { return communicator_.Synchronize(comm()); }
 
   // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
   // `traffic`.
