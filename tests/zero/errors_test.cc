@@ -300,6 +300,25 @@ TEST(ErrorsTest, AUnitDoesNotMakeRoomForItselfWithItsOwnBuckets) {
   });
 }
 
+TEST(ErrorsTest, AUnitIsNotAcquiredIfTheNextOneCannotBeGathered) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ModelSpec model;
+    for (const char* name : {"a", "b", "c"}) model.push_back({name, {{name, 1000}}});
+    ZeroOptions options;
+    options.stage = 3;
+    auto zero = NewZero(model, options, self).value();
+    ASSERT_OK(zero->Acquire(0, Pass::kForward));  // and "b" ahead
+    ASSERT_OK(zero->Release(0));
+    self.AwaitOthers();
+    self.communicator->Abort(absl::CancelledError("enough"));
+    EXPECT_THAT(zero->Acquire(1, Pass::kForward),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("Acquire of unit \"b\"")));
+    EXPECT_THAT(zero->Weights(1).status(), StatusIs(kPrecondition, HasSubstr("is read while")));
+    EXPECT_THAT(zero->Release(1), StatusIs(kPrecondition, HasSubstr("it is not acquired")));
+    EXPECT_OK(zero->SaveState().status()) << "no unit is acquired";
+  });
+}
+
 TEST(ErrorsTest, GradientsReportedInAnyOrderComeToAnEnd) {
   OnThreads({.size = 2}, [](Rank& self) {
     ModelSpec model;
