@@ -65,6 +65,7 @@ class StepStreams;
 //              (tied ones count for each use, persistent ones 2), plus 16 (N-1) bytes for each type
 //              of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
 //              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
+//              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
 //              the optimizer's own. A step has no host waits and no allocations. Calls that wait
 //              say so.

@@ -33,43 +33,45 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
 
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
-    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));
-    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
+    collectives::CollectiveSignature signature = each.signature;
+    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature));
+    signature.algorithm = route.algorithm;
+    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(signature));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
-  const auto key =
-      std::make_tuple(signature.kind, signature.algorithm, signature.dtype, signature.count);
-  const auto found = sent_bytes_.find(key);
-  if (found != sent_bytes_.end()) return found->second;
+absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
+    const collectives::CollectiveSignature& signature) {
+  const auto key = std::make_tuple(signature.kind, signature.dtype, signature.count);
+  const auto found = routes_.find(key);
+  if (found != routes_.end()) return found->second;
   BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));
-  return sent_bytes_[key] = collectives::WireBytes(resolved, rank(), ranks());
+  return routes_[key] = {resolved.algorithm, collectives::WireBytes(resolved, rank(), ranks())};
 }
 
 absl::Status StepStreams::ReduceScatter(const void* input, void* output, int64_t count,
                                         precision::DType dtype, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(ReduceScatterOf(options_, count, dtype)));
-  sent += bytes;
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(ReduceScatterOf(options_, count, dtype)));
+  sent += route.sent_bytes;
   return communicator_.ReduceScatter(
-      input, output, count, dtype,
-      {.reduction = options_.reduction, .algorithm = options_.algorithm}, comm());
+      input, output, count, dtype, {.reduction = options_.reduction, .algorithm = route.algorithm},
+      comm());
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(AllGatherOf(options_, count, dtype)));
-  sent += bytes;
-  return communicator_.AllGather(input, output, count, dtype, {options_.algorithm}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(AllGatherOf(options_, count, dtype)));
+  sent += route.sent_bytes;
+  return communicator_.AllGather(input, output, count, dtype, {route.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
   BRIGADE_ASSIGN_OR_RETURN(
-      const int64_t bytes,
-      SentBytes({.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}));
-  sent += bytes;
+      const Route route,
+      RouteOf({.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}));
+  sent += route.sent_bytes;
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }
 

@@ -63,8 +63,8 @@ class StepStreams {
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Allocates the workspace of these collectives and computes what they send, so that a step does
-  // neither.
+  // Chooses these collectives' algorithms, allocates their workspace and computes what they send,
+  // so that a step does none of it. The choice stays, whatever the communicator is told later.
   absl::Status Prepare(const std::vector<StepCollective>& collectives);
 
   // Waits for the communication stream. An error of the stream or of the communicator: on some
@@ -86,8 +86,14 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               device::Context& context, device::Stream& compute);
 
-  // What this rank sends in a collective, from `sent_bytes_` or computed.
-  absl::StatusOr<int64_t> SentBytes(const collectives::CollectiveSignature& signature);
+  // How a collective is carried out.
+  struct Route {
+    collectives::Algorithm algorithm;
+    // By this rank.
+    int64_t sent_bytes;
+  };
+  // That of an earlier collective of the same signature; else the communicator's choice now.
+  absl::StatusOr<Route> RouteOf(const collectives::CollectiveSignature& signature);
 
   const ZeroOptions options_;
   collectives::Communicator& communicator_;
@@ -96,11 +102,8 @@ class StepStreams {
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
-  // By kind, algorithm, type and count.
-  std::map<
-      std::tuple<collectives::CollectiveKind, collectives::Algorithm, precision::DType, int64_t>,
-      int64_t>
-      sent_bytes_;
+  // By kind, type and count.
+  std::map<std::tuple<collectives::CollectiveKind, precision::DType, int64_t>, Route> routes_;
 };
 
 }  // namespace brigade::zero::internal
