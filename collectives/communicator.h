@@ -180,6 +180,9 @@ class Communicator {
   // Waits for `stream`, and gives its error or, if it has none, status(): on an engine whose
   // streams go on after an error (nccl_engine.h) arrays of calls hold results only if this is OK.
   absl::Status Synchronize(device::Stream& stream) const;
+  // For work that must not use such arrays: Engine::failure_flag, which lives as long as the
+  // communicator.
+  const int32_t* failure_flag() const { return engine_->failure_flag(); }
 
   // Payload bytes sent to a rank so far; engine.h says what counts where memory is shared.
   int64_t sent_bytes(int to) const { return engine_->sent_bytes(to); }

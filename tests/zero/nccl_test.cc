@@ -38,7 +38,9 @@ class ZeroNcclTest : public collectives::NcclTest, public ::testing::WithParamIn
   }
 };
 
-void EndTheGroup(Rank& self) { self.communicator->Abort(absl::CancelledError("rank 1 has enough")); }
+void EndTheGroup(Rank& self) {
+  self.communicator->Abort(absl::CancelledError("rank 1 has enough"));
+}
 
 INSTANTIATE_TEST_SUITE_P(Stages, ZeroNcclTest, ::testing::Range(0, kStages));
 
@@ -76,6 +78,35 @@ TEST_P(ZeroNcclTest, AStateIsLoadedOnAllRanksOrAnError) {
       EndTheGroup(self);
     } else {
       EXPECT_THAT(zero.LoadState(*state), kEnds);
+    }
+  });
+}
+
+TEST_P(ZeroNcclTest, TheStateBeforeAStepThatIsAbortedCanBeSaved) {
+  OnToys([](Rank& self, ZeroOptimizer& zero) {
+    ToyTrainer trainer(zero, self);
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(self.communicator->Synchronize(*self.stream));
+    const auto before = zero.SaveState();
+    ASSERT_OK(before);
+    ASSERT_OK(trainer.Forward());
+    if (self.rank != 1) {
+      // All is enqueued, the update and the next pass too, while rank 1 has not begun.
+      ASSERT_OK(trainer.Backward(0));
+      ASSERT_OK(zero.FinishBackward());
+      ASSERT_OK(zero.Step());
+      ASSERT_OK(trainer.Forward());
+    }
+    self.AwaitOthers();
+    if (self.rank == 1) EndTheGroup(self);
+    EXPECT_THAT(self.communicator->Synchronize(zero.step_stream()), kEnds);
+    ASSERT_OK(zero.CancelStep());
+    const auto after = zero.SaveState();
+    ASSERT_OK(after);
+    EXPECT_EQ(after->step.step, before->step.step);
+    EXPECT_EQ(after->step.iteration, before->step.iteration);
+    for (size_t b = 0; b < before->buckets.size(); ++b) {
+      EXPECT_EQ(after->buckets[b].arrays, before->buckets[b].arrays) << "bucket " << b;
     }
   });
 }

@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
 
 namespace brigade::collectives {
 
@@ -34,6 +36,9 @@ class NcclCommunicator {
       : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
   ~NcclCommunicator() { Close(); }
 
+  // Allocates the failure flag. Before Create and Adopt.
+  absl::Status Start(device::Context& context);
+
   // Makes the ncclComm_t by create(&comm), and waits until it is ready.
   absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);
 
@@ -50,6 +55,8 @@ class NcclCommunicator {
   void Look();
 
   absl::Status status() const;
+  // Engine::failure_flag.
+  const int32_t* failure_flag() const { return failure_flag_.as<const int32_t>().data(); }
 
   // Finalizes and destroys the ncclComm_t; aborts it where that takes longer than a second.
   void Close();
@@ -72,6 +79,8 @@ class NcclCommunicator {
   mutable std::mutex status_mutex_;
   std::atomic<bool> failed_{false};
   absl::Status status_;
+  // Page-locked.
+  device::Buffer failure_flag_;
   Clock::time_point heard_ = Clock::time_point::max();  // when the side channel first had an error
 };
 

@@ -88,6 +88,7 @@ class Impl final : public NcclEngine {
     static_cast<void>(comm_.Fail(reason.ok() ? absl::CancelledError("aborted") : reason));
   }
   absl::Status status() const override { return comm_.status(); }
+  const int32_t* failure_flag() const override { return comm_.failure_flag(); }
   int64_t sent_bytes(int rank) const override {
     return sent_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
   }
@@ -130,6 +131,7 @@ Impl::~Impl() {
 }
 
 absl::Status Impl::Connect() {
+  BRIGADE_RETURN_IF_ERROR(comm_.Start(context_));
   NcclUniqueId id = {};
   constexpr size_t kWords = sizeof(id) / sizeof(int64_t);
   std::array<int64_t, kWords> mine = {};
@@ -154,6 +156,7 @@ absl::Status Impl::Connect() {
 }
 
 absl::Status Impl::Adopt(NcclComm comm, bool lent) {
+  BRIGADE_RETURN_IF_ERROR(comm_.Start(context_));
   comm_.Adopt(comm, lent);
   // It may still be on its way.
   BRIGADE_RETURN_IF_ERROR(comm_.Do([&](NcclComm) -> NcclOutcome {
