@@ -153,6 +153,11 @@ absl::StatusOr<Registration> Communicator::Register(void* data, int64_t bytes) {
   return engine_->Register(data, bytes);
 }
 
+absl::Status Communicator::Synchronize(device::Stream& stream) const {
+  BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+  return status();
+}
+
 absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t output) const {
   const auto ranks = static_cast<size_t>(size());
   bool fits = input == output;

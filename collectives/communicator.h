@@ -48,9 +48,10 @@ namespace brigade::collectives {
 //              Everything else ends the communicator on all ranks with one error that names the
 //              rank that caused it: InvalidArgument for calls that differ (both are named),
 //              DeadlineExceeded for a rank that does not come, Unavailable for one that is gone.
-//              Some engines tell on the call, others on the stream. What is left makes a new
-//              communicator with Shrink. After such an error arrays of unfinished calls may still
-//              be read until the communicator is destroyed; what they hold is not defined.
+//              Some engines tell on the call, others on the stream, NCCL on neither: Synchronize
+//              asks all. What is left makes a new communicator with Shrink. After such an error
+//              arrays of unfinished calls may still be read until the communicator is destroyed;
+//              what they hold is not defined.
 // Allocation   None in steady state.
 // Threads      Abort and status from any thread; calls one at a time.
 class Communicator {
@@ -193,6 +194,13 @@ class Communicator {
 
   // OK, or the error that ended the communicator.
   absl::Status status() const { return engine_->status(); }
+
+  // Waits for `stream`, and gives its error or, if it has none, status(): on an engine whose
+  // streams go on after an error (nccl_engine.h) arrays of calls hold results only if this is OK.
+  absl::Status Synchronize(device::Stream& stream) const;
+  // For work that must not use such arrays: Engine::failure_flag, which lives as long as the
+  // communicator.
+  const int32_t* failure_flag() const { return engine_->failure_flag(); }
 
   // Payload bytes sent to a rank so far; engine.h says what counts where memory is shared.
   // 0 for a rank that is not in the group.

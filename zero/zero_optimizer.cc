@@ -32,8 +32,6 @@ const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
     device::Context& context, device::Stream& compute) {
-  BRIGADE_ASSIGN_OR_RETURN(auto streams,
-                           internal::StepStreams::Create(options, communicator, context, compute));
   // A rank that finds a mistake of its own tells the other ranks, which would wait for it
   // otherwise.
   absl::Status mine = Validate(options);
@@ -41,14 +39,16 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, *streams));
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, *streams));
+  auto streams = internal::StepStreams::Create(options, communicator, context, compute);
+  mine.Update(streams.status());
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, communicator));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, communicator));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
-  self->streams_ = std::move(streams);
+  self->streams_ = *std::move(streams);
   // So does a rank that runs out of memory, after it has freed what it has allocated.
   const absl::Status allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, *self->streams_));
+  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, communicator));
   return self;
 }
 
@@ -72,7 +72,7 @@ absl::Status ZeroOptimizer::Allocate() {
                            streams_->context().CreateEvent("backward finished"));
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
-  return streams_->comm().Synchronize();
+  return streams_->Synchronize();
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {

@@ -65,6 +65,7 @@ class StepStreams;
 //              (tied ones count for each use, persistent ones 2), plus 16 (N-1) bytes for each type
 //              of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
 //              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
+//              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
 //              the optimizer's own. A step has no host waits and no allocations. Calls that wait
 //              say so.
@@ -73,11 +74,18 @@ class StepStreams;
 //              which the norm is summed.
 // Errors       InvalidArgument and FailedPrecondition, naming parameter, unit and stage, for a call
 //              that is wrong or out of turn: nothing happens. The communicator's errors end the
-//              step on all ranks; this rank's state can still be saved.
+//              step on all ranks. Some engines tell them neither on the call nor on the streams:
+//              wait by Communicator::Synchronize. In a step they never damage the state that this
+//              rank owns: either nothing of the update is done, or all of it; RankState::step says
+//              which. CancelStep, then SaveState give it, on every engine. Weights and gradients
+//              are not defined after such an error, nor is the state after one in
+//              InitializeParameters or LoadState.
 // Threads      One at a time.
 class ZeroOptimizer final : public ParameterSource {
  public:
   // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive the optimizer.
+  // The communicator must have Communicator::AllGatherHost (NCCL: a side channel), by which ranks
+  // tell each other of errors without device memory.
   // Weights and optimizer state are zero until InitializeParameters or LoadState. InvalidArgument
   // on all ranks, naming the first parameter, if ranks disagree about the model or the options;
   // ResourceExhausted on all if one has not enough memory.
@@ -126,7 +134,8 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CancelStep();
 
   // The state that this rank owns, in host memory; waits. Not a collective call: works also after
-  // the communicator has failed. FailedPrecondition between a micro-batch and its Step.
+  // the communicator has failed, when it is that of before or after the step that failed, and ranks
+  // may differ by this step. FailedPrecondition between a micro-batch and its Step.
   absl::StatusOr<RankState> SaveState();
   // A call of all ranks; waits. From states of the same model, plan and step, each of its rank,
   // saved in any stage. InvalidArgument naming the difference, on all ranks, with nothing changed.

@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create
   if (wire_bytes < 0 || wire_bytes > kMost) {
     return Invalid("wire_bytes is ", wire_bytes, ", must be 0 to what memory can hold");
   }
+  BRIGADE_ASSIGN_OR_RETURN(const auto amax, communicator.Resolve(kAmaxExchange));
   constexpr auto kPurpose = device::Purpose::kCommunication;
   BRIGADE_ASSIGN_OR_RETURN(auto wire, context.Allocate(wire_bytes, kPurpose, "wire"));
   BRIGADE_ASSIGN_OR_RETURN(auto registration, communicator.Register(wire.data(), wire_bytes));
@@ -59,10 +60,12 @@ absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create
 }
 
 CompressedReduction::CompressedReduction(Communicator& communicator, device::Context& context,
-                                         device::Buffer wire, Registration registration,
-                                         device::Buffer state, std::unique_ptr<device::Event> last)
+                                         Algorithm amax_algorithm, device::Buffer wire,
+                                         Registration registration, device::Buffer state,
+                                         std::unique_ptr<device::Event> last)
     : communicator_(communicator),
       context_(context),
+      amax_algorithm_(amax_algorithm),
       wire_(std::move(wire)),
       registration_(std::move(registration)),
       state_(std::move(state)),
@@ -121,7 +124,7 @@ absl::Status CompressedReduction::ChooseScale(const Input& input, const WireOpti
                                         &state().workspace, &agreed, stream));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(
       &agreed.value, &agreed.value, kAmaxExchange.count, kAmaxExchange.dtype,
-      {kAmaxExchange.op, kAmaxExchange.reduction, kAmaxExchange.algorithm}, stream));
+      {kAmaxExchange.op, kAmaxExchange.reduction, amax_algorithm_}, stream));
   return ChooseAmaxScale(&agreed.value, communicator_.size(), options.wire, &scale, stream);
 }
 

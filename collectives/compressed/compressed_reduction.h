@@ -135,9 +135,9 @@ class CompressedReduction {
     precision::DType dtype;
   };
 
-  CompressedReduction(Communicator& communicator, device::Context& context, device::Buffer wire,
-                      Registration registration, device::Buffer state,
-                      std::unique_ptr<device::Event> last);
+  CompressedReduction(Communicator& communicator, device::Context& context,
+                      Algorithm amax_algorithm, device::Buffer wire, Registration registration,
+                      device::Buffer state, std::unique_ptr<device::Event> last);
 
   // The number of parts of `count` elements that an input consists of.
   int64_t Parts(CollectiveKind kind) const {
@@ -153,6 +153,8 @@ class CompressedReduction {
 
   Communicator& communicator_;
   device::Context& context_;
+  // That kAmaxExchange takes, whatever the communicator is told later.
+  const Algorithm amax_algorithm_;
   const device::Buffer wire_;
   const Registration registration_;  // of wire_
   const device::Buffer state_;

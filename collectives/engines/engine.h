@@ -88,6 +88,11 @@ class Engine {
 
   virtual absl::Status status() const = 0;
 
+  // Of an engine whose streams go on after an error, with arrays that hold no results: memory that
+  // work on the device can read, 0 until the error and 1 from before any stream goes on because of
+  // it. Null where the streams' work ends with the error.
+  virtual const int32_t* failure_flag() const { return nullptr; }
+
   // Payload that this rank has sent to `rank` since the beginning, or memory of this rank that the
   // other has read or been written to, where they share it.
   virtual int64_t sent_bytes(int rank) const = 0;

@@ -128,6 +128,8 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
 absl::Status RankTrainer::Collect(StepInFlight& in_flight, Observer* observer) {
   if (in_flight.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(in_flight.done->Synchronize());
+  // On some engines the streams go on after the communicator's error, with what is no result.
+  BRIGADE_RETURN_IF_ERROR(communicator_.status());
   BRIGADE_ASSIGN_OR_RETURN(auto state, zero_->controller().TakeState());
   Sums sums;
   std::memcpy(&sums, in_flight.host_out.data(), sizeof(sums));
@@ -203,8 +205,8 @@ void RankTrainer::StartCounting() {
 }
 
 absl::Status RankTrainer::StopCounting() {
-  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
-  BRIGADE_RETURN_IF_ERROR(zero_->step_stream().Synchronize());
+  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
+  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(zero_->step_stream()));
   trained_ns_ += SteadyNs() - started_ns_;
   recorder_.End(context_.name(), summary_.time);
   const zero::Traffic now = zero_->traffic();
@@ -244,7 +246,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
         transformer_->Forward(on_device, LossesOf(in_flight, 0), *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), LossesOf(in_flight, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
-    BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+    BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
     const int64_t counted = std::clamp<int64_t>(texts - first, 0, batch_) * context;
     for (int64_t i = 0; i < counted; ++i) sum += static_cast<double>(losses[i]);
   }
@@ -254,7 +256,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), sums, sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
 }
 
@@ -291,7 +293,7 @@ absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& 
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));
   BRIGADE_RETURN_IF_ERROR(communicator_.AllGather(own, data, kBytes, DType::kUint8, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * communicator_.size()));
-  BRIGADE_RETURN_IF_ERROR(compute_.Synchronize());
+  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
   return all;
 }
 

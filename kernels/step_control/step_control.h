@@ -56,6 +56,10 @@ struct StepControlOptions {
   const float* lr_table = nullptr;
   // At least 1.
   int64_t lr_table_size = 0;
+  // Memory that the stream's work can read, such as page-locked host memory, or null. If it is not
+  // 0 when the step is decided, what was to give the gradients has failed: `skip` is set, and
+  // nothing else changes.
+  const int32_t* failure_flag = nullptr;
 };
 
 // The state before the first step. Copy it into device memory on every rank.

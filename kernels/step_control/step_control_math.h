@@ -29,6 +29,8 @@ struct StepParameters {
   StepState* state;
   // [groups].
   GroupStep* group_steps;
+  // May be null.
+  const int32_t* failure_flag;
   // [groups][lr_table_size].
   const float* lr_table;
   int64_t lr_table_size;
@@ -91,11 +93,25 @@ BRIGADE_INLINE GroupStep MakeGroupStep(const StepBetas& betas, float lr, int64_t
 
 // DecideStep and DecideGroup read and write device memory: only where the kernel runs.
 
+// The host writes the flag at any time.
+BRIGADE_INLINE bool HasFailed(const int32_t* flag) {
+  if (flag == nullptr) return false;
+#ifdef __CUDA_ARCH__
+  return *static_cast<const volatile int32_t*>(flag) != 0;
+#else
+  return __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0;
+#endif
+}
+
 // The whole decision but for the groups.
 BRIGADE_INLINE void DecideStep(const StepParameters& p) {
   using precision::Add;
   using precision::Div;
   using precision::Mul;
+  if (HasFailed(p.failure_flag)) {
+    p.state->skip = 1;
+    return;
+  }
   double sum = 0.0;
   bool finite = true;
   for (int64_t rank = 0; rank < p.ranks; ++rank) {

@@ -251,7 +251,7 @@ void ConformWhenRanksDiffer(Action first, const EngineUnderTest& engine) {
     for (const Pair& pair : one_by_one) {
       ExpectPair(self, pair, engine, arrays[static_cast<size_t>(self.rank)]);
     }
-    self.AwaitOthers();  // a communicator is not OK from when a rank has left
+    self.AwaitOthers();  // a call that another rank still makes fails when this one has left
   });
 }
 

@@ -242,6 +242,34 @@ TEST(AccountingTest, HalvingDoublingOfThreeRanksSendsMore) {
   });
 }
 
+TEST(AccountingTest, AStepKeepsTheAlgorithmsOfCreate) {
+  OnThreads({.size = 3}, [](Rank& self) {
+    Setting setting = {"", PlainModel(), {}};
+    setting.options.reduction = collectives::Reduction::kFp32Partials;
+    auto zero = CreateZero(setting.model, setting.options, self).value();
+    const Traffic created = zero->traffic();
+    const Traffic wanted = TrafficOfStep(zero->plan(), setting.options, *self.communicator).value();
+    const int64_t bytes = self.context->memory_stats().current_bytes();
+    // A second message in a step costs a second: every algorithm is better than direct.
+    collectives::Topology topology;
+    topology.ranks_of_node = {3};
+    topology.inside = topology.between = {1e-6, 1e9};
+    topology.message_s = 1;
+    ASSERT_OK(self.communicator->SetTopology(topology));
+    EXPECT_NE(TrafficOfStep(zero->plan(), setting.options, *self.communicator)->gradients,
+              wanted.gradients);
+    ASSERT_OK(EmptyStep(*zero, *self.stream));
+    ASSERT_OK(self.communicator->Synchronize(zero->step_stream()));
+    EXPECT_EQ(zero->traffic().gradients - created.gradients, wanted.gradients);
+    EXPECT_EQ(zero->traffic().parameters - created.parameters, wanted.parameters);
+    int64_t sent = 0;
+    for (int to = 0; to < self.size; ++to) sent += self.communicator->sent_bytes(to);
+    EXPECT_EQ(sent, zero->traffic().total());
+    EXPECT_EQ(self.context->memory_stats().current_bytes(), bytes);
+    self.AwaitOthers();
+  });
+}
+
 collectives::CreateEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
   collectives::FakeNccl::Reset();
   return collectives::NcclEngines(options);

@@ -11,6 +11,7 @@
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/memory_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -86,6 +87,29 @@ TEST(ErrorsTest, ALackOfMemoryOnOneRankIsAnErrorOnAll) {
         ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *limited, *stream).status(),
         StatusIs(absl::StatusCode::kResourceExhausted,
                  AllOf(HasSubstr("\"small\""), HasSubstr("20000"))));
+  });
+}
+
+// What a rank tells the others needs no memory.
+TEST(ErrorsTest, ALackOfMemoryForATransferIsAnErrorOnAll) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    const ZeroOptions options;
+    int64_t needed = 0;
+    {
+      auto zero = NewZero(ToyModel(), options, self).value();
+      needed = Total(MemoryOf(zero->plan(), options, *self.communicator).value());
+    }
+    self.AwaitOthers();
+    auto limited = device::Context::Create(
+                       {.memory_limit_bytes = self.rank == 1 ? needed : 0, .name = "small"})
+                       .value();
+    auto stream = limited->CreateStream("compute").value();
+    auto zero = ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *limited, *stream);
+    ASSERT_OK(zero);
+    const auto lacks = StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("\"small\""));
+    EXPECT_THAT(InitializeToy(**zero), lacks);
+    EXPECT_THAT(Exported(**zero).status(), lacks);
+    EXPECT_OK(self.communicator->AllGatherHost({1}).status());
   });
 }
 
@@ -273,6 +297,25 @@ TEST(ErrorsTest, AUnitDoesNotMakeRoomForItselfWithItsOwnBuckets) {
     ASSERT_OK(zero->Release(0));
     ASSERT_OK(zero->Acquire(1, Pass::kForward));
     for (const int p : {2, 3, 4, 5}) EXPECT_OK(zero->Weights(p).status());
+  });
+}
+
+TEST(ErrorsTest, AUnitIsNotAcquiredIfTheNextOneCannotBeGathered) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ModelSpec model;
+    for (const char* name : {"a", "b", "c"}) model.push_back({name, {{name, 1000}}});
+    ZeroOptions options;
+    options.stage = 3;
+    auto zero = NewZero(model, options, self).value();
+    ASSERT_OK(zero->Acquire(0, Pass::kForward));  // and "b" ahead
+    ASSERT_OK(zero->Release(0));
+    self.AwaitOthers();
+    self.communicator->Abort(absl::CancelledError("enough"));
+    EXPECT_THAT(zero->Acquire(1, Pass::kForward),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("Acquire of unit \"b\"")));
+    EXPECT_THAT(zero->Weights(1).status(), StatusIs(kPrecondition, HasSubstr("is read while")));
+    EXPECT_THAT(zero->Release(1), StatusIs(kPrecondition, HasSubstr("it is not acquired")));
+    EXPECT_OK(zero->SaveState().status()) << "no unit is acquired";
   });
 }
 

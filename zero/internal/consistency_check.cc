@@ -37,6 +37,18 @@ std::vector<T> Values(const std::string& bytes) {
   return values;
 }
 
+// The bytes of all ranks, in order of ranks: of each a multiple of 8, as many as of the others.
+absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes,
+                                                        collectives::Communicator& communicator) {
+  const std::vector<int64_t> mine = Values<int64_t>(bytes);
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, communicator.AllGatherHost(mine));
+  std::vector<std::string> shared;
+  for (size_t at = 0; at < all.size(); at += mine.size()) {
+    shared.push_back(Bytes(absl::MakeConstSpan(all).subspan(at, mine.size())));
+  }
+  return shared;
+}
+
 // The first rank whose bytes are not rank 0's; 0 if all are alike.
 size_t FirstToDiffer(const std::vector<std::string>& all) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
@@ -106,10 +118,10 @@ Lines ModelLines(const Plan& plan) {
 
 }  // namespace
 
-absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams) {
+absl::Status AgreeOnStatus(const absl::Status& mine, collectives::Communicator& communicator) {
   std::string record(1, static_cast<char>(mine.code()));
   absl::StrAppend(&record, mine.message());
-  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.AllGatherHost(Fixed(record)));
+  BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherBytes(Fixed(record), communicator));
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto code = static_cast<absl::StatusCode>(all[rank][0]);
@@ -119,13 +131,14 @@ absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams) {
   return absl::OkStatus();
 }
 
-absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStreams& streams) {
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
+                         collectives::Communicator& communicator) {
   Lines lines = OptionLines(options);
   for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
   std::vector<uint64_t> prints;
   for (const std::string& line : lines) prints.push_back(Fingerprint(line));
   const std::vector<uint64_t> mine = {prints.size(), Fingerprint(Bytes<uint64_t>(prints))};
-  BRIGADE_ASSIGN_OR_RETURN(auto sums, streams.AllGatherHost(Bytes<uint64_t>(mine)));
+  BRIGADE_ASSIGN_OR_RETURN(auto sums, AllGatherBytes(Bytes<uint64_t>(mine), communicator));
   if (FirstToDiffer(sums) == 0) return absl::OkStatus();
 
   // Which line is the first that differs, and how.
@@ -134,7 +147,7 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStrea
     most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
   }
   prints.resize(most);
-  BRIGADE_ASSIGN_OR_RETURN(auto shared, streams.AllGatherHost(Bytes<uint64_t>(prints)));
+  BRIGADE_ASSIGN_OR_RETURN(auto shared, AllGatherBytes(Bytes<uint64_t>(prints), communicator));
   size_t first = 0;
   const auto alike = [&](size_t line) {
     return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
@@ -143,14 +156,16 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStrea
   };
   while (first + 1 < most && alike(first)) ++first;
   BRIGADE_ASSIGN_OR_RETURN(
-      auto texts, streams.AllGatherHost(Fixed(first < lines.size() ? lines[first] : "nothing")));
+      auto texts,
+      AllGatherBytes(Fixed(first < lines.size() ? lines[first] : "nothing"), communicator));
   const size_t other = FirstToDiffer(texts);
   return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ", Text(texts[0]),
                                                  "; rank ", other, " has ", Text(texts[other])));
 }
 
-absl::Status AgreeOnStep(const kernels::StepState& step, StepStreams& streams) {
-  BRIGADE_ASSIGN_OR_RETURN(auto all, streams.AllGatherHost(Bytes<kernels::StepState>({step})));
+absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator) {
+  BRIGADE_ASSIGN_OR_RETURN(auto all,
+                           AllGatherBytes(Bytes<kernels::StepState>({step}), communicator));
   const size_t other = FirstToDiffer(all);
   if (other == 0) return absl::OkStatus();
   const auto describe = [&](size_t rank) {

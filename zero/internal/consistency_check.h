@@ -1,13 +1,14 @@
 #ifndef BRIGADE_ZERO_INTERNAL_CONSISTENCY_CHECK_H_
 #define BRIGADE_ZERO_INTERNAL_CONSISTENCY_CHECK_H_
 
-// Checks that all ranks have the same options, model and state. Calls of all ranks; they wait.
+// Checks that all ranks have the same options, model and state. Calls of all ranks, on the host:
+// they wait for the other ranks, and need no device memory.
 
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "brigade/collectives/communicator.h"
 #include "brigade/kernels/step_control/step_state.h"
-#include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -15,14 +16,15 @@ namespace brigade::zero::internal {
 
 // OK if all ranks give OK; else this rank's own error, or, if it has none, that of the first rank
 // that has one.
-absl::Status AgreeOnStatus(const absl::Status& mine, StepStreams& streams);
+absl::Status AgreeOnStatus(const absl::Status& mine, collectives::Communicator& communicator);
 
 // InvalidArgument on all ranks unless options and models are the same: names the first option,
 // parameter or unit that differs, and its values.
-absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
+                         collectives::Communicator& communicator);
 
 // InvalidArgument on all ranks unless they are at the same step.
-absl::Status AgreeOnStep(const kernels::StepState& step, StepStreams& streams);
+absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator);
 
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);

@@ -275,12 +275,12 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
     BRIGADE_RETURN_IF_ERROR(streams_.Sum(sum, whole, everywhere ? whole : slice));
     return Reduced{slice, whole, dtype};
   }
-  const collectives::WireOptions wire = WireOptionsOf(options_, self);
+  collectives::WireOptions wire = WireOptionsOf(options_, self);
   int64_t& sent = streams_.traffic.gradients;
   if (wire.scaling == collectives::WireScaling::kDynamic) {
-    BRIGADE_RETURN_IF_ERROR(streams_.Count(collectives::kAmaxExchange, sent));
+    BRIGADE_RETURN_IF_ERROR(streams_.Count(collectives::kAmaxExchange, sent).status());
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent));
+  BRIGADE_ASSIGN_OR_RETURN(wire.algorithm, streams_.Count(sum, sent));
   BRIGADE_ASSIGN_OR_RETURN(
       const collectives::WireSum on_wire,
       compressed_->SumOnWire(sum.kind, whole, sum.count, dtype, wire, streams_.comm()));

@@ -83,13 +83,18 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   const Unit& self = plan_.unit(unit);
   // Counted as used before the gathers, so that none of these buckets makes room for another.
   for (const int b : self.buckets) ++state(b).users;
-  if (const absl::Status status = GatherAndWait(self.buckets); !status.ok()) {
+  absl::Status status = GatherAndWait(self.buckets);
+  if (status.ok()) status = GatherAhead(unit, pass);
+  if (!status.ok()) {
     for (const int b : self.buckets) --state(b).users;
     return status;
   }
   acquired_[static_cast<size_t>(unit)] = 1;
   ++acquired_units_;
+  return absl::OkStatus();
+}
 
+absl::Status ParameterStore::GatherAhead(int unit, Pass pass) {
   const int step = pass == Pass::kForward ? 1 : -1;
   const int units = static_cast<int>(plan_.units().size());
   int next = unit + step;

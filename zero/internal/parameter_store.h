@@ -78,6 +78,8 @@ class ParameterStore {
   // Tells the communicator of all memory that gathers read and write.
   absl::Status RegisterMemory();
   absl::Status GatherAndWait(const std::vector<int>& buckets);
+  // Gathers the units that come after this one, as far as there is memory.
+  absl::Status GatherAhead(int unit, Pass pass);
   // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
   absl::Status Gather(int bucket, bool ahead);
   PooledBuffer* TakeBuffer(int bucket, bool ahead);

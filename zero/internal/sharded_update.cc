@@ -24,13 +24,16 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     const ParameterStore& parameters, StepStreams& streams) {
   std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, streams));
   BRIGADE_RETURN_IF_ERROR(update->AllocateState());
+  // After an error of the communicator gradients are not defined: no update uses them, so that the
+  // state can still be saved.
+  optim::StepControllerOptions control = ControllerOptions(plan, options);
+  control.failure_flag = streams.communicator().failure_flag();
   const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(
-      update->executor_,
-      optim::StepExecutor::Create(
-          options.optimizer, ControllerOptions(plan, options), streams.rank(),
-          {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
-          streams.context(), streams.comm()));
+  BRIGADE_ASSIGN_OR_RETURN(update->executor_,
+                           optim::StepExecutor::Create(options.optimizer, control, streams.rank(),
+                                                       {GradientLists(plan, options, final_slice),
+                                                        update->ListUpdates(gradients)},
+                                                       streams.context(), streams.comm()));
   return update;
 }
 

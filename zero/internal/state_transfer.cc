@@ -32,7 +32,8 @@ absl::StatusOr<device::Buffer> StateTransfer::AllocateWhole() const {
 
 absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl::Status& ready) {
   absl::StatusOr<device::Buffer> whole = AllocateWhole();
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_));
+  BRIGADE_RETURN_IF_ERROR(
+      AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_.communicator()));
   return whole;
 }
 
@@ -78,16 +79,20 @@ absl::Status StateTransfer::InitializeParameters(
                         absl::MakeSpan(host).subspan(static_cast<size_t>(entry.range.begin),
                                                      static_cast<size_t>(entry.range.size)));
       }
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(whole.data(), host.data(), bucket.size * sizeof(float)));
+      if (written.ok()) {
+        written = stream.Copy(whole.data(), host.data(), bucket.size * sizeof(float));
+      }
+      // The next bucket's values go into the same host memory.
+      written.Update(streams_.Synchronize());
     }
-    BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(written, streams_));
+    BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(written, streams_.communicator()));
     BRIGADE_RETURN_IF_ERROR(
         streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup));
     BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
   }
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions()), stream));
-  return stream.Synchronize();
+  return streams_.Synchronize();
 }
 
 // This rank's slice of one of the bucket's fp32 arrays, into `target` on the device.
@@ -123,7 +128,7 @@ absl::Status StateTransfer::ExportParameters(
         streams_.AllGather(mine, whole.data(), slice, kFloat, streams_.traffic.setup));
     host.resize(static_cast<size_t>(bucket.size));
     BRIGADE_RETURN_IF_ERROR(stream.Copy(host.data(), whole.data(), bucket.size * sizeof(float)));
-    BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+    BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
     for (const BucketEntry& entry : bucket.entries) {
       // After an error of `read` this rank takes part in the gathers that remain.
       if (!status.ok()) break;
@@ -184,7 +189,7 @@ absl::Status StateTransfer::Check(const RankState& state) const {
 
 absl::Status StateTransfer::Load(const absl::Status& ready, const RankState& state) {
   BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready.ok() ? Check(state) : ready));
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state.step, streams_));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state.step, streams_.communicator()));
   device::Stream& stream = streams_.comm();
   auto* const data = static_cast<float*>(whole.data());
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -208,7 +213,7 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const RankState& sta
     }
   }
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(state.step, stream));
-  return stream.Synchronize();
+  return streams_.Synchronize();
 }
 
 }  // namespace brigade::zero::internal

@@ -44,32 +44,35 @@ absl::StatusOr<std::vector<collectives::Registration>> StepStreams::Register(
 
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
-    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(each.signature));
-    BRIGADE_RETURN_IF_ERROR(SentBytes(each.signature).status());
+    collectives::CollectiveSignature signature = each.signature;
+    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature));
+    signature.algorithm = route.algorithm;
+    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(signature));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> StepStreams::SentBytes(const collectives::CollectiveSignature& signature) {
-  const auto key =
-      std::make_tuple(signature.kind, signature.algorithm, signature.dtype, signature.count);
-  const auto found = sent_bytes_.find(key);
-  if (found != sent_bytes_.end()) return found->second;
+absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
+    const collectives::CollectiveSignature& signature) {
+  const auto key = std::make_tuple(signature.kind, signature.dtype, signature.count, signature.op,
+                                   signature.reduction);
+  const auto found = routes_.find(key);
+  if (found != routes_.end()) return found->second;
   BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));
-  return sent_bytes_[key] = collectives::WireBytes(resolved, rank(), ranks());
+  return routes_[key] = {resolved.algorithm, collectives::WireBytes(resolved, rank(), ranks())};
 }
 
-absl::Status StepStreams::Count(const collectives::CollectiveSignature& signature, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes, SentBytes(signature));
-  sent += bytes;
-  return absl::OkStatus();
+absl::StatusOr<collectives::Algorithm> StepStreams::Count(
+    const collectives::CollectiveSignature& signature, int64_t& sent) {
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature));
+  sent += route.sent_bytes;
+  return route.algorithm;
 }
 
 absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature, const void* input,
                               void* output) {
-  BRIGADE_RETURN_IF_ERROR(Count(signature, traffic.gradients));
-  const collectives::ReduceOptions options = {signature.op, signature.reduction,
-                                              signature.algorithm};
+  BRIGADE_ASSIGN_OR_RETURN(const auto algorithm, Count(signature, traffic.gradients));
+  const collectives::ReduceOptions options = {signature.op, signature.reduction, algorithm};
   if (signature.kind == collectives::CollectiveKind::kAllReduce) {
     return communicator_.AllReduce(input, output, signature.count, signature.dtype, options,
                                    comm());
@@ -80,39 +83,16 @@ absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature,
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  const collectives::CollectiveSignature signature = AllGatherOf(options_, count, dtype);
-  BRIGADE_RETURN_IF_ERROR(Count(signature, sent));
-  return communicator_.AllGather(input, output, count, dtype, {signature.algorithm}, comm());
+  BRIGADE_ASSIGN_OR_RETURN(const auto algorithm, Count(AllGatherOf(options_, count, dtype), sent));
+  return communicator_.AllGather(input, output, count, dtype, {algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,
                                     int64_t& sent) {
-  BRIGADE_RETURN_IF_ERROR(Count(
-      {.kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count}, sent));
+  const collectives::CollectiveSignature signature = {
+      .kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count};
+  BRIGADE_RETURN_IF_ERROR(Count(signature, sent).status());
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
-}
-
-absl::StatusOr<std::vector<std::string>> StepStreams::AllGatherHost(const std::string& bytes) {
-  const size_t size = bytes.size();
-  const auto count = static_cast<int64_t>(size);
-  std::string all(size * static_cast<size_t>(ranks()), '\0');
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto buffer,
-      context_.Allocate(count * ranks(), device::Purpose::kScratch, "host values of all ranks"));
-  char* const data = static_cast<char*>(buffer.data());
-  char* const mine = data + rank() * count;
-  BRIGADE_RETURN_IF_ERROR(comm().Copy(mine, bytes.data(), count));
-  BRIGADE_RETURN_IF_ERROR(Count({.kind = collectives::CollectiveKind::kAllGather,
-                                 .algorithm = collectives::Algorithm::kAuto,
-                                 .count = count},
-                                traffic.setup));
-  BRIGADE_RETURN_IF_ERROR(
-      communicator_.AllGather(mine, data, count, precision::DType::kUint8, {}, comm()));
-  BRIGADE_RETURN_IF_ERROR(comm().Copy(all.data(), data, count * ranks()));
-  BRIGADE_RETURN_IF_ERROR(comm().Synchronize());
-  std::vector<std::string> shared;
-  for (size_t at = 0; at < all.size(); at += size) shared.push_back(all.substr(at, size));
-  return shared;
 }
 
 }  // namespace brigade::zero::internal

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -69,16 +68,18 @@ class StepStreams {
   absl::StatusOr<std::vector<collectives::Registration>> Register(
       const std::vector<const device::Buffer*>& memory);
 
-  // Allocates the workspace of these collectives and computes what they send, so that a step does
-  // neither.
+  // Chooses these collectives' algorithms, allocates their workspace and computes what they send,
+  // so that a step does none of it. The choice stays, whatever the communicator is told later.
   absl::Status Prepare(const std::vector<StepCollective>& collectives);
 
-  // The bytes of all ranks, in order of ranks; their number is the same on all ranks. Waits.
-  absl::StatusOr<std::vector<std::string>> AllGatherHost(const std::string& bytes);
+  // Waits for the communication stream. An error of the stream or of the communicator: on some
+  // engines the stream goes on after the latter, with arrays that hold no results.
+  absl::Status Synchronize() { return communicator_.Synchronize(comm()); }
 
-  // Adds what this rank sends in a collective, which the caller makes, to `sent`, a field of
-  // `traffic`.
-  absl::Status Count(const collectives::CollectiveSignature& signature, int64_t& sent);
+  // For a collective that the caller makes: adds what this rank sends in it to `sent`, a field of
+  // `traffic`, and returns the algorithm that it must take.
+  absl::StatusOr<collectives::Algorithm> Count(const collectives::CollectiveSignature& signature,
+                                               int64_t& sent);
 
   // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
   // `traffic`.
@@ -96,8 +97,14 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               device::Context& context, device::Stream& compute);
 
-  // What this rank sends in a collective, from `sent_bytes_` or computed.
-  absl::StatusOr<int64_t> SentBytes(const collectives::CollectiveSignature& signature);
+  // How a collective is carried out.
+  struct Route {
+    collectives::Algorithm algorithm;
+    // By this rank.
+    int64_t sent_bytes;
+  };
+  // That of an earlier collective of the same signature; else the communicator's choice now.
+  absl::StatusOr<Route> RouteOf(const collectives::CollectiveSignature& signature);
 
   const ZeroOptions options_;
   collectives::Communicator& communicator_;
@@ -106,11 +113,11 @@ class StepStreams {
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
-  // By kind, algorithm, type and count.
-  std::map<
-      std::tuple<collectives::CollectiveKind, collectives::Algorithm, precision::DType, int64_t>,
-      int64_t>
-      sent_bytes_;
+  // By kind, type, count, operation and reduction.
+  std::map<std::tuple<collectives::CollectiveKind, precision::DType, int64_t, kernels::ReduceOp,
+                      collectives::Reduction>,
+           Route>
+      routes_;
 };
 
 }  // namespace brigade::zero::internal

@@ -24,6 +24,14 @@ constexpr auto kNap = std::chrono::microseconds(100);
 
 }  // namespace
 
+absl::Status NcclCommunicator::Start(device::Context& context) {
+  auto flag = context.AllocateHost(sizeof(int32_t), "failure flag");
+  if (!flag.ok()) return Fail(flag.status());
+  failure_flag_ = *std::move(flag);
+  failure_flag_.as<int32_t>()[0] = 0;
+  return absl::OkStatus();
+}
+
 absl::Status NcclCommunicator::Create(absl::FunctionRef<NcclOutcome(NcclComm*)> create) {
   NcclOutcome outcome;
   {
@@ -106,6 +114,8 @@ absl::Status NcclCommunicator::Fail(const absl::Status& error) {
     if (!status_.ok()) return status_;
     status_ = first;
     failed_ = true;
+    // Before the abort, after which the streams go on.
+    for (int32_t& flag : failure_flag_.as<int32_t>()) std::atomic_ref(flag).store(1);
   }
   End();
   return first;

@@ -11,6 +11,8 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {
@@ -37,6 +39,9 @@ class NcclCommunicator {
       : api_(api), side_(side), rank_(rank), timeout_(timeout) {}
   ~NcclCommunicator() { Close(); }
 
+  // Allocates the failure flag. Before Create and Adopt.
+  absl::Status Start(device::Context& context);
+
   // Makes the ncclComm_t by create(&comm), and waits until it is ready.
   absl::Status Create(absl::FunctionRef<NcclOutcome(NcclComm* comm)> create);
 
@@ -55,6 +60,8 @@ class NcclCommunicator {
   void Look();
 
   absl::Status status() const;
+  // Engine::failure_flag.
+  const int32_t* failure_flag() const { return failure_flag_.as<const int32_t>().data(); }
 
   // Finalizes and destroys the ncclComm_t; aborts it where that takes longer than a second.
   void Close();
@@ -80,6 +87,8 @@ class NcclCommunicator {
   // Until when an error of the side channel may be that of a rank that has left.
   Clock::time_point grace_ends_ ABSL_GUARDED_BY(status_mutex_) = Clock::time_point::max();
   std::atomic<bool> failed_{false};
+  // Page-locked.
+  device::Buffer failure_flag_;
 };
 
 }  // namespace brigade::collectives

@@ -90,6 +90,7 @@ class Impl final : public Engine {
                                                 uint64_t generation) override;
   void Abort(const absl::Status& reason) override { static_cast<void>(comm_.Fail(reason)); }
   absl::Status status() const override { return comm_.status(); }
+  const int32_t* failure_flag() const override { return comm_.failure_flag(); }
   int64_t sent_bytes(int rank) const override {
     return sent_[static_cast<size_t>(rank)].load(std::memory_order_relaxed);
   }
@@ -126,6 +127,7 @@ Impl::~Impl() {
 }
 
 absl::Status Impl::Connect() {
+  BRIGADE_RETURN_IF_ERROR(comm_.Start(context_));
   NcclUniqueId id = {};
   constexpr size_t kWords = sizeof(id) / sizeof(int64_t);
   std::array<int64_t, kWords> mine = {};
@@ -150,6 +152,7 @@ absl::Status Impl::Connect() {
 }
 
 absl::Status Impl::Adopt(NcclComm comm, bool lent) {
+  BRIGADE_RETURN_IF_ERROR(comm_.Start(context_));
   comm_.Adopt(comm, lent);
   // It may still be on its way.
   BRIGADE_RETURN_IF_ERROR(comm_.Do([&](NcclComm) -> NcclOutcome {

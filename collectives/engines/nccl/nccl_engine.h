@@ -43,7 +43,7 @@ struct NcclOptions {
 //              the graph's launches have no deadline.
 // Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and
 //              one that is gone are noticed beside the call, which is aborted: the stream goes on
-//              with what then lies in its arrays, so ask Communicator::status after a wait. Sends
+//              with what then lies in its arrays, so wait by Communicator::Synchronize. Sends
 //              and receives are not compared: one that meets something else ends by the timeout,
 //              with DeadlineExceeded that names it, or the other rank's call.
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring

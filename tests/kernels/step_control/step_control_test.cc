@@ -223,5 +223,26 @@ TEST_F(StepControlTest, RejectsOptionsOutOfRange) {
   EXPECT_EQ(state_.iteration, 0);
 }
 
+TEST_F(StepControlTest, SkipsAndChangesNothingElseOnceTheFlagIsSet) {
+  int32_t flag = 0;
+  options_.failure_flag = &flag;
+  StepWithOverflow(false);
+  EXPECT_EQ(state_.step, 1);
+  EXPECT_EQ(state_.skip, 0);
+  flag = 1;
+  for (const bool overflow : {false, true}) {
+    const StepState before = state_;
+    const std::vector<GroupStep> groups = group_steps_;
+    StepWithOverflow(overflow);
+    EXPECT_EQ(state_.skip, 1);
+    EXPECT_EQ(state_.step, before.step);
+    EXPECT_EQ(state_.iteration, before.iteration);
+    EXPECT_EQ(state_.loss_scale, before.loss_scale);
+    EXPECT_EQ(state_.hysteresis, before.hysteresis);
+    EXPECT_EQ(state_.grad_norm, before.grad_norm);
+    EXPECT_EQ(group_steps_[0].step_size, groups[0].step_size);
+  }
+}
+
 }  // namespace
 }  // namespace brigade::kernels

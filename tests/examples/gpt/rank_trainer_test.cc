@@ -1,0 +1,102 @@
+// The end of a group on an engine whose streams go on after it, with arrays that hold no results
+// (NCCL's, on its stand-in): the trainer tells nobody of what lies in them.
+
+#include "brigade/examples/gpt/rank_trainer.h"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/history.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::Rank;
+using ::testing::IsEmpty;
+
+const auto kEnds = StatusIs(absl::StatusCode::kCancelled, "rank 1 has enough");
+
+class RankTrainerTest : public collectives::NcclTest {
+ protected:
+  using Body = std::function<void(Rank& self, RankTrainer& trainer)>;
+
+  RankTrainerTest() {
+    job_.model = {.layers = 1, .heads = 2, .width = 16, .context = 16};
+    job_.config =
+        ParseConfig(R"({"train_batch_size": 2, "optimizer": {"type": "SGD"}})", 2).value();
+    job_.corpus = ReadLicences().value();
+    job_.corpus.held_out.resize(100);
+    job_.steps = 6;
+  }
+
+  void OnTrainers(const Body& body) {
+    const collectives::RanksOptions options = {.size = 2};
+    collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
+      Recorder recorder(nullptr);
+      auto trainer =
+          RankTrainer::Create(job_, *self.communicator, *self.context, *self.stream, recorder);
+      ASSERT_OK(trainer);
+      body(self, **trainer);
+      self.AwaitOthers();
+    });
+  }
+
+  Job job_;
+  const std::atomic<bool> stop_ = false;
+};
+
+// Ends the group when the other rank has had the time to come to where it waits for this one.
+absl::Status EndTheGroup(Rank& self) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const absl::Status reason = absl::CancelledError("rank 1 has enough");
+  self.communicator->Abort(reason);
+  return reason;
+}
+
+TEST_F(RankTrainerTest, AnEvaluationWhoseSumIsAbortedIsAnError) {
+  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+    if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
+    History history;
+    EXPECT_THAT(trainer.Train(&history, stop_).status(), kEnds);
+    EXPECT_THAT(history.evaluations(), IsEmpty());
+  });
+}
+
+TEST_F(RankTrainerTest, AStepWhoseSumsAreAbortedIsAnError) {
+  struct EndsAtStep3 final : Observer {
+    explicit EndsAtStep3(Rank& rank) : self(rank) {}
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      return metrics.step == 3 ? EndTheGroup(self) : absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    Rank& self;
+  };
+  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+    History history;
+    EndsAtStep3 ends(self);
+    Observer* const observer = self.rank == 1 ? static_cast<Observer*>(&ends) : &history;
+    EXPECT_THAT(trainer.Train(observer, stop_).status(), kEnds);
+    // Rank 1 has enqueued step 4 before it sees the metrics of step 3.
+    EXPECT_LE(history.steps().size(), 4u);
+  });
+}
+
+TEST_F(RankTrainerTest, SummariesWhoseGatherIsAbortedAreAnError) {
+  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+    if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
+    EXPECT_THAT(trainer.Gather({}).status(), kEnds);
+  });
+}
+
+}  // namespace
+}  // namespace brigade::gpt
