@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create
   BRIGADE_ASSIGN_OR_RETURN(auto state, context.Allocate(sizeof(State), kPurpose, "wire state"));
   BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent(kName));
   return std::unique_ptr<CompressedReduction>(
-      new CompressedReduction(communicator, context, std::move(wire), std::move(registration),
-                              std::move(state), std::move(last)));
+      new CompressedReduction(communicator, context, amax.algorithm, std::move(wire),
+                              std::move(registration), std::move(state), std::move(last)));
 }
 
 CompressedReduction::CompressedReduction(Communicator& communicator, device::Context& context,
