@@ -20,6 +20,15 @@ _COPTS = ["-std=c++20", "-Wall", "-Wextra", "-Werror"] + FLOAT_COPTS + select({
     "//conditions:default": [],
 })
 
+# Code that is only run to test other code: compiling it takes longer than running it, most of all
+# GoogleTest's assertions. -O0 halves that, -O1 is for the few tests that compute for seconds. The
+# undefined behaviour that is not looked for here is what costs most to compile in an assertion; a
+# library's own files are checked for all of it.
+_TEST_COPTS = [
+    "-U_FORTIFY_SOURCE",
+    "-fno-sanitize=vptr,null,alignment,object-size",
+]
+
 # The same value in every target: a header may test it without breaking the one-definition rule.
 BRIGADE_CUDA_DEFINE = "BRIGADE_CUDA=%d" % int(CUDA_AVAILABLE)
 
@@ -63,12 +72,25 @@ def private_headers(name, headers, deps, kwargs):
     )
     return [":" + name + "_private_hdrs"]
 
-def _flags(kwargs):
-    kwargs["copts"] = _COPTS + kwargs.pop("copts", [])
+def _flags(kwargs, copts = []):
+    kwargs["copts"] = _COPTS + copts + kwargs.pop("copts", [])
     kwargs["local_defines"] = kwargs.pop("local_defines", []) + [BRIGADE_CUDA_DEFINE]
+
+def _test_copts(optimize):
+    return _TEST_COPTS + ["-O1" if optimize else "-O0"]
 
 def _with_cuda_deps(deps, cuda_deps):
     return deps + (cuda_deps if CUDA_AVAILABLE else [])
+
+def _library(name, hdrs, srcs, deps, cuda_deps, copts, kwargs):
+    deps = _with_cuda_deps(deps, cuda_deps)
+    headers, sources = split_headers(srcs)
+    deps = deps + private_headers(name, headers, deps, kwargs)
+    _flags(kwargs, copts)
+    kwargs.setdefault("linkstatic", True)  # one compilation of each file, not two
+    if hdrs:
+        kwargs.update(include_prefix())
+    cc_library(name = name, hdrs = hdrs, srcs = sources, deps = deps, **kwargs)
 
 def brigade_cc_library(name, hdrs = [], srcs = [], deps = [], cuda_deps = [], **kwargs):
     """cc_library whose headers are included as "brigade/<package>/<header>".
@@ -84,14 +106,29 @@ def brigade_cc_library(name, hdrs = [], srcs = [], deps = [], cuda_deps = [], **
         BRIGADE_CUDA, always defined, 0 or 1.
       **kwargs: as in cc_library.
     """
-    deps = _with_cuda_deps(deps, cuda_deps)
-    headers, sources = split_headers(srcs)
-    deps = deps + private_headers(name, headers, deps, kwargs)
-    _flags(kwargs)
-    kwargs.setdefault("linkstatic", True)  # one compilation of each file, not two
-    if hdrs:
-        kwargs.update(include_prefix())
-    cc_library(name = name, hdrs = hdrs, srcs = sources, deps = deps, **kwargs)
+    _library(name, hdrs, srcs, deps, cuda_deps, [], kwargs)
+
+def brigade_cc_test_library(
+        name,
+        hdrs = [],
+        srcs = [],
+        deps = [],
+        cuda_deps = [],
+        optimize = False,
+        **kwargs):
+    """A brigade_cc_library that tests share: testonly, and compiled as they are.
+
+    Args:
+      name: as in cc_library.
+      hdrs: as in cc_library.
+      srcs: as in cc_library.
+      deps: as in cc_library.
+      cuda_deps: as in brigade_cc_library.
+      optimize: as in brigade_cc_test.
+      **kwargs: as in cc_library.
+    """
+    kwargs["testonly"] = True
+    _library(name, hdrs, srcs, deps, cuda_deps, _test_copts(optimize), kwargs)
 
 def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], **kwargs):
     """cc_binary; cuda_deps as in brigade_cc_library."""
@@ -101,15 +138,34 @@ def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], **kwargs):
     _flags(kwargs)
     cc_binary(name = name, srcs = sources, deps = deps, **kwargs)
 
-def brigade_cc_test(name, srcs, deps = [], cuda_deps = [], size = "small", main = True, **kwargs):
-    """cc_test with GoogleTest, GoogleMock and, unless main = False, their main()."""
+def brigade_cc_test(
+        name,
+        srcs,
+        deps = [],
+        cuda_deps = [],
+        size = "small",
+        main = True,
+        optimize = False,
+        **kwargs):
+    """cc_test with GoogleTest and GoogleMock.
+
+    Args:
+      name: as in cc_test.
+      srcs: as in cc_test.
+      deps: as in cc_test.
+      cuda_deps: as in brigade_cc_library.
+      size: as in cc_test.
+      main: whether to take the main() of GoogleTest.
+      optimize: for a test whose own code, or what it instantiates, computes for seconds.
+      **kwargs: as in cc_test.
+    """
     kwargs["testonly"] = True
     deps = _with_cuda_deps(deps, cuda_deps) + ["@system//:gmock"]
     headers, sources = split_headers(srcs)
     deps = deps + private_headers(name, headers, deps, kwargs)
     if main:
         deps = deps + ["@system//:gtest_main"]
-    _flags(kwargs)
+    _flags(kwargs, _test_copts(optimize))
     kwargs.setdefault("linkstatic", True)
     cc_test(name = name, srcs = sources, deps = deps, size = size, **kwargs)
 

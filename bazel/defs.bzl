@@ -7,6 +7,7 @@ load(
     _brigade_cc_binary = "brigade_cc_binary",
     _brigade_cc_library = "brigade_cc_library",
     _brigade_cc_test = "brigade_cc_test",
+    _brigade_cc_test_library = "brigade_cc_test_library",
 )
 load(
     "//bazel:cuda.bzl",
@@ -19,6 +20,7 @@ load("//bazel:kernel.bzl", _brigade_kernel = "brigade_kernel")
 brigade_cc_library = _brigade_cc_library
 brigade_cc_binary = _brigade_cc_binary
 brigade_cc_test = _brigade_cc_test
+brigade_cc_test_library = _brigade_cc_test_library
 brigade_benchmark = _brigade_benchmark
 cuda_library = _cuda_library
 gpu_test = _gpu_test

@@ -17,20 +17,20 @@ sed -n '/^```sh$/,/^```$/p' kernels/README.md | grep -v '^```' >"$recipe"
 grep -q '^cp ' "$recipe" || fail "kernels/README.md has no lines that copy a launcher"
 PATH=$(dirname "$nvcc"):$PATH
 
-# try OPERATION CALL: the call compiles in a program of its own and links.
+# try OPERATION CALL: the call compiles in a C++ program of its own and links.
 try() {
   local op=$1 call=$2
   local to=$TEST_TMPDIR/$op
   mkdir "$to" || exit 1
   op=$op to=$to bash -eu "$recipe" || fail "$op: the recipe of kernels/README.md does not work"
-  cat >"$to/program.cu" <<EOF
+  cat >"$to/program.cc" <<EOF
 #include "brigade/kernels/$op/${op}_cuda.h"
 namespace brigade::kernels {
 cudaError_t Call() { return $call; }
 }  // namespace brigade::kernels
 int main() { return brigade::kernels::Call(); }
 EOF
-  "$nvcc" -std=c++20 -arch=sm_90 -I"$to" "$to/program.cu" "$to/${op}_cuda.o" -o "$to/program" ||
+  "$nvcc" -std=c++20 -arch=sm_90 -I"$to" "$to/program.cc" "$to/${op}_cuda.o" -o "$to/program" ||
     fail "$op: a program that calls the vendored launcher does not build"
 }
 

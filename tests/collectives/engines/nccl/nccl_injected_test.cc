@@ -101,8 +101,8 @@ TEST_F(NcclFaultTest, CreationThatFailsIsNamedOnAllRanks) {
     const int culprit = injected.function == std::string("ncclGetUniqueId") ? 0 : 1;
     FakeNccl::Inject({injected.function, culprit, injected.effect});
     const RanksOptions options = {.size = 3};
-    const NewEngineFn new_engine = NcclEngines(
-        options, injected.effect == Effect::kHangs ? LetRank1ExpireFirst : AdaptFn());
+    const NewEngineFn new_engine =
+        NcclEngines(options, injected.effect == Effect::kHangs ? LetRank1ExpireFirst : AdaptFn());
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
