@@ -261,8 +261,7 @@ absl::Status Main() {
   if (!obstacle.empty()) return absl::UnavailableError(absl::StrCat("no two hosts: ", obstacle));
   if (!hosts.slow()) return absl::UnavailableError("there is no `tc` that slows a link");
   const auto reports = collectives::testing::RunRanks(
-      kRanks, absl::Minutes(10),
-      [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank); });
+      kRanks, [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank); });
   for (const auto& report : reports) BRIGADE_RETURN_IF_ERROR(report.status);
   return absl::OkStatus();
 }

@@ -40,8 +40,7 @@ absl::Status SumOnes(int rank, const InitOptions& options) {
 
 TEST(InitTest, ProcessesFindEachOtherAtTheMasterOfTheEnvironment) {
   const int port = testing::FreePort();
-  for (const testing::Report& report :
-       testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+  for (const testing::Report& report : testing::RunRanks(kSize, [&](int rank, testing::Fault&) {
          SetEnvironment(rank, port);
          return SumOnes(rank, {});
        })) {
@@ -52,8 +51,7 @@ TEST(InitTest, ProcessesFindEachOtherAtTheMasterOfTheEnvironment) {
 TEST(InitTest, ProcessesFindEachOtherInAFolder) {
   InitOptions options;
   options.rendezvous_folder = ::testing::TempDir() + "/init_test_rendezvous";
-  for (const testing::Report& report :
-       testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+  for (const testing::Report& report : testing::RunRanks(kSize, [&](int rank, testing::Fault&) {
          SetEnvironment(rank, 1);  // where nothing listens
          return SumOnes(rank, options);
        })) {
@@ -64,8 +62,8 @@ TEST(InitTest, ProcessesFindEachOtherInAFolder) {
 TEST(InitTest, NamesARankThatIsNotStarted) {
   const int port = testing::FreePort();
   InitOptions options;
-  options.connect_timeout = absl::Seconds(3) * testing::kSlowness;
-  const auto reports = testing::RunRanks(kSize, absl::Seconds(120), [&](int rank, testing::Fault&) {
+  options.connect_timeout = testing::kDeadline;
+  const auto reports = testing::RunRanks(kSize, [&](int rank, testing::Fault&) {
     SetEnvironment(rank, port);
     return rank == 1 ? absl::OkStatus() : SumOnes(rank, options);
   });

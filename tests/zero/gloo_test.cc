@@ -26,7 +26,6 @@ using collectives::testing::OnProcesses;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
-constexpr absl::Duration kLimit = absl::Seconds(150 * collectives::testing::kSlowness);
 
 struct GlooCase {
   precision::DType dtype;
@@ -50,8 +49,7 @@ TEST_P(GlooTest, EveryStageGivesTheSpecificationsBitsOverProcesses) {
     }
   }
   const auto reports = OnProcesses(
-      kRanks, collectives::testing::kNever,
-      [&](Rank& self, Arrays&, Fault&) -> absl::Status {
+      kRanks, collectives::testing::kNever, [&](Rank& self, Arrays&, Fault&) -> absl::Status {
         for (const Run& run : runs) {
           const bool whole = run.golden_case.accumulation == Accumulation::kAtBoundary;
           for (int stage = 0; stage < (whole ? 2 : kStages); ++stage) {
@@ -65,8 +63,7 @@ TEST_P(GlooTest, EveryStageGivesTheSpecificationsBitsOverProcesses) {
           }
         }
         return absl::OkStatus();
-      },
-      kLimit);
+      });
   collectives::testing::ExpectAllOk(reports);
 }
 

@@ -31,7 +31,9 @@ ControlChannel::ControlChannel(::gloo::transport::Context& context, Listener lis
 
 void ControlChannel::Start() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    if (rank != rank_) peers_[rank].thread = std::thread([this, rank] { Watch(rank); });
+    if (rank == rank_) continue;
+    const absl::Status posted = PostReceive(rank);
+    peers_[rank].thread = std::thread([this, rank, posted] { Watch(rank, posted); });
   }
 }
 
@@ -42,21 +44,40 @@ void ControlChannel::Stop() {
   for (Peer& peer : peers_) {
     if (peer.thread.joinable()) peer.thread.join();
   }
+  // All messages are on their way or queued by now, so that a timeout, which closes every
+  // connection, harms only those that took nothing.
+  const auto deadline = std::chrono::steady_clock::now() + kLeaveTimeout;
+  for (Peer& peer : peers_) {
+    Guarded([&] {
+      for (int sends = peer.sends.exchange(0); sends > 0; --sends) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            deadline - std::chrono::steady_clock::now());
+        peer.out->waitSend(nullptr, std::max(left, std::chrono::milliseconds(0)));
+      }
+    }).IgnoreError();
+  }
 }
 
-void ControlChannel::Watch(int rank) {
+absl::Status ControlChannel::PostReceive(int rank) {
   Peer& peer = peers_[rank];
-  bool received = true;
-  while (received) {
-    const absl::Status status = Guarded([&] {
-      peer.in->recv(rank, kControlTag, OffsetOf(&peer.incoming), sizeof(ControlMessage));
-      received = peer.in->waitRecv(nullptr, kForever);
-    });
-    if (!status.ok()) {
-      listener_.on_closed(rank, status);
+  return Guarded(
+      [&] { peer.in->recv(rank, kControlTag, OffsetOf(&peer.incoming), sizeof(ControlMessage)); });
+}
+
+void ControlChannel::Watch(int rank, absl::Status posted) {
+  Peer& peer = peers_[rank];
+  while (true) {
+    bool received = false;
+    if (posted.ok()) {
+      posted = Guarded([&] { received = peer.in->waitRecv(nullptr, kForever); });
+    }
+    if (!posted.ok()) {
+      listener_.on_closed(rank, posted);
       return;
     }
-    if (received) listener_.on_message(rank, peer.incoming);
+    if (!received) return;
+    listener_.on_message(rank, peer.incoming);
+    posted = PostReceive(rank);
   }
 }
 
@@ -81,18 +102,6 @@ void ControlChannel::AnnounceLeave() {
   message.kind = ControlMessage::kLeave;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank != rank_) Send(rank, message);
-  }
-  // All are on their way or queued by now, so that a timeout, which closes every connection, harms
-  // only those that took nothing.
-  const auto deadline = std::chrono::steady_clock::now() + kLeaveTimeout;
-  for (Peer& peer : peers_) {
-    Guarded([&] {
-      for (int i = peer.sends; i > 0; --i) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-            deadline - std::chrono::steady_clock::now());
-        peer.out->waitSend(nullptr, std::max(left, std::chrono::milliseconds(0)));
-      }
-    }).IgnoreError();
   }
 }
 

@@ -39,8 +39,7 @@ struct ControlMessage {
 };
 
 // Short messages beside the payload, and closed connections: one receive a peer is always posted,
-// and a thread waits for it. With the receive posted, what is sent has left the process when
-// Send returns, also if that process ends at once.
+// and a thread waits for it.
 class ControlChannel {
  public:
   // Called from several threads.
@@ -54,15 +53,18 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Begins and ends the calls to the listener.
+  // Posts the first receives, and begins the calls to the listener.
   void Start();
+
+  // Ends the calls to the listener. Then waits a moment until all that was sent has left this
+  // process, which may end at once.
   void Stop();
 
   // kAbort and kLeave go to a peer once; later ones are dropped. kAnswer only answers a kProbe. A
   // peer that is gone is left to the listener. Never waits. Safe from any thread.
   void Send(int peer, const ControlMessage& message);
 
-  // Tells all ranks that this one leaves, and waits a moment until that is on its way.
+  // Tells all ranks that this one leaves. Never waits.
   void AnnounceLeave();
 
  private:
@@ -75,7 +77,8 @@ class ControlChannel {
     std::thread thread;
   };
 
-  void Watch(int peer);
+  absl::Status PostReceive(int peer);
+  void Watch(int peer, absl::Status posted);
 
   const int rank_;
   const Listener listener_;

@@ -34,10 +34,10 @@ absl::Status EnqueueAllReduce(Rank& self, Arrays& arrays) {
                                       *self.stream);
 }
 
-// Sends `signal` to this process while it is in the middle of something.
+// Sends `signal` to this process while it is, most likely, in the middle of something.
 void SignalSoon(Fault& fault, int signal) {
   std::thread([&fault, signal] {
-    absl::SleepFor(absl::Milliseconds(150));
+    absl::SleepFor(absl::Milliseconds(50));
     fault.Begin();
     kill(getpid(), signal);
   }).detach();
@@ -107,7 +107,6 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
     if (self.rank != 2) {
       fault.Begin();
       BRIGADE_RETURN_IF_ERROR(EnqueueAllReduce(self, arrays));
-      absl::SleepFor(absl::Milliseconds(100));
       self.communicator->sent_bytes(2);
       if (!self.communicator->status().ok()) return Wrong("sent_bytes waits for the call");
       return Ended(self, self.stream->Synchronize());
@@ -132,7 +131,7 @@ TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
     std::thread aborter;
     if (self.rank == 0) {
       aborter = std::thread([&] {
-        absl::SleepFor(absl::Milliseconds(200));
+        absl::SleepFor(absl::Milliseconds(50));  // meanwhile it waits, most likely
         fault.Begin();
         self.communicator->Abort(reason);
         self.communicator->Abort(absl::InternalError("too late"));

@@ -28,7 +28,7 @@ namespace brigade::collectives::testing {
 struct Rendezvous {
   int size = 2;
   int port = 0;
-  absl::Duration timeout = absl::Seconds(20);
+  absl::Duration timeout = kNever;
   std::string master_addr = "127.0.0.1";
   std::string interface = "", host = "";  // as in GlooOptions
 };
@@ -43,6 +43,7 @@ inline absl::StatusOr<std::unique_ptr<Engine>> MeetOverGloo(int rank, const Rend
   options.rank = rank;
   options.size = meeting.size;
   options.store = *std::move(store);
+  options.connect_timeout = kNever;
   options.timeout = meeting.timeout;
   options.interface = meeting.interface;
   options.host = meeting.host;
@@ -79,13 +80,13 @@ inline absl::Status AsRank(int rank, const Rendezvous& meeting, const Communicat
   return body(self, arrays);
 }
 
-// RunRanks, with a communicator for each process.
+// RunRanks, with a communicator for each process. No body begins before all ranks are connected.
 using RankBody = std::function<absl::Status(Rank& self, Arrays& arrays, Fault& fault)>;
-inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const RankBody& body,
-                                       absl::Duration limit = absl::Seconds(55)) {
+inline std::vector<Report> OnProcesses(int size, absl::Duration timeout, const RankBody& body) {
   const Rendezvous meeting = {.size = size, .port = FreePort(), .timeout = timeout};
-  return RunRanks(size, limit, [&](int rank, Fault& fault) {
+  return RunRanks(size, [&](int rank, Fault& fault) {
     return AsRank(rank, meeting, {}, [&](Rank& self, Arrays& arrays) {
+      fault.AwaitAll();
       const absl::Status status = body(self, arrays, fault);
       fault.End();  // what the store still waits for is not part of it
       return status;
@@ -107,11 +108,6 @@ inline absl::Status AddOnes(Communicator& group, Rank& self, Arrays& arrays, int
   }
   return absl::OkStatus();
 }
-
-// A timeout that no test waits for: an error that is not DeadlineExceeded came before it.
-inline constexpr absl::Duration kNever = absl::Seconds(50);
-// One that tests wait for. On a busy machine no rank needs as long for a step of a call.
-inline constexpr absl::Duration kDeadline = absl::Seconds(kSlowness > 1 ? 4 : 2);
 
 inline absl::Status Wrong(const std::string& what) { return absl::InternalError(what); }
 

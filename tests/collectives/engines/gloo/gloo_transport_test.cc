@@ -20,9 +20,6 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLimit = absl::Seconds(40);
-constexpr absl::Duration kTimeout = absl::Seconds(10);
-
 void ExpectAllOk(const std::vector<Report>& reports) {
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     EXPECT_OK(reports[rank].status) << "rank " << rank;
@@ -43,8 +40,8 @@ std::vector<char> MessageOf(int from, int to, int i, int64_t bytes) {
 TEST(GlooTransportTest, MessagesBetweenAllRanksArriveInOrder) {
   const std::vector<int64_t> sizes = {0, 1, 31, 0, 33, 4096, 8 << 20, 5, 5, 0};
   const int port = FreePort();
-  ExpectAllOk(RunRanks(4, kLimit, [&](int rank, Fault&) -> absl::Status {
-    auto transport = Join(rank, 4, port, kTimeout);
+  ExpectAllOk(RunRanks(4, [&](int rank, Fault&) -> absl::Status {
+    auto transport = Join(rank, 4, port, kNever);
     if (!transport.ok()) return transport.status();
     std::vector<std::vector<std::vector<char>>> sent(4), received(4);
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -86,7 +83,7 @@ TEST(GlooTransportTest, MessagesBetweenAllRanksArriveInOrder) {
 
 TEST(GlooTransportTest, MeetsInAFolder) {
   const std::string folder = absl::StrCat(std::getenv("TEST_TMPDIR"), "/store");
-  ExpectAllOk(RunRanks(3, kLimit, [&](int rank, Fault&) -> absl::Status {
+  ExpectAllOk(RunRanks(3, [&](int rank, Fault&) -> absl::Status {
     FileStoreOptions files;
     files.rank = rank;
     files.size = 3;
@@ -106,8 +103,8 @@ TEST(GlooTransportTest, MeetsInAFolder) {
 
 TEST(GlooTransportTest, ASubsetOfTheRanksFormsAGroupOfItsOwn) {
   const int port = FreePort();
-  ExpectAllOk(RunRanks(4, kLimit, [&](int rank, Fault&) -> absl::Status {
-    auto world = Join(rank, 4, port, kTimeout);
+  ExpectAllOk(RunRanks(4, [&](int rank, Fault&) -> absl::Status {
+    auto world = Join(rank, 4, port, kNever);
     if (!world.ok()) return world.status();
     GlooOptions options;
     options.rank = rank / 2;
@@ -132,8 +129,8 @@ TEST(GlooTransportTest, AGroupOfOneNeedsNobody) {
 
 TEST(GlooTransportTest, WrongCallsChangeNothing) {
   const int port = FreePort();
-  ExpectAllOk(RunRanks(2, kLimit, [&](int rank, Fault&) -> absl::Status {
-    auto transport = Join(rank, 2, port, kTimeout);
+  ExpectAllOk(RunRanks(2, [&](int rank, Fault&) -> absl::Status {
+    auto transport = Join(rank, 2, port, kNever);
     if (!transport.ok()) return transport.status();
     const int peer = 1 - rank;
     char byte = 0;
@@ -161,8 +158,8 @@ TEST(GlooTransportTest, WrongCallsChangeNothing) {
 
 TEST(GlooTransportTest, OneWhoLeavesEarlyDoesNotDisturbTheOthers) {
   const int port = FreePort();
-  const std::vector<Report> reports = RunRanks(3, kLimit, [&](int rank, Fault&) -> absl::Status {
-    auto transport = Join(rank, 3, port, kTimeout);
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault&) -> absl::Status {
+    auto transport = Join(rank, 3, port, kNever);
     if (!transport.ok()) return transport.status();
     BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
     if (rank == 2) return absl::OkStatus();

@@ -18,16 +18,19 @@
 
 namespace brigade::collectives::testing {
 
-// Limits of time are those of a calm machine times this.
+// A deadline that tests wait for. On a busy machine no rank needs as long to begin a wait, or to
+// exchange a message.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr int kSlowness = 4;
+inline constexpr absl::Duration kDeadline = absl::Seconds(2);
 #else
-inline constexpr int kSlowness = 1;
+inline constexpr absl::Duration kDeadline = absl::Seconds(1);
 #endif
+// One that no test waits for: an error that is not DeadlineExceeded came before it.
+inline constexpr absl::Duration kNever = absl::Hours(1);
 
 // What a rank's process tells the test.
 struct Report {
-  absl::Status status;  // of the test's role, or Aborted if the process died or hung
+  absl::Status status;  // of the test's role, or Aborted if the process died or is stopped
   double seconds = 0;   // from Fault::Begin to Fault::End, or to the end of the role
 };
 
@@ -49,7 +52,7 @@ class Fault {
     return began == 0 ? 0 : static_cast<double>(ended - began) * 1e-9;
   }
 
-  // Waits until all processes have made this call as often as this one.
+  // Waits until all processes have made this call as often as this one, or the role of one is over.
   void AwaitAll();
 
  private:
@@ -60,23 +63,21 @@ class Fault {
 };
 
 // Runs role(rank, fault) in a process for each rank, and returns their reports. Processes that are
-// stopped, or run after all others are done or after `limit`, are killed. Call it from a process
-// without threads.
+// stopped are killed when all others have reported. Call it from a process without threads.
 using Role = std::function<absl::Status(int rank, Fault& fault)>;
-std::vector<Report> RunRanks(int size, absl::Duration limit, const Role& role);
+std::vector<Report> RunRanks(int size, const Role& role);
 
-// A free TCP port of this host. No other caller gets it while this process or a child of it lives,
-// and the system gives it to no connection, because it lies below those that it chooses from.
+// A TCP port of this host where nobody listens. As long as this process or a child of it lives, the
+// system gives it to nobody who does not ask for it by its number.
 int FreePort();
 
 // The store and the transport of a rank, as most tests want them.
-TcpStoreOptions StoreOptions(int rank, int size, int port,
-                             absl::Duration timeout = absl::Seconds(20));
+TcpStoreOptions StoreOptions(int rank, int size, int port, absl::Duration timeout = kNever);
 absl::StatusOr<std::unique_ptr<GlooTransport>> Join(int rank, int size, int port,
                                                     absl::Duration timeout);
 
 // Sends `bytes` to the next rank and receives as many from the one before; Internal if they are
-// wrong.
+// wrong. Once at a time in a process.
 absl::Status ExchangeInRing(Transport& transport, int64_t bytes);
 
 }  // namespace brigade::collectives::testing

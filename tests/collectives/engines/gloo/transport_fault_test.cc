@@ -25,21 +25,17 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr absl::Duration kLimit = absl::Seconds(55);
-// A timeout that no test waits for: an error that is not DeadlineExceeded came before it.
-constexpr absl::Duration kLong = absl::Seconds(50);
-// One that tests wait for. On a busy machine no rank needs as long to begin a wait, or to exchange
-// a message.
-constexpr absl::Duration kShort = absl::Seconds(kSlowness > 1 ? 4 : 2);
-
 absl::Status AwaitByte(Transport& transport, int from) {
   char byte = 0;
   BRIGADE_RETURN_IF_ERROR(transport.Expect(from, &byte, 1));
   return transport.Await(from);
 }
 
+// What ranks do meanwhile, most likely; nothing depends on it.
+void LetOthersWait() { absl::SleepFor(absl::Milliseconds(50)); }
+
 void Die(Fault& fault) {
-  absl::SleepFor(absl::Milliseconds(200));
+  LetOthersWait();
   fault.Begin();
   kill(getpid(), SIGKILL);
 }
@@ -54,11 +50,11 @@ using TransportRole = std::function<absl::Status(GlooTransport& transport, Fault
 std::vector<Report> RunGroup(int size, const std::function<absl::Duration(int rank)>& timeout_of,
                              const TransportRole& role) {
   const int port = FreePort();
-  return RunRanks(size, kLimit, [&](int rank, Fault& fault) -> absl::Status {
+  return RunRanks(size, [&](int rank, Fault& fault) -> absl::Status {
     auto transport = Join(rank, size, port, timeout_of(rank));
     if (!transport.ok()) return transport.status();
     BRIGADE_RETURN_IF_ERROR(ExchangeInRing(**transport, 1 << 20));
-    fault.AwaitAll();  // no rank ends while others still connect, or send what they free
+    fault.AwaitAll();  // no fault while others still connect, or exchange
     const absl::Status status = role(**transport, fault);
     fault.End();
     return status;
@@ -77,7 +73,7 @@ class KilledRank : public ::testing::TestWithParam<int> {};
 TEST_P(KilledRank, IsNamedByAllSurvivorsAtOnce) {
   const int victim = GetParam();
   const std::vector<Report> reports =
-      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(4, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == victim) Die(fault);
         return AwaitByte(transport, (transport.rank() + 1) % 4);
       });
@@ -94,7 +90,7 @@ TEST_P(KilledRank, IsNamedByAllSurvivorsAtOnce) {
 TEST_P(KilledRank, LeavesSurvivorsWhoFormAGroupAgain) {
   const int victim = GetParam();
   const std::vector<Report> reports =
-      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(4, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == victim) Die(fault);
         BRIGADE_RETURN_IF_ERROR(absl::IsUnavailable(AwaitByte(transport, victim))
                                     ? absl::OkStatus()
@@ -103,7 +99,7 @@ TEST_P(KilledRank, LeavesSurvivorsWhoFormAGroupAgain) {
         for (int rank = 0; rank < 4; ++rank) {
           if (rank != victim) survivors.push_back(rank);
         }
-        BRIGADE_RETURN_IF_ERROR(transport.store()->KeepSurvivors(survivors, absl::Seconds(10)));
+        BRIGADE_RETURN_IF_ERROR(transport.store()->KeepSurvivors(survivors, kNever));
         GlooOptions options;
         options.rank = transport.rank() - (transport.rank() > victim ? 1 : 0);
         options.size = 3;
@@ -121,10 +117,10 @@ TEST_P(KilledRank, LeavesSurvivorsWhoFormAGroupAgain) {
 
 TEST_P(KilledRank, IsNamedByThoseWhoSendToIt) {
   const int victim = GetParam();
+  const std::vector<char> data(8 << 20);  // each process has its own until it ends
   const std::vector<Report> reports =
-      RunGroup(3, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(3, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == victim % 3) Die(fault);
-        const std::vector<char> data(8 << 20);
         while (true) {
           BRIGADE_RETURN_IF_ERROR(transport.Send(victim % 3, data.data(), data.size()));
           BRIGADE_RETURN_IF_ERROR(transport.Flush());
@@ -142,17 +138,19 @@ INSTANTIATE_TEST_SUITE_P(Ranks, KilledRank, ::testing::Values(0, 3));
 
 TEST(GlooFaultTest, AStoppedRankIsNamedByAllAtTheDeadline) {
   const std::vector<Report> reports =
-      RunGroup(4, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(4, kDeadline, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == 3) Stop(fault);
-        return AwaitByte(transport, (transport.rank() + 1) % 4);
+        const absl::Time began = absl::Now();
+        const absl::Status status = AwaitByte(transport, (transport.rank() + 1) % 4);
+        const bool heard = absl::StrContains(status.message(), "(reported by rank ");
+        if (heard || absl::Now() - began >= kDeadline) return status;
+        return absl::InternalError(absl::StrCat("cut short: ", status.message()));
       });
-  const double timeout = absl::ToDoubleSeconds(kShort);
   for (int rank = 0; rank < 3; ++rank) {
     // 2 waits for 3, 1 for 2, 0 for 1: neither 1 nor 2 is to blame.
     EXPECT_THAT(reports[rank].status,
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
                          AllOf(StartsWith("rank 3 "), HasSubstr("does not answer"))));
-    EXPECT_GT(reports[rank].seconds, timeout * 0.8);
     RecordProperty(absl::StrCat("rank_", rank, "_ms"),
                    static_cast<int>(reports[rank].seconds * 1e3));
   }
@@ -161,7 +159,7 @@ TEST(GlooFaultTest, AStoppedRankIsNamedByAllAtTheDeadline) {
 // The deadline of rank 2, which waits for the culprit, is far away: the others ask it.
 TEST(GlooFaultTest, TheCulpritIsFoundThroughOneWhoseDeadlineIsLater) {
   const std::vector<Report> reports = RunGroup(
-      4, [](int rank) { return rank == 2 ? kLong : kShort; },
+      4, [](int rank) { return rank == 2 ? kNever : kDeadline; },
       [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == 3) Stop(fault);
         return AwaitByte(transport, transport.rank() == 2 ? 3 : 2);
@@ -174,22 +172,22 @@ TEST(GlooFaultTest, TheCulpritIsFoundThroughOneWhoseDeadlineIsLater) {
 }
 
 TEST(GlooFaultTest, AStoppedReceiverIsNamedByFlush) {
+  const std::vector<char> data(8 << 20);
   const std::vector<Report> reports =
-      RunGroup(2, kShort, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(2, kDeadline, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == 1) Stop(fault);
-        const std::vector<char> data(8 << 20);
         BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), data.size()));
         return transport.Flush();
       });
   EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kDeadlineExceeded,
                                           HasSubstr(absl::StrCat("rank 1 took nothing for ",
-                                                                 absl::FormatDuration(kShort),
+                                                                 absl::FormatDuration(kDeadline),
                                                                  " and does not answer"))));
 }
 
 TEST(GlooFaultTest, ABusyRankIsNamedAsAlive) {
   const std::vector<Report> reports =
-      RunGroup(2, kShort, [&](GlooTransport& transport, Fault&) -> absl::Status {
+      RunGroup(2, kDeadline, [&](GlooTransport& transport, Fault&) -> absl::Status {
         if (transport.rank() == 0) return AwaitByte(transport, 1);
         while (transport.status().ok()) absl::SleepFor(absl::Milliseconds(1));
         return transport.status();
@@ -204,9 +202,10 @@ TEST(GlooFaultTest, ABusyRankIsNamedAsAlive) {
 
 TEST(GlooFaultTest, ASizeThatDiffersIsAnErrorAndTouchesNoMemory) {
   for (const int64_t sent : {100, 300}) {
+    std::vector<char> data(300);
     const std::vector<Report> reports =
-        RunGroup(2, kShort, [&](GlooTransport& transport, Fault&) -> absl::Status {
-          std::vector<char> data(300, static_cast<char>(transport.rank()));
+        RunGroup(2, kDeadline, [&](GlooTransport& transport, Fault&) -> absl::Status {
+          data.assign(data.size(), static_cast<char>(transport.rank()));
           if (transport.rank() == 0) {
             BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), sent));
             return transport.Flush();
@@ -225,10 +224,10 @@ TEST(GlooFaultTest, ASizeThatDiffersIsAnErrorAndTouchesNoMemory) {
 
 TEST(GlooFaultTest, AbortEndsABlockedAwaitAtOnceOnAllRanksAndTwiceIsSafe) {
   const std::vector<Report> reports =
-      RunGroup(4, kLong, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+      RunGroup(4, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() != 1) return AwaitByte(transport, (transport.rank() + 1) % 4);
         std::thread other([&] {
-          absl::SleepFor(absl::Milliseconds(200));
+          LetOthersWait();
           fault.Begin();
           transport.Abort(absl::DataLossError("the disk of rank 1 is full"));
           transport.Abort(absl::InternalError("twice"));
@@ -253,7 +252,7 @@ TEST(GlooFaultTest, AbortEndsABlockedAwaitAtOnceOnAllRanksAndTwiceIsSafe) {
 
 TEST(GlooFaultTest, AnAbortIsHeardAlthoughItsSenderEndsAtOnce) {
   const std::vector<Report> reports =
-      RunGroup(4, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
+      RunGroup(4, kNever, [&](GlooTransport& transport, Fault&) -> absl::Status {
         if (transport.rank() == 2) {
           transport.Abort(absl::DataLossError("no more paper"));
           return absl::OkStatus();  // and the process exits
@@ -268,20 +267,23 @@ TEST(GlooFaultTest, AnAbortIsHeardAlthoughItsSenderEndsAtOnce) {
 
 // The payload is half written, and the abort message waits behind it.
 TEST(GlooFaultTest, AnAbortInTheMiddleOfASendIsHeard) {
-  constexpr int64_t kBytes = 128 << 20;
+  std::vector<char> data(128 << 20);
+  const char expected = 1;
   const std::vector<Report> reports =
-      RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
-        std::vector<char> data(kBytes);
-        if (transport.rank() == 1) {
-          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), kBytes));
-          BRIGADE_RETURN_IF_ERROR(transport.Await(0));
-          return AwaitByte(transport, 0);
+      RunGroup(2, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        absl::Status status;
+        if (transport.rank() == 0) {
+          BRIGADE_RETURN_IF_ERROR(AwaitByte(transport, 1));
+          BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), data.size()));
+          transport.Abort(absl::CancelledError("enough"));  // no socket has taken all of it yet
+          status = transport.Flush();
+        } else {
+          BRIGADE_RETURN_IF_ERROR(transport.Expect(0, data.data(), data.size()));
+          BRIGADE_RETURN_IF_ERROR(transport.Send(0, &expected, 1));
+          status = transport.Await(0);
+          if (status.ok()) status = AwaitByte(transport, 0);
         }
-        absl::SleepFor(absl::Milliseconds(200));  // until it is expected
-        BRIGADE_RETURN_IF_ERROR(transport.Send(1, data.data(), kBytes));
-        transport.Abort(absl::CancelledError("enough"));  // no socket has taken all of it yet
-        const absl::Status status = transport.Flush();
-        absl::SleepFor(absl::Seconds(1));  // to be heard before the connection closes
+        fault.AwaitAll();  // the connection stays open until the abort is heard
         return status;
       });
   EXPECT_THAT(reports[0].status, StatusIs(absl::StatusCode::kCancelled, "enough"));
@@ -292,14 +294,14 @@ TEST(GlooFaultTest, AnAbortInTheMiddleOfASendIsHeard) {
 // The caller may free the memory after an error, so it must not be written later. The abort comes
 // in the middle of a message.
 TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
-  constexpr int64_t kBytes = 128 << 20;
+  std::vector<char> data(128 << 20);
   const std::vector<Report> reports =
-      RunGroup(2, kLong, [&](GlooTransport& transport, Fault&) -> absl::Status {
-        std::vector<char> data(kBytes, static_cast<char>(transport.rank()));
+      RunGroup(2, kNever, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        data.assign(data.size(), static_cast<char>(transport.rank()));
         if (transport.rank() == 0) {
-          while (transport.Send(1, data.data(), kBytes).ok() && transport.Flush().ok()) {
+          while (transport.Send(1, data.data(), data.size()).ok() && transport.Flush().ok()) {
           }
-          absl::SleepFor(absl::Seconds(1));  // Gloo goes on sending
+          fault.AwaitAll();  // Gloo goes on sending
           return absl::OkStatus();
         }
         std::thread other([&] {
@@ -309,12 +311,13 @@ TEST(GlooFaultTest, AfterAnErrorNothingIsWrittenToExpectedMemory) {
         absl::Status status;
         while (status.ok()) {
           data.back() = 1;
-          status = transport.Expect(0, data.data(), kBytes);
+          status = transport.Expect(0, data.data(), data.size());
           if (status.ok()) status = transport.Await(0);
         }
         const char last = data.back();
         other.join();
         absl::SleepFor(absl::Milliseconds(300));
+        fault.AwaitAll();
         return data.back() == last ? status : absl::InternalError("written after the error");
       });
   EXPECT_THAT(reports[1].status, StatusIs(absl::StatusCode::kCancelled, "enough"));

@@ -58,8 +58,7 @@ absl::Status AddTwice(int rank, int port) {
 TEST(NcclProcessesGpuTest, TwoProcessesOnOneGpuAdd) {
   const int port = testing::FreePort();
   for (const testing::Report& report :
-       testing::RunRanks(2, absl::Seconds(120),
-                         [&](int rank, testing::Fault&) { return AddTwice(rank, port); })) {
+       testing::RunRanks(2, [&](int rank, testing::Fault&) { return AddTwice(rank, port); })) {
     EXPECT_OK(report.status);
   }
 }
