@@ -264,6 +264,8 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
            {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
             Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
         if (!collectives::Exists(reduction, algorithm)) continue;
+        // Three ranks are on a node each, where a hierarchy is direct.
+        if (ranks == 3 && algorithm == Algorithm::kHierarchical) continue;
         for (int stage = 0; stage < kStages; ++stage) {
           Setting setting = {"", ToyModel(), {}};
           setting.options.stage = stage;
