@@ -80,7 +80,8 @@ struct Outcome {
 };
 
 // One step of a rank from zero; what the update has subtracted are the sums.
-absl::StatusOr<Outcome> Step(Rank& self, const ZeroOptions& options, const GradientOf& gradient_of) {
+absl::StatusOr<Outcome> Step(Rank& self, const ZeroOptions& options,
+                             const GradientOf& gradient_of) {
   BRIGADE_ASSIGN_OR_RETURN(auto zero, NewZero(TwoBuckets(), options, self));
   BRIGADE_RETURN_IF_ERROR(zero->InitializeParameters([](int, absl::Span<float> values) {
     std::fill(values.begin(), values.end(), 0.0f);
@@ -98,8 +99,8 @@ absl::StatusOr<Outcome> Step(Rank& self, const ZeroOptions& options, const Gradi
         Store(bytes.data(), options.dtype, i, gradient_of(self.rank, p, i));
       }
       BRIGADE_ASSIGN_OR_RETURN(const GradientTarget target, zero->Gradient(unit, p));
-      BRIGADE_RETURN_IF_ERROR(self.stream->Copy(target.data, bytes.data(),
-                                                static_cast<int64_t>(bytes.size())));
+      BRIGADE_RETURN_IF_ERROR(
+          self.stream->Copy(target.data, bytes.data(), static_cast<int64_t>(bytes.size())));
     }
     BRIGADE_RETURN_IF_ERROR(zero->Release(unit));
     BRIGADE_RETURN_IF_ERROR(zero->GradientsReady(unit));
