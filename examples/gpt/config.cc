@@ -91,10 +91,11 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
                                       " train; brigade.ranks_per_node would replace them"));
   }
   if (s.zero.algorithm == collectives::Algorithm::kHierarchical && !topology.Even()) {
-    return Contradiction(
-        "brigade.algorithm", "hierarchical",
-        absl::StrCat("it needs nodes of one size: the first has ", topology.ranks_of_node.front(),
-                     " ranks, the last ", topology.ranks_of_node.back()));
+    const auto [fewest, most] =
+        std::minmax_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
+    return Contradiction("brigade.algorithm", "hierarchical",
+                         absl::StrCat("it needs nodes of one size, and they have ", *fewest, " to ",
+                                      *most, " ranks"));
   }
   options.topology = std::move(topology);
   return options;

@@ -39,8 +39,8 @@ struct TrainConfig {
 //     accumulation                      every_micro_batch | at_boundary
 //     algorithm                         auto | direct | ring | bidirectional_ring | halving_doubling
 //                                       | hierarchical | double_tree | native
-//     reduction                         rounded_once | fp32_partials | rounded_per_hop; all but
-//                                       auto, direct and native have the last two, native the last
+//     reduction                         rounded_once (of auto and direct alone) | fp32_partials (not
+//                                       of native) | rounded_per_hop
 //     topology                          the path of a machine's figures (TopologyFromJson), by which
 //                                       auto chooses; relative ones begin at the config's folder
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the

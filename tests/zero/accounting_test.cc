@@ -177,6 +177,12 @@ TEST(AccountingTest, WhatTheModelNamesIsThePapersFormula) {
 
 // What each rank of a group sends, in Traffic's fields and by its communicator, beside the model.
 void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
+  const auto sent = [&] {
+    int64_t bytes = 0;
+    for (int to = 0; to < self.size; ++to) bytes += self.communicator->sent_bytes(to);
+    return bytes;
+  };
+  const int64_t sent_before = sent();
   auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   // Persistent units are gathered for the first time.
@@ -192,9 +198,7 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
   EXPECT_EQ(after.setup, before.setup);
-  int64_t sent = 0;
-  for (int to = 0; to < self.size; ++to) sent += self.communicator->sent_bytes(to);
-  EXPECT_EQ(sent, after.total());
+  EXPECT_EQ(sent() - sent_before, after.total());
 }
 
 TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
@@ -292,6 +296,9 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
            {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
             Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
         if (!collectives::Exists(reduction, algorithm)) continue;
+        // Three ranks are on a node each, where a hierarchy is direct.
+        if (ranks == 3 && algorithm == Algorithm::kHierarchical) continue;
+        if (algorithm == Algorithm::kAuto && reduction != Reduction::kRoundedOnce) continue;
         for (int stage = 0; stage < kStages; ++stage) {
           Setting setting = {"", ToyModel(), {}};
           setting.options.stage = stage;
@@ -308,10 +315,10 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
                                     ", ranks ", ranks));
           const collectives::RanksOptions options = {
               .size = ranks, .ranks_of_node = collectives::RanksOfNodes(ranks, ranks == 4 ? 2 : 1)};
-          collectives::OnRanks(options, GetParam().engines(options),
-                               [&](Rank& self) { ExpectMemoryOfTheModel(setting, self); });
-          collectives::OnRanks(options, GetParam().engines(options),
-                               [&](Rank& self) { ExpectTrafficOfTheModel(setting, self); });
+          collectives::OnRanks(options, GetParam().engines(options), [&](Rank& self) {
+            ExpectMemoryOfTheModel(setting, self);
+            ExpectTrafficOfTheModel(setting, self);
+          });
         }
       }
     }

@@ -208,8 +208,8 @@ TEST(ConfigErrorsTest, NameWhatAnAlgorithmNeedsAndLacks) {
                        "brigade.ranks_per_node or brigade.topology"));
   EXPECT_THAT(Error(absl::StrCat(R"("brigade": {"ranks_per_node": 3, )", hierarchical, "}")),
               StatusIs(kInvalid,
-                       "brigade.algorithm is \"hierarchical\", but it needs nodes of one size: the "
-                       "first has 3 ranks, the last 1"));
+                       "brigade.algorithm is \"hierarchical\", but it needs nodes of one size, and "
+                       "they have 1 to 3 ranks"));
   EXPECT_THAT(Error(R"("brigade": {"ranks_per_node": 2})"),
               StatusIs(kInvalid,
                        "brigade.ranks_per_node is 2, but without brigade.topology algorithm auto "
