@@ -102,8 +102,11 @@ class StepStreams {
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
-  // By kind, type and count.
-  std::map<std::tuple<collectives::CollectiveKind, precision::DType, int64_t>, Route> routes_;
+  // By kind, operation, reduction, type and count.
+  std::map<std::tuple<collectives::CollectiveKind, kernels::ReduceOp, collectives::Reduction,
+                      precision::DType, int64_t>,
+           Route>
+      routes_;
 };
 
 }  // namespace brigade::zero::internal
