@@ -23,7 +23,6 @@ struct LossScaler {
   // Steps whose gradients are not finite are skipped. fp16 needs it; bf16 may do without.
   bool check_overflow = true;
 
-  static LossScaler Static(float scale) { return {.loss_scale = scale}; }
   static LossScaler Dynamic() { return {.loss_scale = 0.0f}; }
 
   bool dynamic() const { return loss_scale == 0.0f; }

@@ -29,7 +29,7 @@ absl::Status CheckOptions(const MixedPrecisionOptions& options) {
 }
 
 // What kernels would say of single calls, once for all and before the first step.
-absl::Status CheckParameters(absl::Span<const Parameter> parameters, int64_t groups,
+absl::Status CheckParameters(absl::Span<const ParameterArrays> parameters, int64_t groups,
                              const device::Stream& stream) {
   if (parameters.empty()) return absl::InvalidArgumentError(absl::StrCat(kName, ": no parameters"));
   kernels::ListArguments arguments(kName,
@@ -39,7 +39,7 @@ absl::Status CheckParameters(absl::Span<const Parameter> parameters, int64_t gro
                                     {"fp32 grad", 4, false}},
                                    stream);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = parameters[i];
+    const ParameterArrays& p = parameters[i];
     const int64_t index = static_cast<int64_t>(i);
     const auto check = [&]() -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(kernels::CheckFloatType(kName, "weights", p.weight_dtype));
@@ -84,7 +84,7 @@ absl::Status Cast(absl::Span<const kernels::CastSegment> segments, DType source,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer::Create(
-    absl::Span<const Parameter> parameters, const MixedPrecisionOptions& options,
+    absl::Span<const ParameterArrays> parameters, const MixedPrecisionOptions& options,
     device::Context& context, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
   BRIGADE_RETURN_IF_ERROR(
@@ -109,10 +109,10 @@ absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> MixedPrecisionOptimizer
   return optimizer;
 }
 
-absl::Status MixedPrecisionOptimizer::AllocateState(absl::Span<const Parameter> parameters,
+absl::Status MixedPrecisionOptimizer::AllocateState(absl::Span<const ParameterArrays> parameters,
                                                     device::Context& context) {
   int64_t all = 0, masters = 0;
-  for (const Parameter& p : parameters) {
+  for (const ParameterArrays& p : parameters) {
     all += AlignedSize(p.size);
     if (p.weight_dtype != DType::kFloat32) masters += AlignedSize(p.size);
     elements_ += p.size;
@@ -134,7 +134,7 @@ absl::Status MixedPrecisionOptimizer::AllocateState(absl::Span<const Parameter> 
                   "accumulated gradients");
 }
 
-size_t MixedPrecisionOptimizer::ListOf(const Parameter& parameter) {
+size_t MixedPrecisionOptimizer::ListOf(const ParameterArrays& parameter) {
   size_t i = 0;
   while (i < lists_.size() && (lists_[i].grad_dtype != parameter.grad_dtype ||
                                lists_[i].weight_dtype != parameter.weight_dtype)) {
@@ -146,13 +146,13 @@ size_t MixedPrecisionOptimizer::ListOf(const Parameter& parameter) {
   return i;
 }
 
-StepLists MixedPrecisionOptimizer::MakeLists(absl::Span<const Parameter> parameters) {
+StepLists MixedPrecisionOptimizer::MakeLists(absl::Span<const ParameterArrays> parameters) {
   const auto part = [](const device::Buffer& buffer, int64_t at) {
     return buffer.bytes() == 0 ? nullptr : buffer.as<float>().data() + at;
   };
   StepLists lists;
   int64_t at = 0, master_at = 0;
-  for (const Parameter& p : parameters) {
+  for (const ParameterArrays& p : parameters) {
     const size_t index = ListOf(p);
     List& list = lists_[index];
     if (index == lists.updates.size()) {

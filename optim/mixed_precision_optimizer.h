@@ -27,7 +27,7 @@ namespace brigade::optim {
 
 // A tensor of the caller. Device memory at any element-aligned address, [size] each; it must
 // outlive the optimizer.
-struct Parameter {
+struct ParameterArrays {
   // For error messages.
   std::string name = {};
   // Read by the forward and the backward pass; Step writes them.
@@ -96,7 +96,7 @@ class MixedPrecisionOptimizer {
  public:
   // Reads the weights in the order of `stream`, for which it waits.
   static absl::StatusOr<std::unique_ptr<MixedPrecisionOptimizer>> Create(
-      absl::Span<const Parameter> parameters, const MixedPrecisionOptions& options,
+      absl::Span<const ParameterArrays> parameters, const MixedPrecisionOptions& options,
       device::Context& context, device::Stream& stream);
 
   MixedPrecisionOptimizer(const MixedPrecisionOptimizer&) = delete;
@@ -150,9 +150,10 @@ class MixedPrecisionOptimizer {
 
   explicit MixedPrecisionOptimizer(const MixedPrecisionOptions& options) : options_(options) {}
 
-  absl::Status AllocateState(absl::Span<const Parameter> parameters, device::Context& context);
-  StepLists MakeLists(absl::Span<const Parameter> parameters);
-  size_t ListOf(const Parameter& parameter);
+  absl::Status AllocateState(absl::Span<const ParameterArrays> parameters,
+                             device::Context& context);
+  StepLists MakeLists(absl::Span<const ParameterArrays> parameters);
+  size_t ListOf(const ParameterArrays& parameter);
 
   bool accumulates() const { return options_.micro_batches > 1; }
   precision::DType CheckedDType(const List& list) const {

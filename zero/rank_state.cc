@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/zero/internal/fingerprint.h"
+#include "brigade/zero/internal/fnv1a.h"
 
 namespace brigade::zero {
 namespace {
@@ -21,7 +21,7 @@ class Writer {
   template <typename T>
   void Put(const T* values, size_t count) {
     const absl::string_view bytes(reinterpret_cast<const char*>(values), count * sizeof(T));
-    checksum_ = internal::Fingerprint(bytes, checksum_);
+    checksum_ = internal::Fnv1a(bytes, checksum_);
     out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   template <typename T>
@@ -38,7 +38,7 @@ class Writer {
 
  private:
   std::ofstream out_;
-  uint64_t checksum_ = internal::Fingerprint("");
+  uint64_t checksum_ = internal::Fnv1a("");
 };
 
 // Reads them back; a read beyond the end makes all that follow fail.
@@ -59,7 +59,7 @@ class Reader {
     if (!ok_) return;
     left_ -= count * sizeof(T);
     in_.read(reinterpret_cast<char*>(values), static_cast<std::streamsize>(count * sizeof(T)));
-    checksum_ = internal::Fingerprint(
+    checksum_ = internal::Fnv1a(
         absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(T)), checksum_);
     ok_ = !in_.fail();
   }
@@ -85,7 +85,7 @@ class Reader {
   std::ifstream in_;
   uint64_t left_;
   bool ok_ = true;
-  uint64_t checksum_ = internal::Fingerprint("");
+  uint64_t checksum_ = internal::Fnv1a("");
 };
 
 }  // namespace
@@ -101,7 +101,7 @@ absl::Status WriteState(const RankState& state, const std::string& path) {
   errno = 0;
   Writer out(beside);
   out.Put(kMagic);
-  out.Put(state.plan_fingerprint);
+  out.Put(state.plan_hash);
   out.Put(state.rank);
   out.Put(state.ranks);
   out.Put(state.step);
@@ -127,7 +127,7 @@ absl::StatusOr<RankState> ReadState(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a state of a rank"));
   }
   RankState state;
-  state.plan_fingerprint = in.Get<uint64_t>();
+  state.plan_hash = in.Get<uint64_t>();
   state.rank = in.Get<int32_t>();
   state.ranks = in.Get<int32_t>();
   state.step = in.Get<kernels::StepState>();

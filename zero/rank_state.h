@@ -19,7 +19,7 @@ struct RankState {
   };
 
   // Of model, plan and optimizer; not of the stage.
-  uint64_t plan_fingerprint = 0;
+  uint64_t plan_hash = 0;
   int32_t rank = 0;
   int32_t ranks = 1;
   kernels::StepState step = {};

@@ -1,4 +1,4 @@
-// Flatten: tensors into a bucket, copied (bf16) or added in another type (bf16 to fp32).
+// Flatten: tensors into a flat buffer, copied (bf16) or added in another type (bf16 to fp32).
 
 #include "brigade/kernels/flatten/flatten.h"
 
@@ -15,19 +15,19 @@
 namespace brigade::benchmarks {
 namespace {
 
-using kernels::BucketSlot;
+using kernels::FlatSlot;
 using precision::BFloat16;
 
-std::vector<BucketSlot> Slots(const TensorList& list, BFloat16* tensors) {
+std::vector<FlatSlot> Slots(const TensorList& list, BFloat16* tensors) {
   const auto from = list.Offsets(0), to = list.Offsets(1);
-  std::vector<BucketSlot> slots;
+  std::vector<FlatSlot> slots;
   for (size_t i = 0; i < list.sizes().size(); ++i) {
     slots.push_back({tensors + from[i], list.sizes()[i], to[i]});
   }
   return slots;
 }
 
-// An fp32 bucket accumulates, a bf16 bucket takes a copy.
+// An fp32 flat buffer accumulates, a bf16 flat buffer takes a copy.
 template <typename Place>
 absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   constexpr bool kAccumulate = std::is_same_v<Place, float>;
@@ -36,10 +36,10 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
   BRIGADE_ASSIGN_OR_RETURN(auto places, bench.CreateZeros<Place>(list.extent()));
   const kernels::FlattenOptions options = {.tensor_dtype = precision::kDType<BFloat16>,
                                            .accumulate = kAccumulate};
-  const kernels::Bucket bucket = {places, list.extent(), precision::kDType<Place>};
+  const kernels::FlatBuffer flat = {places, list.extent(), precision::kDType<Place>};
   const auto flatten = [&](const TensorList& cut) -> Work {
     return [=, slots = Slots(cut, tensors)](device::Stream& stream) {
-      return kernels::Flatten(slots, options, bucket, stream);
+      return kernels::Flatten(slots, options, flat, stream);
     };
   };
   Contest contest;

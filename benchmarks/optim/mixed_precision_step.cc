@@ -48,10 +48,10 @@ absl::Status CheckState(const kernels::StepState& state) {
                                           state.grad_norm, ", multiplier ", state.grad_multiplier));
 }
 
-std::vector<optim::Parameter> Parameters(const TensorList& list, BFloat16* weights,
-                                         const BFloat16* grad) {
+std::vector<optim::ParameterArrays> Parameters(const TensorList& list, BFloat16* weights,
+                                               const BFloat16* grad) {
   const auto weights_at = list.Offsets(0), grad_at = list.Offsets(1);
-  std::vector<optim::Parameter> parameters;
+  std::vector<optim::ParameterArrays> parameters;
   for (size_t i = 0; i < list.sizes().size(); ++i) {
     parameters.push_back({.name = absl::StrCat("tensor ", i),
                           .weights = weights + weights_at[i],

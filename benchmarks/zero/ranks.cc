@@ -50,7 +50,7 @@ absl::Status Rank::Create(int rank, collectives::ThreadGroup& group, const Synth
   BRIGADE_ASSIGN_OR_RETURN(
       communicator_, collectives::Communicator::Create(
                          CreateThrottledEngine(std::move(engine), bytes_per_second), *context_));
-  BRIGADE_ASSIGN_OR_RETURN(passes_, SyntheticPasses::Create(model, *context_, *compute_));
+  BRIGADE_ASSIGN_OR_RETURN(transformer_, SyntheticTransformer::Create(model, *context_, *compute_));
   return absl::OkStatus();
 }
 
@@ -71,8 +71,8 @@ Contestant Rank::Step(const std::string& name, ZeroOptimizer* zero, int steps) {
   return {name, [=, this]() -> absl::Status {
             const int64_t before = zero->traffic().total();
             for (int i = 0; i < steps; ++i) {
-              BRIGADE_RETURN_IF_ERROR(passes_->Forward(*zero));
-              BRIGADE_RETURN_IF_ERROR(passes_->Backward(*zero));
+              BRIGADE_RETURN_IF_ERROR(transformer_->Forward(*zero));
+              BRIGADE_RETURN_IF_ERROR(transformer_->Backward(*zero));
               BRIGADE_RETURN_IF_ERROR(zero->Step());
             }
             sent_ = zero->traffic().total() - before;
@@ -81,11 +81,11 @@ Contestant Rank::Step(const std::string& name, ZeroOptimizer* zero, int steps) {
           }};
 }
 
-Contestant Rank::Passes(int steps) {
-  return {"passes", [=, this]() -> absl::Status {
+Contestant Rank::TransformerAlone(int steps) {
+  return {"transformer", [=, this]() -> absl::Status {
             for (int i = 0; i < steps; ++i) {
-              BRIGADE_RETURN_IF_ERROR(passes_->ForwardAlone());
-              BRIGADE_RETURN_IF_ERROR(passes_->BackwardAlone());
+              BRIGADE_RETURN_IF_ERROR(transformer_->ForwardAlone());
+              BRIGADE_RETURN_IF_ERROR(transformer_->BackwardAlone());
             }
             host_end_ = ThreadSeconds();
             return Sync();
@@ -157,7 +157,7 @@ absl::Status Rank::CreateArrays() {
 Contestant Rank::Backward(const std::string& name, ZeroOptimizer* zero) {
   return {name,
           [=, this]() -> absl::Status {
-            BRIGADE_RETURN_IF_ERROR(passes_->Backward(*zero));
+            BRIGADE_RETURN_IF_ERROR(transformer_->Backward(*zero));
             return Sync(zero);
           },
           [=, this]() -> absl::Status {
@@ -167,7 +167,7 @@ Contestant Rank::Backward(const std::string& name, ZeroOptimizer* zero) {
 }
 Contestant Rank::BackwardAlone() {
   return {"backward alone", [this]() -> absl::Status {
-            BRIGADE_RETURN_IF_ERROR(passes_->BackwardAlone());
+            BRIGADE_RETURN_IF_ERROR(transformer_->BackwardAlone());
             return Sync();
           }};
 }

@@ -49,7 +49,7 @@ class Rank {
   Contestant Step(const std::string& name, zero::ZeroOptimizer* zero, int steps);
 
   // Parts of it alone, as often. Forward and backward:
-  Contestant Passes(int steps);
+  Contestant TransformerAlone(int steps);
   // The plan's collectives: each bucket reduced once, in place; then all gathered, in place, or
   // (stage 3) twice from slices that lie elsewhere.
   Contestant Collectives(const zero::Plan& plan, bool stage3, int steps);
@@ -76,7 +76,7 @@ class Rank {
   std::unique_ptr<device::Context> context_;
   std::unique_ptr<device::Stream> compute_;
   std::unique_ptr<collectives::Communicator> communicator_;
-  std::unique_ptr<SyntheticPasses> passes_;
+  std::unique_ptr<SyntheticTransformer> transformer_;
   device::Buffer state_, buffer_;
   std::vector<std::unique_ptr<zero::ZeroOptimizer>> optimizers_;
   double host_end_ = 0;

@@ -44,7 +44,7 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const int steps = absl::GetFlag(FLAGS_steps);
   const int rounds = absl::GetFlag(FLAGS_rounds);
-  enum { kPasses = 4, kCollectives, kCollectives3, kWhole, kSlice };
+  enum { kTransformer = 4, kCollectives, kCollectives3, kWhole, kSlice };
   BRIGADE_ASSIGN_OR_RETURN(
       auto times,
       Compete(ranks, model, std::numeric_limits<double>::infinity(), rounds,
@@ -57,7 +57,7 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
                   contestants.push_back(run.Step(absl::StrCat("stage ", stage), zero, steps));
                   plan = &zero->plan();
                 }
-                contestants.push_back(run.Passes(steps));
+                contestants.push_back(run.TransformerAlone(steps));
                 contestants.push_back(run.Collectives(*plan, false, steps));
                 contestants.push_back(run.Collectives(*plan, true, steps));
                 contestants.push_back(run.Optimizer("whole", model.elements(), steps));
@@ -68,8 +68,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
       "# %d ranks, %d units of %d parameters, %d elements each, bfloat16, AdamW, no overlap; ms "
       "per step\n",
       ranks, model.units, model.parameters_per_unit, model.unit_elements);
-  std::cout << absl::StrFormat("%6s %9s %9s %12s %10s %9s %12s %9s %10s %9s\n", "stage", "step",
-                               "passes", "collectives", "optimizer", "step/sum", "of stage 0",
+  std::cout << absl::StrFormat("%6s %9s %11s %12s %10s %9s %12s %9s %10s %9s\n", "stage", "step",
+                               "transformer", "collectives", "optimizer", "step/sum", "of stage 0",
                                "host %", "memory MB", "sent MB");
   const auto ratio_to = [&](size_t a, const std::vector<size_t>& b) {
     Seconds sums(times[a].wall.size(), 0.0);
@@ -81,11 +81,11 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
   for (size_t stage = 0; stage < zero::kStages; ++stage) {
     const size_t collectives = stage == 3 ? kCollectives3 : kCollectives;
     const size_t optimizer = stage == 0 ? kWhole : kSlice;
-    const double of_sum = ratio_to(stage, {kPasses, collectives, optimizer});
+    const double of_sum = ratio_to(stage, {kTransformer, collectives, optimizer});
     const double of_stage0 = ratio_to(stage, {0});
     Seconds host;
     for (size_t i = 0; i < times[stage].host.size(); ++i) {
-      const double others = times[kPasses].host[i] + times[collectives].host[i];
+      const double others = times[kTransformer].host[i] + times[collectives].host[i];
       host.push_back((times[stage].host[i] - others) / times[stage].wall[i]);
     }
     const auto ms = [&](size_t i) { return Median(times[i].wall) / steps * 1e3; };
@@ -95,8 +95,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
         zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
     const auto memory = static_cast<double>(zero::Total(zero::MemoryOf(plan, options)));
     const double sent_bytes = static_cast<double>(times[stage].sent) / steps;
-    std::cout << absl::StrFormat("%6d %9.2f %9.2f %12.2f %10.2f %9.3f %12.3f %9.2f %10.1f %9.1f\n",
-                                 stage, ms(stage), ms(kPasses), ms(collectives), ms(optimizer),
+    std::cout << absl::StrFormat("%6d %9.2f %11.2f %12.2f %10.2f %9.3f %12.3f %9.2f %10.1f %9.1f\n",
+                                 stage, ms(stage), ms(kTransformer), ms(collectives), ms(optimizer),
                                  of_sum, of_stage0, Median(host) * 100, memory * 1e-6,
                                  sent_bytes * 1e-6);
     const std::string prefix = absl::StrCat("stage_", stage, "_");

@@ -24,42 +24,42 @@ zero::ModelSpec SyntheticModel::Spec() const {
   return spec;
 }
 
-SyntheticPasses::SyntheticPasses(const SyntheticModel& model, device::Stream& compute)
+SyntheticTransformer::SyntheticTransformer(const SyntheticModel& model, device::Stream& compute)
     : model_(model), compute_(compute) {
   segments_.reserve(static_cast<size_t>(model.parameters_per_unit));
 }
 
-absl::StatusOr<std::unique_ptr<SyntheticPasses>> SyntheticPasses::Create(
+absl::StatusOr<std::unique_ptr<SyntheticTransformer>> SyntheticTransformer::Create(
     const SyntheticModel& model, device::Context& context, device::Stream& compute) {
-  std::unique_ptr<SyntheticPasses> passes(new SyntheticPasses(model, compute));
+  std::unique_ptr<SyntheticTransformer> transformer(new SyntheticTransformer(model, compute));
   // Two halves: passes go from one to the other.
   const int64_t unit_bytes = model.unit_elements * kBytes;
   struct Part {
     device::Buffer& buffer;
     int64_t bytes;
   };
-  for (const Part& part : {Part{passes->weights_, model.elements() * kBytes},
-                           Part{passes->gradients_, model.elements() * kBytes},
-                           Part{passes->activations_, 2 * unit_bytes}}) {
+  for (const Part& part : {Part{transformer->weights_, model.elements() * kBytes},
+                           Part{transformer->gradients_, model.elements() * kBytes},
+                           Part{transformer->activations_, 2 * unit_bytes}}) {
     BRIGADE_ASSIGN_OR_RETURN(auto buffer,
                              context.Allocate(part.bytes, device::Purpose::kActivations, "model"));
     BRIGADE_RETURN_IF_ERROR(compute.FillBytes(buffer.data(), 0, part.bytes));
     part.buffer = std::move(buffer);
   }
   BRIGADE_RETURN_IF_ERROR(compute.Synchronize());
-  return passes;
+  return transformer;
 }
 
-char* SyntheticPasses::Activation(int parameter_of_unit) {
+char* SyntheticTransformer::Activation(int parameter_of_unit) {
   return activations_.as<char>().data() +
          parameter_of_unit * (model_.unit_elements / model_.parameters_per_unit) * kBytes;
 }
 
-absl::Status SyntheticPasses::Copy() {
+absl::Status SyntheticTransformer::Copy() {
   return kernels::Cast(segments_, {.source_dtype = kType, .target_dtype = kType}, compute_);
 }
 
-absl::Status SyntheticPasses::Activations() {
+absl::Status SyntheticTransformer::Activations() {
   char* const half = activations_.as<char>().data();
   for (int pass = 0; pass < model_.passes; ++pass) {
     const int64_t other = model_.unit_elements * kBytes;
@@ -71,7 +71,7 @@ absl::Status SyntheticPasses::Activations() {
   return absl::OkStatus();
 }
 
-absl::Status SyntheticPasses::Forward(zero::ZeroOptimizer& zero) {
+absl::Status SyntheticTransformer::Forward(zero::ZeroOptimizer& zero) {
   for (int unit = 0; unit < model_.units; ++unit) {
     zero::UnitScope scope(zero, unit, zero::Pass::kForward);
     segments_.clear();
@@ -87,7 +87,7 @@ absl::Status SyntheticPasses::Forward(zero::ZeroOptimizer& zero) {
   return absl::OkStatus();
 }
 
-absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
+absl::Status SyntheticTransformer::Backward(zero::ZeroOptimizer& zero) {
   for (int unit = model_.units; unit-- > 0;) {
     zero::UnitScope scope(zero, unit, zero::Pass::kBackward);
     segments_.clear();
@@ -104,7 +104,7 @@ absl::Status SyntheticPasses::Backward(zero::ZeroOptimizer& zero) {
   return zero.FinishBackward();
 }
 
-void SyntheticPasses::ListOwn(int unit, bool backward) {
+void SyntheticTransformer::ListOwn(int unit, bool backward) {
   const int64_t size = model_.unit_elements / model_.parameters_per_unit;
   segments_.clear();
   for (int p = 0; p < model_.parameters_per_unit; ++p) {
@@ -115,7 +115,7 @@ void SyntheticPasses::ListOwn(int unit, bool backward) {
   }
 }
 
-absl::Status SyntheticPasses::ForwardAlone() {
+absl::Status SyntheticTransformer::ForwardAlone() {
   for (int unit = 0; unit < model_.units; ++unit) {
     ListOwn(unit, false);
     BRIGADE_RETURN_IF_ERROR(Copy());
@@ -124,7 +124,7 @@ absl::Status SyntheticPasses::ForwardAlone() {
   return absl::OkStatus();
 }
 
-absl::Status SyntheticPasses::BackwardAlone() {
+absl::Status SyntheticTransformer::BackwardAlone() {
   for (int unit = model_.units; unit-- > 0;) {
     ListOwn(unit, true);
     BRIGADE_RETURN_IF_ERROR(Copy());

@@ -29,12 +29,12 @@ struct SyntheticModel {
   zero::ModelSpec Spec() const;
 };
 
-// One rank's passes; all work in bfloat16.
-class SyntheticPasses {
+// The forward and backward passes of one rank, all in bfloat16.
+class SyntheticTransformer {
  public:
-  static absl::StatusOr<std::unique_ptr<SyntheticPasses>> Create(const SyntheticModel& model,
-                                                                 device::Context& context,
-                                                                 device::Stream& compute);
+  static absl::StatusOr<std::unique_ptr<SyntheticTransformer>> Create(const SyntheticModel& model,
+                                                                      device::Context& context,
+                                                                      device::Stream& compute);
 
   // A micro-batch through the optimizer, without its Step.
   absl::Status Forward(zero::ZeroOptimizer& zero);
@@ -45,7 +45,7 @@ class SyntheticPasses {
   absl::Status BackwardAlone();
 
  private:
-  SyntheticPasses(const SyntheticModel& model, device::Stream& compute);
+  SyntheticTransformer(const SyntheticModel& model, device::Stream& compute);
 
   absl::Status Activations();
   // Copies segments_.

@@ -64,6 +64,7 @@ class ThrottledEngine final : public Engine {
   }
   void Abort(const absl::Status& reason) override { engine_->Abort(reason); }
   absl::Status status() const override { return engine_->status(); }
+  const int32_t* failure_flag() const override { return engine_->failure_flag(); }
   int64_t sent_bytes(int rank) const override { return engine_->sent_bytes(rank); }
 
  private:

@@ -50,7 +50,6 @@ QueueSegment* TaskQueue::SegmentFor(size_t bytes) {
   if (best == nullptr) {
     segments_.push_back(std::make_unique<QueueSegment>(std::max(bytes, kSegmentBytes)));
     best = segments_.back().get();
-    capacity_bytes_ += static_cast<int64_t>(best->bytes);
   }
   best->used = 0;
   return best;

@@ -57,8 +57,6 @@ class TaskQueue {
   Task& front() { return *first_; }
   void PopFront();
 
-  int64_t capacity_bytes() const { return capacity_bytes_; }
-
  private:
   // Makes room for a Task and for `bytes` behind it.
   Task* Push(size_t bytes);
@@ -69,7 +67,6 @@ class TaskQueue {
   QueueSegment* tail_ = nullptr;
   Task* first_ = nullptr;
   Task* last_ = nullptr;
-  int64_t capacity_bytes_ = 0;
 };
 
 }  // namespace brigade::device::internal

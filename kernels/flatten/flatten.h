@@ -10,18 +10,18 @@
 
 namespace brigade::kernels {
 
-// A tensor and its place in a bucket.
-struct BucketSlot {
+// A tensor and its place in a flat buffer.
+struct FlatSlot {
   // [size] of FlattenOptions::tensor_dtype, device memory.
   void* tensor;
   // In elements.
   int64_t size;
-  // In elements, from the bucket's begin.
-  int64_t bucket_offset;
+  // In elements, from the flat buffer's begin.
+  int64_t offset;
 };
 
 // A contiguous array that holds many tensors. Device memory.
-struct Bucket {
+struct FlatBuffer {
   void* data = nullptr;
   // In elements.
   int64_t size = 0;
@@ -38,9 +38,9 @@ struct FlattenOptions {
   bool accumulate = false;
 };
 
-// Flatten copies tensors into their places in a bucket, Unflatten copies them back out: to = from *
-// scale, or to += from * scale, with a cast where the types differ. What lies between the places is
-// not touched: whoever lays out padding zeroes it.
+// Flatten copies tensors into their places in a flat buffer, Unflatten copies them back out: to =
+// from * scale, or to += from * scale, with a cast where the types differ. What lies between the
+// places is not touched: whoever lays out padding zeroes it.
 //
 // Shapes       Any number of slots of any size, empty ones included; any element-aligned tensor,
 //              any offset.
@@ -53,10 +53,10 @@ struct FlattenOptions {
 // Determinism  Same bits on every device, for any number of threads, SIMD target and cut into
 //              slots, payloads of NaN aside.
 // Errors       InvalidArgument naming slot ("segment"), argument and value, before anything is
-//              enqueued: as Cast, and a place that reaches outside of the bucket.
-absl::Status Flatten(absl::Span<const BucketSlot> slots, const FlattenOptions& options,
-                     const Bucket& bucket, device::Stream& stream);
-absl::Status Unflatten(const Bucket& bucket, absl::Span<const BucketSlot> slots,
+//              enqueued: as Cast, and a place that reaches outside of the flat buffer.
+absl::Status Flatten(absl::Span<const FlatSlot> slots, const FlattenOptions& options,
+                     const FlatBuffer& flat, device::Stream& stream);
+absl::Status Unflatten(const FlatBuffer& flat, absl::Span<const FlatSlot> slots,
                        const FlattenOptions& options, device::Stream& stream);
 
 }  // namespace brigade::kernels

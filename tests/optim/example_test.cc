@@ -34,12 +34,12 @@ TEST(ExampleTest, FitsALine) {
   options.loss_scaler = LossScaler::Dynamic();
   options.max_grad_norm = 1.0;
   options.micro_batches = kMicroBatches;
-  const Parameter parameter = {.name = "line",
-                               .weights = weights.data(),
-                               .grad = grad.data(),
-                               .size = 2,
-                               .weight_dtype = DType::kFloat16,
-                               .grad_dtype = DType::kFloat16};
+  const ParameterArrays parameter = {.name = "line",
+                                     .weights = weights.data(),
+                                     .grad = grad.data(),
+                                     .size = 2,
+                                     .weight_dtype = DType::kFloat16,
+                                     .grad_dtype = DType::kFloat16};
   ASSERT_OK_AND_ASSIGN(
       auto optimizer, MixedPrecisionOptimizer::Create({&parameter, 1}, options, *context, *stream));
   std::vector<kernels::StepState> states;

@@ -19,8 +19,8 @@ TEST(LossScalerTest, TheDefaultLeavesTheLossAsItIs) {
 }
 
 TEST(LossScalerTest, StaticKeepsItsScale) {
-  EXPECT_OK(Validate(LossScaler::Static(128.0f)));
-  const kernels::LossScaleOptions options = LossScaler::Static(128.0f).ToKernelOptions();
+  EXPECT_OK(Validate(LossScaler{.loss_scale = 128.0f}));
+  const kernels::LossScaleOptions options = LossScaler{.loss_scale = 128.0f}.ToKernelOptions();
   EXPECT_FALSE(options.dynamic);
   EXPECT_EQ(options.initial_scale, 128.0f);
 }
@@ -62,9 +62,9 @@ TEST(LossScalerTest, BadInputIsNamedWithItsValue) {
     LossScaler scaler;
     const char* text;
   } cases[] = {
-      {LossScaler::Static(-2.0f), "loss_scale is -2, must be 0 (dynamic) or"},
-      {LossScaler::Static(std::numeric_limits<float>::quiet_NaN()), "loss_scale is nan"},
-      {LossScaler::Static(std::numeric_limits<float>::infinity()), "loss_scale is inf"},
+      {LossScaler{.loss_scale = -2.0f}, "loss_scale is -2, must be 0 (dynamic) or"},
+      {LossScaler{.loss_scale = std::numeric_limits<float>::quiet_NaN()}, "loss_scale is nan"},
+      {LossScaler{.loss_scale = std::numeric_limits<float>::infinity()}, "loss_scale is inf"},
       {{.loss_scale = 0, .initial_scale_power = -1}, "initial_scale_power is -1"},
       {{.loss_scale = 0, .max_loss_scale = 1024.0f}, "initial_scale_power is 16"},
       {{.loss_scale_window = 0}, "loss_scale_window is 0, must be 1 or more"},

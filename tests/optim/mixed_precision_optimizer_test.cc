@@ -58,7 +58,7 @@ TEST_P(BitsTest, AreTheSpecifications) {
       .optimizer = Optimizer(kind), .max_grad_norm = 1.0, .micro_batches = micro_batches};
   if (dtype == DType::kFloat16) options.loss_scaler = Dynamic();
   if (dtype == DType::kBFloat16) options.accumulator_dtype = DType::kBFloat16;
-  if (dtype == DType::kFloat32) options.loss_scaler = LossScaler::Static(8.0f);
+  if (dtype == DType::kFloat32) options.loss_scaler = {.loss_scale = 8.0f};
   const Training training(Types(dtype), options, kSteps);
   Trainer trainer(training, {.compute_threads = 2});
   Specified wanted(training);

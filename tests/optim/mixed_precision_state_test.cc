@@ -46,16 +46,16 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
       options.accumulator_dtype = DType::kBFloat16;
       const Training training(kTypes, options, 1);
       Trainer trainer(training, device::CpuOptions());
-      const device::MemoryStats& books = trainer.context->memory_stats();
-      EXPECT_EQ(books.current_bytes(device::Purpose::kOptimizerState),
+      const device::MemoryStats& stats = trainer.context->memory_stats();
+      EXPECT_EQ(stats.current_bytes(device::Purpose::kOptimizerState),
                 4 * masters + 4 * all * (kind == OptimizerKind::kSgd ? 1 : 2));
-      EXPECT_EQ(books.current_bytes(device::Purpose::kGradients), micro_batches == 2 ? 2 * all : 0);
+      EXPECT_EQ(stats.current_bytes(device::Purpose::kGradients), micro_batches == 2 ? 2 * all : 0);
       // Tiles: 1 and 3 of fp16, 2 of fp32. Tables of 7 rates in 2 groups.
       const int64_t controller = 2 * 16 + 56 + 2 * 12 + 2 * 7 * 4;
       EXPECT_EQ(StepController::Bytes(options.optimizer, {.ranks = 2}), controller);
-      EXPECT_EQ(books.current_bytes(device::Purpose::kScratch), 8 * 4 + controller);
+      EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), 8 * 4 + controller);
       trainer.optimizer.reset();
-      EXPECT_EQ(books.current_bytes(), trainer.bytes_before);
+      EXPECT_EQ(stats.current_bytes(), trainer.bytes_before);
     }
   }
 }
@@ -125,7 +125,7 @@ TEST(MixedPrecisionStateTest, ACheckpointThatDoesNotFitIsRefusedAndChangesNothin
 }
 
 TEST(MixedPrecisionStateTest, AnotherStaticScaleIsRefused) {
-  const Training training({{5}}, {.loss_scaler = LossScaler::Static(8.0f)}, 1);
+  const Training training({{5}}, {.loss_scaler = {.loss_scale = 8.0f}}, 1);
   Trainer trainer(training, device::CpuOptions());
   MixedPrecisionState state = trainer.optimizer->SaveState(*trainer.stream).value();
   state.step.loss_scale = 16.0f;

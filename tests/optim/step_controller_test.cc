@@ -82,14 +82,13 @@ TEST_F(StepControllerTest, MovesTheLossScaleAsDeepSpeedDoes) {
   LossScaler limited = Scaler(2, 1);
   limited.max_loss_scale = 8.0f;
   EXPECT_EQ(Scales(limited, std::vector<int>(5, 0)), (std::vector<float>{4, 8, 8, 8, 8}));
-  EXPECT_EQ(Scales(LossScaler::Static(64.0f), {1, 0, 1}), (std::vector<float>{64, 64, 64}));
+  EXPECT_EQ(Scales(LossScaler{.loss_scale = 64.0f}, {1, 0, 1}), (std::vector<float>{64, 64, 64}));
 }
 
 TEST_F(StepControllerTest, AddsRanksUnscalesAndClips) {
-  Create({}, {.loss_scaler = LossScaler::Static(4.0f),
-              .max_grad_norm = 1.0,
-              .grad_divisor = 2.0,
-              .ranks = 4});
+  Create(
+      {},
+      {.loss_scaler = {.loss_scale = 4.0f}, .max_grad_norm = 1.0, .grad_divisor = 2.0, .ranks = 4});
   Decide(16.0 * 16.0);  // a norm of 32 over 4 ranks, 4 unscaled
   const StepState state = State();
   EXPECT_EQ(state.grad_norm, 4.0);
@@ -107,7 +106,7 @@ TEST_F(StepControllerTest, OverflowsAreNotLookedAtIfTheScalerSaysSo) {
 TEST_F(StepControllerTest, SkippedStepsDoNotAdvanceTheSchedulesOfAnyGroup) {
   const WarmupLR warmup = {.warmup_num_steps = 4, .warmup_type = WarmupType::kLinear};
   Create({.groups = {{.lr = 8.0, .schedule = warmup}, {.lr = 3.0}}},
-         {.loss_scaler = LossScaler::Static(1.0f)});
+         {.loss_scaler = {.loss_scale = 1.0f}});
   std::vector<float> rates;
   for (const double sum : {1.0, 1.0, 1.0, kInfinity, kInfinity, 1.0, kInfinity, 1.0, 1.0, 1.0}) {
     Decide(sum);

@@ -88,7 +88,7 @@ class Trainer {
   Trainer(const Training& training, const device::ContextOptions& options)
       : context(device::Context::Create(options).value()),
         stream(context->CreateStream("compute").value()) {
-    std::vector<Parameter> parameters;
+    std::vector<ParameterArrays> parameters;
     for (size_t i = 0; i < training.types.size(); ++i) {
       const TensorType& type = training.types[i];
       weights.push_back(CreateTensor(training.weights[i], type.weight_dtype));

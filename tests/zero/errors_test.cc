@@ -229,7 +229,7 @@ void FailAStep(ZeroOptimizer& zero, ToyTrainer& trainer, Rank& self, std::barrie
   meet.arrive_and_wait();
 }
 
-TEST_P(CallsTest, WorkOfTheCallersThatFailsCanBeAbandoned) {
+TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
   std::vector<std::vector<float>> wanted;
   for (const bool fails : {false, true}) {
     device::Gate gates[2];

@@ -66,22 +66,6 @@ TEST_P(ZeroNcclTest, AnExportWhoseLastGatherIsAbortedIsAnError) {
   });
 }
 
-TEST_P(ZeroNcclTest, AStateIsLoadedOnAllRanksOrAnError) {
-  OnToys([](Rank& self, ZeroOptimizer& zero) {
-    const auto state = zero.SaveState();
-    ASSERT_OK(state);
-    ASSERT_OK(zero.LoadState(*state));
-    self.AwaitOthers();
-    if (self.rank == 1) {
-      // Until the others wait for this rank.
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      EndTheGroup(self);
-    } else {
-      EXPECT_THAT(zero.LoadState(*state), kEnds);
-    }
-  });
-}
-
 TEST_P(ZeroNcclTest, TheStateBeforeAStepThatIsAbortedCanBeSaved) {
   OnToys([](Rank& self, ZeroOptimizer& zero) {
     ToyTrainer trainer(zero, self);

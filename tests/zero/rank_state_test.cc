@@ -92,7 +92,7 @@ TEST(StateTest, RefusesAnotherRanksOrModelsStateOnAllRanks) {
     bad.rank = 0;
     refuses(bad, "the state is of rank 0 of 3, this is rank 1");
     bad = state;
-    bad.plan_fingerprint ^= 1;
+    bad.plan_hash ^= 1;
     refuses(bad, "another model, plan or optimizer");
     bad = state;
     bad.buckets[0].arrays[0].pop_back();

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
-#include "brigade/zero/internal/fingerprint.h"
+#include "brigade/zero/internal/fnv1a.h"
 
 namespace brigade::zero::internal {
 namespace {
@@ -69,7 +69,7 @@ void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines)
                                Number(group.beta2), ", eps ", Number(group.eps), ", momentum ",
                                Number(group.momentum), ", dampening ", Number(group.dampening),
                                ", nesterov ", group.nesterov, ", schedule of ", rates.size(),
-                               " rates (", absl::Hex(Fingerprint(Bytes<float>(rates))), ")"));
+                               " rates (", absl::Hex(Fnv1a(Bytes<float>(rates))), ")"));
 }
 
 Lines OptionLines(const ZeroOptions& options) {
@@ -135,9 +135,9 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator) {
   Lines lines = OptionLines(options);
   for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
-  std::vector<uint64_t> prints;
-  for (const std::string& line : lines) prints.push_back(Fingerprint(line));
-  const std::vector<uint64_t> mine = {prints.size(), Fingerprint(Bytes<uint64_t>(prints))};
+  std::vector<uint64_t> hashes;
+  for (const std::string& line : lines) hashes.push_back(Fnv1a(line));
+  const std::vector<uint64_t> mine = {hashes.size(), Fnv1a(Bytes<uint64_t>(hashes))};
   BRIGADE_ASSIGN_OR_RETURN(auto sums, AllGatherBytes(Bytes<uint64_t>(mine), communicator));
   if (FirstToDiffer(sums) == 0) return absl::OkStatus();
 
@@ -146,8 +146,8 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
   for (const std::string& sum : sums) {
     most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
   }
-  prints.resize(most);
-  BRIGADE_ASSIGN_OR_RETURN(auto shared, AllGatherBytes(Bytes<uint64_t>(prints), communicator));
+  hashes.resize(most);
+  BRIGADE_ASSIGN_OR_RETURN(auto shared, AllGatherBytes(Bytes<uint64_t>(hashes), communicator));
   size_t first = 0;
   const auto alike = [&](size_t line) {
     return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
@@ -188,11 +188,11 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
   return absl::OkStatus();
 }
 
-uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options) {
-  uint64_t print = Fingerprint(absl::StrCat(plan.ranks(), " ", optim::Moments(options.optimizer),
-                                            " ", static_cast<int>(options.optimizer.kind)));
-  for (const std::string& line : ModelLines(plan)) print = Fingerprint(line, print);
-  return print;
+uint64_t PlanHash(const Plan& plan, const ZeroOptions& options) {
+  uint64_t hash = Fnv1a(absl::StrCat(plan.ranks(), " ", optim::Moments(options.optimizer), " ",
+                                     static_cast<int>(options.optimizer.kind)));
+  for (const std::string& line : ModelLines(plan)) hash = Fnv1a(line, hash);
+  return hash;
 }
 
 }  // namespace brigade::zero::internal

@@ -30,7 +30,7 @@ absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicat
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
 
 // A hash of model, plan and optimizer; the same in every stage.
-uint64_t PlanFingerprint(const Plan& plan, const ZeroOptions& options);
+uint64_t PlanHash(const Plan& plan, const ZeroOptions& options);
 
 }  // namespace brigade::zero::internal
 

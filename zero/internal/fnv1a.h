@@ -1,5 +1,5 @@
-#ifndef BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_
-#define BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_
+#ifndef BRIGADE_ZERO_INTERNAL_FNV1A_H_
+#define BRIGADE_ZERO_INTERNAL_FNV1A_H_
 
 #include <cstdint>
 
@@ -7,8 +7,10 @@
 
 namespace brigade::zero::internal {
 
-// FNV-1a, 64 bits: the same on every machine. `before`: of what comes before.
-inline uint64_t Fingerprint(absl::string_view bytes, uint64_t before = 0xcbf29ce484222325u) {
+// A hash of 64 bits, the same on every machine. `before`: that of the bytes that come before.
+//
+// Source       Fowler, Noll, Vo: FNV-1a.
+inline uint64_t Fnv1a(absl::string_view bytes, uint64_t before = 0xcbf29ce484222325u) {
   for (const char byte : bytes) {
     before = (before ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
   }
@@ -17,4 +19,4 @@ inline uint64_t Fingerprint(absl::string_view bytes, uint64_t before = 0xcbf29ce
 
 }  // namespace brigade::zero::internal
 
-#endif  // BRIGADE_ZERO_INTERNAL_FINGERPRINT_H_
+#endif  // BRIGADE_ZERO_INTERNAL_FNV1A_H_

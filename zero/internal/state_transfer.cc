@@ -144,7 +144,7 @@ absl::StatusOr<RankState> StateTransfer::Save() {
   RankState state;
   BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWhole());
   device::Stream& stream = streams_.comm();
-  state.plan_fingerprint = PlanFingerprint(plan_, options_);
+  state.plan_hash = PlanHash(plan_, options_);
   state.rank = streams_.rank();
   state.ranks = streams_.ranks();
   state.buckets.resize(plan_.buckets().size());
@@ -166,7 +166,7 @@ absl::StatusOr<RankState> StateTransfer::Save() {
 
 absl::Status StateTransfer::Check(const RankState& state) const {
   BRIGADE_RETURN_IF_ERROR(update_.controller().CheckState(state.step));
-  if (state.plan_fingerprint != PlanFingerprint(plan_, options_)) {
+  if (state.plan_hash != PlanHash(plan_, options_)) {
     return absl::InvalidArgumentError("the state is of another model, plan or optimizer");
   }
   if (state.rank != streams_.rank() || state.ranks != streams_.ranks()) {

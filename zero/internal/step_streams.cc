@@ -54,8 +54,8 @@ absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives
 
 absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
     const collectives::CollectiveSignature& signature) {
-  const auto key = std::make_tuple(signature.kind, signature.dtype, signature.count, signature.op,
-                                   signature.reduction);
+  const auto key = std::make_tuple(signature.kind, signature.op, signature.reduction,
+                                   signature.dtype, signature.count);
   const auto found = routes_.find(key);
   if (found != routes_.end()) return found->second;
   BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));

@@ -113,9 +113,9 @@ class StepStreams {
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
   std::optional<WaitPoint> omitted_;
-  // By kind, type, count, operation and reduction.
-  std::map<std::tuple<collectives::CollectiveKind, precision::DType, int64_t, kernels::ReduceOp,
-                      collectives::Reduction>,
+  // By kind, operation, reduction, type and count.
+  std::map<std::tuple<collectives::CollectiveKind, kernels::ReduceOp, collectives::Reduction,
+                      precision::DType, int64_t>,
            Route>
       routes_;
 };

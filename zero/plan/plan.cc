@@ -50,13 +50,6 @@ void Pad(Bucket& bucket, int ranks) {
   bucket.size = size;
 }
 
-template <typename Map>
-absl::StatusOr<int> Find(const Map& map, const std::string& what, const std::string& name) {
-  const auto found = map.find(name);
-  if (found != map.end()) return found->second;
-  return absl::NotFoundError(absl::StrCat("there is no ", what, " \"", name, "\""));
-}
-
 }  // namespace
 
 absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& options) {
@@ -68,9 +61,11 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
   }
   Plan plan;
   plan.ranks_ = options.ranks;
+  std::set<std::string> units;
+  std::map<std::string, int> parameters;
   for (const UnitSpec& spec : model) {
     const int index = static_cast<int>(plan.units_.size());
-    if (!plan.unit_by_name_.try_emplace(spec.name, index).second) {
+    if (!units.insert(spec.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("two units are called \"", spec.name, "\""));
     }
     Unit unit = {spec.name, {}, {}, 0};
@@ -81,7 +76,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
         return status;
       }
       const int number = static_cast<int>(plan.parameters_.size());
-      if (!plan.parameter_by_name_.try_emplace(parameter.name, number).second) {
+      if (!parameters.try_emplace(parameter.name, number).second) {
         return absl::InvalidArgumentError(
             absl::StrCat("two parameters are called \"", parameter.name, "\""));
       }
@@ -96,12 +91,12 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
   for (size_t i = 0; i < plan.parameters_.size(); ++i) users[i] = {plan.parameters_[i].unit};
   for (size_t u = 0; u < model.size(); ++u) {
     for (const std::string& name : model[u].tied) {
-      const auto found = plan.parameter_by_name_.find(name);
-      if (found == plan.parameter_by_name_.end() ||
+      const auto found = parameters.find(name);
+      if (found == parameters.end() ||
           !users[static_cast<size_t>(found->second)].insert(static_cast<int>(u)).second) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "unit \"", model[u].name, "\" is tied to \"", name, "\", which ",
-            found == plan.parameter_by_name_.end() ? "does not exist" : "it already uses"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("unit \"", model[u].name, "\" is tied to \"", name, "\", which ",
+                         found == parameters.end() ? "does not exist" : "it already uses"));
       }
       plan.units_[u].parameters.push_back(found->second);
     }
@@ -148,14 +143,6 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     }
   }
   return plan;
-}
-
-absl::StatusOr<int> Plan::FindParameter(const std::string& name) const {
-  return Find(parameter_by_name_, "parameter", name);
-}
-
-absl::StatusOr<int> Plan::FindUnit(const std::string& name) const {
-  return Find(unit_by_name_, "unit", name);
 }
 
 std::string Plan::Describe(int parameter) const {

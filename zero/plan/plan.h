@@ -118,9 +118,6 @@ class Plan {
   // Elements that a rank owns of a bucket.
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
 
-  absl::StatusOr<int> FindParameter(const std::string& name) const;
-  absl::StatusOr<int> FindUnit(const std::string& name) const;
-
   // One line per parameter, with everything that must be the same on all ranks:
   // "h.0.weight [1024] bfloat16, group 0, unit "h.0", bucket 3 at 512".
   std::string Describe(int parameter) const;
@@ -130,8 +127,6 @@ class Plan {
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;
-  std::map<std::string, int> parameter_by_name_;
-  std::map<std::string, int> unit_by_name_;
 };
 
 // The number of buffers of each size (in bytes) that hold the chosen buckets of any `live_units`

@@ -108,24 +108,24 @@ TEST(KernelsGpuTest, CastGivesTheCpusBits) {
 }
 
 TEST(KernelsGpuTest, FlattenAndUnflattenGiveTheCpusBits) {
-  constexpr int64_t kBucket = 1'200'000;
+  constexpr int64_t kFlatSize = 1'200'000;
   for (const DType tensor_dtype : kFloats) {
-    for (const DType bucket_dtype : kFloats) {
+    for (const DType flat_dtype : kFloats) {
       for (int variant = 0; variant < 4; ++variant) {
         const bool accumulate = variant % 2 == 1;
-        const bool into_bucket = variant / 2 == 1;
+        const bool into_flat = variant / 2 == 1;
         struct Arrays {
           float* scale;
-          Bucket bucket;
-          std::vector<BucketSlot> slots;
+          FlatBuffer flat;
+          std::vector<FlatSlot> slots;
         };
         // Places with gaps between them; some agree with their tensor's distance from a boundary.
         const auto lay = [&](char* base) {
           Layout layout(base);
           Arrays arrays;
           arrays.scale = layout.Take<float>(1);
-          arrays.bucket = {layout.Take<char>(kBucket, 0, precision::SizeOf(bucket_dtype)), kBucket,
-                           bucket_dtype};
+          arrays.flat = {layout.Take<char>(kFlatSize, 0, precision::SizeOf(flat_dtype)), kFlatSize,
+                         flat_dtype};
           int64_t place = 0;
           for (const int64_t n : Sizes()) {
             const int64_t o = arrays.slots.size() % 9;
@@ -134,24 +134,24 @@ TEST(KernelsGpuTest, FlattenAndUnflattenGiveTheCpusBits) {
             arrays.slots.push_back({tensor, n, place});
             place += n;
           }
-          EXPECT_LE(place, kBucket);
+          EXPECT_LE(place, kFlatSize);
           return arrays;
         };
         const auto prepare = [&](char* base) {
           const Arrays arrays = lay(base);
           *arrays.scale = 0.3f;
-          FillFloats(arrays.bucket.data, bucket_dtype, kBucket, 8);
-          for (const BucketSlot& s : arrays.slots) FillFloats(s.tensor, tensor_dtype, s.size, 9);
+          FillFloats(arrays.flat.data, flat_dtype, kFlatSize, 8);
+          for (const FlatSlot& s : arrays.slots) FillFloats(s.tensor, tensor_dtype, s.size, 9);
         };
         const std::string what =
-            absl::StrCat(into_bucket ? "flatten " : "unflatten ", precision::Name(tensor_dtype),
-                         ", bucket ", precision::Name(bucket_dtype));
+            absl::StrCat(into_flat ? "flatten " : "unflatten ", precision::Name(tensor_dtype),
+                         ", flat buffer ", precision::Name(flat_dtype));
         const BeforeAndAfter memory =
             ExpectSameOnBoth(what, prepare, [&](char* base, device::Stream& stream) {
               const Arrays arrays = lay(base);
               const FlattenOptions options = {tensor_dtype, arrays.scale, accumulate};
-              return into_bucket ? Flatten(arrays.slots, options, arrays.bucket, stream)
-                                 : Unflatten(arrays.bucket, arrays.slots, options, stream);
+              return into_flat ? Flatten(arrays.slots, options, arrays.flat, stream)
+                               : Unflatten(arrays.flat, arrays.slots, options, stream);
             });
         EXPECT_FALSE(memory.after == memory.before) << what;
       }

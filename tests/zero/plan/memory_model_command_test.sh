@@ -1,5 +1,6 @@
 #!/bin/bash
-# memory_model_command_test.sh BINARY: the ZeRO paper's figures, books by purpose, and errors that name the flag.
+# memory_model_command_test.sh BINARY: the ZeRO paper's figures, bytes by purpose, and errors that
+# name the flag.
 set -eu -o pipefail
 "$1" --params=7.5e9 --ranks=64 | tee "$TEST_TMPDIR/out"
 grep -Eq '^ +64 +120.00 +31.41 +16.64 +1.88$' "$TEST_TMPDIR/out"

@@ -128,6 +128,25 @@ TEST(ThreadGroupFaultTest, ARankThatLeavesEarlyIsNamed) {
   });
 }
 
+TEST(ThreadGroupFaultTest, ARankThatHasLeftIsNoErrorUntilItIsNeeded) {
+  auto group = ThreadGroup::Create({.size = 2}).value();
+  std::vector<std::unique_ptr<device::Context>> contexts;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < 2; ++rank) {
+    contexts.push_back(NewRankContext(rank, {}));
+    device::Context& context = *contexts.back();
+    communicators.push_back(
+        Communicator::Create(group->Join(rank, context).value(), context).value());
+  }
+  communicators[0].reset();
+  Communicator& left = *communicators[1];
+  auto stream = contexts[1]->CreateStream("compute").value();
+  EXPECT_OK(left.Synchronize(*stream)) << "what rank 0 took part in has its results";
+  const absl::Status status = left.AllGatherHost({1}).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0 has left")));
+  EXPECT_EQ(left.Synchronize(*stream), status);
+}
+
 TEST(ThreadGroupFaultTest, AShrinkOfAGroupThatWorksEndsItForTheRanksThatItLosesAndTheOthers) {
   std::latch all_are_here(3);
   OnThreads({.size = 3}, [&](Rank& self) {
