@@ -50,7 +50,7 @@ constexpr char kBroken[] = "\"broken\" on stream \"compute\" of \"rank 0\": disk
 
 class CudaTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Context> CreateCudaContext(const std::string& name, int64_t limit = 0) {
+  std::unique_ptr<Context> CreateNamedContext(const std::string& name, int64_t limit = 0) {
     ContextOptions options = CheckedOptions(checker_, name);
     options.device = Cuda(0);
     options.memory_limit_bytes = limit;
@@ -66,7 +66,7 @@ class CudaTest : public ::testing::Test {
   }
 
   RaceChecker checker_;
-  std::unique_ptr<Context> context_ = CreateCudaContext("rank 0");
+  std::unique_ptr<Context> context_ = CreateNamedContext("rank 0");
   std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
   std::unique_ptr<Stream> comm_ = context_->CreateStream("comm").value();
   std::unique_ptr<Event> ready_ = context_->CreateEvent("ready").value();
@@ -98,7 +98,7 @@ TEST_F(CudaTest, EventsOrderStreams) {
 }
 
 TEST_F(CudaTest, ContextsShareAGpuAndOrderByEvents) {
-  auto other = CreateCudaContext("rank 1");
+  auto other = CreateNamedContext("rank 1");
   auto update = other->CreateStream("update").value();
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "shared").value();
   ASSERT_OK(Delay(*compute_));
@@ -148,7 +148,7 @@ TEST_F(CudaTest, MissingWaitIsReportedWithoutHavingToGoWrong) {
 }
 
 TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
-  auto other = CreateCudaContext("rank 1");
+  auto other = CreateNamedContext("rank 1");
   auto update = other->CreateStream("update").value();
   auto reduced = context_->CreateEvent("reduced").value();
   EXPECT_THAT(FailLaunch(*compute_), StatusIs(absl::StatusCode::kDataLoss, kBroken));
@@ -215,7 +215,7 @@ TEST_F(CudaTest, NeverRecordedIsRefused) {
 }
 
 TEST_F(CudaTest, OutOfMemoryIsAnErrorThatChangesNothing) {
-  auto limited = CreateCudaContext("rank 7", /*limit=*/1000);
+  auto limited = CreateNamedContext("rank 7", /*limit=*/1000);
   const Buffer some = limited->Allocate(900, Purpose::kParameters).value();
   EXPECT_THAT(limited->Allocate(101, Purpose::kScratch),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit 1000")));

@@ -31,7 +31,7 @@ absl::Status Delay(Stream& stream) {
 
 class CudaTracerTest : public ::testing::Test {
  protected:
-  static std::unique_ptr<Context> CreateContext(Tracer& tracer) {
+  static std::unique_ptr<Context> CreateTracedContext(Tracer& tracer) {
     ContextOptions options = CpuOptions();
     options.device = Cuda(0);
     options.tracer = &tracer;
@@ -43,7 +43,7 @@ class CudaTracerTest : public ::testing::Test {
   }
 
   Tracer tracer_;
-  std::unique_ptr<Context> context_ = CreateContext(tracer_);
+  std::unique_ptr<Context> context_ = CreateTracedContext(tracer_);
   std::unique_ptr<Stream> compute_ = context_->CreateStream("compute").value();
   std::unique_ptr<Stream> communication_ = context_->CreateStream("communication").value();
 };

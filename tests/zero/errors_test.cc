@@ -96,7 +96,7 @@ TEST(ErrorsTest, ALackOfMemoryForATransferIsAnErrorOnAll) {
     const ZeroOptions options;
     int64_t needed = 0;
     {
-      auto zero = NewZero(ToyModel(), options, self).value();
+      auto zero = CreateZero(ToyModel(), options, self).value();
       needed = Total(MemoryOf(zero->plan(), options, *self.communicator).value());
     }
     self.AwaitOthers();
@@ -306,7 +306,7 @@ TEST(ErrorsTest, AUnitIsNotAcquiredIfTheNextOneCannotBeGathered) {
     for (const char* name : {"a", "b", "c"}) model.push_back({name, {{name, 1000}}});
     ZeroOptions options;
     options.stage = 3;
-    auto zero = NewZero(model, options, self).value();
+    auto zero = CreateZero(model, options, self).value();
     ASSERT_OK(zero->Acquire(0, Pass::kForward));  // and "b" ahead
     ASSERT_OK(zero->Release(0));
     self.AwaitOthers();

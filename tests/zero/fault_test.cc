@@ -31,35 +31,34 @@ absl::Status BrokenStep(ZeroOptimizer& zero, ToyTrainer& trainer) {
 }
 
 void TrainWithout1(int stage, bool leaves, absl::StatusCode code, const std::string& text) {
-  collectives::OnThreads({.size = 3, .timeout = absl::Seconds(leaves ? 60 : 1)},
-                         [&](Rank& self) {
-                           ZeroOptions options;
-                           options.stage = stage;
-                           options.bucket_elements = 1000;
-                           auto zero = CreateZero(ToyModel(), options, self).value();
-                           ASSERT_OK(InitializeToy(*zero));
-                           ToyTrainer trainer(*zero, self);
-                           ASSERT_OK(trainer.Step());
-                           ASSERT_OK(self.stream->Synchronize());
-                           ASSERT_OK(zero->step_stream().Synchronize());
-                           const auto before = zero->SaveState();
-                           ASSERT_OK(before);
-                           ASSERT_OK(trainer.Forward());
-                           if (self.rank == 1) {
-                             while (!leaves && self.communicator->status().ok()) {
-                               absl::SleepFor(absl::Milliseconds(1));
-                             }
-                             return;
-                           }
-                           EXPECT_THAT(BrokenStep(*zero, trainer), StatusIs(code, HasSubstr(text)));
-                           ASSERT_OK(zero->CancelStep());
-                           const auto after = zero->SaveState();
-                           ASSERT_OK(after);
-                           EXPECT_EQ(after->step.step, before->step.step);
-                           for (size_t b = 0; b < before->buckets.size(); ++b) {
-                             EXPECT_EQ(after->buckets[b].arrays, before->buckets[b].arrays);
-                           }
-                         });
+  collectives::OnThreads({.size = 3, .timeout = absl::Seconds(leaves ? 60 : 1)}, [&](Rank& self) {
+    ZeroOptions options;
+    options.stage = stage;
+    options.bucket_elements = 1000;
+    auto zero = CreateZero(ToyModel(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self);
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(self.stream->Synchronize());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    const auto before = zero->SaveState();
+    ASSERT_OK(before);
+    ASSERT_OK(trainer.Forward());
+    if (self.rank == 1) {
+      while (!leaves && self.communicator->status().ok()) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      return;
+    }
+    EXPECT_THAT(BrokenStep(*zero, trainer), StatusIs(code, HasSubstr(text)));
+    ASSERT_OK(zero->CancelStep());
+    const auto after = zero->SaveState();
+    ASSERT_OK(after);
+    EXPECT_EQ(after->step.step, before->step.step);
+    for (size_t b = 0; b < before->buckets.size(); ++b) {
+      EXPECT_EQ(after->buckets[b].arrays, before->buckets[b].arrays);
+    }
+  });
 }
 
 TEST_P(FaultTest, ARankThatLeavesIsNamedAndTheStateCanBeSaved) {

@@ -30,7 +30,7 @@ class ZeroNcclTest : public collectives::NcclTest, public ::testing::WithParamIn
       ZeroOptions zero_options;
       zero_options.stage = GetParam();
       zero_options.bucket_elements = 1000;
-      auto zero = NewZero(ToyModel(), zero_options, self).value();
+      auto zero = CreateZero(ToyModel(), zero_options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       body(self, *zero);
       self.AwaitOthers();

@@ -133,7 +133,7 @@ TEST(ThreadGroupFaultTest, ARankThatHasLeftIsNoErrorUntilItIsNeeded) {
   std::vector<std::unique_ptr<device::Context>> contexts;
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < 2; ++rank) {
-    contexts.push_back(NewRankContext(rank, {}));
+    contexts.push_back(CreateRankContext(rank, {}));
     device::Context& context = *contexts.back();
     communicators.push_back(
         Communicator::Create(group->Join(rank, context).value(), context).value());
