@@ -356,7 +356,9 @@ void ConformWhenItIsAborted(const EngineUnderTest& engine) {
   const RanksOptions options = {.size = 2, .timeout = kLong};
   OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     ASSERT_OK(TryOut(*self.communicator, *self.stream));
-    if (self.rank == 0) ASSERT_OK(Hang(over, *self.stream));
+    if (self.rank == 0) {
+      ASSERT_OK(Hang(over, *self.stream));
+    }
     EXPECT_OK(Perform(Action::kAllReduce, self, arrays[static_cast<size_t>(self.rank)]));
     self.AwaitOthers();
     if (self.rank == 0) {
@@ -379,7 +381,9 @@ void ConformWhenItReserves(const EngineUnderTest& engine) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
     ASSERT_OK(Perform(Action::kAllReduce, self, own));
     ASSERT_OK(TryOut(*self.communicator, *self.stream));
-    if (self.rank == 0) ASSERT_OK(Hang(over, *self.stream));
+    if (self.rank == 0) {
+      ASSERT_OK(Hang(over, *self.stream));
+    }
     EXPECT_OK(Perform(Action::kAllReduce, self, own));
     std::thread release([&] {
       absl::SleepFor(absl::Milliseconds(20));  // Reserve is likely to wait by then
