@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <latch>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "brigade/tests/device/testing.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
@@ -343,28 +343,21 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
 
 namespace {
 
-absl::Status Hang(std::latch& until, device::Stream& stream) {
-  return stream.Enqueue({"hang", {}}, [&until](device::ThreadPool&) {
-    until.wait();
-    return absl::OkStatus();
-  });
-}
-
 void ConformWhenItIsAborted(const EngineUnderTest& engine) {
   std::array<Arrays, 2> arrays;
-  std::latch over(1);
+  device::Gate gate;
   const RanksOptions options = {.size = 2, .timeout = kLong};
   OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     ASSERT_OK(TryOut(*self.communicator, *self.stream));
     if (self.rank == 0) {
-      ASSERT_OK(Hang(over, *self.stream));
+      ASSERT_OK(device::Block(*self.stream, gate));
     }
     EXPECT_OK(Perform(Action::kAllReduce, self, arrays[static_cast<size_t>(self.rank)]));
     self.AwaitOthers();
     if (self.rank == 0) {
       EXPECT_THAT(self.communicator->AllGatherHost({1}),
                   StatusIs(absl::StatusCode::kCancelled, HasSubstr(kReason)));
-      over.count_down();
+      gate.Open();
     } else {
       absl::SleepFor(absl::Milliseconds(20));  // rank 0 is likely to wait by then
       self.communicator->Abort(absl::CancelledError(kReason));
@@ -375,19 +368,19 @@ void ConformWhenItIsAborted(const EngineUnderTest& engine) {
 
 void ConformWhenItReserves(const EngineUnderTest& engine) {
   std::array<Arrays, 2> arrays;
-  std::latch over(1);
+  device::Gate gate;
   const RanksOptions options = {.size = 2, .timeout = kLong};
   OnRanks(options, engine.create_engines(options), [&](Rank& self) {
     Arrays& own = arrays[static_cast<size_t>(self.rank)];
     ASSERT_OK(Perform(Action::kAllReduce, self, own));
     ASSERT_OK(TryOut(*self.communicator, *self.stream));
     if (self.rank == 0) {
-      ASSERT_OK(Hang(over, *self.stream));
+      ASSERT_OK(device::Block(*self.stream, gate));
     }
     EXPECT_OK(Perform(Action::kAllReduce, self, own));
     std::thread release([&] {
       absl::SleepFor(absl::Milliseconds(20));  // Reserve is likely to wait by then
-      if (self.rank == 0) over.count_down();
+      if (self.rank == 0) gate.Open();
     });
     EXPECT_OK(self.communicator->Reserve(
         {.kind = CollectiveKind::kAllReduce, .dtype = kType, .count = 1000 * kCount}));

@@ -192,7 +192,7 @@ TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
     FakeNccl::SetCapturing(true);
     ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, kFloat32, {},
                                            *self.stream));
-    std::this_thread::sleep_for(1.2 * options.timeout);
+    absl::SleepFor(1.2 * options.timeout);
     ASSERT_OK(self.communicator->status());
     FakeNccl::SetCapturing(false);
     ASSERT_OK(self.communicator->Split(0, 0).status());

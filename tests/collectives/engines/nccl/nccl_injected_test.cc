@@ -64,7 +64,7 @@ TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(culprit + function));
     if (hangs) {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                   HasSubstr("is still in progress after 1 s")));
+                                   HasSubstr("is still in progress after 1s")));
     } else {
       EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
                                    HasSubstr("ncclSystemError (a fault of the test): said last")));

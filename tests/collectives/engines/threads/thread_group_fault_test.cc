@@ -58,8 +58,8 @@ TEST(ThreadGroupFaultTest, ARankWhoseStreamHoldsItsScratchIsNamed) {
   constexpr ReduceOptions kRing = {.reduction = Reduction::kFp32Partials,
                                    .algorithm = Algorithm::kRing};
   std::vector<std::vector<precision::BFloat16>> all(4, std::vector<precision::BFloat16>(4096));
-  std::latch over(1);
-  OnThreads({.size = 2, .timeout = absl::Milliseconds(300)}, [&](Rank& self) {
+  device::Gate gate;
+  OnThreads({.size = 2, .timeout = absl::Seconds(1)}, [&](Rank& self) {
     const auto i = static_cast<size_t>(self.rank);
     const auto sum = [&](int64_t count) {
       return self.communicator->AllReduce(all[i].data(), all[i + 2].data(), count,
@@ -68,15 +68,12 @@ TEST(ThreadGroupFaultTest, ARankWhoseStreamHoldsItsScratchIsNamed) {
     ASSERT_OK(sum(64));
     ASSERT_OK(self.stream->Synchronize());
     if (self.rank == 1) {
-      ASSERT_OK(self.stream->Enqueue({"hang", {}}, [&](device::ThreadPool&) {
-        over.wait();
-        return absl::OkStatus();
-      }));
+      ASSERT_OK(device::Block(*self.stream, gate));
       EXPECT_THAT(sum(4096), StatusIs(absl::StatusCode::kDeadlineExceeded));
     } else {
       EXPECT_THAT(sum(4096), StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                      HasSubstr("rank 1 did not join within 300ms")));
-      over.count_down();
+                                      HasSubstr("rank 1 did not join within 1s")));
+      gate.Open();
     }
     self.AwaitOthers();
   });
