@@ -8,6 +8,7 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/checked_call.h"
+#include "brigade/tests/testing/thread_sanitizer.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
@@ -152,6 +153,11 @@ void OnRanksWithMemory(const RanksOptions& options, const CreateEngineFn& create
 }
 
 }  // namespace
+
+std::vector<int> WorldSizes() {
+  if (testing::kThreadSanitizer) return {2, 3};
+  return {1, 2, 3, 4, 7, 8};
+}
 
 std::vector<int64_t> InterestingCounts(int size) {
   return {0, 1, size - 1, size, size + 1, 16 * size, 1000, 1003};

@@ -35,6 +35,10 @@ void ConformSplit(const CreateEngineFn& create_engine);
 // has ended; what Register refuses.
 void ConformRegistration(const RanksOptions& options, const CreateEngineFn& create_engine);
 
+// The sizes of groups for the suites: powers of two and others, even and odd. Few of them under
+// ThreadSanitizer.
+std::vector<int> WorldSizes();
+
 // Counts at which blocks change their ways, for a group of `size`.
 std::vector<int64_t> InterestingCounts(int size);
 
