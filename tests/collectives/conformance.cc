@@ -8,7 +8,7 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/checked_call.h"
-#include "brigade/tests/testing/thread_sanitizer.h"
+#include "brigade/tests/testing/sanitizer.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
@@ -155,7 +155,7 @@ void OnRanksWithMemory(const RanksOptions& options, const CreateEngineFn& create
 }  // namespace
 
 std::vector<int> WorldSizes() {
-  if (testing::kThreadSanitizer) return {2, 3};
+  if (testing::kSanitizer) return {2, 3, 4};
   return {1, 2, 3, 4, 7, 8};
 }
 

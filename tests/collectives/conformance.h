@@ -36,7 +36,7 @@ void ConformSplit(const CreateEngineFn& create_engine);
 void ConformRegistration(const RanksOptions& options, const CreateEngineFn& create_engine);
 
 // The sizes of groups for the suites: powers of two and others, even and odd. Few of them under
-// ThreadSanitizer.
+// a sanitizer.
 std::vector<int> WorldSizes();
 
 // Counts at which blocks change their ways, for a group of `size`.

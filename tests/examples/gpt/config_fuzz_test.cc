@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/json_reader.h"
+#include "brigade/tests/testing/sanitizer.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,7 +24,8 @@ namespace {
 
 constexpr int kRanks = 4;
 
-constexpr int kInputs = 50'000;  // of each seed
+// Of each seed.
+constexpr int kInputs = testing::kSanitizer ? 10'000 : 50'000;
 
 // Together they hold every key that may have more than one value.
 constexpr std::array<const char*, 7> kValid = {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
+#include "brigade/tests/testing/sanitizer.h"
 #include "brigade/tests/testing/status_matchers.h"
-#include "brigade/tests/testing/thread_sanitizer.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -111,7 +111,7 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
 
 // On two nodes, with gradients over a wire of 16 bits.
 TEST(TrainingTest, AllStagesTrainAlikeByTheAlgorithmsOfNodes) {
-  if (testing::kThreadSanitizer) GTEST_SKIP() << "the threads of the other trainings, for long";
+  if (testing::kSanitizer) GTEST_SKIP() << "the threads of the other trainings, for long";
   const Trained plain = Train(CreateJob(Config(8, 0, "fp32"), 1), 1);
   for (const char* algorithm : {"hierarchical", "double_tree"}) {
     Trained first;

@@ -4,7 +4,7 @@
 
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/conformance.h"
-#include "brigade/tests/testing/thread_sanitizer.h"
+#include "brigade/tests/testing/sanitizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -26,7 +26,7 @@ TEST(ThreadGroupTest, EveryCallOnNodes) {
     device::RaceChecker checker;
     RanksOptions options = {.size = 0, .race_checker = &checker, .ranks_of_node = nodes};
     for (const int ranks : nodes) options.size += ranks;
-    if (testing::kThreadSanitizer && options.size > 4) continue;
+    if (testing::kSanitizer && options.size > 4) continue;
     ConformOnNodes(options, ThreadEngines(options), {0, 1, 63, 16 * options.size, 1003});
     EXPECT_THAT(checker.reports(), ::testing::IsEmpty());
   }
