@@ -172,7 +172,6 @@ absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t 
 absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
   BRIGADE_ASSIGN_OR_RETURN(collective.signature, Resolve(collective.signature));
   BRIGADE_RETURN_IF_ERROR(CheckArguments(collective, rank(), size(), context_.device(), stream));
-  BRIGADE_RETURN_IF_ERROR(engine_->CanUse(stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   if (collective.signature.kind == CollectiveKind::kSend) {

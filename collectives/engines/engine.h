@@ -41,9 +41,6 @@ class Engine {
     return absl::OkStatus();
   }
 
-  // Whether it can use the stream, which is on the context's device; InvalidArgument if not.
-  virtual absl::Status CanUse(device::Stream& /*stream*/) const { return absl::OkStatus(); }
-
   // What this rank allocates for a collective with a resolved algorithm, unless it has it already.
   virtual Workspace WorkspaceFor(const CollectiveSignature& signature) const = 0;
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/cuda/cuda_device_guard.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/internal/messages.h"
@@ -63,6 +64,10 @@ absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cud
                                                                 std::string label,
                                                                 TraceBuffer* trace_buffer,
                                                                 cudaStream_t idle) {
+  if (handle == cudaStreamPerThread) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ": cudaStreamPerThread is another stream in each thread; make one"));
+  }
   const CudaDeviceGuard guard(ordinal);
   std::shared_ptr<CudaStream> stream(
       new CudaStream(ordinal, handle, /*owned=*/false, std::move(label)));

@@ -72,7 +72,7 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
   });
 }
 
-// An engine for more ranks than it can add the arrays of, and for no stream called "refused".
+// An engine for more ranks than it can add the arrays of.
 class LimitedEngine final : public Engine {
  public:
   int rank() const override { return 0; }
@@ -80,10 +80,6 @@ class LimitedEngine final : public Engine {
   absl::Status CanRun(const CollectiveSignature& signature) const override {
     if (signature.algorithm != Algorithm::kDirect) return absl::OkStatus();
     return absl::UnimplementedError("too many arrays");
-  }
-  absl::Status CanUse(device::Stream& stream) const override {
-    if (stream.name() != "refused") return absl::OkStatus();
-    return absl::InvalidArgumentError("not this stream");
   }
   Workspace WorkspaceFor(const CollectiveSignature&) const override { return {}; }
   absl::Status Reserve(const CollectiveSignature&) override { return absl::OkStatus(); }
@@ -112,17 +108,15 @@ TEST(CommunicatorTest, WhatTheEngineCannotDoIsNoCall) {
   LimitedEngine& engine = *owned;
   const auto context = CreateRankContext(0, {});
   const auto stream = context->CreateStream("compute").value();
-  const auto refused = context->CreateStream("refused").value();
   const auto group = Communicator::Create(std::move(owned), *context).value();
   std::vector<float> array(128);
-  const auto sum = [&](Reduction reduction, device::Stream& on) {
+  const auto sum = [&](Reduction reduction) {
     return group->AllReduce(array.data(), array.data(), 128, kFloat32, {.reduction = reduction},
-                            on);
+                            *stream);
   };
-  EXPECT_THAT(sum(Reduction::kRoundedOnce, *stream),
+  EXPECT_THAT(sum(Reduction::kRoundedOnce),
               StatusIs(absl::StatusCode::kUnimplemented, "too many arrays"));
-  EXPECT_THAT(sum(Reduction::kRoundedPerHop, *refused), Invalid("not this stream"));
-  EXPECT_OK(sum(Reduction::kRoundedPerHop, *stream));
+  EXPECT_OK(sum(Reduction::kRoundedPerHop));
   EXPECT_THAT(engine.sequences, ElementsAre(0));
 
   EXPECT_EQ(group->sent_bytes(127), 128);

@@ -270,6 +270,12 @@ TEST_F(CudaTest, BorrowsAStreamAndLeavesItAlone) {
   ASSERT_OK(CudaStatus(cudaStreamDestroy(theirs), "cudaStreamDestroy"));
 }
 
+TEST_F(CudaTest, BorrowsNoStreamThatIsAnotherInEachThread) {
+  EXPECT_THAT(context_->BorrowStream(cudaStreamPerThread, "per thread"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("cudaStreamPerThread is another stream in each thread")));
+}
+
 TEST_F(CudaTest, StatusDoesNotWaitForALaunchThatBlocks) {
   Gate gate;
   auto launched = std::async(std::launch::async, [&] {

@@ -1,6 +1,5 @@
 #include "brigade/collectives/engines/nccl/dispatcher.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "brigade/device/status_macros.h"
@@ -9,9 +8,6 @@ namespace brigade::collectives {
 namespace {
 
 using precision::DType;
-
-// cudaStreamPerThread. NCCL launches from threads of its own, where it means another stream.
-bool IsStreamPerThread(NcclStream stream) { return reinterpret_cast<uintptr_t>(stream) == 2; }
 
 NcclType TypeOf(DType dtype) {
   switch (dtype) {
@@ -62,13 +58,6 @@ absl::Status NcclDispatcher::CanRun(const CollectiveSignature& signature) const 
 
 absl::Status NcclDispatcher::Reserve(const CollectiveSignature& signature) {
   return IsNcclsOwn(signature) ? absl::OkStatus() : executor_.Reserve(signature);
-}
-
-absl::Status NcclDispatcher::CanUse(device::Stream& stream) const {
-  return api_.launch(stream, {"look at the stream", {}}, [](NcclStream on) {
-    if (!IsStreamPerThread(on)) return absl::OkStatus();
-    return absl::InvalidArgumentError("NCCL does not run on cudaStreamPerThread; make a stream");
-  });
 }
 
 absl::Status NcclDispatcher::Run(const Collective& collective, device::Stream& stream,

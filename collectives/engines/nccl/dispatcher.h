@@ -42,9 +42,6 @@ class NcclDispatcher {
   // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
 
-  // InvalidArgument for cudaStreamPerThread.
-  absl::Status CanUse(device::Stream& stream) const;
-
   // Sets `is_captured` if a CUDA graph captures the call. If not, calls announce() before NCCL
   // hears of the call.
   absl::Status Run(const Collective& collective, device::Stream& stream, bool& is_captured,

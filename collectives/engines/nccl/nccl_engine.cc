@@ -76,7 +76,6 @@ class Impl final : public Engine {
   absl::Status CanRun(const CollectiveSignature& signature) const override {
     return dispatcher_.CanRun(signature);
   }
-  absl::Status CanUse(device::Stream& stream) const override { return dispatcher_.CanUse(stream); }
   bool HasNative(const CollectiveSignature& signature) const override {
     return NcclDispatcher::HasNative(signature);
   }

@@ -36,8 +36,7 @@ struct NcclOptions {
 //              that add up to 64 arrays. Broadcasts, barriers, sends and all-to-alls are NCCL's own
 //              collectives or grouped sends.
 // Stream       Calls are enqueued on the caller's stream. The host waits only until NCCL has taken
-//              them: microseconds, and the time to connect at first. Streams other than
-//              cudaStreamPerThread, which is InvalidArgument.
+//              them: microseconds, and the time to connect at first.
 // Graphs       Calls can be captured into a CUDA graph, by all ranks or none, in thread-local or
 //              relaxed mode, if the same calls were made once before. They are not compared, and
 //              the graph's launches have no deadline.

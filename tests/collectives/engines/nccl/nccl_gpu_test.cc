@@ -1,4 +1,4 @@
-// NCCL itself, with one rank: sums, a CUDA graph, and streams that it does not take.
+// NCCL itself, with one rank: sums and a CUDA graph.
 
 #include <cuda_runtime_api.h>
 
@@ -13,9 +13,7 @@
 namespace brigade::collectives {
 namespace {
 
-using ::brigade::testing::StatusIs;
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr int64_t kCount = 1000;
 constexpr int64_t kBytes = kCount * sizeof(float);
@@ -93,16 +91,6 @@ TEST_F(NcclGpuTest, RunsFromACudaGraph) {
   communicator_.reset();
   stream.reset();
   EXPECT_EQ(cudaStreamDestroy(raw), cudaSuccess);
-}
-
-TEST_F(NcclGpuTest, RefusesTheStreamOfEachThread) {
-  auto stream = context_->BorrowStream(cudaStreamPerThread, "per thread").value();
-  EXPECT_THAT(AllReduce(*stream), StatusIs(absl::StatusCode::kInvalidArgument,
-                                           HasSubstr("does not run on cudaStreamPerThread")));
-  ASSERT_OK(communicator_->status());
-  ASSERT_OK(stream->status());
-  ASSERT_OK(AllReduce(*stream_));
-  ExpectOnes();
 }
 
 }  // namespace
