@@ -5,6 +5,7 @@ All of them take the attributes of the native rule besides those named here.
 
 load("@local_cuda//:defs.bzl", "CUDA_AVAILABLE")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load(":precompiled_header.bzl", "precompiled_header")
 
 # Same bits everywhere: no contraction of a * b + c into an fma that the code did not write. The
 # other two remove effects that nobody reads here (errno, floating-point traps) and that would keep
@@ -79,6 +80,28 @@ def _flags(kwargs, copts = []):
 def _test_copts(optimize):
     return _TEST_COPTS + ["-O1" if optimize else "-O0"]
 
+# Named after their flags: a compiler takes no precompiled header that others made.
+_PRECOMPILED = {True: "precompiled_O1", False: "precompiled_O0"}
+_INCLUDE_PRECOMPILED = ["-include", "precompiled.h"]
+
+def precompiled_test_headers(header):
+    """What the files of tests get compiled; their macros know the names.
+
+    Args:
+      header: precompiled.h.
+    """
+    for optimize, name in _PRECOMPILED.items():
+        precompiled_header(
+            name = name,
+            testonly = True,
+            copts = _COPTS + _test_copts(optimize),
+            header = header,
+            visibility = ["//visibility:public"],
+        )
+
+def _precompiled(optimize):
+    return str(Label("//tests/testing:" + _PRECOMPILED[optimize]))
+
 def _with_cuda_deps(deps, cuda_deps):
     return deps + (cuda_deps if CUDA_AVAILABLE else [])
 
@@ -128,7 +151,11 @@ def brigade_cc_test_library(
       **kwargs: as in cc_library.
     """
     kwargs["testonly"] = True
-    _library(name, hdrs, srcs, deps, cuda_deps, _test_copts(optimize), kwargs)
+    copts = _test_copts(optimize)
+    if split_headers(srcs)[1]:
+        deps = deps + [_precompiled(optimize)]
+        copts = copts + _INCLUDE_PRECOMPILED
+    _library(name, hdrs, srcs, deps, cuda_deps, copts, kwargs)
 
 def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], **kwargs):
     """cc_binary; cuda_deps as in brigade_cc_library."""
@@ -160,12 +187,12 @@ def brigade_cc_test(
       **kwargs: as in cc_test.
     """
     kwargs["testonly"] = True
-    deps = _with_cuda_deps(deps, cuda_deps) + ["@system//:gmock"]
+    deps = _with_cuda_deps(deps, cuda_deps) + ["@system//:gmock", _precompiled(optimize)]
     headers, sources = split_headers(srcs)
     deps = deps + private_headers(name, headers, deps, kwargs)
     if main:
         deps = deps + ["@system//:gtest_main"]
-    _flags(kwargs, _test_copts(optimize))
+    _flags(kwargs, _test_copts(optimize) + _INCLUDE_PRECOMPILED)
     kwargs.setdefault("linkstatic", True)
     cc_test(name = name, srcs = sources, deps = deps, size = size, **kwargs)
 

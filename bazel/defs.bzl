@@ -8,6 +8,7 @@ load(
     _brigade_cc_library = "brigade_cc_library",
     _brigade_cc_test = "brigade_cc_test",
     _brigade_cc_test_library = "brigade_cc_test_library",
+    _precompiled_test_headers = "precompiled_test_headers",
 )
 load(
     "//bazel:cuda.bzl",
@@ -21,6 +22,7 @@ brigade_cc_library = _brigade_cc_library
 brigade_cc_binary = _brigade_cc_binary
 brigade_cc_test = _brigade_cc_test
 brigade_cc_test_library = _brigade_cc_test_library
+precompiled_test_headers = _precompiled_test_headers
 brigade_benchmark = _brigade_benchmark
 cuda_library = _cuda_library
 gpu_test = _gpu_test
