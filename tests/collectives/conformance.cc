@@ -22,16 +22,29 @@ using ::testing::HasSubstr;
 constexpr Reduction kReductions[] = {Reduction::kRoundedOnce, Reduction::kRoundedPerHop,
                                      Reduction::kFp32Partials};
 
-// All-reduce, reduce-scatter and all-gather.
+// Minima and maxima are rounded nowhere: each is taken with one other way of rounding sums.
+std::vector<ReduceOp> OpsOf(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kRoundedOnce:
+      return {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax};
+    case Reduction::kRoundedPerHop:
+      return {ReduceOp::kSum, ReduceOp::kMin};
+    case Reduction::kFp32Partials:
+      return {ReduceOp::kSum, ReduceOp::kMax};
+  }
+  return {};
+}
+
+// All-reduce and reduce-scatter.
 template <typename T>
-void ConformCalls(Rank& self, const Memory& memory, Reduction reduction, Algorithm algorithm,
-                  int64_t count, const std::string& where) {
+void ConformReductions(Rank& self, const Memory& memory, Reduction reduction, Algorithm algorithm,
+                       int64_t count, const std::string& where) {
   Communicator& group = *self.communicator;
   device::Stream& stream = *self.stream;
   const DType dtype = precision::kDType<T>;
   const int size = self.size, rank = self.rank;
   for (const bool in_place : {false, true}) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+    for (const ReduceOp op : OpsOf(reduction)) {
       const ReduceOptions options = {op, reduction, algorithm};
       const std::string of_op = absl::StrCat(", ", Name(op), where);
       Check<T>(self, memory, absl::StrCat("all_reduce", of_op))
@@ -50,12 +63,19 @@ void ConformCalls(Rank& self, const Memory& memory, Reduction reduction, Algorit
               },
               [&](int64_t i) { return Reduced<T>(op, size, rank * count + i); });
     }
-    if (algorithm == Algorithm::kDoubleTree) continue;
+  }
+}
+
+template <typename T>
+void ConformGathers(Rank& self, const Memory& memory, Algorithm algorithm, int64_t count,
+                    const std::string& where) {
+  for (const bool in_place : {false, true}) {
     Check<T>(self, memory, absl::StrCat("all_gather", where))
         .Run(
-            count, size * count, in_place, rank * count,
+            count, self.size * count, in_place, self.rank * count,
             [&](const T* in, T* out) {
-              return group.AllGather(in, out, count, dtype, {algorithm}, stream);
+              return self.communicator->AllGather(in, out, count, precision::kDType<T>, {algorithm},
+                                                  *self.stream);
             },
             [&](int64_t i) { return As<T>(InputValue(static_cast<int>(i / count), i % count)); });
   }
@@ -74,8 +94,10 @@ void ConformAlgorithms(Rank& self, const Memory& memory, const std::vector<Algor
     for (const Reduction reduction : kReductions) {
       if (!Exists(reduction, algorithm)) continue;
       const std::string way = absl::StrCat(Name(algorithm), ", ", Name(reduction));
-      ConformCalls<T>(self, memory, reduction, algorithm, count, Where<T>(self, way, count));
+      ConformReductions<T>(self, memory, reduction, algorithm, count, Where<T>(self, way, count));
     }
+    if (algorithm == Algorithm::kDoubleTree) continue;
+    ConformGathers<T>(self, memory, algorithm, count, Where<T>(self, Name(algorithm), count));
   }
 }
 
@@ -160,6 +182,8 @@ std::vector<int> WorldSizes() {
 }
 
 std::vector<int64_t> InterestingCounts(int size) {
+  // Larger groups differ from smaller ones in how many ranks do the same.
+  if (size > 4) return {1, size - 1, size + 1, 1003};
   return {0, 1, size - 1, size, size + 1, 16 * size, 1000, 1003};
 }
 

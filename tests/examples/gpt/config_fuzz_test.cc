@@ -25,7 +25,7 @@ namespace {
 constexpr int kRanks = 4;
 
 // Of each seed.
-constexpr int kInputs = testing::kSanitizer ? 10'000 : 50'000;
+constexpr int kInputs = testing::kSanitizer ? 10'000 : 20'000;
 
 // Together they hold every key that may have more than one value.
 constexpr std::array<const char*, 7> kValid = {
