@@ -160,8 +160,8 @@ class Communicator {
   void Abort(const absl::Status& reason);
 
   // For the calls that follow, as CommunicatorOptions::topology: one that was measured
-  // (tuning/measure.h). A call of all ranks, with the same one; the ranks exchange nothing, and no
-  // rank waits. Errors as of Create.
+  // (measurement/measure.h). A call of all ranks, with the same one; the ranks exchange nothing,
+  // and no rank waits. Errors as of Create.
   absl::Status SetTopology(const Topology& topology);
 
   // The signature of a call with the algorithm that this communicator takes: options.h says how

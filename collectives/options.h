@@ -90,7 +90,7 @@ struct GatherOptions {
 
 struct CommunicatorOptions {
   // Who the ranks are and what lies between them, the same on all ranks: for kAuto and
-  // kHierarchical. tuning/measure.h measures it, TopologyFromJson reads it.
+  // kHierarchical. measurement/measure.h measures it, TopologyFromJson reads it.
   std::optional<Topology> topology = std::nullopt;
 };
 

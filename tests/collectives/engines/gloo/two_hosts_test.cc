@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/measurement/measure.h"
 #include "brigade/collectives/tuning/cost_model.h"
-#include "brigade/collectives/tuning/measure.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/collectives/engines/gloo/two_hosts.h"

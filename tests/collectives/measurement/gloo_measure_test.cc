@@ -1,5 +1,5 @@
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
-#include "brigade/tests/collectives/tuning/measured_topology.h"
+#include "brigade/tests/collectives/measurement/measured_topology.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives::testing {

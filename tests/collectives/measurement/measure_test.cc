@@ -1,9 +1,9 @@
-#include "brigade/collectives/tuning/measure.h"
+#include "brigade/collectives/measurement/measure.h"
 
 #include <vector>
 
+#include "brigade/tests/collectives/measurement/measured_topology.h"
 #include "brigade/tests/collectives/ranks.h"
-#include "brigade/tests/collectives/tuning/measured_topology.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {

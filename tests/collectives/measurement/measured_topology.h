@@ -1,12 +1,12 @@
-#ifndef BRIGADE_TESTS_COLLECTIVES_TUNING_MEASURED_TOPOLOGY_H_
-#define BRIGADE_TESTS_COLLECTIVES_TUNING_MEASURED_TOPOLOGY_H_
+#ifndef BRIGADE_TESTS_COLLECTIVES_MEASUREMENT_MEASURED_TOPOLOGY_H_
+#define BRIGADE_TESTS_COLLECTIVES_MEASUREMENT_MEASURED_TOPOLOGY_H_
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
 
-#include "brigade/collectives/tuning/measure.h"
+#include "brigade/collectives/measurement/measure.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -50,4 +50,4 @@ inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes
 
 }  // namespace brigade::collectives
 
-#endif  // BRIGADE_TESTS_COLLECTIVES_TUNING_MEASURED_TOPOLOGY_H_
+#endif  // BRIGADE_TESTS_COLLECTIVES_MEASUREMENT_MEASURED_TOPOLOGY_H_

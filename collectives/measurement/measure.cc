@@ -1,4 +1,4 @@
-#include "brigade/collectives/tuning/measure.h"
+#include "brigade/collectives/measurement/measure.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/measurement/nodes.h"
 #include "brigade/collectives/tuning/cost_model.h"
-#include "brigade/collectives/tuning/nodes.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce.h"

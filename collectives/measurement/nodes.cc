@@ -1,4 +1,4 @@
-#include "brigade/collectives/tuning/nodes.h"
+#include "brigade/collectives/measurement/nodes.h"
 
 #include <map>
 

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_TUNING_MEASURE_H_
-#define BRIGADE_COLLECTIVES_TUNING_MEASURE_H_
+#ifndef BRIGADE_COLLECTIVES_MEASUREMENT_MEASURE_H_
+#define BRIGADE_COLLECTIVES_MEASUREMENT_MEASURE_H_
 
 #include <cstdint>
 
@@ -37,4 +37,4 @@ inline constexpr int64_t kMostMeasuredBytes = int64_t{8} << 20;
 
 }  // namespace brigade::collectives
 
-#endif  // BRIGADE_COLLECTIVES_TUNING_MEASURE_H_
+#endif  // BRIGADE_COLLECTIVES_MEASUREMENT_MEASURE_H_

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_TUNING_NODES_H_
-#define BRIGADE_COLLECTIVES_TUNING_NODES_H_
+#ifndef BRIGADE_COLLECTIVES_MEASUREMENT_NODES_H_
+#define BRIGADE_COLLECTIVES_MEASUREMENT_NODES_H_
 
 #include <cstdint>
 #include <vector>
@@ -22,4 +22,4 @@ absl::StatusOr<Nodes> FindNodes(Communicator& world, int64_t node);
 
 }  // namespace brigade::collectives
 
-#endif  // BRIGADE_COLLECTIVES_TUNING_NODES_H_
+#endif  // BRIGADE_COLLECTIVES_MEASUREMENT_NODES_H_
