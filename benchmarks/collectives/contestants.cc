@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
@@ -16,6 +15,7 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "gloo/allreduce.h"
 #include "gloo/math.h"
 #include "gloo/rendezvous/context.h"
@@ -27,12 +27,6 @@ namespace {
 
 using collectives::CollectiveKind;
 using Clock = std::chrono::steady_clock;
-
-// A port that was free a moment ago.
-absl::StatusOr<int> FreePort() {
-  BRIGADE_ASSIGN_OR_RETURN(auto listener, collectives::internal::Socket::Listen(0));
-  return listener.local_port();
-}
 
 // Ranks that are threads of this process and work on its arrays.
 class ThreadContestant : public Contestant {
@@ -74,7 +68,7 @@ class Brigade final : public ThreadContestant {
 
   absl::Status Start(const std::string& engine) {
     BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = size()}));
-    BRIGADE_ASSIGN_OR_RETURN(auto port, FreePort());
+    const int port = collectives::testing::FreePort();
     return OnRanks(size(), [&](int index) -> absl::Status {
       Rank& rank = ranks_[static_cast<size_t>(index)];
       device::ContextOptions context_options;

@@ -6,15 +6,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
 
 namespace brigade::collectives {
 namespace {
 
 using ::brigade::collectives::internal::HostPort;
-using ::brigade::collectives::internal::PackFields;
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
-using ::brigade::collectives::internal::UnpackFields;
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.

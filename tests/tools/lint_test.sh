@@ -31,6 +31,17 @@ expect 1 'device/adam.cc:1: project header "stream.h" without the prefix'
 printf '#include <brigade/device/stream.h>\n' >device/adam.cc
 expect 1 'device/adam.cc:1: write "brigade/..." with quotes'
 
+mkdir -p device/cpu device/internal tests/device && touch device/internal/task.h
+printf '#include "brigade/device/internal/task.h"\n' >device/adam.cc
+cp device/adam.cc device/cpu/queue.cc && cp device/adam.cc tests/device/queue_test.cc
+expect 0 ""
+cp device/adam.cc kernels/adam.cc
+expect 1 'kernels/adam.cc:1: device/internal/ is for device/ and its tests'
+rm kernels/adam.cc
+mkdir -p collectives/bootstrap && git mv tests/device/queue_test.cc collectives/bootstrap/tcp_store.cc
+expect 1 'collectives/bootstrap/tcp_store.cc:1: device/internal/ is for device/ and its tests'
+rm -r collectives tests
+
 printf '// absl::Mutex is not used here\nabsl::Mutex mutex;\n' >device/adam.cc
 expect 1 'device/adam.cc:2: use device::Mutex'
 printf '// absl::Mutex is not used here\n' >device/adam.cc
@@ -42,7 +53,7 @@ mkdir -p kernels && git mv device/adam.cc kernels/adam.cc
 expect 1 'kernels/adam.cc:1: use Mutex, MutexLock and CondVar of device/threads/mutex.h'
 mkdir device/threads && git mv kernels/adam.cc device/threads/mutex.h
 expect 0 ""
-mkdir tests && git mv device/threads/mutex.h tests/adam.cc
+mkdir -p tests && git mv device/threads/mutex.h tests/adam.cc
 expect 0 ""
 
 printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel

@@ -18,7 +18,7 @@
 
 namespace brigade::collectives::internal {
 
-// A message of the store's protocol is a list of strings. Requests and their answers:
+// A message of the store's protocol is a list of strings (fields.h). Requests and their answers:
 //
 //   hello, kStoreProtocol, rank, size    code, text
 //   set, key, value                      code, text
@@ -27,8 +27,6 @@ namespace brigade::collectives::internal {
 // A group that cannot form is told so at once: that answer comes unasked, is the last, and says so
 // by a third string.
 constexpr absl::string_view kStoreProtocol = "brigade store 1";
-std::string PackFields(const std::vector<std::string>& fields);
-absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed);
 
 // Serves keys and values to the ranks of one group, in a thread of its own.
 class StoreServer {

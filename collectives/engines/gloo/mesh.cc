@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/internal/store_server.h"
+#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {

@@ -1,0 +1,33 @@
+#include "brigade/collectives/bootstrap/fields.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace brigade::collectives {
+
+std::string PackFields(const std::vector<std::string>& fields) {
+  std::string packed;
+  for (const std::string& field : fields) absl::StrAppend(&packed, field.size(), ":", field);
+  return packed;
+}
+
+absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed) {
+  std::vector<std::string> fields;
+  while (!packed.empty()) {
+    const size_t colon = packed.find(':');
+    uint64_t size = 0;
+    if (colon == absl::string_view::npos || !absl::SimpleAtoi(packed.substr(0, colon), &size) ||
+        size > packed.size() - colon - 1) {
+      return absl::InvalidArgumentError("not a message of this protocol");
+    }
+    fields.emplace_back(packed.substr(colon + 1, size));
+    packed.remove_prefix(colon + 1 + size);
+  }
+  if (fields.empty()) return absl::InvalidArgumentError("an empty message");
+  return fields;
+}
+
+}  // namespace brigade::collectives

@@ -1,0 +1,32 @@
+#include "brigade/collectives/bootstrap/fields.h"
+
+#include <string>
+#include <vector>
+
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+
+TEST(FieldsTest, AListComesBackAsItWas) {
+  const std::vector<std::string> fields = {"hello", "", "3:abc", std::string("\0\n", 2)};
+  const auto unpacked = UnpackFields(PackFields(fields));
+  ASSERT_OK(unpacked);
+  EXPECT_EQ(*unpacked, fields);
+}
+
+TEST(FieldsTest, WhatIsNoListIsRefused) {
+  for (const char* packed : {"5", "5:abc", "x:abc", "-1:abc", "3:abcd"}) {
+    EXPECT_THAT(UnpackFields(packed),
+                StatusIs(absl::StatusCode::kInvalidArgument, "not a message of this protocol"))
+        << packed;
+  }
+  EXPECT_THAT(UnpackFields(""), StatusIs(absl::StatusCode::kInvalidArgument, "an empty message"));
+}
+
+}  // namespace
+}  // namespace brigade::collectives
