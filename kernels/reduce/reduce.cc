@@ -24,7 +24,7 @@ absl::Status CheckCount(const char* what, size_t count) {
 }  // namespace
 
 absl::Status Reduce(absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                    int64_t size, const ReduceOptions& options, device::Stream& stream) {
+                    int64_t size, const ReduceKernelOptions& options, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckCount("sources", sources.size()));
   BRIGADE_RETURN_IF_ERROR(CheckCount("targets", targets.size()));
   if (!precision::IsValid(options.dtype) || options.op > ReduceOp::kMax) {

@@ -11,7 +11,7 @@
 
 namespace brigade::kernels {
 
-struct ReduceOptions {
+struct ReduceKernelOptions {
   // Any type.
   precision::DType dtype = precision::DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -27,7 +27,7 @@ struct ReduceOptions {
 //              kMaxReduceArrays, negative size, null with elements, misaligned address, overlap,
 //              memory of another device, a type or operation out of range.
 absl::Status Reduce(absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                    int64_t size, const ReduceOptions& options, device::Stream& stream);
+                    int64_t size, const ReduceKernelOptions& options, device::Stream& stream);
 
 }  // namespace brigade::kernels
 
