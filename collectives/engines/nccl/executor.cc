@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/engines/combine.h"
-#include "brigade/collectives/engines/workspace.h"
+#include "brigade/collectives/engines/grow_buffer.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 
@@ -51,8 +51,8 @@ absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
   program_.Build(signature, size_);
   const Workspace workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
   BRIGADE_RETURN_IF_ERROR(
-      Provide(workspace.landing_bytes, "collective landing", context_, landing_));
-  return Provide(workspace.scratch_bytes, "collective scratch", context_, scratch_);
+      GrowBuffer(workspace.landing_bytes, "collective landing", context_, landing_));
+  return GrowBuffer(workspace.scratch_bytes, "collective scratch", context_, scratch_);
 }
 
 const Part& NcclExecutor::OwnTarget(const Instruction& instruction) const {

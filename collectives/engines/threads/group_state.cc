@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/engines/combine.h"
-#include "brigade/collectives/engines/workspace.h"
+#include "brigade/collectives/engines/grow_buffer.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce.h"
 
@@ -88,8 +88,8 @@ absl::Status GroupState::Meet(int rank, int partner, const Rendezvous::Arrival& 
 
 absl::Status GroupState::Reserve(int rank, const CollectiveSignature& signature) {
   Member& member = members_[static_cast<size_t>(rank)];
-  return Provide(ScratchBytes(signature, options_.size), "collective scratch", *member.context,
-                 member.scratch);
+  return GrowBuffer(ScratchBytes(signature, options_.size), "collective scratch", *member.context,
+                    member.scratch);
 }
 
 absl::Status GroupState::Run(int rank, const Collective& collective, device::Stream& stream) {

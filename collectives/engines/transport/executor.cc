@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "brigade/collectives/engines/combine.h"
-#include "brigade/collectives/engines/workspace.h"
+#include "brigade/collectives/engines/grow_buffer.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
@@ -55,8 +55,8 @@ absl::Status TransportExecutor::Reserve(const CollectiveSignature& signature) {
   window_ = ring.window;
   landing_bytes_ = ring.message_bytes;
   BRIGADE_RETURN_IF_ERROR(
-      Provide(ScratchBytes(signature, size_), "collective scratch", context_, scratch_));
-  return Provide(window_ * landing_bytes_, "collective chunks", context_, landing_);
+      GrowBuffer(ScratchBytes(signature, size_), "collective scratch", context_, scratch_));
+  return GrowBuffer(window_ * landing_bytes_, "collective chunks", context_, landing_);
 }
 
 char* TransportExecutor::Address(const Part& part, Chunk chunk) const {

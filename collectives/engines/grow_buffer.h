@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_ENGINES_WORKSPACE_H_
-#define BRIGADE_COLLECTIVES_ENGINES_WORKSPACE_H_
+#ifndef BRIGADE_COLLECTIVES_ENGINES_GROW_BUFFER_H_
+#define BRIGADE_COLLECTIVES_ENGINES_GROW_BUFFER_H_
 
 #include <cstdint>
 #include <utility>
@@ -13,8 +13,8 @@ namespace brigade::collectives {
 
 // Makes `buffer` hold at least `bytes`. It only grows, so that steady state allocates nothing; what
 // it held is lost when it does.
-inline absl::Status Provide(int64_t bytes, absl::string_view name, device::Context& context,
-                            device::Buffer& buffer) {
+inline absl::Status GrowBuffer(int64_t bytes, absl::string_view name, device::Context& context,
+                               device::Buffer& buffer) {
   if (buffer.bytes() >= bytes) return absl::OkStatus();
   buffer = device::Buffer();
   BRIGADE_ASSIGN_OR_RETURN(buffer, context.Allocate(bytes, device::Purpose::kCommunication, name));
@@ -23,4 +23,4 @@ inline absl::Status Provide(int64_t bytes, absl::string_view name, device::Conte
 
 }  // namespace brigade::collectives
 
-#endif  // BRIGADE_COLLECTIVES_ENGINES_WORKSPACE_H_
+#endif  // BRIGADE_COLLECTIVES_ENGINES_GROW_BUFFER_H_
