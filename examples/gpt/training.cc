@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, i
 }
 
 // The error of the rank where it began, which the others hear of.
-class FirstError {
+class RootCause {
  public:
   void Note(const absl::Status& status) {
     device::MutexLock lock(mutex_);
@@ -46,7 +46,7 @@ class FirstError {
 
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
                                   device::Context& context, const Watchers& watchers,
-                                  FirstError& first_error) {
+                                  RootCause& root_cause) {
   const bool first = communicator.rank() == 0;
   BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
   std::unique_ptr<RankTrainer> trainer;
@@ -61,7 +61,7 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   };
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
-    first_error.Note(outcome.status());
+    root_cause.Note(outcome.status());
     // While the trainer is there: it waits for its streams at its end, and they may wait for other
     // ranks.
     communicator.Abort(outcome.status());
@@ -95,19 +95,19 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
                           *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
-  FirstError first_error;
+  RootCause root_cause;
   Outcome outcome;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       const Rank& self = all[static_cast<size_t>(rank)];
       absl::StatusOr<Outcome> mine =
-          TrainRank(job, *self.communicator, *self.context, watchers, first_error);
+          TrainRank(job, *self.communicator, *self.context, watchers, root_cause);
       if (rank == 0 && mine.ok()) outcome = *std::move(mine);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  BRIGADE_RETURN_IF_ERROR(first_error.status());
+  BRIGADE_RETURN_IF_ERROR(root_cause.status());
   return outcome;
 }
 
@@ -118,8 +118,8 @@ absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Launch
       auto communicator,
       collectives::Init(launch_info, {.backend = backend, .communicator = job.config.communicator},
                         *context));
-  FirstError first_error;
-  return TrainRank(job, *communicator, *context, watchers, first_error);
+  RootCause root_cause;
+  return TrainRank(job, *communicator, *context, watchers, root_cause);
 }
 
 }  // namespace brigade::gpt
