@@ -17,8 +17,9 @@ enum class EngineKind : uint8_t {
   kNccl,
 };
 
-// What a rank allocates for a collective beside the caller's arrays, booked as communication. Both
-// parts are kept for the next one: what several collectives need is the larger of each.
+// What a rank allocates for a collective beside the caller's arrays, counted as communication
+// (device/memory_stats.h). Both parts are kept for the next one: what several collectives need is
+// the larger of each.
 struct Workspace {
   // Scratch of the program.
   int64_t scratch_bytes = 0;

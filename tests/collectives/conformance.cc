@@ -218,8 +218,8 @@ void ConformOnNodes(const RanksOptions& options, const CreateEngineFn& create_en
   });
 }
 
-void ConformBooks(const RanksOptions& options, const CreateEngineFn& create_engine,
-                  EngineKind kind) {
+void ConformTrafficAndMemory(const RanksOptions& options, const CreateEngineFn& create_engine,
+                             EngineKind kind) {
   constexpr int64_t kCount = 1003;
   OnRanksWithMemory(options, create_engine, 2 * kCount, [&](Rank& self, const Memory& memory) {
     Communicator& group = *self.communicator;

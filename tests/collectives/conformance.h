@@ -24,8 +24,8 @@ void ConformOnNodes(const RanksOptions& options, const CreateEngineFn& create_en
 // What ranks count as sent, for every algorithm, reduction and operation, is what
 // algorithms/wire_elements.h says; and what they allocate is what algorithms/workspace.h says,
 // before the first call and without one more allocation in it.
-void ConformBooks(const RanksOptions& options, const CreateEngineFn& create_engine,
-                  EngineKind kind);
+void ConformTrafficAndMemory(const RanksOptions& options, const CreateEngineFn& create_engine,
+                             EngineKind kind);
 
 // Splits of 5 ranks: by color in the order of keys, of what a split has made, and of ranks that get
 // nothing.

@@ -343,7 +343,7 @@ TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
                              !setting.options.traits().whole_optimizer_state;
     if (setting.options.accumulates() && sums_slices) continue;
     SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
-    // Without a workspace, which is booked as communication as well.
+    // Without a workspace, which counts as communication as well.
     setting.options.reduction = collectives::Reduction::kRoundedPerHop;
     setting.options.algorithm = collectives::Algorithm::kNative;
     collectives::OnRanks(ranks, FakeNcclEngines(ranks), [&](Rank& self) {

@@ -25,7 +25,7 @@ struct Transfer {
 // between them. In each stage: what instructions read elsewhere comes here, they reduce, and what
 // they write elsewhere goes there. Every instruction writes an own array.
 //
-// Memory       What comes to be reduced, all of a stage, and the program's scratch; booked as
+// Memory       What comes to be reduced, all of a stage, and the program's scratch; counted as
 //              communication.
 // Allocation   None in steady state.
 // Threads      One at a time.

@@ -49,7 +49,7 @@ struct NcclOptions {
 //              would.
 // Register     ncclCommRegister, and ncclCommDeregister at the registration's end.
 // Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the
-//              programs' scratch; booked as communication.
+//              programs' scratch; counted as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
 //

@@ -18,8 +18,8 @@ absl::StatusOr<LaunchInfo> Read(const std::map<std::string, std::string>& variab
   });
 }
 
-void ExpectPlacement(const absl::StatusOr<LaunchInfo>& launch_info, int rank, int size,
-                     int local_rank, const std::string& master_addr, int master_port) {
+void ExpectLaunchInfo(const absl::StatusOr<LaunchInfo>& launch_info, int rank, int size,
+                      int local_rank, const std::string& master_addr, int master_port) {
   ASSERT_TRUE(launch_info.ok()) << launch_info.status();
   EXPECT_EQ(launch_info->rank, rank);
   EXPECT_EQ(launch_info->size, size);
@@ -33,7 +33,7 @@ void ExpectError(const std::map<std::string, std::string>& variables, const std:
 }
 
 TEST(EnvironmentTest, IsRankZeroOfOneWhereNothingIsSet) {
-  ExpectPlacement(Read({}), 0, 1, 0, "127.0.0.1", 29500);
+  ExpectLaunchInfo(Read({}), 0, 1, 0, "127.0.0.1", 29500);
   EXPECT_FALSE(Read({})->launched);
 }
 
@@ -42,19 +42,19 @@ TEST(EnvironmentTest, KnowsALauncherThatStartsOneProcess) {
 }
 
 TEST(EnvironmentTest, ReadsTheUsualVariables) {
-  ExpectPlacement(Read({{"RANK", "5"},
-                        {"WORLD_SIZE", "8"},
-                        {"LOCAL_RANK", "1"},
-                        {"MASTER_ADDR", "10.0.0.7"},
-                        {"MASTER_PORT", "1234"}}),
-                  5, 8, 1, "10.0.0.7", 1234);
+  ExpectLaunchInfo(Read({{"RANK", "5"},
+                         {"WORLD_SIZE", "8"},
+                         {"LOCAL_RANK", "1"},
+                         {"MASTER_ADDR", "10.0.0.7"},
+                         {"MASTER_PORT", "1234"}}),
+                   5, 8, 1, "10.0.0.7", 1234);
 }
 
 TEST(EnvironmentTest, ReadsOpenMpi) {
-  ExpectPlacement(Read({{"OMPI_COMM_WORLD_RANK", "2"},
-                        {"OMPI_COMM_WORLD_SIZE", "3"},
-                        {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}),
-                  2, 3, 2, "127.0.0.1", 29500);
+  ExpectLaunchInfo(Read({{"OMPI_COMM_WORLD_RANK", "2"},
+                         {"OMPI_COMM_WORLD_SIZE", "3"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}),
+                   2, 3, 2, "127.0.0.1", 29500);
 }
 
 TEST(EnvironmentTest, ReadsSlurmAndItsFirstHost) {
@@ -64,36 +64,36 @@ TEST(EnvironmentTest, ReadsSlurmAndItsFirstHost) {
       {"a[1-2]b,c[3]d", "a1b"},
   };
   for (const auto& [list, host] : hosts) {
-    ExpectPlacement(Read({{"SLURM_PROCID", "1"},
-                          {"SLURM_NTASKS", "2"},
-                          {"SLURM_LOCALID", "0"},
-                          {"SLURM_STEP_NODELIST", list}}),
-                    1, 2, 0, host, 29500);
+    ExpectLaunchInfo(Read({{"SLURM_PROCID", "1"},
+                           {"SLURM_NTASKS", "2"},
+                           {"SLURM_LOCALID", "0"},
+                           {"SLURM_STEP_NODELIST", list}}),
+                     1, 2, 0, host, 29500);
   }
 }
 
 TEST(EnvironmentTest, MasterAddrWinsOverSlurm) {
-  ExpectPlacement(Read({{"SLURM_PROCID", "0"},
-                        {"SLURM_NTASKS", "2"},
-                        {"SLURM_STEP_NODELIST", "a,b"},
-                        {"MASTER_ADDR", "c"}}),
-                  0, 2, 0, "c", 29500);
+  ExpectLaunchInfo(Read({{"SLURM_PROCID", "0"},
+                         {"SLURM_NTASKS", "2"},
+                         {"SLURM_STEP_NODELIST", "a,b"},
+                         {"MASTER_ADDR", "c"}}),
+                   0, 2, 0, "c", 29500);
 }
 
 TEST(EnvironmentTest, TakesOneSetAndNeverMixes) {
-  ExpectPlacement(Read({{"RANK", "0"},
-                        {"WORLD_SIZE", "2"},
-                        {"OMPI_COMM_WORLD_RANK", "7"},
-                        {"OMPI_COMM_WORLD_SIZE", "9"},
-                        {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
-                        {"SLURM_PROCID", "4"}}),
-                  0, 2, 0, "127.0.0.1", 29500);
+  ExpectLaunchInfo(Read({{"RANK", "0"},
+                         {"WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_RANK", "7"},
+                         {"OMPI_COMM_WORLD_SIZE", "9"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                         {"SLURM_PROCID", "4"}}),
+                   0, 2, 0, "127.0.0.1", 29500);
   ExpectError({{"RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "9"}},
               "RANK=0 is set, but WORLD_SIZE is not");
 }
 
 TEST(EnvironmentTest, ASlurmAllocationWithoutATaskIsNotALaunch) {
-  ExpectPlacement(Read({{"SLURM_NTASKS", "8"}}), 0, 1, 0, "127.0.0.1", 29500);
+  ExpectLaunchInfo(Read({{"SLURM_NTASKS", "8"}}), 0, 1, 0, "127.0.0.1", 29500);
 }
 
 TEST(EnvironmentTest, NamesTheVariableAndItsValue) {

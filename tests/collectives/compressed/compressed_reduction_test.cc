@@ -93,7 +93,7 @@ TEST(CompressedReductionTest, RanksWhoseOptionsDifferAreTold) {
   expect({}, {.wire = DType::kBFloat16}, "sum of 64 float16", "sum of 64 bfloat16");
 }
 
-TEST(CompressedReductionTest, HasWhatItSaysInItsBooksAndNeverWaits) {
+TEST(CompressedReductionTest, AllocatesWhatBytesSaysAndNeverWaits) {
   OnThreads({.size = 2}, [](Rank& self) {
     const auto used = [&] {
       return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);

@@ -58,7 +58,7 @@ Trained Train(const Job& job, int ranks) {
 }
 
 // What each rank had and sent is what the formulas say.
-void ExpectTheBooksOfTheFormulas(const Trained& run) {
+void ExpectModelledMemoryAndTraffic(const Trained& run) {
   for (const RankSummary& rank : run.outcome.ranks) {
     for (int p = 0; p < device::kPurposes; ++p) {
       EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
@@ -105,7 +105,7 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
     for (size_t step = 0; step < run.losses.size(); ++step) {
       EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
     }
-    ExpectTheBooksOfTheFormulas(run);
+    ExpectModelledMemoryAndTraffic(run);
   }
 }
 
@@ -129,7 +129,7 @@ TEST(TrainingTest, AllStagesTrainAlikeByTheAlgorithmsOfNodes) {
       for (size_t step = 0; step < run.losses.size(); ++step) {
         EXPECT_NEAR(run.losses[step], plain.losses[step], 0.02 * plain.losses[step]) << step;
       }
-      ExpectTheBooksOfTheFormulas(run);
+      ExpectModelledMemoryAndTraffic(run);
     }
   }
 }

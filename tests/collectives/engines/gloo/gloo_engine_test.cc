@@ -49,7 +49,7 @@ TEST(GlooEngineTest, SendsAndAllocatesWhatIsSaidBeforehand) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
     RanksOptions options = {.size = 0, .ranks_of_node = nodes};
     for (const int ranks : nodes) options.size += ranks;
-    ConformBooks(options, GlooEngines(options), EngineKind::kTransport);
+    ConformTrafficAndMemory(options, GlooEngines(options), EngineKind::kTransport);
   }
 }
 

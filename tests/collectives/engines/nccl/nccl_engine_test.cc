@@ -40,7 +40,7 @@ TEST_F(NcclTest, SendsAndAllocatesWhatIsSaidBeforehand) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
     RanksOptions options = {.size = 0, .ranks_of_node = nodes};
     for (const int ranks : nodes) options.size += ranks;
-    ConformBooks(options, NcclEngines(options), EngineKind::kNccl);
+    ConformTrafficAndMemory(options, NcclEngines(options), EngineKind::kNccl);
   }
 }
 
