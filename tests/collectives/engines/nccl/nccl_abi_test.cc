@@ -1,4 +1,4 @@
-// What nccl_api.h writes down of NCCL's binary interface is what nccl.h says, where there is one.
+// What api.h writes down of NCCL's binary interface is what nccl.h says, where there is one.
 
 #include "brigade/collectives/engines/nccl/api.h"
 
