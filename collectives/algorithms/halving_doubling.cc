@@ -1,26 +1,28 @@
-// Recursive halving and doubling over the largest power of two in the group, in 2 log2 p stages: in
-// each, a rank exchanges with the one whose number differs in one bit the half of its blocks that
-// the other goes on with. The most data go to the nearest ranks. Ranks beyond the power of two hand
-// their array to a partner before, and get the result from it. Source: Thakur, Rabenseifner and
-// Gropp, Optimization of collective communication operations in MPICH, 2005.
+// Recursive halving and doubling among as many ranks as the largest power of two in the group, in
+// 2 log2 p stages: in each, a rank exchanges with the one whose number differs in one bit the half
+// of its blocks that the other goes on with. The most data go to the nearest ranks. The ranks
+// beyond the power of two are folded: each hands its array to a partner before, and gets the result
+// from it. Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication
+// operations in MPICH, 2005.
 
 #include "brigade/collectives/algorithms/algorithms.h"
 
 namespace brigade::collectives {
 namespace {
 
-// The number of ranks that halve and double.
-int Core(int size) {
-  int core = 1;
-  while (2 * core <= size) core *= 2;
-  return core;
+// The number of ranks that halve and double, the largest power of two in the group; the others are
+// folded.
+int PowerOfTwo(int size) {
+  int power = 1;
+  while (2 * power <= size) power *= 2;
+  return power;
 }
 int Rounds(int size) {
   int rounds = 0;
-  while (Core(size) >> (rounds + 1) > 0) ++rounds;
+  while (PowerOfTwo(size) >> (rounds + 1) > 0) ++rounds;
   return rounds;
 }
-bool Folds(int size) { return Core(size) != size; }
+bool AnyFolded(int size) { return PowerOfTwo(size) != size; }
 
 // Block b of an all-reduce is a range; of the other calls it is the part of rank b and that of the
 // rank which hands its own to b.
@@ -30,25 +32,26 @@ class HalvingDoubling {
       : signature_(signature),
         builder_(builder),
         rank_(builder.rank()),
-        core_(Core(builder.size())),
+        power_of_two_(PowerOfTwo(builder.size())),
         rounds_(Rounds(builder.size())) {}
 
   void Build() {
     const bool reduces = signature_.kind != CollectiveKind::kAllGather;
     const bool gathers = signature_.kind != CollectiveKind::kReduceScatter;
     if (signature_.kind == CollectiveKind::kAllGather) Copy(rank_, rank_);
-    if (Folds(builder_.size())) {
-      if (Helps(rank_)) reduces ? AddAll() : Copy(rank_ + core_, rank_ + core_);
+    if (AnyFolded(builder_.size())) {
+      if (HasFoldedPartner(rank_))
+        reduces ? AddAll() : Copy(rank_ + power_of_two_, rank_ + power_of_two_);
       ++stage_;
     }
     for (int round = 0; reduces && round < rounds_; ++round, ++stage_) {
-      if (InCore()) Halve(round);
+      if (!IsFolded()) Halve(round);
     }
     for (int round = rounds_ - 1; gathers && round >= 0; --round, ++stage_) {
-      if (InCore()) CopyBlocks(rank_ ^ 1 << round, core_ >> (round + 1));
+      if (!IsFolded()) CopyBlocks(rank_ ^ 1 << round, power_of_two_ >> (round + 1));
     }
-    if (InCore()) return;
-    gathers ? CopyBlocks(rank_ - core_, core_) : Copy(rank_ - core_, rank_);
+    if (!IsFolded()) return;
+    gathers ? CopyBlocks(rank_ - power_of_two_, power_of_two_) : Copy(rank_ - power_of_two_, rank_);
   }
 
  private:
@@ -57,11 +60,12 @@ class HalvingDoubling {
     int64_t begin;
   };
 
-  bool InCore() const { return rank_ < core_; }
-  bool Helps(int rank) const { return rank + core_ < builder_.size(); }
+  bool IsFolded() const { return rank_ >= power_of_two_; }
+  // Whether another rank is folded into this one.
+  bool HasFoldedPartner(int rank) const { return rank + power_of_two_ < builder_.size(); }
 
-  // Calls visit(piece) for what `blocks` blocks of a rank of the core consist of: ranges of an
-  // all-reduce, ranks' parts of the others. A rank has block rank ^ d for every d of which the
+  // Calls visit(piece) for what `blocks` blocks of a rank that is not folded consist of: ranges of
+  // an all-reduce, ranks' parts of the others. A rank has block rank ^ d for every d of which the
   // first bits in the order of its exchanges are 0 (halving) or the last ones (doubling): with
   // reversed bits these are 0 to blocks - 1, those of the stage before behind the older ones.
   template <typename Visit>
@@ -70,24 +74,24 @@ class HalvingDoubling {
       int distance = 0;
       for (int bit = 0; bit < rounds_; ++bit) distance |= (i >> bit & 1) << (rounds_ - 1 - bit);
       visit(rank ^ distance);
-      if (signature_.kind != CollectiveKind::kAllReduce && Helps(rank ^ distance)) {
-        visit((rank ^ distance) + core_);
+      if (signature_.kind != CollectiveKind::kAllReduce && HasFoldedPartner(rank ^ distance)) {
+        visit((rank ^ distance) + power_of_two_);
       }
     }
   }
   int64_t Begin(int piece) const {
     return signature_.kind == CollectiveKind::kAllReduce
-               ? BlockBegin(signature_.count, core_, piece)
+               ? BlockBegin(signature_.count, power_of_two_, piece)
                : piece * signature_.count;
   }
   int64_t Count(int piece) const {
     return signature_.kind == CollectiveKind::kAllReduce ? Begin(piece + 1) - Begin(piece)
                                                          : signature_.count;
   }
-  // Where a rank of the core keeps its sum of a piece after so many rounds of halving; before the
-  // first it is its input, unless it has added another's to it.
+  // Where a rank that is not folded keeps its sum of a piece after so many rounds of halving;
+  // before the first it is its input, unless it has added its partner's to it.
   Location Sum(int rank, int piece, int rounds) const {
-    if (rounds == 0 && !Helps(rank)) return {Side::kInput, Begin(piece)};
+    if (rounds == 0 && !HasFoldedPartner(rank)) return {Side::kInput, Begin(piece)};
     if (signature_.kind == CollectiveKind::kAllReduce) return {Side::kOutput, Begin(piece)};
     if (rounds == rounds_ && piece == rank) return {Side::kOutput, 0};
     return {Side::kScratch, Begin(piece)};
@@ -107,14 +111,14 @@ class HalvingDoubling {
         .Move(Count(piece));
   }
   void AddAll() {
-    ForEachPiece(rank_, core_, [&](int piece) {
+    ForEachPiece(rank_, power_of_two_, [&](int piece) {
       const Location input = {Side::kInput, Begin(piece)};
-      Add(rank_ + core_, input, input, piece, Sum(rank_, piece, 0));
+      Add(rank_ + power_of_two_, input, input, piece, Sum(rank_, piece, 0));
     });
   }
   void Halve(int round) {
     const int other = rank_ ^ 1 << round;
-    ForEachPiece(rank_, core_ >> (round + 1), [&](int piece) {
+    ForEachPiece(rank_, power_of_two_ >> (round + 1), [&](int piece) {
       Add(other, Sum(other, piece, round), Sum(rank_, piece, round), piece,
           Sum(rank_, piece, round + 1));
     });
@@ -135,13 +139,13 @@ class HalvingDoubling {
 
   const CollectiveSignature& signature_;
   ProgramBuilder& builder_;
-  const int rank_, core_, rounds_;
+  const int rank_, power_of_two_, rounds_;
   int stage_ = 0;
 };
 
 int CountStages(const CollectiveSignature& signature, int size) {
   const int halves = signature.kind == CollectiveKind::kAllReduce ? 2 : 1;
-  return halves * Rounds(size) + (Folds(size) ? 2 : 0);
+  return halves * Rounds(size) + (AnyFolded(size) ? 2 : 0);
 }
 
 int64_t CountScratch(const CollectiveSignature& signature, int size) {
