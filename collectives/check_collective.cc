@@ -46,8 +46,7 @@ absl::Status CheckSignature(const CollectiveSignature& signature, int size) {
   }
   BRIGADE_RETURN_IF_ERROR(CheckRank(signature, signature.root, size));
   if (signature.count < 0) return Invalid(signature, absl::StrCat("count is ", signature.count));
-  constexpr int64_t kMost = int64_t{1} << 56;
-  if (signature.count > kMost / precision::SizeOf(signature.dtype) / size) {
+  if (signature.count > kMaxCollectiveBytes / precision::SizeOf(signature.dtype) / size) {
     return Invalid(signature,
                    absl::StrCat("count is ", signature.count, ", more than any address space"));
   }

@@ -91,6 +91,10 @@ struct Collective {
   int peer = 0;
 };
 
+// Bounds the bytes of all ranks' arrays of a collective together: more than any address space has,
+// and 128 times less than int64_t holds, so that no sum of offsets and sizes overflows.
+inline constexpr int64_t kMaxCollectiveBytes = int64_t{1} << 56;
+
 // Whether the collective has a choice of algorithms: an all-reduce, a reduce-scatter or an
 // all-gather.
 inline bool HasAlgorithms(CollectiveKind kind) { return kind <= CollectiveKind::kAllGather; }

@@ -44,8 +44,7 @@ int64_t CompressedReduction::Bytes(int64_t wire_bytes) {
 
 absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create(
     Communicator& communicator, device::Context& context, int64_t wire_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 56;
-  if (wire_bytes < 0 || wire_bytes > kMost) {
+  if (wire_bytes < 0 || wire_bytes > kMaxCollectiveBytes) {
     return Invalid("wire_bytes is ", wire_bytes, ", must be 0 to what memory can hold");
   }
   BRIGADE_ASSIGN_OR_RETURN(const auto amax, communicator.Resolve(kAmaxExchange));
