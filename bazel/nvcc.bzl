@@ -11,7 +11,10 @@ def _number(arch):
     """90 of "90" and of "90a"."""
     digits = arch.rstrip("af")
     if not digits.isdigit() or len(arch) - len(digits) > 1:
-        fail("//bazel:cuda_archs: '%s' is not an architecture; expected a list as in 80,90,100" % arch)
+        fail(
+            "//bazel:cuda_archs: '%s' is not an architecture; " % arch +
+            "expected a list as in 80,90,100",
+        )
     return int(digits)
 
 def _cuda_archs_flag_impl(ctx):

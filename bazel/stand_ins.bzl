@@ -40,7 +40,10 @@ def _stand_in_impl(ctx):
     if name in _PACKAGED:
         folder = ctx.path(_PACKAGED[name])
         if not folder.exists:
-            fail("@%s: no %s; define this repository before brigade_dependencies()" % (name, folder))
+            fail(
+                "@%s: no %s; " % (name, folder) +
+                "define this repository before brigade_dependencies()",
+            )
         for entry in folder.readdir():
             ctx.symlink(entry, entry.basename)
         return

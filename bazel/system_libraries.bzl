@@ -100,7 +100,10 @@ def _compiler(ctx):
     name = ctx.os.environ.get("CC", "") or "gcc"
     path = name if name.startswith("/") else ctx.which(name)
     if not path:
-        fail("no C++ compiler: '%s' is not in PATH; run tools/setup, or: apt-get install g++" % name)
+        fail(
+            "no C++ compiler: '%s' is not in PATH; " % name +
+            "run tools/setup, or: apt-get install g++",
+        )
     return path
 
 def _headers_found(ctx, compiler):

@@ -55,7 +55,8 @@ class Context {
   absl::StatusOr<Buffer> Borrow(void* data, int64_t bytes, absl::string_view name = "");
 
   // Wraps a cudaStream_t (null: the default stream) that the caller owns and keeps alive.
-  // InvalidArgument on the CPU, and for cudaStreamPerThread, which is another stream in each thread.
+  // InvalidArgument on the CPU, and for cudaStreamPerThread, which names another stream in each
+  // thread.
   absl::StatusOr<std::unique_ptr<Stream>> BorrowStream(void* cuda_stream, absl::string_view name);
 
   MemoryStats& memory_stats();

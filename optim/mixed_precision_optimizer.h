@@ -78,8 +78,8 @@ struct MixedPrecisionState {
 // Traffic      Step: two passes. grad_check reads the gradients; the update reads them again and
 //              moves the state. AccumulateGradients: what kernels/cast says; nothing with one
 //              micro-batch.
-// Memory       S: elements, each parameter's rounded up to 64; L: pairs of gradient and weight type.
-//              In bytes:
+// Memory       S: elements, each parameter's rounded up to 64; L: pairs of gradient and weight
+//              type. In bytes:
 //              optimizer_state  4 S of parameters with 16-bit weights + 4 S of all *
 //                               Moments(optimizer)
 //              gradients        micro_batches > 1: S * that of the accumulator's type

@@ -1,6 +1,6 @@
-# figure.sh: what the scripts share that draw a figure of docs/images, PROGRAM OUT.svg. Sourced from the repository's
-# root, it checks their arguments and leaves a folder $work; `draw` carries out the gnuplot script in $work/script, whose
-# output is called svg.
+# figure.sh: what the scripts share that draw a figure of docs/images, PROGRAM OUT.svg. Sourced from
+# the repository's root, it checks their arguments and leaves a folder $work; `draw` carries out the
+# gnuplot script in $work/script, whose output is called svg.
 set -u -o pipefail
 export LC_ALL=C.UTF-8
 name=$(basename "$0" .sh)

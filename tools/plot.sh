@@ -1,8 +1,8 @@
 #!/bin/bash
 # plot.sh FILE.jsonl [OUT.png]: draws a training run's metrics, by default into FILE.png.
 #
-# A line of the file is a JSON object: step, and some of loss, held_out_loss, loss_scale, skipped and
-# tokens_per_second. Panels are drawn for what there is.
+# A line of the file is a JSON object: step, and some of loss, held_out_loss, loss_scale, skipped
+# and tokens_per_second. Panels are drawn for what there is.
 set -u -o pipefail
 export LC_ALL=C.UTF-8
 
@@ -25,8 +25,8 @@ done
 work=$(mktemp -d) || fail "cannot make a temporary folder"
 trap 'rm -rf "$work"' EXIT
 
-# One row a line: step, loss, held-out loss, loss scale, that of a skipped step, tokens/s; "-" is none.
-# Not the line that jq counts: the last one may lack its end.
+# One row a line: step, loss, held-out loss, loss scale, that of a skipped step, tokens/s; "-" is
+# none. Not the line that jq counts: the last one may lack its end.
 jq -nRr '
   foreach inputs as $text (0; . + 1;
     . as $line | (try ($text | fromjson) catch null)

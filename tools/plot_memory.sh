@@ -6,7 +6,8 @@
 
 "$1" --params=7.5e9 --ranks=1,2,4,8,16,32,64,128,256,512,1024 >"$work/output" ||
   fail "$1 failed"
-# The second table's rows are: ranks, stage, GB by purpose, total. Ours: ranks, and the totals of all stages.
+# The second table's rows are: ranks, stage, GB by purpose, total. Ours: ranks, and the totals of
+# all stages.
 awk '/^Brigade/ { ours = 1 }
      ours && $2 ~ /^[0-3]$/ { printf "%s%s%s", $2 == 0 ? $1 " " : "", $NF, $2 == 3 ? "\n" : " " }' \
   "$work/output" >"$work/ours"

@@ -56,13 +56,13 @@ struct ZeroOptions {
 
   // The type in which gradients cross the wire: float16, bfloat16 or float32; none: their own. Each
   // rank rounds its gradients (kAtBoundary: its sums over micro-batches) to this type, and the sum
-  // over ranks is formed in it; the result is rounded to the type of the gradients, or, over several
-  // micro-batches, added to the accumulator. The same bits in every stage: spec/wire.h. Gradients of
-  // another type that cross in float16 are scaled, each bucket by a power of two that the ranks
-  // choose for its largest value (collectives/compressed): nothing overflows on the wire, and what
-  // is more than about ranks * 2^-28 of that value keeps float16's digits. Infinities and NaN cross
-  // as such, and the step is skipped. bfloat16 has fp32's range and needs no scale; float16
-  // gradients have the loss scale. Weights are not affected.
+  // over ranks is formed in it; the result is rounded to the type of the gradients, or, over
+  // several micro-batches, added to the accumulator. The same bits in every stage: spec/wire.h.
+  // Gradients of another type that cross in float16 are scaled, each bucket by a power of two that
+  // the ranks choose for its largest value (collectives/compressed): nothing overflows on the wire,
+  // and what is more than about ranks * 2^-28 of that value keeps float16's digits. Infinities and
+  // NaN cross as such, and the step is skipped. bfloat16 has fp32's range and needs no scale;
+  // float16 gradients have the loss scale. Weights are not affected.
   std::optional<precision::DType> communication_dtype = {};
 
   int64_t bucket_elements = int64_t{16} << 20;

@@ -1,8 +1,13 @@
 // What the NCCL engine adds to a call of NCCL, on the host: calls of a communicator beside calls of
 // the bare table, of which neither does anything but return.
 //
-//   bazel run //benchmarks/collectives:nccl_overhead            prints microseconds a call beside the bar; 1 if missed
-//   bazel run //benchmarks/collectives:nccl_overhead -- smoke   looks only whether it runs
+//   bazel run //benchmarks/collectives:nccl_overhead
+//
+// prints microseconds a call beside the bar, and exits with 1 if that is missed;
+//
+//   bazel run //benchmarks/collectives:nccl_overhead -- smoke
+//
+// looks only whether it runs.
 
 #include <algorithm>
 #include <chrono>

@@ -1,9 +1,10 @@
 #!/bin/bash
-# smoke_test.sh BINARY...: each table of small sizes has rows for every contestant, and nothing in it is wrong.
-# MPI may be left out, if it is said why.
+# smoke_test.sh BINARY...: each table of small sizes has rows for every contestant, and nothing in
+# it is wrong. MPI may be left out, if it is said why.
 set -eu -o pipefail
 for binary in "$@"; do
-  "$binary" --ranks=4 --max_bytes=4096 --factor=64 --rounds=1 --contestants=threads/halving_doubling,gloo/hierarchical,threads/hierarchical \
+  "$binary" --ranks=4 --max_bytes=4096 --factor=64 --rounds=1 \
+    --contestants=threads/halving_doubling,gloo/hierarchical,threads/hierarchical \
     >"$TEST_TMPDIR/table"
   grep -q 'threads  *halving_doubling' "$TEST_TMPDIR/table"
   [ "$(basename "$binary")" != all_reduce ] || grep -q 'gloo  *hierarchical' "$TEST_TMPDIR/table"

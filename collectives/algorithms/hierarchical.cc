@@ -1,12 +1,16 @@
 // Two levels, for nodes whose ranks reach each other faster than those of other nodes: each rank
 // first adds up a share inside its node, and exchanges only that with its counterparts, the ranks
-// that have its place in the other nodes. Both levels are direct. With g ranks on each of m nodes:
+// that have its place in the other nodes. Both levels are direct. The stages, with g ranks on each
+// of m nodes:
 //
-//   stage   all_reduce                                  reduce_scatter               all_gather
-//   0       inside: the sums of a share                 inside: sums for m ranks     between: the parts of m ranks
-//   1       between: the sum of a part of the share     between: the own sum         inside: what the node has
-//   2       between: the other parts of the share
-//   3       inside: the other shares
+//   all_reduce       0   inside: the sums of a share
+//                    1   between: the sum of a part of the share
+//                    2   between: the other parts of the share
+//                    3   inside: the other shares
+//   reduce_scatter   0   inside: sums for m ranks
+//                    1   between: the own sum
+//   all_gather       0   between: the parts of m ranks
+//                    1   inside: what the node has
 //
 // Sums are added in the order of ranks inside nodes, and then in the order of nodes. From a node 2
 // (m-1)/m n leave of an all-reduce of n.

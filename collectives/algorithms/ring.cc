@@ -6,7 +6,8 @@ namespace brigade::collectives {
 namespace {
 
 // In stage s a rank adds its own part to what the previous one has gathered of block rank - s - 1,
-// and hands it on; after p - 1 stages block rank + 1 is complete. Then complete blocks go from rank to rank.
+// and hands it on; after p - 1 stages block rank + 1 is complete. Then complete blocks go on
+// from rank to rank.
 void AllReduce(const CollectiveSignature& signature, ProgramBuilder& builder) {
   const int rounds = builder.size() - 1;
   const auto begin = [&](int block) { return BlockBegin(signature.count, builder.size(), block); };

@@ -43,8 +43,8 @@ struct WireOptions {
 };
 
 // The collective in which ranks agree on the scale of kDynamic, before each sum: to know beforehand
-// what it sends and needs. The order of a maximum does not matter to its bits, so that kAuto is free
-// to choose.
+// what it sends and needs. The order of a maximum does not matter to its bits, so that kAuto is
+// free to choose.
 inline constexpr CollectiveSignature kAmaxExchange = {.kind = CollectiveKind::kAllReduce,
                                                       .algorithm = Algorithm::kAuto,
                                                       .dtype = precision::DType::kFloat32,
@@ -66,7 +66,9 @@ struct WireSum {
 
 // Sums of arrays that cross the wire in another type, T, mostly one of fewer bits:
 //
-//   wire_r = T(input_r * scale),   sum = wire_0 + wire_1 + ... by the Communicator,   output = sum * (1 / scale)
+//   wire_r = T(input_r * scale)
+//   sum    = wire_0 + wire_1 + ... by the Communicator
+//   output = sum * (1 / scale)
 //
 // Order        All ranks make the same calls in the same order, with the same options; they take
 //              part in the order of the communicator's other calls. A call runs after this object's
@@ -77,8 +79,9 @@ struct WireSum {
 // Precision    An element differs from the sum of the p ranks' x_r, while nothing overflows, by at
 //              most
 //                1.1 (n u + p 2^-22) sum |x_r|  +  1.1 p t / scale  +  2^-149,
-//              where u is 2^-11 for float16 and 2^-8 for bfloat16; t, half of the smallest subnormal, 2^-25 and 2^-134;
-//              n the roundings on a value's way, p for kRoundedPerHop and else 2, its own and the sum's; n u <= 0.1.
+//              where u is 2^-11 for float16 and 2^-8 for bfloat16; t, half of the smallest
+//              subnormal, 2^-25 and 2^-134; n the roundings on a value's way, p for kRoundedPerHop
+//              and else 2, its own and the sum's; n u <= 0.1.
 //              With kDynamic nothing overflows but sums that, rounded to 16 bits, are beyond fp32.
 //              All ranks get the same bits; with kRoundedOnce the same on every engine, and the
 //              same from an all-reduce and from a reduce-scatter of one input.

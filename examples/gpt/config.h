@@ -29,20 +29,21 @@ struct TrainConfig {
 //   reduce_bucket_size                  bucket_elements
 //   allgather_bucket_size               must be the same: parameters are gathered in the buckets of
 //                                       their gradients
-//   stage3_param_persistence_threshold  persistence_threshold: of units (layers), which are gathered
-//                                       whole
+//   stage3_param_persistence_threshold  persistence_threshold: of units (layers), which are
+//                                       gathered whole
 //   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
 //                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
 //   brigade                             what DeepSpeed has no key for:
 //     accumulation                      every_micro_batch | at_boundary
-//     algorithm                         auto | direct | ring | bidirectional_ring | halving_doubling
-//                                       | hierarchical | double_tree | native
-//     reduction                         rounded_once (of auto and direct alone) | fp32_partials (not
-//                                       of native) | rounded_per_hop
-//     topology                          the path of a machine's figures (TopologyFromJson), by which
-//                                       auto chooses; relative ones begin at the config's folder
+//     algorithm                         auto | direct | ring | bidirectional_ring |
+//                                       halving_doubling | hierarchical | double_tree | native
+//     reduction                         rounded_once (of auto and direct alone) | fp32_partials
+//                                       (not of native) | rounded_per_hop
+//     topology                          the path of a machine's figures (TopologyFromJson), by
+//                                       which auto chooses; relative ones begin at the config's
+//                                       folder
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp

@@ -12,8 +12,8 @@ namespace brigade::gpt {
 
 // Writes metrics as they come, one JSON object a line:
 //
-//   {"step": 1, "seconds": .., "loss": .., "tokens_per_second": .., "loss_scale": .., "grad_norm": ..,
-//    "learning_rate": .., "skipped": false}
+//   {"step": 1, "seconds": .., "loss": .., "tokens_per_second": .., "loss_scale": ..,
+//    "grad_norm": .., "learning_rate": .., "skipped": false}
 //   {"step": 100, "held_out_loss": ..}
 //
 // What is not finite is null. Each line is handed to the system at once. Errors: what the system

@@ -36,7 +36,8 @@ Activity ActivityOf(const device::TracedOperation& operation);
 //   exposed_communication   none does either, and some stream is in a collective;
 //   idle                    all streams are idle.
 // These five add up to the wall time. Beside them, and part of the first three:
-//   hidden_communication    some stream is in a collective while another computes or is in the optimizer.
+//   hidden_communication    some stream is in a collective while another computes or is in the
+//                           optimizer.
 // So all communication is exposed plus hidden.
 struct Seconds {
   double gemm = 0.0;

@@ -91,8 +91,8 @@ class Check {
   Check(Rank& self, const Memory& memory, std::string what)
       : self_(self), memory_(memory), what_(std::move(what)) {}
 
-  // call(input, output); wanted(i) for each of `outputs` elements. In place the output array holds the input too,
-  // `offset` elements from the begin of the larger one.
+  // call(input, output); wanted(i) for each of `outputs` elements. In place the output array holds
+  // the input too, `offset` elements from the begin of the larger one.
   template <typename Call, typename Wanted>
   void Run(int64_t inputs, int64_t outputs, bool in_place, int64_t offset, const Call& call,
            const Wanted& wanted) {

@@ -160,7 +160,8 @@ Matcher<const absl::Status&> ErrorOf(const Pair& pair, const EngineUnderTest& en
   return StatusIs(absl::StatusCode::kInvalidArgument, AllOf(first, second));
 }
 
-// The error that ends the communicator, which some engines tell on the call, others on the stream or beside both.
+// The error that ends the communicator, which some engines tell on the call, others on the stream
+// or beside both.
 absl::Status AwaitEnd(Rank& self) {
   const absl::Time give_up = absl::Now() + kSilence;
   while (self.communicator->status().ok() && absl::Now() < give_up) {
@@ -196,7 +197,8 @@ void ExpectPair(Rank& self, const Pair& pair, const EngineUnderTest& engine, Arr
   if (self.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   const absl::Status said = Perform(pair.of(self.rank), self, arrays);
   if (pair.BelongTogether()) return ExpectSuccess(self, said);
-  // A Shrink that comes after the abort, and not before, succeeds when the other rank shrinks as well.
+  // A Shrink that comes after the abort, and not before, succeeds when the other rank shrinks as
+  // well.
   if (pair.of(self.rank) == Action::kShrink && pair.Has(Action::kAbort) && said.ok()) return;
   ExpectError(self, said, ErrorOf(pair, engine));
   if (!pair.NeedsTimeout(engine)) {

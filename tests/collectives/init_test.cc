@@ -81,7 +81,8 @@ TEST(InitTest, AProcessAloneNeedsNoOther) {
   EXPECT_OK(SumOnes(0, {}));
 }
 
-// Runs body(Rank&) in a thread for each rank, with the communicator that Init makes of options_of(launch_info).
+// Runs body(Rank&) in a thread for each rank, with the communicator that Init makes of
+// options_of(launch_info).
 void OnInitialized(int size, const std::function<InitOptions()>& options_of,
                    const std::function<void(Rank&)>& body) {
   const int port = testing::FreePort();

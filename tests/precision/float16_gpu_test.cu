@@ -1,4 +1,5 @@
-// The conversions of float16.h on a GPU against the same header on the host: every 16-bit pattern, every float.
+// The conversions of float16.h on a GPU against the same header on the host: every 16-bit pattern,
+// every float.
 
 #include <cmath>
 #include <cstdint>

@@ -31,8 +31,8 @@ inline FormatLimits LimitsOf(Format format) {
   return {23, -126, std::numeric_limits<float>::max()};
 }
 
-// The value of `format` nearest to x, ties to even; infinity past the largest finite value by half a
-// unit or more.
+// The value of `format` nearest to x, ties to even; infinity past the largest finite value by half
+// a unit or more.
 inline float Round(Format format, float x) {
   if (format == Format::kFloat32 || std::isnan(x) || std::isinf(x) || x == 0.0f) return x;
   const FormatLimits limits = LimitsOf(format);

@@ -5,8 +5,8 @@
 //
 // Every line is one rounding to float, std::fma included; a compiler must not fuse anything else.
 // Sources: Adam, Kingma and Ba 2015, algorithm 1 (with epsilon outside the corrected square root);
-// AdamW, Loshchilov and Hutter 2019, algorithm 2; SGD with momentum, Sutskever et al. 2013 in the form
-// with dampening that PyTorch documents.
+// AdamW, Loshchilov and Hutter 2019, algorithm 2; SGD with momentum, Sutskever et al. 2013 in the
+// form with dampening that PyTorch documents.
 
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Checks the specification against references in double, written from the sources' formulas and from
-// the definition of the formats.
+// Checks the specification against references in double, written from the sources' formulas and
+// from the definition of the formats.
 
 #include <cmath>
 #include <cstring>
@@ -107,8 +107,8 @@ TEST(AdamSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
         x = AdamUpdate(x, g, multiplier, rule, MakeGroupStep(rule.beta1, rule.beta2, lr, t));
         reference.Step(static_cast<double>(g) * multiplier, lr, rule);
       }
-      // Per step: three roundings in m, four in v, and in theta two at its own size and, scaled by lr,
-      // a dozen of the direction and what m and v brought along.
+      // Per step: three roundings in m, four in v, and in theta two at its own size and, scaled by
+      // lr, a dozen of the direction and what m and v brought along.
       EXPECT_NEAR(x.m, reference.m, RoundingError<float>(3 * kSteps, 0.25));
       EXPECT_NEAR(x.v, reference.v, RoundingError<float>(4 * kSteps, 0.25));
       const double size = std::max(std::fabs(reference.theta), 1.0);
@@ -165,7 +165,8 @@ TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {
     }
     const GradStats stats = SumOfSquares(segments);
     EXPECT_TRUE(stats.all_finite);
-    // A term passes at most 32 additions in its lane, 8 halvings, the same 8 and a few for the tiles.
+    // A term passes at most 32 additions in its lane, 8 halvings, the same 8 and a few for the
+    // tiles.
     EXPECT_NEAR(stats.sum_of_squares, static_cast<double>(exact),
                 RoundingError<double>(64, static_cast<double>(exact)));
   }
@@ -199,7 +200,8 @@ TEST(StepControlSpecTest, MovesTheLossScaleAsDeepSpeedsTablesSay) {
        {256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096}},
       {256, rule, {1, 1, 0, 0, 0, 1}, {128, 64, 64, 64, 128, 64}},
       {256, rule, std::vector<int>(8, 1), {128, 64, 32, 16, 8, 4, 2, 1}},
-      // By hand from the rule: the first overflow uses up the hysteresis, and only growth restores it...
+      // By hand from the rule: the first overflow uses up the hysteresis, and only growth restores
+      // it...
       {256, {.window = 100, .hysteresis = 2}, {1, 1, 0, 1}, {256, 128, 128, 64}},
       {256, {.window = 2, .hysteresis = 2}, {1, 0, 0, 0, 1, 1}, {256, 256, 256, 512, 512, 256}},
       // ... unless every good step does.

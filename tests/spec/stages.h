@@ -3,9 +3,9 @@
 
 // The executable specification, 6 of 6: training steps on several ranks in the four ZeRO stages.
 //
-// Parameters live in buckets whose padded size every rank count divides; rank r owns slice r of each.
-// Each rank stores what its stage lets it store, and nothing is computed from what a rank does not have
-// without a gather.
+// Parameters live in buckets whose padded size every rank count divides; rank r owns slice r of
+// each. Each rank stores what its stage lets it store, and nothing is computed from what a rank
+// does not have without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
 #include <cstddef>
@@ -40,7 +40,8 @@ struct TrainingRule {
   std::vector<float> learning_rates = {1e-3f};
 };
 
-// The gradient of (loss * loss_scale) by the parameters, as computed by one rank on one micro-batch.
+// The gradient of (loss * loss_scale) by the parameters, as computed by one rank on one
+// micro-batch.
 using Backward = std::function<Buckets(size_t rank, int micro_batch, const Buckets& parameters,
                                        float loss_scale)>;
 
@@ -92,7 +93,8 @@ class Training {
     if (state_.skip) return;
 
     for (size_t r = 0; r < rule_.ranks; ++r) {
-      // Stage 0 gathers gradients and updates everything everywhere; the others update their slices.
+      // Stage 0 gathers gradients and updates everything everywhere; the others update their
+      // slices.
       Update(rule_.stage == 0 ? Gather(reduced) : reduced[r], ranks_[r]);
     }
     std::vector<Buckets> updated;

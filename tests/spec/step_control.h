@@ -3,7 +3,8 @@
 
 // The executable specification, 4 of 6: what a step decides before it updates anything.
 //
-// Loss scaling is the rule of DeepSpeed 0.19 for ZeRO. Clipping is by global norm (Pascanu et al. 2013).
+// Loss scaling is the rule of DeepSpeed 0.19 for ZeRO. Clipping is by global norm (Pascanu et al.
+// 2013).
 
 #include <algorithm>
 #include <cmath>

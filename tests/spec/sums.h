@@ -3,13 +3,14 @@
 
 // The executable specification, 3 of 6: the canonical sum of squares of a list of gradients.
 //
-// A segment is cut into tiles of 8192 elements, the last one shorter. Within a tile lane j of 256 adds the
-// squares of the elements j, j + 256, ... in that order, in double (a square of a float is exact there, so
-// each addition rounds once). The lanes are added by halving: lane j gets lane j + 128, then j + 64, ...
-// The sums of all tiles of the list, in order, are added in the same two steps.
+// A segment is cut into tiles of 8192 elements, the last one shorter. Within a tile lane j of 256
+// adds the squares of the elements j, j + 256, ... in that order, in double (a square of a float is
+// exact there, so each addition rounds once). The lanes are added by halving: lane j gets lane
+// j + 128, then j + 64, ... The sums of all tiles of the list, in order, are added in the same two
+// steps.
 //
-// A tile that holds NaN, an infinity or a value whose square overflows float (2^64 and more) has the sum
-// infinity; nothing else gives infinity, so the total also says whether all was finite.
+// A tile that holds NaN, an infinity or a value whose square overflows float (2^64 and more) has
+// the sum infinity; nothing else gives infinity, so the total also says whether all was finite.
 
 #include <algorithm>
 #include <cmath>

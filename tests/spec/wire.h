@@ -6,9 +6,9 @@
 //
 // Each rank multiplies its array by a scale and rounds it to the wire's format; the sum runs in
 // ascending order of ranks in float, rounds once to the wire's format, and is multiplied by the
-// inverse of the scale. The scale is 1, but for float16 that carries values of a larger range: there
-// it is the largest power of two for which no sum exceeds 2^15, half of the range of float16, found
-// from the largest absolute value on any rank.
+// inverse of the scale. The scale is 1, but for float16 that carries values of a larger range:
+// there it is the largest power of two for which no sum exceeds 2^15, half of the range of float16,
+// found from the largest absolute value on any rank.
 //
 // In a hierarchy each node adds up its ranks first, and then the nodes' sums are added in ascending
 // order of nodes.

@@ -8,7 +8,8 @@ namespace brigade::testing {
 // How often any thread of the process has called operator new. Linking this library replaces it.
 int64_t CountedAllocations();
 
-// While it lives, tells allocations made under functions of a shared library from all others. One at a time.
+// While it lives, tells allocations made under functions of a shared library from all others. One
+// at a time.
 class AllocationsByLibrary {
  public:
   explicit AllocationsByLibrary(const char* name);  // part of its file's name; it must be loaded

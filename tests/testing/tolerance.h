@@ -5,8 +5,8 @@
 
 namespace brigade::testing {
 
-// The error that `roundings` roundings to T in a row may leave in a result whose intermediate values stay
-// within `magnitude`: half a unit each, to first order.
+// The error that `roundings` roundings to T in a row may leave in a result whose intermediate
+// values stay within `magnitude`: half a unit each, to first order.
 template <typename T>
 constexpr double RoundingError(double roundings, double magnitude) {
   return roundings * 0.5 * static_cast<double>(std::numeric_limits<T>::epsilon()) * magnitude;

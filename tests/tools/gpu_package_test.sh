@@ -1,5 +1,6 @@
 #!/bin/bash
-# A small package: it carries what its programs need, asks no host for a newer C library, and says so without a GPU.
+# A small package: it carries what its programs need, asks no host for a newer C library, and says
+# so without a GPU.
 set -u
 program=$1 gpu_info=$2
 archive=$TEST_TMPDIR/package.tar.xz

@@ -1,5 +1,6 @@
 #!/bin/bash
-# tools/gpu/run on an archive whose programs the test makes up: what it runs, repeats, leaves and writes.
+# tools/gpu/run on an archive whose programs the test makes up: what it runs, repeats, leaves and
+# writes.
 set -u
 tree=$TEST_TMPDIR/brigade_gpu
 mkdir -p "$tree"/{bin,tests/device,benchmarks/kernels,examples/gpt,data} && cp -L tools/gpu/run "$tree/run" || exit 1
@@ -70,7 +71,8 @@ shows "1 passed, 0 failed, 0 not run"
 expect 2 "" tests no_such_test
 shows "no name contains 'no_such_test'"
 
-# What has no time left is named and runs the next time; with all of its time a slow test has failed.
+# What has no time left is named and runs the next time; with all of its time a slow test has
+# failed.
 program tests/device/fourth_test 'sleep 20'
 program tests/device/last_test 'exit 0'
 export BRIGADE_COMMAND_SECONDS=6

@@ -2,7 +2,7 @@
 # tools/lint names each kind of problem by file and line, and is silent on a clean checkout.
 set -u
 repo=$TEST_TMPDIR/repo
-mkdir -p "$repo/tools" "$repo/device" "$repo/kernels" && cp -L tools/lint "$repo/tools/lint" || exit 1
+mkdir -p "$repo"/{tools,device,kernels} && cp -L tools/lint "$repo/tools/lint" || exit 1
 cd "$repo" && git init -q . || exit 1
 
 status=0
@@ -60,5 +60,17 @@ printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 1 'device/BUILD.bazel:1: use the macros'
 printf 'brigade_cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 0 ""
+
+line=$(printf 'x%.0s' {1..97})
+printf '// %s\n' "$line" >kernels/adam.h
+printf '# %s\n' "$line" >kernels/BUILD.bazel
+printf '%s%s\n' "$line" "$line" >kernels/README.md
+expect 0 ""
+printf '// A sentence.\n// %sx\n' "$line" >kernels/adam.h
+expect 1 'kernels/adam.h:2: more than 100 columns'
+printf '// https://%s\n// \xc3\xa9%s\n' "$line" "${line#x}" >kernels/adam.h
+expect 0 ""
+printf '# %sxx\n' "$line" >kernels/BUILD.bazel
+expect 1 'kernels/BUILD.bazel:1: more than 100 columns'
 
 exit $status

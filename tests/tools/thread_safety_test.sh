@@ -13,7 +13,8 @@ cp -L tools/thread_safety "$repo/tools/" && cp -L device/threads/{deadline,mutex
 cd "$repo" && git init -q . && ln -s .. .clangd_include/brigade || exit 1
 
 status=0
-# expect STATUS TEXT...: what tools/thread_safety exits with and prints somewhere (no text: nothing).
+# expect STATUS TEXT...: what tools/thread_safety exits with and prints somewhere (no text:
+# nothing).
 expect() {
   local wanted=$1 output code text
   shift

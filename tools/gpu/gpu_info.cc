@@ -1,4 +1,5 @@
-// Prints the first GPU as one JSON object and exits with 0; exits with 77 and a reason on stderr where there is none.
+// Prints the first GPU as one JSON object and exits with 0; exits with 77 and a reason on stderr
+// where there is none.
 
 #include <cuda_runtime.h>
 

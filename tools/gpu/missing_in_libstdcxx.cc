@@ -1,4 +1,5 @@
-// What libstdc++_pic.a lacks of Debian's libstdc++.so.6, of what Debian's libraries call. pack links it in.
+// What libstdc++_pic.a lacks of Debian's libstdc++.so.6, of what Debian's libraries call. pack
+// links it in.
 
 #include <sys/random.h>
 
@@ -6,7 +7,8 @@
 #include <istream>
 #include <string>
 
-// For std::random_device; that of the C library is newer than the packages' oldest host. Hidden: this library's own.
+// For std::random_device; that of the C library is newer than the packages' oldest host. Hidden:
+// this library's own.
 extern "C" [[gnu::visibility("hidden")]] unsigned int arc4random() {
   unsigned int value;
   if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();

@@ -32,7 +32,8 @@ struct Traffic {
 // ones once. kHalvingDoubling sends more where N is no power of two, kFp32Partials sends 16-bit
 // gradients in fp32, and kDoubleTree sums by all-reduces, 2 (N-1)/N in every stage. With a
 // communication_dtype gradients are sent in that type; the ranks agree on a scale for float16 by an
-// all-reduce of 4 bytes for each bucket, which counts as gradients. Errors of Communicator::Resolve.
+// all-reduce of 4 bytes for each bucket, which counts as gradients. Errors of
+// Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator);

@@ -4,10 +4,10 @@
 // How layers walk matrices, so that each formula is written once for CPU and GPU. A formula is a
 // struct of plain pointers and sizes:
 //
-//   rows      fn(row, r): everything about row r; `row` says how its columns are shared: all by one thread (CPU),
-//             or by the 32 threads of a warp (GPU).
-//   columns   fn.Columns<kWidth>(outer, first): everything about kWidth columns from `first` on, which one thread
-//             walks from top to bottom: sums over rows, in ascending order.
+//   rows      fn(row, r): everything about row r; `row` says how its columns are shared: all by one
+//             thread (CPU), or by the 32 threads of a warp (GPU).
+//   columns   fn.Columns<kWidth>(outer, first): everything about kWidth columns from `first` on,
+//             which one thread walks from top to bottom: sums over rows, in ascending order.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# predict_command_test.sh BINARY: the tables, the lines for programs, the user's own machine, and errors that name the flag.
+# predict_command_test.sh BINARY: the tables, the lines for programs, the user's own machine, and
+# errors that name the flag.
 set -u
 predict=$PWD/$1
 status=0

@@ -29,10 +29,12 @@ constexpr int kInputs = testing::kSanitizer ? 10'000 : 20'000;
 
 // Together they hold every key that may have more than one value.
 constexpr std::array<const char*, 7> kValid = {
-    R"({"train_batch_size": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.001, "momentum": 0.9}},
-        "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}})",
-    R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-        "gradient_clipping": 1.0, "bf16": {"enabled": true, "check_grad_overflow": false},
+    R"({"train_batch_size": 4, "optimizer": {"type": "SGD",
+        "params": {"lr": 0.001, "momentum": 0.9}}, "fp16": {"enabled": true},
+        "zero_optimization": {"stage": 2}})",
+    R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
+        "bf16": {"enabled": true, "check_grad_overflow": false},
         "optimizer": {"type": "AdamW", "params": {"lr": 2e-3, "betas": [0.9, 0.95], "eps": 1e-8,
         "weight_decay": 0.1}}, "zero_optimization": {"stage": 3, "overlap_comm": true,
         "reduce_bucket_size": 5e5, "allgather_bucket_size": 5e5,
@@ -43,7 +45,8 @@ constexpr std::array<const char*, 7> kValid = {
     R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, "fp16": {"enabled": true,
         "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500, "hysteresis": 3,
         "consecutive_hysteresis": true, "min_loss_scale": 4}, "brigade": {"algorithm":
-        "hierarchical", "reduction": "fp32_partials", "ranks_per_node": 2, "accumulation": "at_boundary", "at_minimum_loss_scale": "clamp"},
+        "hierarchical", "reduction": "fp32_partials", "ranks_per_node": 2,
+        "accumulation": "at_boundary", "at_minimum_loss_scale": "clamp"},
         "data_types": {"grad_accum_dtype": "bf16"}, "zero_optimization": {"stage": 1}})",
     R"({"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"momentum": 0.5,
         "nesterov": true, "dampening": 0}}, "scheduler": {"type": "OneCycle", "params":

@@ -131,11 +131,16 @@ waiting for other ranks; hidden communication ran beside what the other columns 
 Hidden behind compute: 67 % of all communication
 
 Memory at its peak, in MB (10^6 bytes)
-    rank      parameters       gradients optimizer_state     activations   communication         scratch        all
-       0           1.000           2.000           3.000           4.000           5.000           6.000     21.000
-       1           1.001           2.000           3.000           4.000           5.000           6.000     21.001
-   model           1.000           2.000           3.000           4.000           5.000           6.000     21.000
-The ZeRO paper's terms for stage 1, 4 Y + 12 Y / N: 0.013 MB
+)"
+            "    rank      parameters       gradients optimizer_state     activations"
+            "   communication         scratch        all\n"
+            "       0           1.000           2.000           3.000           4.000"
+            "           5.000           6.000     21.000\n"
+            "       1           1.001           2.000           3.000           4.000"
+            "           5.000           6.000     21.001\n"
+            "   model           1.000           2.000           3.000           4.000"
+            "           5.000           6.000     21.000\n"
+            R"(The ZeRO paper's terms for stage 1, 4 Y + 12 Y / N: 0.013 MB
 
 Sent in each step, in MB; Y is 2.000 MB of weights with padding
     rank    gradients      weights      scalars  in units of Y

@@ -1,5 +1,6 @@
 #!/bin/bash
-# train_errors_test.sh TRAIN: what is wrong is said in one line, the exit code is 1, and nothing hangs.
+# train_errors_test.sh TRAIN: what is wrong is said in one line, the exit code is 1, and nothing
+# hangs.
 . tests/examples/gpt/train_testing.sh
 cd "$files" || exit 1
 

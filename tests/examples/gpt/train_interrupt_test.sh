@@ -5,7 +5,8 @@
 . tests/examples/gpt/train_testing.sh
 endless=("${tiny[@]}" --steps=1000000 --grace_period=2m)
 
-# interrupt PROCESS SIGNAL: sends it once the first step is in the output; the exit code is in $status.
+# interrupt PROCESS SIGNAL: sends it once the first step is in the output; the exit code is in
+# $status.
 interrupt() {
   wait_for_line "$files/out" '^step ' "$1"
   kill "-$2" "$1"

@@ -1,4 +1,5 @@
-# Sourced by the tests of the trainer, with its path as $1: small jobs, and checks that say what they miss.
+# Sourced by the tests of the trainer, with its path as $1: small jobs, and checks that say what
+# they miss.
 set -u -o pipefail
 export LC_ALL=C
 train=$PWD/$1

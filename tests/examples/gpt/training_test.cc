@@ -71,7 +71,8 @@ void ExpectModelledMemoryAndTraffic(const Trained& run) {
 }
 
 constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr": 0.002}},
-       "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
+       "scheduler": {"type": "WarmupLR",
+                     "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
 
 std::string Config(int64_t batch, int stage, const std::string& precision,
                    const std::string& optimizer = kAdamW, double clipping = 1.0) {
@@ -117,10 +118,11 @@ TEST(TrainingTest, AllStagesTrainAlikeByTheAlgorithmsOfNodes) {
     Trained first;
     for (int stage = 0; stage < zero::kStages; ++stage) {
       SCOPED_TRACE(absl::StrCat(algorithm, ", stage ", stage));
-      const std::string config = absl::StrCat(
-          R"({"train_batch_size": 8, "communication_data_type": "fp16", "brigade": {"algorithm": ")",
-          algorithm, R"(", "reduction": "fp32_partials", "ranks_per_node": 2}, )", kAdamW,
-          R"(, "zero_optimization": {"stage": )", stage, "}}");
+      const std::string config =
+          absl::StrCat(R"({"train_batch_size": 8, "communication_data_type": "fp16", "brigade":)",
+                       R"( {"algorithm": ")", algorithm,
+                       R"(", "reduction": "fp32_partials", "ranks_per_node": 2}, )", kAdamW,
+                       R"(, "zero_optimization": {"stage": )", stage, "}}");
       const Trained run = Train(CreateJob(config, 4), 4);
       ASSERT_EQ(run.losses.size(), static_cast<size_t>(kSteps));
       if (stage == 0) first = run;

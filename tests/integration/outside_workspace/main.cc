@@ -1,5 +1,5 @@
-// One AdamW step from another workspace: gradients of +1 and -1 move every parameter by the learning
-// rate, because the first step's bias corrections cancel the moments' decay.
+// One AdamW step from another workspace: gradients of +1 and -1 move every parameter by the
+// learning rate, because the first step's bias corrections cancel the moments' decay.
 #include "brigade/kernels/adam/adam.h"
 
 #include <cmath>

@@ -39,8 +39,8 @@ struct FakeTransfer {
 
 size_t FakeBytesOf(NcclType type);
 
-// Like NCCL's kernels: they wait, without a limit, for those of the other ranks, and when aborted they end without an
-// error and leave their output as it is. Collectives that differ wait for ever.
+// Like NCCL's kernels: they wait, without a limit, for those of the other ranks, and when aborted
+// they end without an error and leave their output as it is. Collectives that differ wait for ever.
 class FakeGroup {
  public:
   explicit FakeGroup(int size);

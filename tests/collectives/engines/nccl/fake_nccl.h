@@ -8,10 +8,10 @@
 
 namespace brigade::collectives {
 
-// NCCL's functions on the host's memory, for ranks that are threads with CPU streams. Behaves as NCCL does with
-// non-blocking communicators: creation is in progress until all ranks have come; every third call is in progress
-// for a while, and is enqueued only then; kernels wait for ever; an abort ends them without an error. There is one for
-// the process, as there is one NCCL.
+// NCCL's functions on the host's memory, for ranks that are threads with CPU streams. Behaves as
+// NCCL does with non-blocking communicators: creation is in progress until all ranks have come;
+// every third call is in progress for a while, and is enqueued only then; kernels wait for ever; an
+// abort ends them without an error. There is one for the process, as there is one NCCL.
 class FakeNccl {
  public:
   enum class Effect : unsigned char {
@@ -20,7 +20,8 @@ class FakeNccl {
     kLater,    // succeeds, and 20 ms later the communicator has the error
   };
 
-  // What happens to the next call of `function` ("ncclAllReduce"), by the rank or, if that is -1, by any.
+  // What happens to the next call of `function` ("ncclAllReduce"), by the rank or, if that is -1,
+  // by any.
   struct Fault {
     std::string function;
     int rank = -1;
@@ -40,7 +41,8 @@ class FakeNccl {
   static int LiveComms();
   static int LiveRegistrations();
   static int64_t RegisteredBytes(int rank);
-  // What a caller must not do: two threads in one communicator, calls while one is in progress, or after the end.
+  // What a caller must not do: two threads in one communicator, calls while one is in progress, or
+  // after the end.
   static std::vector<std::string> Misuses();
 
   static void Reset();

@@ -14,8 +14,8 @@
 
 namespace brigade::collectives {
 
-// A deadline that tests wait for, and that ranks have only where nothing else ends a call: on a busy
-// machine none needs as long to come to one.
+// A deadline that tests wait for, and that ranks have only where nothing else ends a call: on a
+// busy machine none needs as long to come to one.
 inline constexpr auto kTimeout = absl::Seconds(1);
 
 // Made before the ranks: work may be outstanding when these are gone.

@@ -1,5 +1,5 @@
-// Ranks that leave, fail or hang: an error on every rank that names the culprit. Those that do something else are in
-// nccl_fault_conformance_test.
+// Ranks that leave, fail or hang: an error on every rank that names the culprit. Those that do
+// something else are in nccl_fault_conformance_test.
 
 #include <chrono>
 #include <thread>

@@ -170,7 +170,8 @@ TEST(ThreadGroupFaultTest, ACircleOfSendsIsAnErrorOnAllItsRanks) {
   });
 }
 
-// Rank 0 waits for rank 1, and that for rank 2: no circle, and each goes on when the next one comes.
+// Rank 0 waits for rank 1, and that for rank 2: no circle, and each goes on when the next one
+// comes.
 TEST(ThreadGroupFaultTest, AChainOfSendsIsNone) {
   OnThreads({.size = 3}, [](Rank& self) {
     Arrays arrays;
