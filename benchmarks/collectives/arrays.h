@@ -13,10 +13,12 @@ namespace brigade::benchmarks {
 // What every rank does when it is a contestant's turn: one call, `times` in a row.
 struct Turn {
   collectives::CollectiveKind kind;
-  int64_t whole;  // elements of the larger of a rank's arrays: what nccl-tests calls the size
+  // Elements of the larger of a rank's arrays: what nccl-tests calls the size.
+  int64_t whole;
   bool in_place;
   int times;
-  bool check = false;  // one call on filled arrays: count what is wrong
+  // One call on filled arrays: count what is wrong.
+  bool check = false;
 };
 
 // One rank's part in a turn. `count` as in CollectiveSignature; fp32 sums.

@@ -22,7 +22,8 @@
 namespace brigade::benchmarks {
 namespace {
 
-using Clock = std::chrono::steady_clock;  // of the host, the same in all processes
+// Of the host, the same in all processes.
+using Clock = std::chrono::steady_clock;
 
 struct Order {
   int64_t whole = 0;  // 0: the end

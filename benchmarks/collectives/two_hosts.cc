@@ -54,8 +54,8 @@ constexpr double kTurnSeconds = 30e-3;
 
 struct Contestant {
   std::string name;
-  std::optional<Algorithm>
-      algorithm;  // none: a ring over ranks that are dealt to the hosts in turn
+  // None: a ring over ranks that are dealt to the hosts in turn.
+  std::optional<Algorithm> algorithm;
   std::function<absl::Status(const float* input, float* output, int64_t count)> run;
 };
 

@@ -27,7 +27,8 @@ struct Case {
 using MeasureCase = std::function<absl::Status(const Case&, Bench&, benchmark::State&)>;
 
 struct CaseOptions {
-  int64_t bytes_per_element;  // of memory: cases that do not fit are left out and named on stderr
+  // Of memory: cases that do not fit are left out and named on stderr.
+  int64_t bytes_per_element;
 };
 
 // Registers `name`/[tensors:L/]elements:N/threads:T

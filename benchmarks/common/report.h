@@ -13,10 +13,13 @@ namespace brigade::benchmarks {
 
 // What a case measures. All work on the same memory, with the same threads.
 struct Contest {
-  int64_t bytes;  // read and written by one operation
+  // Read and written by one operation.
+  int64_t bytes;
   Work kernel;
-  std::vector<Work> ceilings;  // CPU: loops with the same streams; the fastest one counts
-  Work flat = nullptr;         // for lists: the kernel over one range of as many elements
+  // CPU: loops with the same streams; the fastest one counts.
+  std::vector<Work> ceilings;
+  // For lists: the kernel over one range of as many elements.
+  Work flat = nullptr;
 };
 
 // Interleaves the contestants for --rounds rounds and fills in the benchmark's time, the median per

@@ -23,7 +23,8 @@ using precision::BFloat16;
 constexpr int64_t kBytesHeld = 2 * 3 * sizeof(float) + 2 * sizeof(BFloat16);
 constexpr int64_t kBytesMoved = 2 * 3 * sizeof(float) + 3 * sizeof(BFloat16);
 
-constexpr double kMaxGradNorm = 1e-3;  // below every norm here, so that clipping is at work
+// Below every norm here, so that clipping is at work.
+constexpr double kMaxGradNorm = 1e-3;
 
 // Host waits per step, over steps enqueued back to back.
 absl::StatusOr<double> HostWaits(const Work& step, Bench& bench) {

@@ -32,7 +32,8 @@ ABSL_FLAG(std::string, json, "", "also write the figures to this file");
 namespace brigade::benchmarks {
 namespace {
 
-constexpr double kBytes = sizeof(precision::BFloat16);  // of a weight, or a gradient
+// Of a weight, or a gradient.
+constexpr double kBytes = sizeof(precision::BFloat16);
 
 std::vector<std::string> json_lines;
 

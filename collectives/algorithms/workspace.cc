@@ -5,8 +5,10 @@
 namespace brigade::collectives {
 namespace {
 
-constexpr int64_t kAhead = 4;        // chunks of a source that may be on their way
-constexpr int64_t kAlignment = 256;  // whole vectors
+// Chunks of a source that may be on their way.
+constexpr int64_t kAhead = 4;
+// In bytes: parts begin at whole vectors.
+constexpr int64_t kAlignment = 256;
 
 // How many of the instruction's sources come from other ranks.
 int64_t SourcesElsewhere(const Instruction& instruction, int rank) {

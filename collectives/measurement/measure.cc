@@ -22,14 +22,18 @@ namespace {
 struct Sample {
   int rounds, calls;
 };
-constexpr Sample kSmall = {15, 8};  // the host's wait counts little
+// So many in a row that the host's wait counts little.
+constexpr Sample kSmall = {15, 8};
 constexpr Sample kLarge = {7, 1};
 constexpr Sample kTrial = {3, 1};
-constexpr double kLargeSeconds = 20e-3;  // beside which waking up counts little
-constexpr double kNearlyWhole = 0.1;     // one connection alone need not fill a port
-constexpr double kLeastShare =
-    0.5;  // of a large call: its bytes, whatever the noise of a small one
-constexpr double kLeastSeconds = 1e-9;  // of what is too fast to be told
+// Of a large call: waking up counts little beside it.
+constexpr double kLargeSeconds = 20e-3;
+// A rank alone need not fill a port: what lacks no more than this of one more port counts as one.
+constexpr double kNearlyWhole = 0.1;
+// Of a large call's time its bytes take at least this share, whatever the noise of a small one.
+constexpr double kLeastShare = 0.5;
+// What is too fast to be told takes as long.
+constexpr double kLeastSeconds = 1e-9;
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int64_t kMostElements = kMostMeasuredBytes / kElementBytes;
 

@@ -184,7 +184,8 @@ class Model {
 
   const Topology& topology_;
   const std::vector<int>& sizes_;
-  const int p_, m_, g_;  // ranks, nodes, ranks of the largest node
+  // Ranks, nodes, ranks of the largest node.
+  const int p_, m_, g_;
   const double n_, block_;
   const int rounds_;
   const bool even_, reduces_, gathers_;

@@ -41,8 +41,8 @@ constexpr int64_t kMaxBytes = int64_t{1} << 32;
 
 struct Prediction {
   int64_t bytes;
-  std::vector<std::optional<double>>
-      seconds;  // as kModelledAlgorithms; none where one does not exist
+  // As kModelledAlgorithms; none where one does not exist.
+  std::vector<std::optional<double>> seconds;
 };
 
 // Where the user stands, although `bazel run` moves the process.

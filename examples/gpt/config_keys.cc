@@ -8,7 +8,8 @@ namespace brigade::gpt {
 namespace {
 
 constexpr double kMaxSteps = optim::kMaxLearningRates / 4;
-constexpr double kLargest = int64_t{1} << 53;  // whole numbers beyond are not exact in JSON
+// Whole numbers beyond are not exact in JSON.
+constexpr double kLargest = int64_t{1} << 53;
 constexpr double kLargestFloat = 3.0e38;
 
 constexpr NumberRange kPositive = {0x1p-149, kLargestFloat, "more than 0, as a float too"};

@@ -75,9 +75,10 @@ double FlopsPerToken(const ModelOptions& options) {
   const double weights =
       static_cast<double>(options.layers) * (4 + 2 * kMlpFactor) * width * width +
       nn::kVocabulary * width;
-  const double attention = 2 * static_cast<double>(options.layers * options.context) *
-                           width;        // scores, and what they weigh
-  return 2 * 3 * (weights + attention);  // backward has two products for each of forward's
+  // Scores, and what they weigh.
+  const double attention = 2 * static_cast<double>(options.layers * options.context) * width;
+  // Backward has two products for each of forward's.
+  return 2 * 3 * (weights + attention);
 }
 
 void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,

@@ -69,7 +69,8 @@ namespace brigade::gpt {
 namespace {
 
 constexpr int kDefaultRanks = 4;
-constexpr int64_t kDefaultBatch = 16;  // about; a multiple of the ranks
+// Rounded up to a multiple of the ranks.
+constexpr int64_t kDefaultBatch = 16;
 
 // What processes that have nothing to report wait in addition to the grace period, because mpirun
 // kills all when the first is gone. With the default of 600 ms the sum stays under the second that

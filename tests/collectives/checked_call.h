@@ -18,7 +18,8 @@
 
 namespace brigade::collectives {
 
-inline constexpr int64_t kGuard = 16;  // bytes before and after an array that must survive
+// Bytes before and after an array that must survive.
+inline constexpr int64_t kGuard = 16;
 
 // Element `i` of the input of `rank`: integers from -3 to 4, different for each rank.
 inline int64_t InputValue(int rank, int64_t i) { return (i * 5 + rank * 3 + i / 7) % 8 - 3; }

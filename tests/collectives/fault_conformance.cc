@@ -23,9 +23,12 @@ using ::testing::Matcher;
 
 constexpr int64_t kCount = 8;
 constexpr precision::DType kType = precision::DType::kFloat32;
-constexpr absl::Duration kLong = absl::Seconds(100);    // a timeout that nothing here waits for
-constexpr absl::Duration kShort = absl::Seconds(1);     // a timeout that something does wait for
-constexpr absl::Duration kSilence = absl::Seconds(60);  // by then a test gives up
+// A timeout that nothing here waits for.
+constexpr absl::Duration kLong = absl::Seconds(100);
+// A timeout that something does wait for.
+constexpr absl::Duration kShort = absl::Seconds(1);
+// By then a test gives up.
+constexpr absl::Duration kSilence = absl::Seconds(60);
 
 const char* const kReason = "the test has no more data";
 

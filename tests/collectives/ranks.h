@@ -50,7 +50,8 @@ struct RanksOptions {
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;
   device::Device device = device::Cpu();
-  std::vector<int> ranks_of_node = {};  // of the communicators' topology; empty: they have none
+  // Of the communicators' topology; empty: they have none.
+  std::vector<int> ranks_of_node = {};
 };
 
 // The communicators' options: every link is alike.

@@ -120,7 +120,8 @@ class BadArrays {
   }
 
   static constexpr size_t kMaxArrays = 16;
-  static constexpr int64_t kStride = 1024;  // far enough apart that two overlap only on purpose
+  // Far enough apart that two overlap only on purpose.
+  static constexpr int64_t kStride = 1024;
 
   const std::string operation_;
   std::vector<Array> arrays_;

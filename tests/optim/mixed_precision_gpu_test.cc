@@ -11,7 +11,8 @@
 namespace brigade::optim {
 namespace {
 
-constexpr int kSteps = 15;  // of which StepController keeps all states
+// StepController keeps the states of all of them.
+constexpr int kSteps = 15;
 
 TEST(MixedPrecisionGpuTest, GivesTheSpecificationsBitsAndReadsStatesWithoutWaiting) {
   const std::vector<TensorType> types = {{5001, 0, DType::kFloat16, DType::kFloat16},

@@ -25,7 +25,8 @@ namespace brigade::optim {
 
 using precision::DType;
 using Values = std::vector<float>;
-using Tensors = std::vector<Values>;  // of a whole model, or its gradients in one micro-batch
+// Of a whole model, or its gradients in one micro-batch.
+using Tensors = std::vector<Values>;
 
 struct TensorType {
   int64_t size;

@@ -19,7 +19,8 @@ struct AdamRule {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
-  bool decoupled = true;  // AdamW; false: the decay is part of the gradient (Adam with L2)
+  // AdamW; false: the decay is part of the gradient (Adam with L2).
+  bool decoupled = true;
 };
 
 struct SgdRule {

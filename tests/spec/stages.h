@@ -108,8 +108,10 @@ class Training {
 
  private:
   struct Rank {
-    Buckets master, m, v;  // stage 0: everything; 1 to 3: own slices
-    Buckets parameters;    // stages 0 to 2: everything; 3: own slices
+    // Stage 0: everything; 1 to 3: own slices.
+    Buckets master, m, v;
+    // Stages 0 to 2: everything; 3: own slices.
+    Buckets parameters;
   };
 
   static void RoundAll(Format format, std::vector<float>& values) {

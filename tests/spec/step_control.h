@@ -24,7 +24,8 @@ struct LossScaleRule {
   bool consecutive_hysteresis = false;
   float min_scale = 1.0f;
   float max_scale = 0x1p126f;
-  bool error_at_minimum = true;  // false: stay at the minimum and go on
+  // False: stay at the minimum and go on.
+  bool error_at_minimum = true;
 };
 
 struct StepRule {

@@ -12,7 +12,8 @@ int64_t CountedAllocations();
 // at a time.
 class AllocationsByLibrary {
  public:
-  explicit AllocationsByLibrary(const char* name);  // part of its file's name; it must be loaded
+  // Part of its file's name; it must be loaded.
+  explicit AllocationsByLibrary(const char* name);
   ~AllocationsByLibrary();
 
   int64_t inside() const;

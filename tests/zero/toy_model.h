@@ -72,9 +72,12 @@ class ToyTrainer {
   absl::Status Forward();
   absl::Status Backward(int micro_batch);
 
-  int step = 0;              // that Step does next
-  bool report_late = false;  // units in pairs, the one whose backward came second first
-  bool on_copies;            // as on a GPU
+  // The one that Step does next.
+  int step = 0;
+  // Units in pairs, the one whose backward came second first.
+  bool report_late = false;
+  // Whether it computes on copies, as on a GPU.
+  bool on_copies;
 
  private:
   struct View {  // of a parameter

@@ -33,9 +33,12 @@ struct ControlMessage {
   enum Kind : int32_t { kAbort, kLeave, kProbe, kAnswer, kKinds };
 
   Kind kind = kAbort;
-  int32_t code = 0;      // kAbort: of the status
-  int32_t rank = -1;     // kAbort: who reports; kAnswer: whom the sender waits for, or -1
-  char text[1012] = {};  // kAbort: the message; kAnswer: what the sender does; cut if need be
+  // kAbort: of the status.
+  int32_t code = 0;
+  // kAbort: who reports; kAnswer: whom the sender waits for, or -1.
+  int32_t rank = -1;
+  // kAbort: the message; kAnswer: what the sender does; cut if need be.
+  char text[1012] = {};
 };
 
 // Short messages beside the payload, and closed connections: one receive a peer is always posted,

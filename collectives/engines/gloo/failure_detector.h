@@ -70,7 +70,8 @@ class FailureDetector {
   // What this rank waits for.
   struct Wait {
     int peer = -1;
-    uint64_t number = 0;  // tells one wait from the next
+    // Tells one wait from the next.
+    uint64_t number = 0;
     const char* failing = "";
     Clock::time_point deadline;
   };
@@ -104,9 +105,11 @@ class FailureDetector {
   absl::Status why_refused_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<bool> failed_ = false;
-  std::atomic<int> refused_ = -1;  // the first peer to which nothing could be posted
+  // The first peer to which nothing could be posted.
+  std::atomic<int> refused_ = -1;
 
-  std::unique_ptr<ControlChannel> control_;  // null in a group of one
+  // Null in a group of one.
+  std::unique_ptr<ControlChannel> control_;
   std::thread watchdog_;
 };
 

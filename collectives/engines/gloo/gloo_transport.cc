@@ -72,7 +72,8 @@ class GlooTransportImpl final : public GlooTransport {
   const Mesh mesh_;
   std::vector<Peer> peers_;
   std::optional<FailureDetector> failures_;
-  std::optional<PostQueue> posts_;  // none in a group of one
+  // None in a group of one.
+  std::optional<PostQueue> posts_;
 };
 
 GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh)

@@ -13,7 +13,8 @@
 namespace brigade::collectives::internal {
 namespace {
 
-constexpr size_t kReserved = 256;  // posts; the first time that more are queued costs an allocation
+// Posts; the first time that more are queued costs an allocation.
+constexpr size_t kReserved = 256;
 
 }  // namespace
 

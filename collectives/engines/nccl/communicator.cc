@@ -19,7 +19,8 @@ using Clock = NcclCommunicator::Clock;
 constexpr absl::Duration kGrace = absl::Seconds(1);
 constexpr absl::Duration kLeaveTime = absl::Seconds(1);
 
-constexpr auto kSpin = std::chrono::microseconds(200);  // NCCL starts a thread for each call
+// Before the first nap: NCCL starts a thread for each call.
+constexpr auto kSpin = std::chrono::microseconds(200);
 constexpr auto kNap = std::chrono::microseconds(100);
 
 }  // namespace

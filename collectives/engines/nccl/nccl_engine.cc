@@ -112,7 +112,8 @@ class Impl final : public Engine {
   InFlightMonitor pending_;
   NcclDispatcher dispatcher_;
   std::vector<std::atomic<int64_t>> sent_;
-  NcclComm child_ = nullptr;  // of the last split: NCCL may write it from a thread of its own
+  // Of the last split: NCCL may write it from a thread of its own.
+  NcclComm child_ = nullptr;
 
   std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
   std::unique_ptr<device::PeriodicThread> watchdog_;

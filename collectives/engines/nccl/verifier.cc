@@ -12,9 +12,11 @@
 namespace brigade::collectives {
 namespace {
 
-constexpr int64_t kMostCalls = 8;  // in a block: 0.3 KB from each rank to each
+// In a block: 0.3 KB from each rank to each.
+constexpr int64_t kMostCalls = 8;
 
-constexpr size_t kAhead = 1024;  // calls that a host may be ahead of the comparison, 40 KB
+// Calls that a host may be ahead of the comparison, 40 KB.
+constexpr size_t kAhead = 1024;
 
 // The thread looks for calls and is not woken for each, which would cost the caller more than the
 // call itself.

@@ -71,9 +71,11 @@ class TransportEngineState {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SendOrReceive(const Collective& collective) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::vector<int> others_;  // all ranks but this one, ascending
+  // All ranks but this one, ascending.
+  const std::vector<int> others_;
 
-  device::Mutex mutex_;  // held by the call that runs
+  // Held by the call that runs.
+  device::Mutex mutex_;
   CheckedTransport checked_ ABSL_GUARDED_BY(mutex_);
   TransportExecutor executor_ ABSL_GUARDED_BY(mutex_);
   // [rank][i]; after an error the transport may still use it.

@@ -18,7 +18,8 @@ namespace {
 
 using Place = std::pair<int, int64_t>;  // array, element
 
-constexpr int kRankBits = 40;  // of an element; the others say which it is
+// Of an element; the others say which it is.
+constexpr int kRankBits = 40;
 
 // One call on all ranks.
 class Interpreter {

@@ -9,12 +9,15 @@
 namespace brigade::collectives {
 
 struct Message {
-  int step;  // sent when what came in earlier steps is there
+  // Sent when what came in earlier steps is there.
+  int step;
   int from;
   int to;
   double bytes;
-  int stream = 0;  // waits for messages of the same stream only
-  int lane = -1;   // which of a rank's or a node's ports; -1: the sender's, as ranks are dealt
+  // Waits for messages of the same stream only.
+  int stream = 0;
+  // Which of a rank's or a node's ports; -1: the sender's, as ranks are dealt.
+  int lane = -1;
 };
 using Schedule = std::vector<std::vector<Message>>;  // by phase
 

@@ -119,7 +119,8 @@ struct Training {
   StepState* history;  // the state after each step
   std::vector<std::vector<Grad*>> grads;
   std::vector<AdamSegment> segments;
-  char* first;  // of the `bytes` that hold parameters, moments and copy
+  // Of the `bytes` that hold parameters, moments and copy.
+  char* first;
   int64_t bytes;
   char* snapshot;  // for another `bytes`
 };

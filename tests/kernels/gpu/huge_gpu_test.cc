@@ -27,7 +27,8 @@ constexpr int64_t kWindow = 4096;
 // Tiles and vectors begin within them.
 constexpr int64_t kWindows[] = {0, (int64_t{1} << 30) - 7, (int64_t{1} << 31) - 2047,
                                 kSize - kWindow};
-constexpr int kConstant = std::size(kWindows);  // number of the window of constants
+// Number of the window of constants.
+constexpr int kConstant = std::size(kWindows);
 
 // Everything on one device: arrays of `size` elements, and the step's state.
 class Bench {

@@ -76,7 +76,8 @@ TEST(OptimizersGpuTest, AdamGivesTheCpusBits) {
 struct SgdCase {
   const char* name;
   bool decoupled;
-  SgdGroup momentum;  // of the even segments' group; the odd ones' has none
+  // Of the even segments' group; the odd ones' has none.
+  SgdGroup momentum;
   int64_t step = 2;
   int32_t skip = 0;
   int64_t spread = 0;  // 1: arrays disagree, single elements

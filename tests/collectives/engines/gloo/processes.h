@@ -30,8 +30,9 @@ inline constexpr absl::Duration kNever = absl::Hours(1);
 
 // What a rank's process tells the test.
 struct Report {
-  absl::Status status;  // of the test's role, or Aborted if the process died or is stopped
-  double seconds = 0;   // from Fault::Begin to Fault::End, or to the end of the role
+  // Of the test's role, or Aborted if the process died or is stopped.
+  absl::Status status;
+  double seconds = 0;  // from Fault::Begin to Fault::End, or to the end of the role
 };
 
 // Memory that all processes of a RunRanks share.

@@ -32,7 +32,8 @@ constexpr double kLinkBytesPerSecond = kLinkMegabits * 1e6 / 8;
 
 // Seen by all processes of a RunRanks.
 struct Board {
-  std::array<std::atomic<int64_t>, 2> payload_bytes = {};  // from each host to the other
+  // From each host to the other.
+  std::array<std::atomic<int64_t>, 2> payload_bytes = {};
   std::atomic<bool> cut = false;
 };
 

@@ -62,7 +62,8 @@ class FakeGroup {
     std::vector<FakeCollective> posts;  // [rank]
     std::vector<char> there;            // [rank]
     int arrived = 0;
-    uint64_t done = 0;  // number + 1 of the last collective that was complete
+    // Number + 1 of the last collective that was complete.
+    uint64_t done = 0;
   };
   struct Mail {
     std::vector<FakeTransfer> messages;
@@ -77,7 +78,8 @@ class FakeGroup {
   const int size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<Slot, 2> slots_;  // no rank is further ahead than by one
+  // No rank is further ahead than by one.
+  std::array<Slot, 2> slots_;
   std::vector<Mail> mail_;
   std::vector<char> results_;
 };

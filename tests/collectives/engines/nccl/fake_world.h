@@ -22,7 +22,8 @@ namespace brigade::collectives {
 
 // What kernels of a rank need, also when its communicator is gone.
 struct FakeRank {
-  std::shared_ptr<FakeGroup> group;  // null until the ranks of a split are known
+  // Null until the ranks of a split are known.
+  std::shared_ptr<FakeGroup> group;
   int rank = 0;
   std::atomic<bool> aborted{false};
 };
@@ -76,7 +77,8 @@ struct FakeWorld {
     int rank;
     int64_t bytes;
   };
-  std::map<void*, Registration> registered;  // by address, which is the handle
+  // By address, which is the handle.
+  std::map<void*, Registration> registered;
   std::vector<FakeNccl::Fault> faults;
   std::map<std::string, int, std::less<>> calls;
   std::vector<std::string> misuses;

@@ -52,10 +52,11 @@ CollectiveSignature AllReduce(int64_t count, Algorithm algorithm = Algorithm::kD
 }
 
 struct Outcome {
-  std::vector<absl::Status>
-      statuses;  // [rank], of the last call, or of the group when all ranks are done
-  std::vector<std::vector<float>> outputs;  // [rank]
-  std::vector<int> sends;                   // [rank], of the last call
+  // All by rank. Of the last call, or of the group when all ranks are done.
+  std::vector<absl::Status> statuses;
+  std::vector<std::vector<float>> outputs;
+  // Of the last call.
+  std::vector<int> sends;
 };
 
 // Each rank makes its calls on an engine over `network`.

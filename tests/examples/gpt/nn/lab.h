@@ -72,8 +72,8 @@ inline double Dot(absl::Span<const double> a, absl::Span<const double> b) {
 // gradient[i] is the derivative of f by x[i], which f reads: compared with central differences.
 inline void ExpectGradient(absl::Span<double> x, absl::Span<const double> gradient,
                            const std::function<double()>& f) {
-  constexpr double kStep =
-      1e-5;  // errors of about 1e-10 from the third derivative, 1e-11 from rounding
+  // Errors of about 1e-10 from the third derivative, 1e-11 from rounding.
+  constexpr double kStep = 1e-5;
   for (size_t i = 0; i < x.size(); ++i) {
     const double before = x[i];
     x[i] = before + kStep;
