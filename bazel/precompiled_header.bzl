@@ -40,13 +40,15 @@ def _precompiled_header_impl(ctx):
 
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
-    doc = """Compiles a header of the system's libraries once for the files that have it as a dep and
-`-include` its name first, with the same copts. A compiler that cannot use the result, because
+    doc = """Compiles a header of the system's libraries once for the files that have it as a dep
+and `-include` its name first, with the same copts. A compiler that cannot use the result, because
 other flags differ, takes the header itself.""",
     attrs = {
         "copts": attr.string_list(),
         "header": attr.label(allow_single_file = [".h"], mandatory = True),
-        "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
+        "_cc_toolchain": attr.label(
+            default = Label("@bazel_tools//tools/cpp:current_cc_toolchain"),
+        ),
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],

@@ -302,7 +302,8 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
         if (ranks == 3 && algorithm == Algorithm::kHierarchical) continue;
         if (algorithm == Algorithm::kAuto && reduction != Reduction::kRoundedOnce) continue;
         for (int stage = 0; stage < kStages; ++stage) {
-          // Of parts that are not of one size, one stage that shards nothing and one that shards all.
+          // Of parts that are not of one size, one stage that shards nothing and one that shards
+          // all.
           if (ranks == 3 && stage % 3 != 0) continue;
           Setting setting = {"", ToyModel(), {}};
           setting.options.stage = stage;
