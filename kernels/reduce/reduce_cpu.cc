@@ -32,13 +32,14 @@ BRIGADE_INLINE void AddSources(const void* const* sources, int64_t begin, int64_
   }
 }
 
-// Elements [begin, begin + length) of all sources, at least two, four in a pass.
+// Elements [begin, begin + length) of all sources, four at a time: at least two if they are the
+// first ones, or any number after what is in `sums`.
 template <ReduceOp kOp, typename T>
 BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t begin,
-                                int64_t length, ReduceWide<T>* sums) {
+                                int64_t length, bool is_first, ReduceWide<T>* sums) {
   const size_t count = sources.size();
   const void* const* const all = sources.data();
-  size_t k = std::min<size_t>(count, 4);
+  size_t k = is_first ? std::min<size_t>(count, 4) : 0;
   if (k == 2) AddSources<kOp, 2, true, T>(all, begin, length, sums);
   if (k == 3) AddSources<kOp, 3, true, T>(all, begin, length, sums);
   if (k == 4) AddSources<kOp, 4, true, T>(all, begin, length, sums);
@@ -48,7 +49,7 @@ BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t b
 
 template <ReduceOp kOp, typename T>
 void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                 bool nontemporal, int64_t begin, int64_t end) {
+                 ReduceCarry carry, bool nontemporal, int64_t begin, int64_t end) {
   const auto write = [&](void* target, int64_t at, const T* from, int64_t length) {
     T* const to = static_cast<T*>(target) + at;
     const bool in_place = std::find(sources.begin(), sources.end(), target) != sources.end();
@@ -62,14 +63,23 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
   const T* const first = static_cast<const T*>(targets[0]);
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
+    const auto* const carry_in = static_cast<const Wide*>(carry.in);
+    auto* const carry_out = static_cast<Wide*>(carry.out);
+    const bool is_copy = sources.size() == 1 && carry_in == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
     ForEachNontemporalBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
       const T* result;
-      if (sources.size() == 1) {
+      if (is_copy) {
         result = static_cast<const T*>(sources[0]) + i;
       } else {
-        ReduceBlock<kOp, T>(sources, i, length, sums);
+        const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
+        if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
+        ReduceBlock<kOp, T>(sources, i, length, carry_in == nullptr, sums);
+        if (carry_out != nullptr) {
+          std::memcpy(carry_out + i, sums, sums_bytes);
+          return;
+        }
         if constexpr (std::is_same_v<T, Wide>) {
           result = sums;
         } else {
@@ -87,7 +97,8 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
 }  // namespace
 
 void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> targets, int64_t size,
-               precision::DType dtype, ReduceOp op, device::ThreadPool& pool) {
+               precision::DType dtype, ReduceOp op, device::ThreadPool& pool,
+               const ReduceCarry& carry) {
   const auto reduce = [&](auto tag) {
     using T = decltype(tag);
     const bool nontemporal = size * static_cast<int64_t>(sizeof(T)) >= kMinNontemporalBytes;
@@ -96,7 +107,7 @@ void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> ta
     const int64_t share = std::clamp(shares * kNontemporalBlock, 4 * kNontemporalBlock, kMaxShare);
     VisitReduceOp(op, [&](auto constant) {
       pool.ParallelRanges(size, share, [&](int64_t begin, int64_t end) {
-        ReduceRange<decltype(constant)::value, T>(sources, targets, nontemporal, begin, end);
+        ReduceRange<decltype(constant)::value, T>(sources, targets, carry, nontemporal, begin, end);
       });
     });
   };

@@ -10,10 +10,11 @@
 
 namespace brigade::kernels {
 
-// Reduces in the calling thread and the pool's: what Reduce (reduce.h) enqueues. The arguments are
-// valid.
+// Reduces any number of sources in the calling thread and the pool's: what Reduce (reduce.h)
+// enqueues. The arguments are valid.
 void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> targets, int64_t size,
-               precision::DType dtype, ReduceOp op, device::ThreadPool& pool);
+               precision::DType dtype, ReduceOp op, device::ThreadPool& pool,
+               const ReduceCarry& carry = {});
 
 }  // namespace brigade::kernels
 

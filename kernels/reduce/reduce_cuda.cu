@@ -8,11 +8,11 @@
 namespace brigade::kernels {
 namespace {
 
-template <ReduceOp kOp, typename T>
+template <ReduceOp kOp, typename T, bool kCarries>
 __global__ void __launch_bounds__(kTileThreads)
     ReduceKernel(const __grid_constant__ ReduceArrays arrays, PackLayout layout,
                  int64_t first_tile) {
-  ReduceThread<kOp, T>(arrays, layout, first_tile + blockIdx.x, threadIdx.x);
+  ReduceThread<kOp, T, kCarries>(arrays, layout, first_tile + blockIdx.x, threadIdx.x);
 }
 
 }  // namespace
@@ -21,13 +21,15 @@ template <typename T>
 cudaError_t LaunchReduce(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
   const PackLayout layout = ReduceLayout<T>(arrays);
   const int64_t tiles = GpuTiles(arrays.size, layout);
+  const bool carries = arrays.carry.in != nullptr || arrays.carry.out != nullptr;
   cudaError_t status = cudaSuccess;
   for (int64_t first = 0; first < tiles && status == cudaSuccess; first += kMaxGridBlocks) {
     const int64_t left = tiles - first;
     const auto blocks = static_cast<unsigned>(left < kMaxGridBlocks ? left : kMaxGridBlocks);
     VisitReduceOp(op, [&](auto constant) {
-      ReduceKernel<decltype(constant)::value, T>
-          <<<blocks, kTileThreads, 0, stream>>>(arrays, layout, first);
+      constexpr ReduceOp kOp = decltype(constant)::value;
+      const auto kernel = carries ? ReduceKernel<kOp, T, true> : ReduceKernel<kOp, T, false>;
+      kernel<<<blocks, kTileThreads, 0, stream>>>(arrays, layout, first);
     });
     status = cudaGetLastError();
   }

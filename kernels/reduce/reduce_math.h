@@ -20,10 +20,20 @@ namespace brigade::kernels {
 
 enum class ReduceOp : uint8_t { kSum, kMin, kMax };
 
-// Sources and targets of one call, each.
+// Targets of one call, and sources of one pass: they are parameters of a kernel.
 inline constexpr int kMaxReduceArrays = 64;
 
-// Pointers and size of one reduction, as a kernel gets them.
+// Results between the passes of a reduction, not rounded: of the type that is added in.
+struct ReduceCarry {
+  // The result of the sources before, which comes before the first source of this pass; null in the
+  // first pass.
+  const void* in = nullptr;
+  // Where the result goes, and the targets are left as they are; null in the last pass. May be
+  // `in`.
+  void* out = nullptr;
+};
+
+// Pointers and size of one pass of a reduction, as a kernel gets them.
 struct ReduceArrays {
   const void* sources[kMaxReduceArrays];
   void* targets[kMaxReduceArrays];
@@ -32,6 +42,7 @@ struct ReduceArrays {
   int32_t target_count;
   // The number of elements of each array.
   int64_t size;
+  ReduceCarry carry;
 };
 
 #define BRIGADE_FOR_EACH_REDUCE_TYPE(BODY) \

@@ -115,6 +115,37 @@ TEST_P(ReduceGpuTest, GivesTheCpusBitsInPlaceAndWithAsManyArraysAsThereMayBe) {
   }
 }
 
+TEST_P(ReduceGpuTest, GivesTheCpusBitsOfMoreSourcesThanOnePassTakes) {
+  const DType dtype = GetParam();
+  constexpr int64_t kSize = 4099;
+  for (const int sources : {65, 127, 128, 200}) {
+    for (const auto& [shift, spread] : {std::pair(0, 0), {3, 0}, {2, 3}}) {
+      for (const ReduceOp op : kOps) {
+        Arrays arrays;
+        void* partials = nullptr;
+        const auto lay = [&](char* base) {
+          Layout layout(base);
+          arrays = Lay(layout, dtype, sources, 1, kSize, shift, spread);
+          partials = layout.Take<double>(kSize);
+          arrays.targets.push_back(const_cast<void*>(arrays.sources[64]));
+        };
+        ExpectSameOnBoth(
+            absl::StrCat("reduce ", sources, " of ", precision::Name(dtype)),
+            [&](char* base) {
+              lay(base);
+              for (const void* source : arrays.sources) {
+                FillAny(const_cast<void*>(source), dtype, kSize, std::random_device()());
+              }
+            },
+            [&](char* base, device::Stream& stream) {
+              lay(base);
+              return Reduce(arrays.sources, arrays.targets, kSize, {dtype, op, partials}, stream);
+            });
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, ReduceGpuTest, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return std::string(precision::Name(info.param)); });
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "brigade/device/address_registry.h"
+#include "brigade/device/context.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
@@ -113,6 +115,30 @@ class ReduceTypedTest : public ::testing::Test {
     }
   }
 
+  // What a kernel does with sources [begin, end), by its threads one after the other. Returns
+  // whether they took packs.
+  bool RunPass(ReduceOp op, size_t begin, size_t end, const ReduceCarry& carry) {
+    ReduceArrays arrays = {};
+    arrays.source_count = static_cast<int32_t>(end - begin);
+    arrays.target_count = static_cast<int32_t>(to_.size());
+    arrays.size = sources_[0].size();
+    arrays.carry = carry;
+    std::copy(from_.begin() + begin, from_.begin() + end, arrays.sources);
+    std::copy(to_.begin(), to_.end(), arrays.targets);
+    const PackLayout layout = ReduceLayout<T>(arrays);
+    VisitReduceOp(op, [&](auto constant) {
+      ForEachGpuThread(GpuTiles(arrays.size, layout), kTileThreads, [&](int64_t tile, int thread) {
+        constexpr ReduceOp kOp = decltype(constant)::value;
+        if (carry.in != nullptr || carry.out != nullptr) {
+          ReduceThread<kOp, T, true>(arrays, layout, tile, thread);
+        } else {
+          ReduceThread<kOp, T, false>(arrays, layout, tile, thread);
+        }
+      });
+    });
+    return layout.vector;
+  }
+
   std::deque<GuardedArray<T>> sources_, targets_;
   std::vector<const void*> from_;
   std::vector<void*> to_;
@@ -159,30 +185,113 @@ TYPED_TEST(ReduceTypedTest, StreamsLargeTargetsButNotThoseInPlace) {
   }
 }
 
+TYPED_TEST(ReduceTypedTest, MoreSourcesThanOnePassTakesGiveTheSameBits) {
+  using Wide = ReduceWide<TypeParam>;
+  SimdTargets restore;
+  CpuRun cpu = OnCpu(3);
+  const auto reduce = [&](ReduceOp op, GuardedArray<Wide>& partials) {
+    ASSERT_OK(Reduce(this->from_, this->to_, partials.size(),
+                     {precision::kDType<TypeParam>, op, partials.data()}, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    EXPECT_TRUE(partials.GuardsAreIntact());
+  };
+  // 6201 elements are two shares.
+  for (const auto& [sources, size] : {std::pair(65, 1), {127, 1537}, {128, 6201}, {200, 777}}) {
+    this->Make(sources, 2, size, sources % 2 == 0, static_cast<uint32_t>(sources));
+    for (const ReduceOp op : kOps) {
+      const auto wanted = this->Wanted(op);
+      for (const SimdTarget simd : SimdTargets::All()) {
+        SetSimdTarget(simd);
+        GuardedArray<Wide> partials(size, sources % 5);
+        reduce(op, partials);
+        for (auto& target : this->targets_) {
+          this->Expect(target, wanted, absl::StrCat(sources, " sources"));
+        }
+      }
+    }
+  }
+  // In place, where the target is a source of the first pass, of a later one, and the last.
+  for (const size_t place : {0, 70, 199}) {
+    this->Make(200, 1, 777, false, static_cast<uint32_t>(place));
+    const auto wanted = this->Wanted(ReduceOp::kSum);
+    this->to_.push_back(this->sources_[place].data());
+    GuardedArray<Wide> partials(777, 1);
+    reduce(ReduceOp::kSum, partials);
+    this->Expect(this->targets_[0], wanted, "beside a target in place");
+    this->Expect(this->sources_[place], wanted, absl::StrCat("in place of source ", place));
+  }
+}
+
 TYPED_TEST(ReduceTypedTest, GpuThreadsDoTheSame) {
   for (const bool aligned : {true, false}) {
     for (const size_t sources : {1, 2, 5}) {
       for (const ReduceOp op : kOps) {
         for (const int64_t size : {1, 8, 2047, 5003}) {
           this->Make(sources, 2, size, aligned, 7);
-          ReduceArrays arrays = {};
-          arrays.source_count = static_cast<int32_t>(sources);
-          arrays.target_count = 2;
-          arrays.size = size;
-          std::copy(this->from_.begin(), this->from_.end(), arrays.sources);
-          std::copy(this->to_.begin(), this->to_.end(), arrays.targets);
-          const PackLayout layout = ReduceLayout<TypeParam>(arrays);
-          EXPECT_TRUE(!aligned || layout.vector == (sizeof(TypeParam) > 1));
-          VisitReduceOp(op, [&](auto constant) {
-            ForEachGpuThread(GpuTiles(size, layout), kTileThreads, [&](int64_t tile, int thread) {
-              ReduceThread<decltype(constant)::value, TypeParam>(arrays, layout, tile, thread);
-            });
-          });
+          const bool vector = this->RunPass(op, 0, sources, {});
+          EXPECT_TRUE(!aligned || vector == (sizeof(TypeParam) > 1));
           const auto wanted = this->Wanted(op);
           for (auto& target : this->targets_) this->Expect(target, wanted, "GPU thread");
         }
       }
     }
+  }
+}
+
+TYPED_TEST(ReduceTypedTest, GpuThreadsCarryFromPassToPass) {
+  using Wide = ReduceWide<TypeParam>;
+  constexpr int64_t kSize = 2051;
+  for (const bool aligned : {true, false}) {
+    for (const int64_t offset : {3, 1}) {
+      for (const ReduceOp op : kOps) {
+        this->Make(9, 2, kSize, aligned, 11);
+        const auto wanted = this->Wanted(op);
+        GuardedArray<Wide> partials(kSize, offset);
+        Wide* const sums = partials.data();
+        // The partials fit the arrays where they begin as many elements past a boundary.
+        const bool fits = aligned && sizeof(TypeParam) > 1 && (offset == 3 || sizeof(Wide) == 8);
+        EXPECT_EQ(this->RunPass(op, 0, 4, {nullptr, sums}), fits);
+        EXPECT_EQ(this->RunPass(op, 4, 8, {sums, sums}), fits);
+        for (size_t i = 0; i < 2; ++i) {
+          for (int64_t j = 0; j < kSize; ++j) ASSERT_EQ(Wide(this->targets_[i][j]), Wide(0));
+        }
+        EXPECT_EQ(this->RunPass(op, 8, 9, {sums, nullptr}), fits);
+        EXPECT_TRUE(partials.GuardsAreIntact());
+        for (auto& target : this->targets_) this->Expect(target, wanted, "GPU thread");
+      }
+    }
+  }
+}
+
+TEST(ReduceTest, PartialsAreOfTheTypeThatIsAddedIn) {
+  EXPECT_EQ(ReducePartialsBytes(64, 1000, DType::kFloat32), 0);
+  EXPECT_EQ(ReducePartialsBytes(65, 1000, DType::kFloat32), 4000);
+  EXPECT_EQ(ReducePartialsBytes(65, 1000, DType::kBFloat16), 4000);
+  EXPECT_EQ(ReducePartialsBytes(200, 1000, DType::kFloat16), 4000);
+  EXPECT_EQ(ReducePartialsBytes(65, 1000, DType::kFloat64), 8000);
+  EXPECT_EQ(ReducePartialsBytes(65, 1000, DType::kUint8), 1000);
+  EXPECT_EQ(ReducePartialsBytes(65, 0, DType::kInt64), 0);
+}
+
+TEST(ReduceTest, DeclaresEveryPasssSourcesAndThePartials) {
+  device::RaceChecker checker;
+  auto context =
+      device::Context::Create({.compute_threads = 1, .checks = true, .race_checker = &checker})
+          .value();
+  const auto stream = context->CreateStream("compute").value();
+  const auto other = context->CreateStream("other").value();
+  std::vector<float> arrays(66 * 8), partials(8), target(8);
+  std::vector<const void*> sources;
+  for (int i = 0; i < 66; ++i) sources.push_back(arrays.data() + i * 8);
+  for (float* const touched : {arrays.data(), arrays.data() + 65 * 8, partials.data()}) {
+    ASSERT_OK(Reduce(sources, {target.data()}, 8, {.partials = partials.data()}, *stream));
+    // It only says so.
+    ASSERT_OK(other->Enqueue({"write", {device::Writes(touched, 4)}},
+                             [](device::ThreadPool&) { return absl::OkStatus(); }));
+    EXPECT_FALSE(checker.reports().empty());
+    static_cast<void>(stream->Reset());
+    static_cast<void>(other->Reset());
+    checker.ClearReports();
   }
 }
 
@@ -204,7 +313,8 @@ TEST_F(ReduceErrorTest, NamesTheArgument) {
   };
   EXPECT_THAT(Call({}, {c_}, 8), invalid(HasSubstr("there are 0 sources")));
   EXPECT_THAT(Call({a_}, {}, 8), invalid(HasSubstr("there are 0 targets")));
-  EXPECT_THAT(Call(std::vector<const void*>(65, a_), {c_}, 8), invalid(HasSubstr("65 sources")));
+  EXPECT_THAT(Call({a_}, std::vector<void*>(65, c_), 8),
+              invalid(HasSubstr("there are 65 targets")));
   EXPECT_THAT(Call({a_, b_}, {c_}, -3), invalid(HasSubstr("negative size -3")));
   EXPECT_THAT(Call({a_, nullptr}, {c_}, 8),
               invalid(HasSubstr("source of segment 1 is null with 8 elements")));
@@ -218,6 +328,23 @@ TEST_F(ReduceErrorTest, NamesTheArgument) {
               invalid(HasSubstr("dtype invalid")));
   EXPECT_THAT(Reduce({a_}, {c_}, 4, {DType::kInt32, static_cast<ReduceOp>(3)}, *cpu_.stream),
               invalid(HasSubstr("operation 3")));
+  float partials[8];
+  const auto many = [&](void* target, void* workspace, DType dtype) {
+    std::vector<const void*> sources(65, a_);
+    sources[64] = b_;
+    return Reduce(sources, {target}, 4, {dtype, ReduceOp::kSum, workspace}, *cpu_.stream);
+  };
+  EXPECT_OK(many(c_, partials, DType::kFloat32));
+  EXPECT_OK(many(b_, partials, DType::kFloat32));
+  EXPECT_THAT(many(c_, nullptr, DType::kFloat32),
+              invalid(HasSubstr("partials is null with 4 elements")));
+  EXPECT_THAT(many(c_, reinterpret_cast<char*>(partials) + 2, DType::kBFloat16),
+              invalid(HasSubstr("partials is at address")));
+  EXPECT_THAT(many(c_, c_, DType::kFloat32),
+              invalid(AllOf(HasSubstr("partials"), HasSubstr("overlap in 16 bytes"))));
+  EXPECT_THAT(many(c_, b_ + 3, DType::kFloat32),
+              invalid(AllOf(HasSubstr("source of segment 64"), HasSubstr("overlap in 4 bytes"))));
+  EXPECT_OK(Reduce(std::vector<const void*>(65), {nullptr}, 0, {}, *cpu_.stream));
   device::AddressRegistry::Global().Add(b_, sizeof(b_), device::Cuda(0), /*owned=*/false);
   EXPECT_THAT(Call({a_, b_}, {c_}, 8),
               invalid(HasSubstr("source of segment 1 is in memory of cuda:0")));
