@@ -69,17 +69,8 @@ absl::StatusOr<CollectiveSignature> Communicator::Resolve(CollectiveSignature si
     return Invalid(Name(signature.kind), ": algorithm ", Name(signature.algorithm),
                    " has no reduction ", Name(signature.reduction));
   }
-  const bool is_free = signature.algorithm == Algorithm::kAuto;
   BRIGADE_RETURN_IF_ERROR(ChooseAlgorithm(signature));
   BRIGADE_RETURN_IF_ERROR(PlaceOnNodes(signature));
-  absl::Status can_run = engine_->CanRun(signature);
-  if (!can_run.ok() && is_free && Exists(signature.reduction, Algorithm::kRing)) {
-    // A ring adds two arrays at a time, between any number of ranks.
-    signature.algorithm = Algorithm::kRing;
-    signature.ranks_per_node = 1;
-    can_run = engine_->CanRun(signature);
-  }
-  BRIGADE_RETURN_IF_ERROR(can_run);
   return signature;
 }
 

@@ -169,8 +169,7 @@ class Communicator {
   //
   // Errors       InvalidArgument for a signature that no call may have; naming both for a reduction
   //              and an algorithm that cannot be; naming the algorithm that this engine does not
-  //              have. Unimplemented for one that the engine cannot carry out between so many
-  //              ranks.
+  //              have.
   absl::StatusOr<CollectiveSignature> Resolve(CollectiveSignature signature);
 
   // What this rank allocates for such a call beside its arrays, and allocates it now: calls like

@@ -1,6 +1,7 @@
 #include "brigade/collectives/algorithms/workspace.h"
 
 #include "brigade/collectives/algorithms/program.h"
+#include "brigade/kernels/reduce/reduce.h"
 
 namespace brigade::collectives {
 namespace {
@@ -16,9 +17,10 @@ int64_t SourcesElsewhere(const Instruction& instruction, int rank) {
                        [&](const Part& part) { return part.rank != rank; });
 }
 
-int64_t NcclLanding(const CollectiveSignature& signature, int rank, int size) {
+// What lands in a stage, and the partial results, which the instructions need one after the other.
+void AddNccl(const CollectiveSignature& signature, int rank, int size, Workspace& workspace) {
   const int64_t element_bytes = precision::SizeOf(PartialType(signature));
-  int64_t most = 0, bytes = 0;
+  int64_t bytes = 0;
   int stage = 0;
   ForEachInstruction(signature, rank, size, [&](const Instruction& instruction) {
     if (instruction.stage != stage) bytes = 0;
@@ -27,9 +29,12 @@ int64_t NcclLanding(const CollectiveSignature& signature, int rank, int size) {
       bytes +=
           SourcesElsewhere(instruction, rank) * NcclLandingBytes(instruction.count * element_bytes);
     }
-    most = std::max(most, bytes);
+    workspace.landing_bytes = std::max(workspace.landing_bytes, bytes);
+    workspace.partials_bytes = std::max(
+        workspace.partials_bytes,
+        kernels::ReducePartialsBytes(static_cast<int64_t>(instruction.sources.size()),
+                                     instruction.count, SourceType(instruction, signature)));
   });
-  return most;
 }
 
 }  // namespace
@@ -75,7 +80,7 @@ Workspace WorkspaceOf(const CollectiveSignature& signature, int rank, int size, 
     const LandingRing ring = LandingRingOf(signature, rank, size, kTransportChunkBytes);
     workspace.landing_bytes = ring.window * ring.message_bytes;
   } else if (kind == EngineKind::kNccl) {
-    workspace.landing_bytes = NcclLanding(signature, rank, size);
+    AddNccl(signature, rank, size, workspace);
   }
   return workspace;
 }

@@ -18,20 +18,23 @@ enum class EngineKind : uint8_t {
 };
 
 // What a rank allocates for a collective beside the caller's arrays, counted as communication
-// (device/memory_stats.h). Both parts are kept for the next one: what several collectives need is
+// (device/memory_stats.h). All parts are kept for the next one: what several collectives need is
 // the larger of each.
 struct Workspace {
   // Scratch of the program.
   int64_t scratch_bytes = 0;
   // For what comes from other ranks to be reduced.
   int64_t landing_bytes = 0;
+  // For the partial results of more arrays than a kernel reduces at once.
+  int64_t partials_bytes = 0;
 
-  int64_t bytes() const { return scratch_bytes + landing_bytes; }
+  int64_t bytes() const { return scratch_bytes + landing_bytes + partials_bytes; }
 
   friend bool operator==(const Workspace&, const Workspace&) = default;
 };
 inline Workspace Max(const Workspace& a, const Workspace& b) {
-  return {std::max(a.scratch_bytes, b.scratch_bytes), std::max(a.landing_bytes, b.landing_bytes)};
+  return {std::max(a.scratch_bytes, b.scratch_bytes), std::max(a.landing_bytes, b.landing_bytes),
+          std::max(a.partials_bytes, b.partials_bytes)};
 }
 
 // In chunks of so many bytes a transport carries parts; an engine of this kind may be made with

@@ -9,11 +9,12 @@ namespace brigade::collectives {
 
 absl::Status Combine(const Instruction& instruction, const CollectiveSignature& signature,
                      absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                     device::Stream& stream) {
+                     void* partials, device::Stream& stream) {
   const precision::DType from = SourceType(instruction, signature);
   const precision::DType to = TargetType(instruction, signature);
   if (from == to) {
-    return kernels::Reduce(sources, targets, instruction.count, {from, signature.op}, stream);
+    return kernels::Reduce(sources, targets, instruction.count, {from, signature.op, partials},
+                           stream);
   }
   const kernels::CastSegment segment = {sources[0], targets[0], instruction.count};
   return kernels::Cast(absl::MakeConstSpan(&segment, 1), {from, to}, stream);

@@ -35,12 +35,6 @@ class Engine {
   // operation.
   virtual bool HasNative(const CollectiveSignature& /*signature*/) const { return false; }
 
-  // Whether the engine can carry a collective with a resolved algorithm out; Unimplemented with the
-  // reason if not.
-  virtual absl::Status CanRun(const CollectiveSignature& /*signature*/) const {
-    return absl::OkStatus();
-  }
-
   // What this rank allocates for a collective with a resolved algorithm, unless it has it already.
   virtual Workspace WorkspaceFor(const CollectiveSignature& signature) const = 0;
 

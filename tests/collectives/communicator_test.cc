@@ -1,7 +1,5 @@
 #include "brigade/collectives/communicator.h"
 
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "brigade/device/address_registry.h"
@@ -15,7 +13,6 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -72,58 +69,20 @@ TEST(CommunicatorTest, BadArgumentsAreNamedAndNothingHappens) {
   });
 }
 
-// An engine for more ranks than it can add the arrays of.
-class LimitedEngine final : public Engine {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 128; }
-  absl::Status CanRun(const CollectiveSignature& signature) const override {
-    if (signature.algorithm != Algorithm::kDirect) return absl::OkStatus();
-    return absl::UnimplementedError("too many arrays");
-  }
-  Workspace WorkspaceFor(const CollectiveSignature&) const override { return {}; }
-  absl::Status Reserve(const CollectiveSignature&) override { return absl::OkStatus(); }
-  absl::Status Run(const Collective& collective, device::Stream&) override {
-    sequences.push_back(collective.sequence);
-    return absl::OkStatus();
-  }
-  absl::Status AllGatherHost(const Fingerprint&, absl::Span<const int64_t>,
-                             absl::Span<int64_t>) override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::unique_ptr<Engine>> CreateSubgroup(absl::Span<const int>,
-                                                         absl::Span<const int>, uint64_t) override {
-    return nullptr;
-  }
-  void Abort(const absl::Status& reason) override { aborted = reason; }
-  absl::Status status() const override { return absl::OkStatus(); }
-  int64_t sent_bytes(int rank) const override { return 1 + rank; }
-
-  std::vector<uint64_t> sequences;
-  absl::Status aborted;
-};
-
-TEST(CommunicatorTest, WhatTheEngineCannotDoIsNoCall) {
-  auto owned = std::make_unique<LimitedEngine>();
-  LimitedEngine& engine = *owned;
-  const auto context = CreateRankContext(0, {});
-  const auto stream = context->CreateStream("compute").value();
-  const auto group = Communicator::Create(std::move(owned), *context).value();
-  std::vector<float> array(128);
-  const auto sum = [&](Reduction reduction) {
-    return group->AllReduce(array.data(), array.data(), 128, kFloat32, {.reduction = reduction},
-                            *stream);
-  };
-  EXPECT_THAT(sum(Reduction::kRoundedOnce),
-              StatusIs(absl::StatusCode::kUnimplemented, "too many arrays"));
-  EXPECT_OK(sum(Reduction::kRoundedPerHop));
-  EXPECT_THAT(engine.sequences, ElementsAre(0));
-
-  EXPECT_EQ(group->sent_bytes(127), 128);
-  EXPECT_EQ(group->sent_bytes(128), 0);
-  EXPECT_EQ(group->sent_bytes(-1), 0);
-  group->Abort(absl::OkStatus());
-  EXPECT_THAT(engine.aborted, StatusIs(absl::StatusCode::kCancelled));
+TEST(CommunicatorTest, RanksOutsideTheGroupAreSentNothingAndAnAbortNeedsNoReason) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    Communicator& group = *self.communicator;
+    std::vector<float> array(64);
+    ASSERT_OK(group.AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    ASSERT_OK(group.AllGatherHost({}).status());  // the rank that comes last counts for both
+    EXPECT_GT(group.sent_bytes(1 - self.rank), 0);
+    EXPECT_EQ(group.sent_bytes(2), 0);
+    EXPECT_EQ(group.sent_bytes(-1), 0);
+    self.AwaitOthers();
+    group.Abort(absl::OkStatus());
+    EXPECT_THAT(group.status(), StatusIs(absl::StatusCode::kCancelled));
+  });
 }
 
 TEST(CommunicatorTest, ResolvesNoSignatureThatNoCallMayHave) {

@@ -51,11 +51,6 @@ bool NcclDispatcher::HasNative(const CollectiveSignature& signature) {
   return HasAlgorithms(signature.kind) && (signature.op == kernels::ReduceOp::kSum || integers);
 }
 
-absl::Status NcclDispatcher::CanRun(const CollectiveSignature& signature) const {
-  if (IsNcclsOwn(signature)) return absl::OkStatus();
-  return NcclExecutor::CanRun(signature, rank_, size_);
-}
-
 absl::Status NcclDispatcher::Reserve(const CollectiveSignature& signature) {
   return IsNcclsOwn(signature) ? absl::OkStatus() : executor_.Reserve(signature);
 }

@@ -36,9 +36,6 @@ class NcclDispatcher {
 
   absl::Status Start();
 
-  // Unimplemented for more ranks than a kernel adds.
-  absl::Status CanRun(const CollectiveSignature& signature) const;
-
   // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
 

@@ -2,26 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/engines/combine.h"
 #include "brigade/collectives/engines/grow_buffer.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::collectives {
-
-absl::Status NcclExecutor::CanRun(const CollectiveSignature& signature, int rank, int size) {
-  if (size <= kernels::kMaxReduceArrays) return absl::OkStatus();
-  size_t most = 0;
-  ForEachInstruction(signature, rank, size, [&](const Instruction& instruction) {
-    most = std::max(most, instruction.sources.size());
-  });
-  if (most <= kernels::kMaxReduceArrays) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      Name(signature.kind), ": ", Name(signature.algorithm), " between ", size, " ranks adds ",
-      most, " arrays at once, and a kernel at most ", kernels::kMaxReduceArrays));
-}
 
 absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
                                EnqueueGroup enqueue) {
@@ -52,6 +38,8 @@ absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
   const Workspace workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
   BRIGADE_RETURN_IF_ERROR(
       GrowBuffer(workspace.landing_bytes, "collective landing", context_, landing_));
+  BRIGADE_RETURN_IF_ERROR(
+      GrowBuffer(workspace.partials_bytes, "collective partials", context_, partials_));
   return GrowBuffer(workspace.scratch_bytes, "collective scratch", context_, scratch_);
 }
 
@@ -95,7 +83,8 @@ absl::Status NcclExecutor::Reduce(int stage, device::Stream& stream) {
     }
     void* const target = Address(OwnTarget(instruction));
     if (sources_.size() == 1 && sources_[0] == target) return;  // in place already
-    done = Combine(instruction, collective_->signature, sources_, {target}, stream);
+    done =
+        Combine(instruction, collective_->signature, sources_, {target}, partials_.data(), stream);
   });
   return done;
 }

@@ -25,8 +25,8 @@ struct Transfer {
 // between them. In each stage: what instructions read elsewhere comes here, they reduce, and what
 // they write elsewhere goes there. Every instruction writes an own array.
 //
-// Memory       What comes to be reduced, all of a stage, and the program's scratch; counted as
-//              communication.
+// Memory       What comes to be reduced, all of a stage, partial results where an instruction has
+//              more sources than a kernel takes, and the program's scratch; counted as communication.
 // Allocation   None in steady state.
 // Threads      One at a time.
 class NcclExecutor {
@@ -37,9 +37,6 @@ class NcclExecutor {
 
   NcclExecutor(device::Context& context, int rank, int size)
       : context_(context), rank_(rank), size_(size) {}
-
-  // Unimplemented if rank `rank` of `size` would add more arrays at once than a kernel takes.
-  static absl::Status CanRun(const CollectiveSignature& signature, int rank, int size);
 
   // Allocates what Run needs.
   absl::Status Reserve(const CollectiveSignature& signature);
@@ -59,7 +56,7 @@ class NcclExecutor {
   const int rank_;
   const int size_;
   Program program_;
-  device::Buffer scratch_, landing_;
+  device::Buffer scratch_, landing_, partials_;
   std::vector<Transfer> transfers_;
   std::vector<const void*> sources_;
   // The one that runs.

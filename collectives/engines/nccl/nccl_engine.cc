@@ -73,9 +73,6 @@ class Impl final : public Engine {
   absl::Status Reserve(const CollectiveSignature& signature) override {
     return dispatcher_.Reserve(signature);
   }
-  absl::Status CanRun(const CollectiveSignature& signature) const override {
-    return dispatcher_.CanRun(signature);
-  }
   bool HasNative(const CollectiveSignature& signature) const override {
     return NcclDispatcher::HasNative(signature);
   }

@@ -33,8 +33,8 @@ struct NcclOptions {
 //              NCCL chooses; kAuto takes it for all-gathers and for sums that are rounded per hop.
 //              There is none for minima and maxima of floating-point numbers, because NCCL's may
 //              lose a NaN. The other algorithms carry our programs out by sends, and by kernels
-//              that add up to 64 arrays. Broadcasts, barriers, sends and all-to-alls are NCCL's own
-//              collectives or grouped sends.
+//              that add what has come, of any number of ranks. Broadcasts, barriers, sends and
+//              all-to-alls are NCCL's own collectives or grouped sends.
 // Stream       Calls are enqueued on the caller's stream. The host waits only until NCCL has taken
 //              them: microseconds, and the time to connect at first.
 // Graphs       Calls can be captured into a CUDA graph, by all ranks or none, in thread-local or
@@ -48,8 +48,9 @@ struct NcclOptions {
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
 //              would.
 // Register     ncclCommRegister, and ncclCommDeregister at the registration's end.
-// Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others, and the
-//              programs' scratch; counted as communication.
+// Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others; where
+//              more than 64 arrays are added, their partial sums, a rank's part in the type that is
+//              added in; and the programs' scratch; counted as communication.
 // Threads      Two of its own. NCCL is called under one lock for each communicator.
 // Lifetime     Destruction waits for calls that are enqueued, as long as their deadlines allow.
 //

@@ -201,7 +201,7 @@ absl::Status GroupState::EnqueueInstruction(const Instruction& instruction, int 
   if (sources_.size() == 1 && targets_.size() == 1 && sources_[0] == targets_[0]) {
     return absl::OkStatus();  // in place already
   }
-  return Combine(instruction, signature, sources_, targets_,
+  return Combine(instruction, signature, sources_, targets_, /*partials=*/nullptr,
                  *arrivals[static_cast<size_t>(rank)].stream);
 }
 

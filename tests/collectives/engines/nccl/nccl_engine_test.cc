@@ -19,6 +19,17 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
+// A communicator of a new group, ready.
+NcclComm CreateComm(const NcclUniqueId& id, int rank, int size) {
+  const NcclApi api = FakeNccl::Api();
+  NcclComm comm = nullptr;
+  NcclConfig config;
+  api.comm_init_rank_config(&comm, size, id, rank, &config);
+  NcclResult ready = NcclResult::kInProgress;
+  while (ready == NcclResult::kInProgress) api.comm_get_async_error(comm, &ready);
+  return comm;
+}
+
 class NcclConformance : public NcclTest, public ::testing::WithParamInterface<int> {};
 
 TEST_P(NcclConformance, EveryOperationOfEveryType) {
@@ -64,6 +75,69 @@ TEST_F(NcclTest, DirectSumsAreAddedInAscendingOrderAndRoundedOnce) {
       ASSERT_OK(self.stream->Synchronize());
     });
   }
+}
+
+// An all-reduce of values[rank] as T, in place, gives the specification's bits and sends what
+// is said beforehand.
+template <typename T>
+void ExpectSumOf(const std::vector<std::vector<float>>& values, Rank& self) {
+  const auto count = static_cast<int64_t>(values[0].size());
+  Communicator& group = *self.communicator;
+  const auto signature = group.Resolve(
+      {.kind = CollectiveKind::kAllReduce, .dtype = precision::kDType<T>, .count = count});
+  ASSERT_OK(signature);
+  const auto sent = [&] {
+    int64_t bytes = 0;
+    for (int to = 0; to < self.size; ++to) bytes += group.sent_bytes(to);
+    return bytes;
+  };
+  const int64_t sent_before = sent();
+  std::vector<T> array(values[0].size());
+  for (size_t i = 0; i < array.size(); ++i) array[i] = T(values[self.rank][i]);
+  ASSERT_OK(group.AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
+  ASSERT_OK(self.stream->Synchronize());
+  EXPECT_EQ(sent() - sent_before, WireBytes(*signature, self.rank, self.size));
+  for (size_t i = self.rank % 8; i < array.size(); i += 8) {
+    float sum = Rounded<T>(values[0][i]);
+    for (int rank = 1; rank < self.size; ++rank) sum += Rounded<T>(values[rank][i]);
+    ASSERT_EQ(static_cast<float>(array[i]), Rounded<T>(sum)) << i << ", rank " << self.rank;
+  }
+}
+
+TEST_F(NcclTest, AddsInPassesBetweenMoreRanksThanAKernelTakes) {
+  constexpr int kSize = 66;
+  constexpr int64_t kCount = 16 * kSize + 5;
+  const RanksOptions options = {.size = kSize};
+  std::vector<std::vector<float>> values(kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    for (int64_t i = 0; i < kCount; ++i) values[rank].push_back(UnevenValue(rank, i));
+  }
+  NcclUniqueId id = {};
+  ASSERT_EQ(FakeNccl::Api().get_unique_id(&id), NcclResult::kSuccess);
+  std::vector<NcclComm> comms(kSize);
+  // A side channel of threads would not have so many ranks.
+  const auto create = [&](int rank, device::Context& context) {
+    comms[rank] = CreateComm(id, rank, kSize);
+    return BorrowNcclEngine(FakeOptions(options), comms[rank], /*side=*/nullptr, context);
+  };
+  OnRanks(options, create, [&](Rank& self) {
+    const auto allocated = [&] {
+      return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
+    };
+    const int64_t before = allocated();
+    const CollectiveSignature signature = {
+        .kind = CollectiveKind::kAllReduce, .dtype = kFloat32, .count = kCount};
+    ASSERT_OK(self.communicator->Reserve(signature));
+    // Blocks of 32, 16 and 5 elements: 65 of them land, each in a whole vector, and one is added.
+    const int64_t block = self.rank == 0 ? 32 : self.rank < kSize - 1 ? 16 : 5;
+    const Workspace wanted = {0, (kSize - 1) * 256, block * 4};
+    EXPECT_EQ(self.communicator->WorkspaceFor(signature).value(), wanted);
+    EXPECT_EQ(allocated() - before, wanted.bytes());
+    ExpectSumOf<float>(values, self);
+    ExpectSumOf<precision::BFloat16>(values, self);
+    EXPECT_EQ(allocated() - before, wanted.bytes());
+  });
+  for (const NcclComm comm : comms) FakeNccl::Api().comm_destroy(comm);
 }
 
 TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
@@ -218,11 +292,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   const auto rank_main = [&](int rank) {
     auto context = CreateRankContext(rank, {});
     auto stream = context->CreateStream("compute").value();
-    NcclComm comm = nullptr;
-    NcclConfig config;
-    api.comm_init_rank_config(&comm, 2, id, rank, &config);
-    NcclResult ready = NcclResult::kInProgress;
-    while (ready == NcclResult::kInProgress) api.comm_get_async_error(comm, &ready);
+    const NcclComm comm = CreateComm(id, rank, 2);
     for (const bool with_side : {false, true}) {
       std::unique_ptr<Engine> side;
       if (with_side) side = group->Join(rank, *context).value();

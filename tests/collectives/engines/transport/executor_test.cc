@@ -98,6 +98,14 @@ TEST(TransportExecutorTest, CarriesPartsOfMoreChunksThanMayBeOnTheirWay) {
   });
 }
 
+TEST(TransportExecutorTest, AddsMoreArraysThanAKernelTakesAtOnce) {
+  CollectiveSignature signature;
+  signature.algorithm = Algorithm::kDirect;
+  signature.dtype = precision::DType::kFloat32;
+  signature.count = 16 * 66 + 5;
+  for (const bool in_place : {false, true}) RunAndCheck(signature, 66, 64, in_place);
+}
+
 TEST(TransportExecutorTest, CarriesProgramsOfNodes) {
   ForEachCallOnNodes([](const CollectiveSignature& signature) {
     for (const int size : {4, 8}) {
