@@ -1,41 +1,44 @@
 #include "brigade/collectives/engines/nccl/executor.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/engines/combine.h"
 #include "brigade/collectives/engines/grow_buffer.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
+namespace {
+
+constexpr size_t kMaxPlans = 64;
+
+int64_t LandingBytes(const CollectiveSignature& signature, int64_t count) {
+  return NcclLandingBytes(count * precision::SizeOf(PartialType(signature)));
+}
+
+}  // namespace
 
 absl::Status NcclExecutor::Run(const Collective& collective, device::Stream& stream,
                                EnqueueGroup enqueue) {
   collective_ = &collective;
-  BRIGADE_RETURN_IF_ERROR(Reserve(collective.signature));
-  for (int stage = 0; stage < program_.stages(); ++stage) {
-    CollectReads(stage);
-    BRIGADE_RETURN_IF_ERROR(enqueue(transfers_));
-    BRIGADE_RETURN_IF_ERROR(Reduce(stage, stream));
-    CollectWrites(stage);
-    if (!transfers_.empty()) BRIGADE_RETURN_IF_ERROR(enqueue(transfers_));
+  const Plan& plan = PlanOf(collective.signature);
+  BRIGADE_RETURN_IF_ERROR(Reserve(plan));
+  for (const Plan::Stage& stage : plan.stages) {
+    BRIGADE_RETURN_IF_ERROR(enqueue(Addressed(stage.reads)));
+    for (const Plan::Reduction& reduction : stage.reductions) {
+      BRIGADE_RETURN_IF_ERROR(Reduce(reduction, stream));
+    }
+    if (!stage.writes.empty()) BRIGADE_RETURN_IF_ERROR(enqueue(Addressed(stage.writes)));
   }
   return absl::OkStatus();
 }
 
-// A copy from elsewhere to here needs no landing.
-bool NcclExecutor::IsReceivedInPlace(const Instruction& instruction) const {
-  return instruction.sources.size() == 1 && instruction.sources[0].rank != rank_;
-}
-
-int64_t NcclExecutor::LandingBytes(const Instruction& instruction) const {
-  return NcclLandingBytes(instruction.count *
-                          precision::SizeOf(PartialType(collective_->signature)));
-}
-
 absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
-  program_.Build(signature, size_);
-  const Workspace workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
+  return Reserve(PlanOf(signature));
+}
+
+absl::Status NcclExecutor::Reserve(const Plan& plan) {
+  const Workspace& workspace = plan.workspace;
   BRIGADE_RETURN_IF_ERROR(
       GrowBuffer(workspace.landing_bytes, "collective landing", context_, landing_));
   BRIGADE_RETURN_IF_ERROR(
@@ -43,70 +46,91 @@ absl::Status NcclExecutor::Reserve(const CollectiveSignature& signature) {
   return GrowBuffer(workspace.scratch_bytes, "collective scratch", context_, scratch_);
 }
 
-const Part& NcclExecutor::OwnTarget(const Instruction& instruction) const {
-  return *std::find_if(instruction.targets.begin(), instruction.targets.end(),
-                       [&](const Part& target) { return target.rank == rank_; });
+const NcclExecutor::Plan& NcclExecutor::PlanOf(const CollectiveSignature& signature) {
+  const auto known = std::find_if(plans_.begin(), plans_.end(),
+                                  [&](const Plan& plan) { return plan.signature == signature; });
+  if (known != plans_.end()) return *known;
+  if (plans_.size() < kMaxPlans) return plans_.emplace_back(Make(signature));
+  Plan& place = plans_[std::exchange(oldest_, (oldest_ + 1) % kMaxPlans)];
+  return place = Make(signature);
 }
 
-void NcclExecutor::CollectReads(int stage) {
-  transfers_.clear();
-  for (int other = 0; other < size_; ++other) {
-    if (other == rank_) continue;
-    program_.ForEach(other, stage, [&](const Instruction& instruction) {
+// Other ranks' instructions read what this one sends, and write what it receives.
+NcclExecutor::Plan NcclExecutor::Make(const CollectiveSignature& signature) const {
+  Plan plan;
+  plan.signature = signature;
+  plan.workspace = WorkspaceOf(signature, rank_, size_, EngineKind::kNccl);
+  plan.stages.resize(static_cast<size_t>(Stages(signature, size_)));
+  for (int rank = 0; rank < size_; ++rank) {
+    ForEachInstruction(signature, rank, size_, [&](const Instruction& instruction) {
+      Plan::Stage& stage = plan.stages[static_cast<size_t>(instruction.stage)];
+      if (rank == rank_) {
+        AddOwn(instruction, LandingBytes(signature, instruction.count), stage);
+        return;
+      }
       for (const Part& source : instruction.sources) {
         if (source.rank != rank_) continue;
-        transfers_.push_back({true, Address(source), instruction.count, other});
+        stage.reads.push_back({true, source, 0, instruction.count, rank});
       }
-    });
-  }
-  char* landing = static_cast<char*>(landing_.data());
-  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-    for (const Part& source : instruction.sources) {
-      if (source.rank == rank_) continue;
-      const bool in_place = IsReceivedInPlace(instruction);
-      transfers_.push_back({false, in_place ? Address(OwnTarget(instruction)) : landing,
-                            instruction.count, source.rank});
-      if (!in_place) landing += LandingBytes(instruction);
-    }
-  });
-}
-
-absl::Status NcclExecutor::Reduce(int stage, device::Stream& stream) {
-  const char* landed = static_cast<const char*>(landing_.data());
-  absl::Status done;
-  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-    if (IsReceivedInPlace(instruction) || !done.ok()) return;
-    sources_.clear();
-    for (const Part& source : instruction.sources) {
-      sources_.push_back(source.rank == rank_ ? Address(source) : landed);
-      if (source.rank != rank_) landed += LandingBytes(instruction);
-    }
-    void* const target = Address(OwnTarget(instruction));
-    if (sources_.size() == 1 && sources_[0] == target) return;  // in place already
-    done =
-        Combine(instruction, collective_->signature, sources_, {target}, partials_.data(), stream);
-  });
-  return done;
-}
-
-void NcclExecutor::CollectWrites(int stage) {
-  transfers_.clear();
-  program_.ForEach(rank_, stage, [&](const Instruction& instruction) {
-    char* const own = Address(OwnTarget(instruction));
-    for (const Part& target : instruction.targets) {
-      if (target.rank == rank_) continue;
-      transfers_.push_back({true, own, instruction.count, target.rank});
-    }
-  });
-  for (int other = 0; other < size_; ++other) {
-    if (other == rank_) continue;
-    program_.ForEach(other, stage, [&](const Instruction& instruction) {
       for (const Part& target : instruction.targets) {
         if (target.rank != rank_) continue;
-        transfers_.push_back({false, Address(target), instruction.count, other});
+        stage.writes.push_back({false, target, 0, instruction.count, rank});
       }
     });
   }
+  return plan;
+}
+
+void NcclExecutor::AddOwn(const Instruction& instruction, int64_t part_bytes,
+                          Plan::Stage& stage) const {
+  const Part& own = *std::find_if(instruction.targets.begin(), instruction.targets.end(),
+                                  [&](const Part& target) { return target.rank == rank_; });
+  const Part& first = instruction.sources[0];
+  const int64_t landing = stage.landing_bytes;
+  if (instruction.sources.size() == 1 && first.rank != rank_) {
+    // A copy from elsewhere to here needs no landing.
+    stage.reads.push_back({false, own, 0, instruction.count, first.rank});
+  } else {
+    for (const Part& source : instruction.sources) {
+      if (source.rank == rank_) continue;
+      stage.reads.push_back({false, source, stage.landing_bytes, instruction.count, source.rank});
+      stage.landing_bytes += part_bytes;
+    }
+    stage.reductions.push_back({{instruction.sources.begin(), instruction.sources.end()},
+                                own,
+                                landing,
+                                instruction.count});
+  }
+  for (const Part& target : instruction.targets) {
+    if (target.rank == rank_) continue;
+    stage.writes.push_back({true, own, 0, instruction.count, target.rank});
+  }
+}
+
+absl::Span<const Transfer> NcclExecutor::Addressed(absl::Span<const Plan::Move> moves) {
+  transfers_.clear();
+  for (const Plan::Move& move : moves) {
+    char* const data = move.part.rank == rank_ ? Address(move.part)
+                                               : static_cast<char*>(landing_.data()) + move.landing;
+    transfers_.push_back({move.sends, data, move.count, move.peer});
+  }
+  return transfers_;
+}
+
+absl::Status NcclExecutor::Reduce(const Plan::Reduction& reduction, device::Stream& stream) {
+  const CollectiveSignature& signature = collective_->signature;
+  const char* landed = static_cast<const char*>(landing_.data()) + reduction.landing;
+  sources_.clear();
+  for (const Part& source : reduction.sources) {
+    sources_.push_back(source.rank == rank_ ? Address(source) : landed);
+    if (source.rank != rank_) landed += LandingBytes(signature, reduction.count);
+  }
+  void* const target = Address(reduction.target);
+  if (sources_.size() == 1 && sources_[0] == target) return absl::OkStatus();  // in place already
+  const Instruction instruction = {.sources = reduction.sources,
+                                   .targets = absl::MakeConstSpan(&reduction.target, 1),
+                                   .count = reduction.count};
+  return Combine(instruction, signature, sources_, {target}, partials_.data(), stream);
 }
 
 }  // namespace brigade::collectives

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/algorithms/program.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 
@@ -26,7 +27,10 @@ struct Transfer {
 // they write elsewhere goes there. Every instruction writes an own array.
 //
 // Memory       What comes to be reduced, all of a stage, partial results where an instruction has
-//              more sources than a kernel takes, and the program's scratch; counted as communication.
+//              more sources than a kernel takes, and the program's scratch; counted as
+//              communication.
+// Time         All ranks' programs are searched for this one's part once for a signature; it is
+//              kept for 64 of them.
 // Allocation   None in steady state.
 // Threads      One at a time.
 class NcclExecutor {
@@ -44,18 +48,49 @@ class NcclExecutor {
   absl::Status Run(const Collective& collective, device::Stream& stream, EnqueueGroup enqueue);
 
  private:
+  // What the calls of a signature do on this rank, whatever their arrays are.
+  struct Plan {
+    struct Move {
+      bool sends;
+      // Of this rank; or of another one: then it is received so many bytes into the landing.
+      Part part;
+      int64_t landing;
+      int64_t count;
+      int peer;
+    };
+    // Of sources of other ranks the first lies `landing` bytes into the landing, the others behind
+    // it.
+    struct Reduction {
+      std::vector<Part> sources;
+      Part target;
+      int64_t landing;
+      int64_t count;
+    };
+    struct Stage {
+      std::vector<Move> reads;
+      std::vector<Reduction> reductions;
+      std::vector<Move> writes;
+      int64_t landing_bytes = 0;
+    };
+    CollectiveSignature signature;
+    Workspace workspace;
+    std::vector<Stage> stages;
+  };
+
+  const Plan& PlanOf(const CollectiveSignature& signature);
+  Plan Make(const CollectiveSignature& signature) const;
+  void AddOwn(const Instruction& instruction, int64_t part_bytes, Plan::Stage& stage) const;
+  absl::Status Reserve(const Plan& plan);
+  absl::Span<const Transfer> Addressed(absl::Span<const Plan::Move> moves);
+  absl::Status Reduce(const Plan::Reduction& reduction, device::Stream& stream);
   char* Address(const Part& part) const { return AddressOf(part, *collective_, scratch_.data()); }
-  bool IsReceivedInPlace(const Instruction& instruction) const;
-  int64_t LandingBytes(const Instruction& instruction) const;
-  const Part& OwnTarget(const Instruction& instruction) const;
-  void CollectReads(int stage);
-  absl::Status Reduce(int stage, device::Stream& stream);
-  void CollectWrites(int stage);
 
   device::Context& context_;
   const int rank_;
   const int size_;
-  Program program_;
+  std::vector<Plan> plans_;
+  // Where the next one goes when all places are taken.
+  size_t oldest_ = 0;
   device::Buffer scratch_, landing_, partials_;
   std::vector<Transfer> transfers_;
   std::vector<const void*> sources_;
