@@ -4,6 +4,8 @@
 // Which bits sums over ranks have, by the specification. For inputs that tell one way of adding
 // from another.
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -78,11 +80,39 @@ float RoundedAtTheEnd(int size, int64_t count, int64_t i) {
   return Rounded<T>(sum);
 }
 
-// All-reduces of `count` elements of T have the bits that the algorithms promise. Fails the test
-// that calls it.
+// The sum of `count` values over a binary tree in whose positions they stand from left to right:
+// the root is at the largest power of two, and adds what is left of it, its own, and what is right
+// of it.
+template <typename Round>
+float TreeSum(const float* values, size_t count, const Round& round) {
+  if (count == 1) return values[0];
+  const size_t left = std::bit_floor(count) - 1, right = count - left - 1;
+  float sum = TreeSum(values, left, round) + values[left];
+  if (right > 0) sum += TreeSum(values + left + 1, right, round);
+  return round(sum);
+}
+
+// kDoubleTree: the first half over the ranks in their order; the second, with an even number of
+// ranks, in the opposite order, else with the last rank before the first one.
+template <typename T, typename Round>
+float RoundedInTrees(int size, int64_t count, int64_t i, const Round& round) {
+  std::vector<float> values;
+  for (int rank = 0; rank < size; ++rank) values.push_back(Rounded<T>(UnevenValue(rank, i)));
+  if (i >= BlockBegin(count, 2, 1)) {
+    if (size % 2 == 0) {
+      std::reverse(values.begin(), values.end());
+    } else {
+      std::rotate(values.begin(), values.end() - 1, values.end());
+    }
+  }
+  return TreeSum(values.data(), values.size(), round);
+}
+
+// All-reduces of `count` elements of T, at most 256 KiB, have the bits that the algorithms promise.
+// Fails the test that calls it.
 template <typename T>
-void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options,
-                                         const CreateEngineFn& create_engine, int64_t count) {
+void ExpectBitsOfTheAlgorithms(const RanksOptions& options, const CreateEngineFn& create_engine,
+                               int64_t count) {
   const int size = options.size;
   struct Level {
     ReduceOptions options;
@@ -90,12 +120,17 @@ void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options,
   };
   Level levels[] = {{By(Algorithm::kDirect), {}},
                     {By(Algorithm::kRing), {}},
-                    {{{}, Reduction::kFp32Partials, Algorithm::kRing}, {}}};
+                    {{{}, Reduction::kFp32Partials, Algorithm::kRing}, {}},
+                    {{{}, Reduction::kRoundedPerHop, Algorithm::kDoubleTree}, {}},
+                    {{{}, Reduction::kFp32Partials, Algorithm::kDoubleTree}, {}}};
   int64_t differ = 0, ordered = 0;
   for (int64_t i = 0; i < count; ++i) {
     levels[0].wanted.push_back(RoundedOnce<T>(size, i));
     levels[1].wanted.push_back(RoundedPerHop<T>(size, count, i));
     levels[2].wanted.push_back(RoundedAtTheEnd<T>(size, count, i));
+    levels[3].wanted.push_back(RoundedInTrees<T>(size, count, i, Rounded<T>));
+    levels[4].wanted.push_back(
+        Rounded<T>(RoundedInTrees<T>(size, count, i, [](float sum) { return sum; })));
     differ += levels[0].wanted.back() != levels[1].wanted.back();
     ordered += levels[0].wanted.back() != RoundedOnceDescending<T>(size, i);
   }
@@ -110,8 +145,8 @@ void ExpectDirectRoundsOnceAndRingPerHop(const RanksOptions& options,
       ASSERT_OK(self.stream->Synchronize());
       for (int64_t i = 0; i < count; ++i) {
         ASSERT_EQ(static_cast<float>(output[i]), wanted[static_cast<size_t>(i)])
-            << Name(level.reduction) << ", rank " << self.rank << " of " << size << ", element "
-            << i;
+            << Name(level.algorithm) << ", " << Name(level.reduction) << ", rank " << self.rank
+            << " of " << size << ", element " << i;
       }
     }
     ASSERT_OK(self.communicator->Barrier(*self.stream));

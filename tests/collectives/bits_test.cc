@@ -19,10 +19,10 @@ class BitsTest : public ::testing::Test {};
 using Types = ::testing::Types<float, Half, BFloat16>;
 TYPED_TEST_SUITE(BitsTest, Types);
 
-TYPED_TEST(BitsTest, DirectRoundsOnceAndRingPerHop) {
+TYPED_TEST(BitsTest, OfEachAlgorithm) {
   for (const int size : {2, 3, 7}) {
     const RanksOptions options = {.size = size};
-    ExpectDirectRoundsOnceAndRingPerHop<TypeParam>(options, ThreadEngines(options), 4099);
+    ExpectBitsOfTheAlgorithms<TypeParam>(options, ThreadEngines(options), 4099);
   }
 }
 

@@ -58,10 +58,10 @@ class GlooBits : public ::testing::Test {};
 using Types = ::testing::Types<float, BFloat16>;
 TYPED_TEST_SUITE(GlooBits, Types);
 
-TYPED_TEST(GlooBits, DirectRoundsOnceAndRingPerHop) {
+TYPED_TEST(GlooBits, OfEachAlgorithm) {
   for (const int size : {2, 3, 4}) {
     const RanksOptions options = {.size = size};
-    ExpectDirectRoundsOnceAndRingPerHop<TypeParam>(options, GlooEngines(options), 1027);
+    ExpectBitsOfTheAlgorithms<TypeParam>(options, GlooEngines(options), 1027);
   }
 }
 
