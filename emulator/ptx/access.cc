@@ -1,0 +1,352 @@
+#include "brigade/emulator/ptx/access.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/emulator/ptx/block.h"
+#include "brigade/emulator/ptx/warp.h"
+
+namespace brigade::emulator {
+namespace {
+
+constexpr int kSectorBits = 5, kLineBits = 7;
+constexpr int kBanks = 32, kBankBytes = 4;
+
+// Bytes that a lane accesses, and what is known of them; `past` is null where no other thread can
+// reach them, `states` where all were written before the launch.
+struct Place {
+  uint8_t* data = nullptr;
+  ByteState* states = nullptr;
+  PastAccesses* past = nullptr;
+};
+
+absl::string_view NameOf(Space space) {
+  return space == Space::kShared ? "shared" : space == Space::kLocal ? "local" : "parameter";
+}
+
+// What the lanes of one instruction access.
+class Access {
+ public:
+  Access(Warp& warp, const Instruction& instruction, Operand address, bool writes)
+      : warp_(warp),
+        block_(warp.block()),
+        instruction_(instruction),
+        addresses_(warp.lanes(address)),
+        bytes_(instruction.element_bytes * instruction.elements),
+        writes_(writes) {}
+
+  // Calls transfer(lane, data) for each lane whose access is right.
+  template <typename Transfer>
+  void Run(const Transfer& transfer) {
+    warp_.ForEachActive([&](int lane) {
+      Place place;
+      if (!Find(lane, place)) return;
+      CheckState(lane, place);
+      if (place.past != nullptr) CheckRaces(lane, place);
+      transfer(lane, place.data);
+      if (writes_ && place.states != nullptr) {
+        std::fill_n(place.states, bytes_, ByteState::kInitialized);
+      }
+    });
+    Count();
+  }
+
+ private:
+  absl::string_view verb() const { return writes_ ? "write" : "read"; }
+
+  void Report(FindingKind kind, int lane, std::string what) {
+    block_.Report(kind, warp_, lane, instruction_, std::move(what));
+  }
+
+  // The space of an address, and the address in it.
+  Space Resolve(uint64_t& address) const {
+    if (instruction_.space != Space::kGeneric) {
+      // An address may stand in a register of 32 bits.
+      if (instruction_.space != Space::kGlobal) address &= 0xffffffff;
+      return instruction_.space;
+    }
+    const uint64_t window = address & kWindowMask;
+    if (window == kSharedWindow || window == kLocalWindow || window == kParameterWindow) {
+      address &= ~kWindowMask;
+    }
+    return window == kSharedWindow      ? Space::kShared
+           : window == kLocalWindow     ? Space::kLocal
+           : window == kParameterWindow ? Space::kParam
+                                        : Space::kGlobal;
+  }
+
+  bool Find(int lane, Place& place) {
+    uint64_t address = addresses_[lane] + static_cast<uint64_t>(instruction_.offset);
+    const Space space = Resolve(address);
+    if (address % static_cast<uint64_t>(bytes_) != 0) {
+      Report(FindingKind::kMisaligned, lane,
+             absl::StrCat(verb(), " of ", bytes_, " bytes at ", Describe(space, address)));
+      return false;
+    }
+    bool is_there = false;
+    if (space == Space::kGlobal) {
+      is_there = FindGlobal(address, place);
+    } else if (space == Space::kParam) {
+      const absl::Span<const uint8_t> parameters = block_.launch().parameters;
+      is_there = !writes_ && FitsInto(address, parameters.size());
+      if (is_there) place.data = const_cast<uint8_t*>(parameters.data()) + address;
+    } else {
+      const int thread = warp_.number() * kLanes + lane;
+      Block::Bytes& bytes = space == Space::kShared ? block_.shared() : block_.local(thread);
+      is_there = FitsInto(address, bytes.data.size());
+      if (is_there) {
+        place = {bytes.data.data() + address, bytes.states.data() + address,
+                 space == Space::kShared ? bytes.past.data() + address : nullptr};
+      }
+    }
+    if (!is_there) {
+      Report(FindingKind::kOutOfBounds, lane,
+             absl::StrCat(verb(), " of ", bytes_, " bytes at ", Describe(space, address)));
+      return false;
+    }
+    if (count_ == 0) space_ = space;
+    if (space == space_) {
+      touched_[lane] = address;
+      touching_ |= uint32_t{1} << lane;
+      ++count_;
+    }
+    return true;
+  }
+
+  bool FitsInto(uint64_t address, size_t size) const {
+    return address <= size && static_cast<uint64_t>(bytes_) <= size - address;
+  }
+
+  bool FindGlobal(uint64_t address, Place& place) const {
+    Memory& memory = block_.memory();
+    // Aligned, so that the last byte is in the range with the first one.
+    if (!memory.Contains(address)) return false;
+    place = {memory.Host(address), memory.State(address), memory.Past(address)};
+    return std::none_of(place.states, place.states + bytes_,
+                        [](ByteState state) { return state == ByteState::kNone; });
+  }
+
+  std::string Describe(Space space, uint64_t address) const {
+    if (space == Space::kGlobal) return block_.memory().Describe(address);
+    const size_t size = space == Space::kShared  ? block_.shared().data.size()
+                        : space == Space::kLocal ? static_cast<size_t>(block_.kernel().local_bytes)
+                                                 : block_.launch().parameters.size();
+    return absl::StrCat("byte ", address, " of ", size, " of ", NameOf(space), " memory");
+  }
+
+  std::string Describe(int lane) const {
+    uint64_t address = addresses_[lane] + static_cast<uint64_t>(instruction_.offset);
+    const Space space = Resolve(address);
+    return Describe(space, address);
+  }
+
+  void CheckState(int lane, const Place& place) {
+    if (writes_ || place.states == nullptr) return;
+    const ByteState* const begin = place.states;
+    const ByteState* const end = begin + bytes_;
+    const ByteState* const young = std::find(begin, end, ByteState::kUninitialized);
+    if (young == end) return;
+    Report(FindingKind::kUninitialized, lane,
+           absl::StrCat("read of ", bytes_, " bytes at ", Describe(lane), ": byte ",
+                        young - place.states, " of them has never been written"));
+  }
+
+  void CheckRaces(int lane, const Place& place) {
+    const uint64_t now = block_.access_id(warp_, lane);
+    const uint64_t first_serial = block_.launch().first_serial;
+    const auto is_ordered = [&](uint64_t past) {
+      return AccessId::IsOrdered(past, now, first_serial, warp_);
+    };
+    uint64_t conflict = 0;
+    for (int i = 0; i < bytes_; ++i) {
+      const std::atomic_ref<uint64_t> write(place.past[i].write), read(place.past[i].read);
+      uint64_t last = 0;
+      if (writes_) {
+        // Of two blocks that run at the same time one sees the other.
+        last = write.exchange(now, std::memory_order_relaxed);
+        if (!is_ordered(last)) conflict = last;
+        const uint64_t last_read = read.load(std::memory_order_relaxed);
+        if (!is_ordered(last_read)) conflict = last_read;
+      } else {
+        last = read.load(std::memory_order_relaxed);
+        uint64_t next = now;
+        do {
+          next = last == now ? now : is_ordered(last) ? now : AccessId::With(last, now);
+        } while (next != last &&
+                 !read.compare_exchange_weak(last, next, std::memory_order_relaxed));
+        const uint64_t last_write = write.load(std::memory_order_relaxed);
+        if (!is_ordered(last_write)) conflict = last_write;
+      }
+      again_ += AccessId::Serial(last) >= first_serial ? 1 : 0;
+    }
+    if (conflict != 0 && !instruction_.is_synchronizing) ReportRace(lane, conflict, now);
+  }
+
+  void ReportRace(int lane, uint64_t conflict, uint64_t now) {
+    const AccessId::Others others = AccessId::OthersOf(conflict);
+    const bool in_block = others != AccessId::Others::kOfOtherBlocks &&
+                          AccessId::Serial(conflict) == AccessId::Serial(now);
+    std::string who;
+    if (in_block) {
+      who = absl::StrCat(block_.ThreadName(conflict),
+                         others != AccessId::Others::kNone ? " and others" : "",
+                         " accessed it and no barrier is between");
+    } else if (others == AccessId::Others::kOfOtherBlocks) {
+      who = "several blocks of the launch accessed it";
+    } else {
+      who = absl::StrCat("block ", AccessId::Serial(conflict) - block_.launch().first_serial,
+                         " accessed it in the same launch");
+    }
+    Report(in_block ? FindingKind::kRaceInBlock : FindingKind::kRaceBetweenBlocks, lane,
+           absl::StrCat(verb(), " of ", bytes_, " bytes at ", Describe(lane), ": ", who));
+  }
+
+  void Count() {
+    if (count_ == 0 || space_ == Space::kParam || space_ == Space::kLocal) return;
+    const auto place = static_cast<size_t>(&instruction_ - block_.kernel().code.data());
+    LaunchCounts::OfInstruction& of = block_.counts().instructions[place];
+    AccessCounts& counts = space_ == Space::kShared ? of.shared : of.global;
+    ++counts.requests;
+    counts.accesses += count_;
+    counts.bytes += count_ * bytes_;
+    if (space_ == Space::kShared) {
+      counts.bank_conflicts += BankConflicts();
+      return;
+    }
+    (writes_ ? block_.counts().written_again : block_.counts().read_again) += again_;
+    std::array<uint64_t, kLanes> sorted;
+    int64_t lanes = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if ((touching_ >> lane & 1) != 0) sorted[static_cast<size_t>(lanes++)] = touched_[lane];
+    }
+    const auto begin = sorted.begin(), end = sorted.begin() + lanes;
+    if (!std::is_sorted(begin, end)) std::sort(begin, end);
+    int64_t different = 0, sectors = 0, lines = 0;
+    uint64_t last = ~sorted[0];
+    for (auto it = begin; it != end; ++it) {
+      different += *it != last ? 1 : 0;
+      sectors += *it >> kSectorBits != last >> kSectorBits ? 1 : 0;
+      lines += *it >> kLineBits != last >> kLineBits ? 1 : 0;
+      last = *it;
+    }
+    counts.sectors += sectors;
+    counts.least_sectors += (different * bytes_ + (1 << kSectorBits) - 1) >> kSectorBits;
+    counts.lines += lines;
+  }
+
+  // Different words of one bank are delivered one after the other; accesses of 8 (16) bytes go by
+  // halves (quarters) of the warp.
+  int64_t BankConflicts() const {
+    const int words = std::max(1, bytes_ / kBankBytes);
+    const int together = kLanes / words;
+    int64_t conflicts = 0;
+    for (int begin = 0; begin < kLanes; begin += together) {
+      std::array<uint64_t, kLanes> addressed;
+      int count = 0;
+      for (int lane = begin; lane < begin + together; ++lane) {
+        if ((touching_ >> lane & 1) == 0) continue;
+        for (int w = 0; w < words; ++w) {
+          addressed[static_cast<size_t>(count++)] =
+              touched_[lane] / kBankBytes + static_cast<uint64_t>(w);
+        }
+      }
+      std::sort(addressed.begin(), addressed.begin() + count);
+      std::array<int, kBanks> of_bank = {};
+      for (int i = 0; i < count; ++i) {
+        const uint64_t word = addressed[static_cast<size_t>(i)];
+        if (i == 0 || word != addressed[static_cast<size_t>(i - 1)]) ++of_bank[word % kBanks];
+      }
+      conflicts += std::max(1, *std::max_element(of_bank.begin(), of_bank.end())) - 1;
+    }
+    return conflicts;
+  }
+
+  Warp& warp_;
+  Block& block_;
+  const Instruction& instruction_;
+  const Lanes& addresses_;
+  const int bytes_;
+  const bool writes_;
+  // Of the first lane; others are not counted.
+  Space space_ = Space::kGlobal;
+  int count_ = 0;
+  int64_t again_ = 0;
+  Lanes touched_;
+  uint32_t touching_ = 0;
+};
+
+template <bool kSigned>
+void Load(Warp& warp, const Instruction& instruction) {
+  const size_t elements = instruction.elements, bytes = instruction.element_bytes;
+  // The address may be in a register that is loaded.
+  const Operand address = instruction.operands[elements];
+  std::array<std::array<uint64_t, kLanes>, 4> loaded = {};
+  uint32_t done = 0;
+  Access(warp, instruction, address, /*writes=*/false).Run([&](int lane, const uint8_t* data) {
+    done |= uint32_t{1} << lane;
+    for (size_t e = 0; e < elements; ++e) {
+      uint64_t value = 0;
+      std::memcpy(&value, data + e * bytes, bytes);
+      if constexpr (kSigned) {
+        const size_t unused = 64 - 8 * bytes;
+        value = static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused);
+      }
+      loaded[e][static_cast<size_t>(lane)] = value;
+    }
+  });
+  for (size_t e = 0; e < elements; ++e) {
+    Lanes& to = warp.lanes(instruction.operands[e]);
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      to[lane] = loaded[e][static_cast<size_t>(lane)];
+    }
+  }
+}
+
+uint64_t WindowOf(Space space) {
+  switch (space) {
+    case Space::kShared:
+      return kSharedWindow;
+    case Space::kLocal:
+      return kLocalWindow;
+    case Space::kParam:
+      return kParameterWindow;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+void LoadUnsigned(Warp& warp, const Instruction& instruction) { Load<false>(warp, instruction); }
+void LoadSigned(Warp& warp, const Instruction& instruction) { Load<true>(warp, instruction); }
+
+void Store(Warp& warp, const Instruction& instruction) {
+  const size_t elements = instruction.elements, bytes = instruction.element_bytes;
+  Access(warp, instruction, instruction.operands[0], /*writes=*/true)
+      .Run([&](int lane, uint8_t* data) {
+        for (size_t e = 0; e < elements; ++e) {
+          std::memcpy(data + e * bytes, &warp.lanes(instruction.operands[1 + e])[lane], bytes);
+        }
+      });
+}
+
+void ToGeneric(Warp& warp, const Instruction& instruction) {
+  Lanes& to = warp.lanes(instruction.operands[0]);
+  const Lanes& from = warp.lanes(instruction.operands[1]);
+  const uint64_t window = WindowOf(instruction.space);
+  warp.ForEachActive([&](int lane) { to[lane] = from[lane] + window; });
+}
+
+void FromGeneric(Warp& warp, const Instruction& instruction) {
+  Lanes& to = warp.lanes(instruction.operands[0]);
+  const Lanes& from = warp.lanes(instruction.operands[1]);
+  const uint64_t window = WindowOf(instruction.space);
+  warp.ForEachActive([&](int lane) { to[lane] = from[lane] - window; });
+}
+
+}  // namespace brigade::emulator

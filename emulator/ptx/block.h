@@ -1,0 +1,167 @@
+#ifndef BRIGADE_EMULATOR_PTX_BLOCK_H_
+#define BRIGADE_EMULATOR_PTX_BLOCK_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "brigade/device/threads/mutex.h"
+#include "brigade/emulator/ptx/launch.h"
+#include "brigade/emulator/ptx/memory.h"
+#include "brigade/emulator/ptx/module.h"
+#include "brigade/emulator/ptx/warp.h"
+
+namespace brigade::emulator {
+
+// Generic addresses of what is not in the device's memory; an offset is added.
+inline constexpr uint64_t kSharedWindow = uint64_t{0x7e} << 56;
+inline constexpr uint64_t kLocalWindow = uint64_t{0x7d} << 56;
+inline constexpr uint64_t kParameterWindow = uint64_t{0x7c} << 56;
+inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
+
+// What all blocks of a launch share.
+struct LaunchState {
+  LaunchState(const LoadedModule& loaded, const Kernel& kernel,
+              absl::Span<const uint8_t> parameters, const LaunchOptions& options)
+      : loaded(loaded), kernel(kernel), parameters(parameters), options(options) {}
+
+  const LoadedModule& loaded;
+  const Kernel& kernel;
+  const absl::Span<const uint8_t> parameters;
+  const LaunchOptions& options;
+  // The serial number of the launch's first block; those of later ones follow.
+  uint64_t first_serial = 0;
+  std::atomic<bool> is_stopped{false};
+
+  device::Mutex mutex;
+  // By instruction and kind.
+  std::map<std::pair<uint32_t, FindingKind>, Finding> findings ABSL_GUARDED_BY(mutex);
+  LaunchCounts counts ABSL_GUARDED_BY(mutex);
+};
+
+// Who accessed a byte, and when: the serial number of the block (of all launches of the process),
+// how many barriers of the block the thread had passed, how many of its warp, and which thread it
+// is. Numbers that no longer fit are reported by Launch, which starts anew.
+class AccessId {
+ public:
+  static constexpr uint64_t kMostSerials = uint64_t{1} << 24;
+
+  static uint64_t Of(uint64_t serial, uint64_t block_epoch, uint64_t warp_epoch, int thread) {
+    return serial << kSerialShift | (block_epoch & kBlockEpochMask) << kBlockEpochShift |
+           (warp_epoch & kWarpEpochMask) << kWarpEpochShift | static_cast<uint64_t>(thread);
+  }
+
+  // Who else has read a byte, besides the thread that the rest names.
+  enum class Others : uint8_t { kNone, kOfWarp, kOfBlock, kOfOtherBlocks };
+  static Others OthersOf(uint64_t id) { return static_cast<Others>(id >> kOthersShift); }
+  // The same access, and one more reader, which no barrier orders.
+  static uint64_t With(uint64_t id, uint64_t reader) {
+    Others others = Others::kOfWarp;
+    if (WarpOf(id) != WarpOf(reader)) others = Others::kOfBlock;
+    if (Serial(id) != Serial(reader)) others = Others::kOfOtherBlocks;
+    others = std::max(others, OthersOf(id));
+    return (id & ~kOthersMask) | static_cast<uint64_t>(others) << kOthersShift;
+  }
+
+  static uint64_t Serial(uint64_t id) { return (id & ~kOthersMask) >> kSerialShift; }
+  static int Thread(uint64_t id) { return static_cast<int>(id & kThreadMask); }
+  static int WarpOf(uint64_t id) { return Thread(id) / kLanes; }
+
+  // Whether what `past` says has happened before what `now` does, a lane of `warp`, or is by the
+  // same thread. `first_serial`: of the launch.
+  static bool IsOrdered(uint64_t past, uint64_t now, uint64_t first_serial,
+                        const Warp& warp) {
+    if (past == 0 || Serial(past) < first_serial) return true;
+    const Others others = OthersOf(past);
+    if (Serial(past) != Serial(now) || others == Others::kOfOtherBlocks) return false;
+    if (((past ^ now) >> kBlockEpochShift & kBlockEpochMask) != 0) return true;
+    if (others == Others::kOfBlock || WarpOf(past) != WarpOf(now)) return false;
+    if (others == Others::kNone && Thread(past) == Thread(now)) return true;
+    const auto epoch = static_cast<uint16_t>(past >> kWarpEpochShift & kWarpEpochMask);
+    const int lane = Thread(now) % kLanes;
+    return others == Others::kNone ? warp.IsBehind(lane, Thread(past) % kLanes, epoch)
+                                   : warp.IsBehindAll(lane, epoch);
+  }
+
+ private:
+  static constexpr int kWarpEpochShift = 10, kBlockEpochShift = 22, kSerialShift = 38;
+  static constexpr int kOthersShift = 62;
+  static constexpr uint64_t kThreadMask = (1 << 10) - 1;
+  static constexpr uint64_t kWarpEpochMask = (1 << 12) - 1;
+  static constexpr uint64_t kBlockEpochMask = (1 << 16) - 1;
+  static constexpr uint64_t kOthersMask = uint64_t{3} << kOthersShift;
+
+};
+
+// One block of a launch, and what one host thread counts for it.
+class Block {
+ public:
+  Block(LaunchState& launch, LaunchCounts& counts);
+
+  // Runs block `number` of the grid to its end.
+  void Run(int64_t number);
+
+  LaunchState& launch() const { return launch_; }
+  LaunchCounts& counts() { return counts_; }
+  const Kernel& kernel() const { return launch_.kernel; }
+  Memory& memory() const { return launch_.loaded.memory(); }
+
+  // Notes what a lane of `warp` did wrong in an instruction.
+  void Report(FindingKind kind, const Warp& warp, int lane, const Instruction& instruction,
+              std::string what);
+
+  uint64_t access_id(const Warp& warp, int lane) const {
+    return AccessId::Of(serial_, epoch_, warp.epoch(lane), warp.number() * kLanes + lane);
+  }
+
+  // Ends the block after this instruction, or the launch.
+  void Stop() { stopped_ = true; }
+  void StopLaunch() {
+    stopped_ = true;
+    launch_.is_stopped.store(true, std::memory_order_relaxed);
+  }
+  bool stopped() const { return stopped_; }
+
+  struct Bytes {
+    std::vector<uint8_t> data;
+    std::vector<ByteState> states;
+    std::vector<PastAccesses> past;
+
+    void Reset(int64_t bytes, bool is_shared);
+  };
+  Bytes& shared() { return shared_; }
+  // Of a thread.
+  Bytes& local(int thread);
+
+  std::string ThreadName(uint64_t id) const;
+
+ private:
+  void Start(int64_t number);
+  // False, with a finding, if some threads will never come.
+  bool PassBarrier();
+  Dim3 ThreadOf(int thread) const;
+  int64_t special(Special special, int warp, int lane) const;
+
+  LaunchState& launch_;
+  LaunchCounts& counts_;
+  // Chooses the order of warps.
+  std::minstd_rand random_;
+  Dim3 id_;
+  uint64_t serial_ = 0;
+  uint64_t epoch_ = 0;
+  bool stopped_ = false;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  Bytes shared_;
+  std::vector<Bytes> local_;
+};
+
+}  // namespace brigade::emulator
+
+#endif  // BRIGADE_EMULATOR_PTX_BLOCK_H_

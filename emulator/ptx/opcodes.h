@@ -1,0 +1,46 @@
+#ifndef BRIGADE_EMULATOR_PTX_OPCODES_H_
+#define BRIGADE_EMULATOR_PTX_OPCODES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/emulator/ptx/module.h"
+
+namespace brigade::emulator {
+
+// What an operand of an instruction may be.
+enum class OperandKind : uint8_t {
+  kDestination,
+  // A register, a number or the address of a variable.
+  kSource,
+  kDestinationPredicate,
+  kSourcePredicate,
+  // A register or predicate, and perhaps a second predicate after a |.
+  kDestinationAndPredicate,
+  kTwoPredicates,
+  // In braces, or one register where there is one element.
+  kDestinationVector,
+  kSourceVector,
+  kAddress,
+  kLabel,
+  // The number 0: the one barrier of a block that the emulator has.
+  kBarrierZero,
+};
+
+// An instruction without its operands, and what those must be.
+struct Decoded {
+  Instruction instruction;
+  std::vector<OperandKind> operands;
+};
+
+// How the operands of mov are written: packed from, or unpacked into, parts in braces.
+enum class MovShape : uint8_t { kPlain, kPack, kUnpack };
+
+// Unimplemented for what the emulator does not know, with the part that is unknown.
+absl::StatusOr<Decoded> Decode(absl::string_view mnemonic, MovShape shape, int parts);
+
+}  // namespace brigade::emulator
+
+#endif  // BRIGADE_EMULATOR_PTX_OPCODES_H_

@@ -1,0 +1,130 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/emulator/ptx/module.h"
+#include "brigade/tests/emulator/ptx/run_ptx.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::emulator {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr absl::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
+std::string Kernel1(absl::string_view body) {
+  return absl::StrCat(kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
+                      ".reg .pred %p<4>;\n", body, "\n}\n");
+}
+
+TEST(ParserTest, ReadsParametersMemoryAndLines) {
+  const auto module = Parse(
+      absl::StrCat(kHead, ".file 1 \"a/b.cu\"\n",
+                   ".global .align 4 .b8 table[8] = {1, 2, 3, 4};\n",
+                   ".extern .shared .align 16 .b8 dynamic[];\n",
+                   ".visible .entry first(\n.param .u32 a,\n.param .align 8 .b8 b[20],\n",
+                   ".param .u64 c\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n",
+                   ".reg .b32 %r<9>;\n.shared .align 8 .b8 fixed[100];\n",
+                   ".loc 1 77 3\nmov.u32 %r8, %ctaid.x;\nret;\n}\n",
+                   ".entry second()\n{\nret;\n}\n"),
+      "file.ptx");
+  ASSERT_OK(module);
+  EXPECT_EQ((*module)->files.at(1), "a/b.cu");
+  ASSERT_THAT((*module)->variables, SizeIs(1));
+  EXPECT_THAT((*module)->variables[0].initial, ElementsAre(1, 2, 3, 4));
+  ASSERT_THAT((*module)->kernels, SizeIs(2));
+  const Kernel& first = (*module)->kernels[0];
+  EXPECT_EQ((*module)->Find("first"), &first);
+  EXPECT_EQ((*module)->Find("third"), nullptr);
+  ASSERT_THAT(first.parameters, SizeIs(3));
+  EXPECT_EQ(first.parameters[1].offset, 8);
+  EXPECT_EQ(first.parameters[2].offset, 32);
+  EXPECT_EQ(first.parameter_bytes, 40);
+  EXPECT_EQ(first.shared_bytes, 100);
+  EXPECT_EQ(first.most_threads, 256);
+  ASSERT_THAT(first.code, SizeIs(3));  // the end of the text is a ret as well
+  EXPECT_EQ(first.code[0].source_line, 77u);
+  EXPECT_EQ((*module)->lines[first.code[0].line - 1], "mov.u32 %r8, %ctaid.x;");
+  EXPECT_THAT((*module)->kernels[1].parameters, IsEmpty());
+}
+
+TEST(ParserTest, NamesWhatItDoesNotKnow) {
+  struct Case {
+    const char* body;
+    const char* what;
+  };
+  const Case cases[] = {
+      {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r0;", "mma.sync"},
+      {"add.rn.bf16x2 %r1, %r2, %r3;", "the emulator does not know add.rn.bf16x2"},
+      {"div.full.f32 %r1, %r2, %r3;", "the emulator does not know .full of div.full.f32"},
+      {"add.s32.wide %r1, %r2, %r3;", "the emulator does not know .wide of add.s32.wide"},
+      {"atom.global.add.u32 %r1, [%d1], %r2;", "atom.global.add.u32"},
+      {".callprototype foo;", "does not know '.callprototype' here"},
+      {"ld.global.pred %p1, [%d1];", "ld.global.pred"},
+      {"bar.sync 1;", "no barrier but 0"},
+      {"add.rn.ftz.f64 %d1, %d2, %d3;", "does not know .ftz of add.rn.ftz.f64"},
+      {"cvt.rn.sat.f32.f64 %r1, %d1;", "does not know .sat of cvt.rn.sat.f32.f64"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_THAT(Parse(Kernel1(each.body), "file.ptx").status(),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what),
+                               HasSubstr(each.body))));
+  }
+}
+
+TEST(ParserTest, NamesWhatIsNoPtx) {
+  struct Case {
+    const char* body;
+    const char* what;
+  };
+  const Case cases[] = {
+      {"add.s32 %r1, %r2;", "operands that add.s32 does not have"},
+      {"add.s32 %r1, %r2, %r4;", "operands that add.s32 does not have"},
+      {"add.s32 %r1, %r2, %p1;", "operands that add.s32 does not have"},
+      {"add.s32 5, %r2, %r1;", "operands that add.s32 does not have"},
+      {"ld.global.u32 %r1, %d1;", "operands that ld.global.u32 does not have"},
+      {"ld.global.v2.u32 {%r1}, [%d1];", "operands that ld.global.v2.u32 does not have"},
+      {"bra nowhere;", "there is no label 'nowhere'"},
+      {"@%r1 bra here;", "'%r1' is no predicate"},
+      {"add.s32 %r1 %r2;", "',' is missing before '%r2'"},
+      {"ld.global.u32 %r1, [%d1+x];", "not an offset: 'x'"},
+      {"$A: $A: ret;", "a second label '$A'"},
+      {"{ $A: ret; } bra $A;", "there is no label '$A'"},
+      {".reg .b32 %x<99999999999>;", "not a number from 0"},
+      {".shared .b8 s[1000000000];", "not a number from 0"},
+  };
+  for (const Case& each : cases) {
+    EXPECT_THAT(Parse(Kernel1(each.body), "file.ptx").status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what),
+                               HasSubstr(each.body))))
+        << each.body;
+  }
+  EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k()\n{\nret;\n"), "f").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'}' is missing")));
+  EXPECT_THAT(Parse("/* comment", "f").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("f:1: the comment")));
+  EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k(.param .b8 p[40000])\n{\n}\n"), "f").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parameters are too large")));
+}
+
+TEST(ParserTest, InnerNamesHideOuterOnes) {
+  auto device = PtxDevice::Create(Kernel1(
+      "ld.param.u64 %d1, [p];\nmov.u32 %r1, 1;\n{\n.reg .b32 %r1;\nmov.u32 %r1, 2;\n}\n"
+      "st.global.u32 [%d1], %r1;\n"));
+  ASSERT_OK(device);
+  const uint64_t out = (*device)->Upload(std::vector<uint32_t>{0}, "out");
+  ASSERT_OK((*device)->Run("k", {out}, {}));
+  EXPECT_THAT((*device)->Download<uint32_t>(out, 1), ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace brigade::emulator
