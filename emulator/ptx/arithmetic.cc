@@ -48,8 +48,7 @@ uint16_t FloatToHalf(float value, Rounding rounding) {
     cut = 2;
   } else {
     // The mantissa with its leading one, which subnormal numbers of fp16 shift further.
-    const uint32_t mantissa =
-        (magnitude & 0x7fffff) | (magnitude >> 23 != 0 ? 0x800000u : 0u);
+    const uint32_t mantissa = (magnitude & 0x7fffff) | (magnitude >> 23 != 0 ? 0x800000u : 0u);
     const int shift = exponent >= -14 ? 13 : 13 + (-14 - exponent);
     if (shift > 24) {
       cut = mantissa != 0 ? 1 : 0;

@@ -17,7 +17,8 @@ void Block::Bytes::Reset(int64_t bytes, bool is_shared) {
 Block::Block(LaunchState& launch, LaunchCounts& counts)
     : launch_(launch),
       counts_(counts),
-      local_(launch.kernel.local_bytes > 0 ? static_cast<size_t>(launch.options.block.count()) : 0) {
+      local_(launch.kernel.local_bytes > 0 ? static_cast<size_t>(launch.options.block.count())
+                                           : 0) {
   const int64_t warps = (launch.options.block.count() + kLanes - 1) / kLanes;
   for (int warp = 0; warp < warps; ++warp) {
     warps_.push_back(std::make_unique<Warp>(*this, warp, launch.kernel));
@@ -81,10 +82,10 @@ bool Block::PassBarrier() {
       const int lane = std::countr_zero(group.mask);
       const Instruction& here = kernel().code[group.pc];
       if (group.state == LaneGroup::State::kAtWarpBarrier) {
-        Report(FindingKind::kBarrier, *warp, lane, here,
-               absl::StrCat("waits for lanes that do not come: the mask is ",
-                            absl::Hex(warp->LaneMask(group)), ", here are ",
-                            absl::Hex(group.mask)));
+        Report(
+            FindingKind::kBarrier, *warp, lane, here,
+            absl::StrCat("waits for lanes that do not come: the mask is ",
+                         absl::Hex(warp->LaneMask(group)), ", here are ", absl::Hex(group.mask)));
         return false;
       }
       if (first == nullptr) {
@@ -99,8 +100,7 @@ bool Block::PassBarrier() {
     }
   }
   if (waiting < threads) {
-    Report(FindingKind::kBarrier, *first, std::countr_zero(first->waiting()),
-           kernel().code[place],
+    Report(FindingKind::kBarrier, *first, std::countr_zero(first->waiting()), kernel().code[place],
            absl::StrCat(threads - waiting, " threads of ", threads, " have left the kernel"));
     return false;
   }
@@ -123,26 +123,46 @@ int64_t Block::special(Special special, int warp, int lane) const {
   const int64_t below = (int64_t{1} << lane) - 1;
   const int64_t self = int64_t{1} << lane;
   switch (special) {
-    case Special::kTidX: return thread.x;
-    case Special::kTidY: return thread.y;
-    case Special::kTidZ: return thread.z;
-    case Special::kNtidX: return block.x;
-    case Special::kNtidY: return block.y;
-    case Special::kNtidZ: return block.z;
-    case Special::kCtaidX: return id_.x;
-    case Special::kCtaidY: return id_.y;
-    case Special::kCtaidZ: return id_.z;
-    case Special::kNctaidX: return grid.x;
-    case Special::kNctaidY: return grid.y;
-    case Special::kNctaidZ: return grid.z;
-    case Special::kLaneid: return lane;
-    case Special::kWarpid: return warp;
-    case Special::kNwarpid: return static_cast<int64_t>(warps_.size());
-    case Special::kLanemaskLt: return below;
-    case Special::kLanemaskLe: return below | self;
-    case Special::kLanemaskEq: return self;
-    case Special::kLanemaskGe: return ~below;
-    case Special::kLanemaskGt: return ~(below | self);
+    case Special::kTidX:
+      return thread.x;
+    case Special::kTidY:
+      return thread.y;
+    case Special::kTidZ:
+      return thread.z;
+    case Special::kNtidX:
+      return block.x;
+    case Special::kNtidY:
+      return block.y;
+    case Special::kNtidZ:
+      return block.z;
+    case Special::kCtaidX:
+      return id_.x;
+    case Special::kCtaidY:
+      return id_.y;
+    case Special::kCtaidZ:
+      return id_.z;
+    case Special::kNctaidX:
+      return grid.x;
+    case Special::kNctaidY:
+      return grid.y;
+    case Special::kNctaidZ:
+      return grid.z;
+    case Special::kLaneid:
+      return lane;
+    case Special::kWarpid:
+      return warp;
+    case Special::kNwarpid:
+      return static_cast<int64_t>(warps_.size());
+    case Special::kLanemaskLt:
+      return below;
+    case Special::kLanemaskLe:
+      return below | self;
+    case Special::kLanemaskEq:
+      return self;
+    case Special::kLanemaskGe:
+      return ~below;
+    case Special::kLanemaskGt:
+      return ~(below | self);
   }
   return 0;
 }
@@ -171,9 +191,13 @@ void Block::Report(FindingKind kind, const Warp& warp, int lane, const Instructi
   if (instruction.line > 0 && instruction.line <= module.lines.size()) {
     finding.instruction = module.lines[instruction.line - 1];
   }
-  const auto file = module.files.find(instruction.source_file);
-  if (file != module.files.end()) finding.source_file = file->second;
-  finding.source_line = static_cast<int>(instruction.source_line);
+  const auto name = [&](const SourcePlace& at) {
+    const auto file = module.files.find(at.file);
+    return at.line == 0 || file == module.files.end() ? ""
+                                                      : absl::StrCat(file->second, ":", at.line);
+  };
+  finding.source = name(instruction.source);
+  finding.caller = name(instruction.caller);
   finding.what = std::move(what);
 }
 

@@ -76,8 +76,7 @@ class AccessId {
 
   // Whether what `past` says has happened before what `now` does, a lane of `warp`, or is by the
   // same thread. `first_serial`: of the launch.
-  static bool IsOrdered(uint64_t past, uint64_t now, uint64_t first_serial,
-                        const Warp& warp) {
+  static bool IsOrdered(uint64_t past, uint64_t now, uint64_t first_serial, const Warp& warp) {
     if (past == 0 || Serial(past) < first_serial) return true;
     const Others others = OthersOf(past);
     if (Serial(past) != Serial(now) || others == Others::kOfOtherBlocks) return false;
@@ -97,7 +96,6 @@ class AccessId {
   static constexpr uint64_t kWarpEpochMask = (1 << 12) - 1;
   static constexpr uint64_t kBlockEpochMask = (1 << 16) - 1;
   static constexpr uint64_t kOthersMask = uint64_t{3} << kOthersShift;
-
 };
 
 // One block of a launch, and what one host thread counts for it.

@@ -116,11 +116,11 @@ absl::string_view Name(FindingKind kind) {
 }
 
 std::string Finding::ToString() const {
-  std::string text = absl::StrCat(
-      Name(kind), ": ", what, "; ", kernel, ", block (", block.x, ", ", block.y, ", ", block.z,
-      "), thread (", thread.x, ", ", thread.y, ", ", thread.z, "), PTX line ", line, ": ",
-      instruction);
-  if (source_line > 0) absl::StrAppend(&text, ", ", source_file, ":", source_line);
+  std::string text = absl::StrCat(Name(kind), ": ", what, "; ", kernel, ", block (", block.x, ", ",
+                                  block.y, ", ", block.z, "), thread (", thread.x, ", ", thread.y,
+                                  ", ", thread.z, "), PTX line ", line, ": ", instruction);
+  if (!source.empty()) absl::StrAppend(&text, ", ", source);
+  if (!caller.empty()) absl::StrAppend(&text, ", called at ", caller);
   if (times > 1) absl::StrAppend(&text, ", ", times, " times");
   return text;
 }
@@ -172,9 +172,9 @@ absl::StatusOr<LaunchResult> Launch(const LoadedModule& loaded, const Kernel& ke
   BRIGADE_RETURN_IF_ERROR(CheckSizes(kernel, parameters, options));
   const int64_t blocks = options.grid.count();
   LaunchState state(loaded, kernel, parameters, options);
-  BRIGADE_ASSIGN_OR_RETURN(state.first_serial,
-                           loaded.memory().TakeSerials(static_cast<uint64_t>(blocks),
-                                                       AccessId::kMostSerials));
+  BRIGADE_ASSIGN_OR_RETURN(
+      state.first_serial,
+      loaded.memory().TakeSerials(static_cast<uint64_t>(blocks), AccessId::kMostSerials));
   {
     const device::MutexLock lock(state.mutex);
     state.counts = CountsOf(kernel);
@@ -193,8 +193,7 @@ absl::StatusOr<LaunchResult> Launch(const LoadedModule& loaded, const Kernel& ke
   const auto run = [&] {
     LaunchCounts counts = CountsOf(kernel);
     Block block(state, counts);
-    for (uint64_t i = next.fetch_add(1); i < count && !state.is_stopped;
-         i = next.fetch_add(1)) {
+    for (uint64_t i = next.fetch_add(1); i < count && !state.is_stopped; i = next.fetch_add(1)) {
       block.Run(static_cast<int64_t>(
           static_cast<uint64_t>((static_cast<unsigned __int128>(i) * step + first) % count)));
     }

@@ -46,11 +46,12 @@ struct Finding {
   std::string kernel;
   Dim3 block = {0, 0, 0};
   Dim3 thread = {0, 0, 0};
-  // Of the PTX and, with line information, of the source; 0: unknown.
+  // Of the PTX.
   int line = 0;
   std::string instruction;
-  std::string source_file;
-  int source_line = 0;
+  // "file:line" of the source and, if a function was inlined there, of its call; empty without line
+  // information.
+  std::string source, caller;
   // What is wrong and with which buffer.
   std::string what;
   // How often, at this instruction.

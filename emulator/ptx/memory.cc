@@ -112,11 +112,11 @@ absl::Status Memory::Free(uint64_t address) {
   const auto found = live_.find(address);
   if (found == live_.end()) {
     const Allocation* freed = Near(address, freed_);
-    return absl::InvalidArgumentError(absl::StrCat(
-        "free: ", absl::StrFormat("%#x", address), " is the start of no allocation",
-        freed != nullptr && freed->address == address
-            ? absl::StrCat("; \"", freed->name, "\" was freed before")
-            : ""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("free: ", absl::StrFormat("%#x", address), " is the start of no allocation",
+                     freed != nullptr && freed->address == address
+                         ? absl::StrCat("; \"", freed->name, "\" was freed before")
+                         : ""));
   }
   const Allocation& allocation = found->second;
   std::fill_n(State(address), allocation.bytes, ByteState::kNone);
@@ -164,8 +164,8 @@ absl::StatusOr<uint64_t> Memory::TakeSerials(uint64_t count, uint64_t end) {
   const device::MutexLock lock(mutex_);
   if (count > end - next_serial_) {
     if (count > end - 1) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("emulator: a grid of ", count, " blocks; at most ", end - 1, " are told apart"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "emulator: a grid of ", count, " blocks; at most ", end - 1, " are told apart"));
     }
     // Pages that are given back read as zeros.
     madvise(past_, static_cast<size_t>(bytes_) * sizeof(PastAccesses), MADV_DONTNEED);
@@ -183,8 +183,8 @@ absl::Status Memory::Check(absl::string_view call, uint64_t address, int64_t byt
     if (Contains(at) && *State(at) >= least) continue;
     const bool is_live = Contains(at) && *State(at) != ByteState::kNone;
     return absl::InvalidArgumentError(absl::StrCat(
-        call, " of ", bytes, " bytes: ",
-        is_live ? "never written: " : "outside of live allocations: ", Describe(at)));
+        call, " of ", bytes,
+        " bytes: ", is_live ? "never written: " : "outside of live allocations: ", Describe(at)));
   }
   return absl::OkStatus();
 }

@@ -38,9 +38,20 @@ enum class Rounding : uint8_t { kNearest, kZero, kDown, kUp };
 
 // Of numbers; a comparison with a NaN is false but for those of the second line, and the last.
 enum class Comparison : uint8_t {
-  kEq, kNe, kLt, kLe, kGt, kGe,
-  kEqu, kNeu, kLtu, kLeu, kGtu, kGeu,
-  kNum, kNan,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
 };
 
 // How a comparison's result meets another predicate.
@@ -48,6 +59,13 @@ enum class Combination : uint8_t { kNone, kAnd, kOr, kXor };
 
 // A register or constant, by its number among those of the kernel, or one of its predicates.
 using Operand = uint16_t;
+
+struct SourcePlace {
+  // A number of Module::files.
+  uint16_t file = 0;
+  // Counted from 1; 0: unknown.
+  uint32_t line = 0;
+};
 
 // One instruction of a kernel, ready to run. Operands stand in the order in which PTX writes them,
 // those of a vector one by one.
@@ -88,21 +106,34 @@ struct Instruction {
 
   // Index of Module::mnemonics.
   uint16_t mnemonic = 0;
-  // Counted from 1; 0: unknown.
+  // Of the PTX, counted from 1.
   uint32_t line = 0;
-  uint32_t source_line = 0;
-  // Index of Module::files.
-  uint16_t source_file = 0;
+  // In the source, and where the function around it was inlined.
+  SourcePlace source, caller;
 };
 
 // %tid.x and so on. The numbering of axes is x, y, z.
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ,
-  kNtidX, kNtidY, kNtidZ,
-  kCtaidX, kCtaidY, kCtaidZ,
-  kNctaidX, kNctaidY, kNctaidZ,
-  kLaneid, kWarpid, kNwarpid,
-  kLanemaskLt, kLanemaskLe, kLanemaskEq, kLanemaskGe, kLanemaskGt,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kLanemaskLt,
+  kLanemaskLe,
+  kLanemaskEq,
+  kLanemaskGe,
+  kLanemaskGt,
 };
 
 struct Parameter {

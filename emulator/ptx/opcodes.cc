@@ -23,8 +23,23 @@ namespace {
 
 // Types as PTX writes them. Those of bits are taken as unsigned.
 enum class Type : uint8_t {
-  kPred, kB8, kB16, kB32, kB64, kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64,
-  kF16, kBF16, kF32, kF64,
+  kPred,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
 };
 
 struct TypeInfo {
@@ -34,11 +49,11 @@ struct TypeInfo {
 };
 
 constexpr TypeInfo kTypes[] = {
-    {"pred", Type::kPred, 0}, {"b8", Type::kB8, 1},     {"b16", Type::kB16, 2},
-    {"b32", Type::kB32, 4},   {"b64", Type::kB64, 8},   {"u8", Type::kU8, 1},
-    {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4},   {"u64", Type::kU64, 8},
-    {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2},   {"s32", Type::kS32, 4},
-    {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2},   {"bf16", Type::kBF16, 2},
+    {"pred", Type::kPred, 0}, {"b8", Type::kB8, 1},   {"b16", Type::kB16, 2},
+    {"b32", Type::kB32, 4},   {"b64", Type::kB64, 8}, {"u8", Type::kU8, 1},
+    {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4}, {"u64", Type::kU64, 8},
+    {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2}, {"s32", Type::kS32, 4},
+    {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2}, {"bf16", Type::kBF16, 2},
     {"f32", Type::kF32, 4},   {"f64", Type::kF64, 8},
 };
 
@@ -115,7 +130,8 @@ void Map(Warp& warp, const Instruction& it) {
       return ToBits<Result>(
           static_cast<Result>(Op::Run(FromBits<Sources>((*from[kIndex])[lane])...)));
     });
-  }(std::make_index_sequence<sizeof...(Sources)>());
+  }
+  (std::make_index_sequence<sizeof...(Sources)>());
 }
 
 // Rounding of the host's instructions, for a scope.
@@ -145,12 +161,12 @@ void MapFloat(Warp& warp, const Instruction& it) {
   const auto compute = [&](int lane, auto prepare) {
     return [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
       return Canonical(Op::Run(prepare(FromBits<T>((*from[kIndex])[lane]))...));
-    }(std::make_index_sequence<kSources>());
+    }
+    (std::make_index_sequence<kSources>());
   };
   if (it.rounding == Rounding::kNearest && !it.flushes_to_zero && !it.saturates) {
-    ForLanes(warp, to, [&](int lane) {
-      return ToBits(compute(lane, [](T value) { return value; }));
-    });
+    ForLanes(warp, to,
+             [&](int lane) { return ToBits(compute(lane, [](T value) { return value; })); });
     return;
   }
   const HostRounding rounding(it.rounding);
@@ -496,8 +512,8 @@ void ConvertInteger(Warp& warp, const Instruction& it) {
     To result = static_cast<To>(value);
     if (it.saturates) {
       using Wide = __int128;
-      result = static_cast<To>(std::clamp<Wide>(value, std::numeric_limits<To>::min(),
-                                                std::numeric_limits<To>::max()));
+      result = static_cast<To>(
+          std::clamp<Wide>(value, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()));
     }
     // Into a wider register by the sign of the source's type, as hardware extends it.
     if constexpr (std::is_signed_v<To>) return static_cast<uint64_t>(int64_t{result});
@@ -537,9 +553,7 @@ struct HalfFormat {
 };
 struct BFloat16Format {
   static float Read(uint64_t bits) { return BFloat16ToFloat(static_cast<uint16_t>(bits)); }
-  static uint64_t Write(float value, Rounding rounding) {
-    return FloatToBFloat16(value, rounding);
-  }
+  static uint64_t Write(float value, Rounding rounding) { return FloatToBFloat16(value, rounding); }
 };
 template <typename T>
 struct HostFormat {
@@ -621,9 +635,9 @@ void Shuffle(Warp& warp, const Instruction& it) {
     }
     if (!is_in_range) other = lane;
     if ((warp.active() >> other & 1) == 0) {
-      warp.block().Report(FindingKind::kLaneMask, warp, lane, it,
-                          absl::StrCat("takes the value of lane ", other,
-                                       ", which is not in the mask"));
+      warp.block().Report(
+          FindingKind::kLaneMask, warp, lane, it,
+          absl::StrCat("takes the value of lane ", other, ", which is not in the mask"));
     }
     to[lane] = from[other] & 0xffffffff;
     in_range |= uint32_t{is_in_range} << lane;
@@ -714,15 +728,13 @@ struct Decoder {
       it().flushes_to_zero = parts.Take("ftz");
       it().saturates = parts.Take("sat");
     }
-    Is(VisitFloat(type,
-                  [](auto t) -> Handler { return MapFloat<Op, decltype(t), kSources>; }),
+    Is(VisitFloat(type, [](auto t) -> Handler { return MapFloat<Op, decltype(t), kSources>; }),
        std::vector<OperandKind>(1 + kSources, kSource));
     out.operands[0] = kDestination;
   }
   template <typename Op>
   void IntegerUnary(Type type) {
-    Is(VisitInteger(type,
-                    [](auto t) -> Handler { return Map<Op, decltype(t), decltype(t)>; }),
+    Is(VisitInteger(type, [](auto t) -> Handler { return Map<Op, decltype(t), decltype(t)>; }),
        {kDestination, kSource});
   }
   template <typename Op>
@@ -733,8 +745,7 @@ struct Decoder {
   template <typename Op>
   void IntegerBinary(Type type) {
     Is(VisitInteger(
-           type,
-           [](auto t) -> Handler { return Map<Op, decltype(t), decltype(t), decltype(t)>; }),
+           type, [](auto t) -> Handler { return Map<Op, decltype(t), decltype(t), decltype(t)>; }),
        {kDestination, kSource, kSource});
   }
   template <typename Op>
@@ -780,21 +791,20 @@ struct Decoder {
   }
 
   Rounding TakeRounding() {
-    return parts
-        .TakeOneOf<Rounding>(std::array<absl::string_view, 4>{"rn", "rz", "rm", "rp"})
+    return parts.TakeOneOf<Rounding>(std::array<absl::string_view, 4>{"rn", "rz", "rm", "rp"})
         .value_or(Rounding::kNearest);
   }
 
   void SetPredicateOf(Type type) {
-    const auto comparison = parts.TakeOneOf<Comparison>(std::array<absl::string_view, 14>{
-        "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num",
-        "nan"});
+    const auto comparison = parts.TakeOneOf<Comparison>(
+        std::array<absl::string_view, 14>{"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu",
+                                          "leu", "gtu", "geu", "num", "nan"});
     // Of unsigned integers: lower, lower or same, higher, higher or same.
     const auto unsigned_comparison =
         parts.TakeOneOf<int>(std::array<absl::string_view, 4>{"lo", "ls", "hi", "hs"});
     if (!comparison.has_value() && !unsigned_comparison.has_value()) return;
-    it().comparison = comparison.value_or(
-        static_cast<Comparison>(static_cast<int>(Comparison::kLt) + unsigned_comparison.value_or(0)));
+    it().comparison = comparison.value_or(static_cast<Comparison>(
+        static_cast<int>(Comparison::kLt) + unsigned_comparison.value_or(0)));
     // "and" before a type is a combination; lo to hs are kLt to kGe.
     const auto combination =
         parts.TakeOneOf<int>(std::array<absl::string_view, 3>{"and", "or", "xor"});
@@ -838,7 +848,9 @@ struct Decoder {
     if (shape == MovShape::kPlain) {
       return Is(VisitInteger(
                     // A move of bits, whatever they mean.
-                    SizeOf(type) == 8 ? Type::kB64 : SizeOf(type) == 4 ? Type::kB32 : Type::kB16,
+                    SizeOf(type) == 8   ? Type::kB64
+                    : SizeOf(type) == 4 ? Type::kB32
+                                        : Type::kB16,
                     [](auto t) -> Handler { return Map<CopyOp, decltype(t), decltype(t)>; }),
                 {kDestination, kSource});
     }
@@ -859,29 +871,26 @@ struct Decoder {
 
   void Convert(Type to, Type from) {
     const auto is_float = [](Type type) { return type >= Type::kF16; };
-    const auto to_integer = parts.TakeOneOf<Rounding>(
-        std::array<absl::string_view, 4>{"rni", "rzi", "rmi", "rpi"});
+    const auto to_integer =
+        parts.TakeOneOf<Rounding>(std::array<absl::string_view, 4>{"rni", "rzi", "rmi", "rpi"});
     it().rounding = to_integer.has_value() ? *to_integer : TakeRounding();
     if (!is_float(to) && !is_float(from)) it().saturates = parts.Take("sat");
     if (from == Type::kF32 && to != Type::kF32) it().flushes_to_zero = parts.Take("ftz");
     Handler run = nullptr;
     if (!is_float(to) && !is_float(from)) {
       run = VisitInteger(to, [&](auto t) -> Handler {
-        return VisitInteger(from, [](auto f) -> Handler {
-          return ConvertInteger<decltype(t), decltype(f)>;
-        });
+        return VisitInteger(
+            from, [](auto f) -> Handler { return ConvertInteger<decltype(t), decltype(f)>; });
       });
     } else if (!is_float(to) && to_integer.has_value()) {
       run = VisitInteger(to, [&](auto t) -> Handler {
-        return VisitFloat(from, [](auto f) -> Handler {
-          return ConvertToInteger<decltype(t), decltype(f)>;
-        });
+        return VisitFloat(
+            from, [](auto f) -> Handler { return ConvertToInteger<decltype(t), decltype(f)>; });
       });
     } else if (is_float(to) && !is_float(from)) {
       run = VisitFloat(to, [&](auto t) -> Handler {
-        return VisitInteger(from, [](auto f) -> Handler {
-          return ConvertFromInteger<decltype(t), decltype(f)>;
-        });
+        return VisitInteger(
+            from, [](auto f) -> Handler { return ConvertFromInteger<decltype(t), decltype(f)>; });
       });
     } else if (to == from && to_integer.has_value()) {
       run = VisitFloat(to, [](auto t) -> Handler { return RoundToInteger<decltype(t)>; });
@@ -900,8 +909,8 @@ struct Decoder {
 
   void ConvertAddress(Type) {
     const bool to_space = parts.Take("to");
-    const auto space = parts.TakeOneOf<Space>(std::array<absl::string_view, 5>{
-        "generic", "param", "global", "shared", "local"});
+    const auto space = parts.TakeOneOf<Space>(
+        std::array<absl::string_view, 5>{"generic", "param", "global", "shared", "local"});
     if (parts.Take("const")) it().space = Space::kGlobal;
     if (space.has_value()) it().space = *space;
     Is(to_space ? FromGeneric : ToGeneric, {kDestination, kSource});

@@ -124,16 +124,26 @@ int SizeOfType(absl::string_view type) {
 }
 
 constexpr std::pair<absl::string_view, Special> kSpecials[] = {
-    {"%tid.x", Special::kTidX},         {"%tid.y", Special::kTidY},
-    {"%tid.z", Special::kTidZ},         {"%ntid.x", Special::kNtidX},
-    {"%ntid.y", Special::kNtidY},       {"%ntid.z", Special::kNtidZ},
-    {"%ctaid.x", Special::kCtaidX},     {"%ctaid.y", Special::kCtaidY},
-    {"%ctaid.z", Special::kCtaidZ},     {"%nctaid.x", Special::kNctaidX},
-    {"%nctaid.y", Special::kNctaidY},   {"%nctaid.z", Special::kNctaidZ},
-    {"%laneid", Special::kLaneid},      {"%warpid", Special::kWarpid},
-    {"%nwarpid", Special::kNwarpid},    {"%lanemask_lt", Special::kLanemaskLt},
-    {"%lanemask_le", Special::kLanemaskLe}, {"%lanemask_eq", Special::kLanemaskEq},
-    {"%lanemask_ge", Special::kLanemaskGe}, {"%lanemask_gt", Special::kLanemaskGt},
+    {"%tid.x", Special::kTidX},
+    {"%tid.y", Special::kTidY},
+    {"%tid.z", Special::kTidZ},
+    {"%ntid.x", Special::kNtidX},
+    {"%ntid.y", Special::kNtidY},
+    {"%ntid.z", Special::kNtidZ},
+    {"%ctaid.x", Special::kCtaidX},
+    {"%ctaid.y", Special::kCtaidY},
+    {"%ctaid.z", Special::kCtaidZ},
+    {"%nctaid.x", Special::kNctaidX},
+    {"%nctaid.y", Special::kNctaidY},
+    {"%nctaid.z", Special::kNctaidZ},
+    {"%laneid", Special::kLaneid},
+    {"%warpid", Special::kWarpid},
+    {"%nwarpid", Special::kNwarpid},
+    {"%lanemask_lt", Special::kLanemaskLt},
+    {"%lanemask_le", Special::kLanemaskLe},
+    {"%lanemask_eq", Special::kLanemaskEq},
+    {"%lanemask_ge", Special::kLanemaskGe},
+    {"%lanemask_gt", Special::kLanemaskGt},
 };
 
 // The first error ends it: every function that returns bool says whether to go on.
@@ -375,8 +385,8 @@ class Parser {
     branches_.clear();
     constant_of_.clear();
     special_of_.clear();
-    source_line_ = 0;
-    source_file_ = 0;
+    source_ = {};
+    caller_ = {};
     if (Take("(") && !ParseParameters(kernel)) return false;
     while (!AtEnd() && Peek() != "{") {
       if (Take(".maxntid") || Take(".reqntid")) {
@@ -517,10 +527,14 @@ class Parser {
     ++next_;
     int64_t file = 0, source_line = 0;
     if (!ParseCount(0, 65535, file) || !ParseCount(0, 1 << 30, source_line)) return false;
-    source_file_ = static_cast<uint16_t>(file);
-    source_line_ = static_cast<uint32_t>(source_line);
-    // The column, and where it is inlined.
-    while (!AtEnd() && line() == at) ++next_;
+    source_ = {static_cast<uint16_t>(file), static_cast<uint32_t>(source_line)};
+    caller_ = {};
+    // The column, the name of a function, and where that is inlined.
+    while (!AtEnd() && line() == at) {
+      if (Next() != "inlined_at") continue;
+      if (!ParseCount(0, 65535, file) || !ParseCount(0, 1 << 30, source_line)) return false;
+      caller_ = {static_cast<uint16_t>(file), static_cast<uint32_t>(source_line)};
+    }
     return true;
   }
 
@@ -547,9 +561,8 @@ class Parser {
   bool Declare(Kernel& kernel, const std::string& name, bool is_predicate, Scope& scope) {
     int& count = is_predicate ? kernel.predicates : kernel.registers;
     if (count >= kMostOperands) return Unknown("a kernel with so many registers");
-    scope.symbols[name] = {
-        is_predicate ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister,
-        static_cast<Operand>(count++)};
+    scope.symbols[name] = {is_predicate ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister,
+                           static_cast<Operand>(count++)};
     return true;
   }
 
@@ -604,8 +617,8 @@ class Parser {
     it.guard_is_negated = guard.guard_is_negated;
     it.mnemonic = MnemonicOf(mnemonic);
     it.line = static_cast<uint32_t>(at);
-    it.source_line = source_line_;
-    it.source_file = source_file_;
+    it.source = source_;
+    it.caller = caller_;
     if (!Resolve(kernel, decoded->operands, written, it)) {
       if (error_.ok()) {
         return Fail(absl::StatusCode::kInvalidArgument, at,
@@ -844,8 +857,7 @@ class Parser {
   std::map<Special, Operand> special_of_;
   // Constants that are places in dynamic shared memory.
   std::vector<size_t> dynamic_;
-  uint32_t source_line_ = 0;
-  uint16_t source_file_ = 0;
+  SourcePlace source_, caller_;
 };
 
 }  // namespace

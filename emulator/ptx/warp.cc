@@ -58,11 +58,11 @@ bool Warp::Run() {
   while (!block_.stopped() && steps_ < end) {
     const auto runs = [](const LaneGroup& group) { return group.state == State::kRuns; };
     // They are sorted: the first one goes on; every other turn after a long one it is another's.
-    const auto running =
-        static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), runs));
+    const auto running = static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), runs));
     if (running > 0) {
       size_t g = 0;
-      for (size_t skip = turn_ % 2 == 0 ? 0 : turn_ / 2 % running; skip > 0 || !runs(groups_[g]); ++g) {
+      for (size_t skip = turn_ % 2 == 0 ? 0 : turn_ / 2 % running; skip > 0 || !runs(groups_[g]);
+           ++g) {
         if (runs(groups_[g])) --skip;
       }
       RunGroup(g);

@@ -93,6 +93,7 @@ __global__ void WrongMask(const float* in, float* out, int64_t size) {
   float value = i < size ? in[i] : 0.0f;
   // Half of the warp never comes.
   if (threadIdx.x % 32 < 16) value += __shfl_xor_sync(kAll, value, 1);  // fault: WrongMask
+  __syncthreads();
   if (i < size) out[i] = value;
 }
 

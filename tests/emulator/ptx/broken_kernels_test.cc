@@ -65,14 +65,18 @@ class BrokenKernelsTest : public ::testing::Test {
     SCOPED_TRACE(kernel);
     for (uint64_t seed = 0; seed < 4; ++seed) {
       const std::vector<Finding> findings = Run(kernel, seed);
-      ASSERT_THAT(findings, SizeIs(1)) << (findings.empty() ? "" : findings[1].ToString());
-      const Finding& finding = findings[0];
-      EXPECT_EQ(finding.kind, kind) << finding.ToString();
-      EXPECT_EQ(finding.kernel, kernel);
-      EXPECT_THAT(finding.what, HasSubstr(what));
-      EXPECT_EQ(finding.source_line, LineOf(kernel)) << finding.ToString();
-      EXPECT_THAT(finding.source_file, EndsWith("broken_kernels.cu"));
-      EXPECT_GT(finding.line, 0);
+      // A fault may show at several instructions of its line, and a read before a write in another
+      // way as well.
+      const auto found = std::find_if(findings.begin(), findings.end(),
+                                      [&](const Finding& finding) { return finding.kind == kind; });
+      ASSERT_TRUE(found != findings.end()) << findings.size();
+      EXPECT_THAT(found->what, HasSubstr(what));
+      const std::string place = absl::StrCat("broken_kernels.cu:", LineOf(kernel));
+      for (const Finding& finding : findings) {
+        EXPECT_EQ(finding.kernel, kernel);
+        EXPECT_THAT(finding.caller.empty() ? finding.source : finding.caller, EndsWith(place));
+        EXPECT_GT(finding.line, 0);
+      }
     }
   }
 
@@ -88,7 +92,8 @@ TEST_F(BrokenKernelsTest, GoodOnesHaveNoFindings) {
 }
 
 TEST_F(BrokenKernelsTest, AccessesOutsideOfArrays) {
-  ExpectFault("OffByOne", FindingKind::kOutOfBounds, "read of 4 bytes at byte 800 of 800 of \"in\"");
+  ExpectFault("OffByOne", FindingKind::kOutOfBounds,
+              "read of 4 bytes at byte 800 of 800 of \"in\"");
   ExpectFault("MissingTail", FindingKind::kOutOfBounds, "of 800 of \"out\"");
   ExpectFault("SharedOutOfRange", FindingKind::kOutOfBounds, "of 512 of shared memory");
   ExpectFault("Misaligned", FindingKind::kMisaligned, "read of 16 bytes at byte");
@@ -151,9 +156,7 @@ TEST_F(BrokenKernelsTest, EndlessLoop) {
   const std::vector<float> one = {1};
   in_ = device_->Upload(one, "one");
   out_ = device_->Upload(one, "another");
-  const std::vector<Finding> findings = Run("Endless");
-  ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_EQ(findings[0].kind, FindingKind::kEndless);
+  ExpectFault("Endless", FindingKind::kEndless, "the launch is ended");
 }
 
 TEST_F(BrokenKernelsTest, WrongRoundingShowsInTheBits) {

@@ -15,8 +15,8 @@ namespace {
 
 using ::brigade::testing::StatusIs;
 using ::testing::Each;
-using ::testing::Field;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -53,14 +53,14 @@ TEST(LaunchTest, CountsSectorsOfEachWarp) {
     int64_t sectors, least, lines;
   };
   const Case cases[] = {
-      {4, 4, 0, 32, 4, 4, 1},         // side by side
-      {4, 4, 4, 32, 5, 4, 2},         // not from the start of a sector
-      {4, 8, 0, 32, 8, 4, 2},         // every other word
-      {4, 128, 0, 32, 32, 4, 32},     // a line each
-      {16, 16, 0, 32, 16, 16, 4},     // 128 bits, side by side
-      {16, 32, 0, 32, 32, 16, 8},     // half of each sector
-      {4, 0, 0, 1, 1, 1, 1},          // one thread
-      {16, 16, 0, 128, 64, 64, 16},   // four warps
+      {4, 4, 0, 32, 4, 4, 1},        // side by side
+      {4, 4, 4, 32, 5, 4, 2},        // not from the start of a sector
+      {4, 8, 0, 32, 8, 4, 2},        // every other word
+      {4, 128, 0, 32, 32, 4, 32},    // a line each
+      {16, 16, 0, 32, 16, 16, 4},    // 128 bits, side by side
+      {16, 32, 0, 32, 32, 16, 8},    // half of each sector
+      {4, 0, 0, 1, 1, 1, 1},         // one thread
+      {16, 16, 0, 128, 64, 64, 16},  // four warps
   };
   for (const Case& each : cases) {
     SCOPED_TRACE(absl::StrCat(each.width, " bytes, stride ", each.stride));
@@ -86,18 +86,19 @@ TEST(LaunchTest, CountsBankConflicts) {
   // Thread i accesses word i * stride of shared memory.
   const auto conflicts = [](int stride, const std::string& type) {
     auto device =
-        PtxDevice::Create(absl::StrCat(
-                              ".version 8.0\n.target sm_90\n.address_size 64\n",
-                              ".entry k()\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\n",
-                              ".shared .align 16 .b8 s[16384];\nmov.u32 %r0, %tid.x;\n",
-                              "mul.lo.u32 %r0, %r0, ", stride, ";\nmov.u32 %r1, s;\n",
-                              "add.u32 %r0, %r0, %r1;\nmov.b64 %d0, 0;\nst.shared.", type,
-                              " [%r0], ", type == "b64" ? "%d0" : "%r1", ";\nret;\n}\n"))
+        PtxDevice::Create(absl::StrCat(".version 8.0\n.target sm_90\n.address_size 64\n",
+                                       ".entry k()\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\n",
+                                       ".shared .align 16 .b8 s[16384];\nmov.u32 %r0, %tid.x;\n",
+                                       "mul.lo.u32 %r0, %r0, ", stride, ";\nmov.u32 %r1, s;\n",
+                                       "add.u32 %r0, %r0, %r1;\nmov.b64 %d0, 0;\nst.shared.", type,
+                                       " [%r0], ", type == "b64" ? "%d0" : "%r1", ";\nret;\n}\n"))
             .value();
     LaunchOptions options;
     options.block.x = 32;
     const LaunchResult result = device->Run("k", {}, options).value();
-    if (stride > 0) EXPECT_THAT(result.findings, IsEmpty());
+    if (stride > 0) {
+      EXPECT_THAT(result.findings, IsEmpty());
+    }
     int64_t sum = 0;
     for (const auto& each : result.counts.instructions) sum += each.shared.bank_conflicts;
     return sum;

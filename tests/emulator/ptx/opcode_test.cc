@@ -37,8 +37,8 @@ std::string KernelOf(const std::vector<int>& source_bytes, int result_bytes,
   for (size_t i = 0; i <= source_bytes.size(); ++i) {
     absl::StrAppend(&text, i > 0 ? ", " : "", ".param .u64 p", i);
   }
-  absl::StrAppend(&text, ")\n{\n.reg .pred %p<4>;\n.reg .b32 %r<4>;\n.reg .b64 %a<9>;\n",
-                  ".reg .b", 8 * result_bytes, " %d;\n");
+  absl::StrAppend(&text, ")\n{\n.reg .pred %p<4>;\n.reg .b32 %r<4>;\n.reg .b64 %a<9>;\n", ".reg .b",
+                  8 * result_bytes, " %d;\n");
   for (size_t i = 0; i < source_bytes.size(); ++i) {
     absl::StrAppend(&text, ".reg .b", 8 * source_bytes[i], " %s", i, ";\n");
   }
@@ -81,8 +81,8 @@ std::vector<uint64_t> Compute(const std::vector<int>& source_bytes, int result_b
   EXPECT_OK(result);
   if (!result.ok()) return {};
   for (const Finding& finding : result->findings) ADD_FAILURE() << finding.ToString();
-  const auto packed = (*device)->Download<uint8_t>(
-      parameters.back(), static_cast<size_t>(kThreads * result_bytes));
+  const auto packed =
+      (*device)->Download<uint8_t>(parameters.back(), static_cast<size_t>(kThreads * result_bytes));
   std::vector<uint64_t> results(kThreads);
   for (size_t i = 0; i < packed.size(); ++i) {
     const auto bytes = static_cast<size_t>(result_bytes);
@@ -146,9 +146,7 @@ std::vector<uint64_t> Doubles(uint32_t seed) {
 
 float F32(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
 double F64(uint64_t bits) { return std::bit_cast<double>(bits); }
-uint64_t Bits(float value) {
-  return value != value ? 0x7fffffff : std::bit_cast<uint32_t>(value);
-}
+uint64_t Bits(float value) { return value != value ? 0x7fffffff : std::bit_cast<uint32_t>(value); }
 uint64_t Bits(double value) { return std::bit_cast<uint64_t>(value); }
 
 using Oracle = std::function<uint64_t(uint64_t a, uint64_t b, uint64_t c)>;
@@ -159,12 +157,11 @@ void ExpectOp(const std::string& op, const std::vector<std::vector<uint64_t>>& s
   std::vector<std::string> names;
   for (size_t i = 0; i < sources.size(); ++i) names.push_back(absl::StrCat("%s", i));
   const std::vector<uint64_t> results =
-      Compute(source_bytes, result_bytes, absl::StrCat(op, " %d, ", absl::StrJoin(names, ", "), ";"),
-              sources);
+      Compute(source_bytes, result_bytes,
+              absl::StrCat(op, " %d, ", absl::StrJoin(names, ", "), ";"), sources);
   ASSERT_EQ(results.size(), static_cast<size_t>(kThreads));
   const auto source = [&](size_t s, size_t i) { return s < sources.size() ? sources[s][i] : 0; };
-  const uint64_t mask =
-      result_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * result_bytes)) - 1;
+  const uint64_t mask = result_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * result_bytes)) - 1;
   for (size_t i = 0; i < results.size(); ++i) {
     ASSERT_EQ(results[i], oracle(source(0, i), source(1, i), source(2, i)) & mask)
         << std::hex << "of " << source(0, i) << ", " << source(1, i) << ", " << source(2, i);
@@ -209,9 +206,8 @@ TEST(OpcodeTest, IntegersAreExactToTheirWidth) {
     // A product of two unsigned numbers of 64 bits does not fit into a signed one of 128.
     binary("mul.hi", b, [&](__int128 x, __int128 y) {
       if (type.is_signed) return x * y >> (8 * bytes);
-      return static_cast<__int128>(static_cast<unsigned __int128>(x) *
-                                       static_cast<unsigned __int128>(y) >>
-                                   (8 * bytes));
+      return static_cast<__int128>(
+          static_cast<unsigned __int128>(x) * static_cast<unsigned __int128>(y) >> (8 * bytes));
     });
     binary("div", divisors, [](__int128 x, __int128 y) { return x / y; });
     binary("rem", divisors, [](__int128 x, __int128 y) { return x % y; });
@@ -250,10 +246,8 @@ TEST(OpcodeTest, IntegersAreExactToTheirWidth) {
              [](uint64_t x, uint64_t y, uint64_t) { return x | y; });
     ExpectOp("xor." + bits, {a, b}, {bytes, bytes}, bytes,
              [](uint64_t x, uint64_t y, uint64_t) { return x ^ y; });
-    ExpectOp("not." + bits, {a}, {bytes}, bytes,
-             [](uint64_t x, uint64_t, uint64_t) { return ~x; });
-    ExpectOp("mov." + bits, {a}, {bytes}, bytes,
-             [](uint64_t x, uint64_t, uint64_t) { return x; });
+    ExpectOp("not." + bits, {a}, {bytes}, bytes, [](uint64_t x, uint64_t, uint64_t) { return ~x; });
+    ExpectOp("mov." + bits, {a}, {bytes}, bytes, [](uint64_t x, uint64_t, uint64_t) { return x; });
   }
 }
 
@@ -290,8 +284,8 @@ TEST(OpcodeTest, PermutesBytes) {
   const auto a = Integers(4, 7), b = Integers(4, 8), c = Integers(4, 9);
   ExpectOp("prmt.b32", {a, b, c}, {4, 4, 4}, 4, [](uint64_t x, uint64_t y, uint64_t selection) {
     const std::array<uint8_t, 8> bytes = {
-        static_cast<uint8_t>(x), static_cast<uint8_t>(x >> 8), static_cast<uint8_t>(x >> 16),
-        static_cast<uint8_t>(x >> 24), static_cast<uint8_t>(y), static_cast<uint8_t>(y >> 8),
+        static_cast<uint8_t>(x),       static_cast<uint8_t>(x >> 8), static_cast<uint8_t>(x >> 16),
+        static_cast<uint8_t>(x >> 24), static_cast<uint8_t>(y),      static_cast<uint8_t>(y >> 8),
         static_cast<uint8_t>(y >> 16), static_cast<uint8_t>(y >> 24)};
     uint64_t result = 0;
     for (int i = 0; i < 4; ++i) {
@@ -452,11 +446,10 @@ TEST(OpcodeTest, ComparesNumbersAndNans) {
       {"nan", [](float, float) { return false; }, true},
   };
   for (const Case& each : cases) {
-    const auto results =
-        Compute({4, 4}, 4,
-                absl::StrCat("setp.", each.name, ".f32 %p0|%p1, %s0, %s1;\n",
-                             "selp.b32 %d, 1, 0, %p0;\n@%p1 add.s32 %d, %d, 2;\n"),
-                {a, b});
+    const auto results = Compute({4, 4}, 4,
+                                 absl::StrCat("setp.", each.name, ".f32 %p0|%p1, %s0, %s1;\n",
+                                              "selp.b32 %d, 1, 0, %p0;\n@%p1 add.s32 %d, %d, 2;\n"),
+                                 {a, b});
     for (size_t i = 0; i < results.size(); ++i) {
       const float x = F32(a[i]), y = F32(b[i]);
       const bool wanted = std::isnan(x) || std::isnan(y) ? each.with_nan : each.of(x, y);
@@ -471,12 +464,12 @@ TEST(OpcodeTest, ComparesIntegersAndCombinesPredicates) {
     std::vector<uint64_t> b = Integers(type.bytes, 19);
     for (size_t i = 0; i < b.size(); i += 3) b[i] = a[i];
     for (const char* combination : {"and", "or", "xor"}) {
-      const auto results = Compute(
-          {type.bytes, type.bytes}, 4,
-          absl::StrCat("setp.eq.", type.name, " %p2, %s1, %s0;\nsetp.le.", combination, ".",
-                       type.name, " %p0|%p1, %s0, %s1, !%p2;\nselp.b32 %d, 7, 9, %p0;\n",
-                       "@%p1 add.s32 %d, %d, 20;\n"),
-          {a, b});
+      const auto results =
+          Compute({type.bytes, type.bytes}, 4,
+                  absl::StrCat("setp.eq.", type.name, " %p2, %s1, %s0;\nsetp.le.", combination, ".",
+                               type.name, " %p0|%p1, %s0, %s1, !%p2;\nselp.b32 %d, 7, 9, %p0;\n",
+                               "@%p1 add.s32 %d, %d, 20;\n"),
+                  {a, b});
       for (size_t i = 0; i < results.size(); ++i) {
         const __int128 x = Value(a[i], type.bytes, type.is_signed);
         const __int128 y = Value(b[i], type.bytes, type.is_signed);
@@ -502,10 +495,9 @@ struct SmallFormat {
     const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
     const double mantissa = bits & ((1 << mantissa_bits) - 1);
     const int bias = (1 << (exponent_bits - 1)) - 1;
-    const double magnitude =
-        exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
-                      : std::ldexp(std::ldexp(1.0, mantissa_bits) + mantissa,
-                                   exponent - bias - mantissa_bits);
+    const double magnitude = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                           : std::ldexp(std::ldexp(1.0, mantissa_bits) + mantissa,
+                                                        exponent - bias - mantissa_bits);
     return bits >> 15 != 0 ? -magnitude : magnitude;
   }
   uint16_t Infinity() const {
@@ -696,7 +688,7 @@ TEST(OpcodeTest, DoublesAndFloatsConvertAndKeepTheirSign) {
   ExpectOp("cvt.f64.f32", {numbers}, {4}, 8,
            [](uint64_t x, uint64_t, uint64_t) { return Bits(double{F32(x)}); });
   ExpectOp("neg.f64", {doubles}, {8}, 8,
-           [](uint64_t x, uint64_t, uint64_t) { return x ^ uint64_t{1} << 63; });
+           [](uint64_t x, uint64_t, uint64_t) { return x ^ uint64_t { 1 } << 63; });
   ExpectOp("abs.f64", {doubles}, {8}, 8,
            [](uint64_t x, uint64_t, uint64_t) { return x & ~(uint64_t{1} << 63); });
   ExpectOp("neg.f32", {numbers}, {4}, 4,
@@ -808,16 +800,16 @@ TEST(OpcodeTest, ShufflesWithinSegments) {
       {"idx", 3, (24 << 8) | 31, [](int lane) { return lane / 8 * 8 + 3; }},
   };
   for (const Case& each : cases) {
-    const auto results = Compute(
-        {4}, 4,
-        absl::StrCat("shfl.sync.", each.mode, ".b32 %d|%p1, %s0, ", each.b, ", ", each.c,
-                     ", -1;\n@!%p1 xor.b32 %d, %d, -1;"),
-        {a});
+    const auto results = Compute({4}, 4,
+                                 absl::StrCat("shfl.sync.", each.mode, ".b32 %d|%p1, %s0, ", each.b,
+                                              ", ", each.c, ", -1;\n@!%p1 xor.b32 %d, %d, -1;"),
+                                 {a});
     for (size_t i = 0; i < results.size(); ++i) {
       const int lane = static_cast<int>(i % 32);
       const int from = each.from(lane);
-      const uint64_t wanted =
-          from < 0 ? ~a[i] & 0xffffffff : a[i - static_cast<size_t>(lane) + static_cast<size_t>(from)];
+      const uint64_t wanted = from < 0
+                                  ? ~a[i] & 0xffffffff
+                                  : a[i - static_cast<size_t>(lane) + static_cast<size_t>(from)];
       ASSERT_EQ(results[i], wanted) << each.mode << " " << each.b << ", " << each.c << ", " << i;
     }
   }

@@ -26,14 +26,14 @@ std::string Kernel1(absl::string_view body) {
 
 TEST(ParserTest, ReadsParametersMemoryAndLines) {
   const auto module = Parse(
-      absl::StrCat(kHead, ".file 1 \"a/b.cu\"\n",
-                   ".global .align 4 .b8 table[8] = {1, 2, 3, 4};\n",
-                   ".extern .shared .align 16 .b8 dynamic[];\n",
-                   ".visible .entry first(\n.param .u32 a,\n.param .align 8 .b8 b[20],\n",
-                   ".param .u64 c\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n",
-                   ".reg .b32 %r<9>;\n.shared .align 8 .b8 fixed[100];\n",
-                   ".loc 1 77 3\nmov.u32 %r8, %ctaid.x;\nret;\n}\n",
-                   ".entry second()\n{\nret;\n}\n"),
+      absl::StrCat(
+          kHead, ".file 1 \"a/b.cu\"\n", ".global .align 4 .b8 table[8] = {1, 2, 3, 4};\n",
+          ".extern .shared .align 16 .b8 dynamic[];\n",
+          ".visible .entry first(\n.param .u32 a,\n.param .align 8 .b8 b[20],\n",
+          ".param .u64 c\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n",
+          ".reg .b32 %r<9>;\n.shared .align 8 .b8 fixed[100];\n",
+          ".loc 1 77 3, function_name $F, inlined_at 1 99 5\nmov.u32 %r8, %ctaid.x;\nret;\n}\n",
+          ".entry second()\n{\nret;\n}\n"),
       "file.ptx");
   ASSERT_OK(module);
   EXPECT_EQ((*module)->files.at(1), "a/b.cu");
@@ -50,7 +50,8 @@ TEST(ParserTest, ReadsParametersMemoryAndLines) {
   EXPECT_EQ(first.shared_bytes, 100);
   EXPECT_EQ(first.most_threads, 256);
   ASSERT_THAT(first.code, SizeIs(3));  // the end of the text is a ret as well
-  EXPECT_EQ(first.code[0].source_line, 77u);
+  EXPECT_EQ(first.code[0].source.line, 77u);
+  EXPECT_EQ(first.code[0].caller.line, 99u);
   EXPECT_EQ((*module)->lines[first.code[0].line - 1], "mov.u32 %r8, %ctaid.x;");
   EXPECT_THAT((*module)->kernels[1].parameters, IsEmpty());
 }
@@ -73,10 +74,10 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
       {"cvt.rn.sat.f32.f64 %r1, %d1;", "does not know .sat of cvt.rn.sat.f32.f64"},
   };
   for (const Case& each : cases) {
-    EXPECT_THAT(Parse(Kernel1(each.body), "file.ptx").status(),
-                StatusIs(absl::StatusCode::kUnimplemented,
-                         AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what),
-                               HasSubstr(each.body))));
+    EXPECT_THAT(
+        Parse(Kernel1(each.body), "file.ptx").status(),
+        StatusIs(absl::StatusCode::kUnimplemented,
+                 AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what), HasSubstr(each.body))));
   }
 }
 
@@ -102,10 +103,10 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
       {".shared .b8 s[1000000000];", "not a number from 0"},
   };
   for (const Case& each : cases) {
-    EXPECT_THAT(Parse(Kernel1(each.body), "file.ptx").status(),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what),
-                               HasSubstr(each.body))))
+    EXPECT_THAT(
+        Parse(Kernel1(each.body), "file.ptx").status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what), HasSubstr(each.body))))
         << each.body;
   }
   EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k()\n{\nret;\n"), "f").status(),
@@ -117,9 +118,9 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
 }
 
 TEST(ParserTest, InnerNamesHideOuterOnes) {
-  auto device = PtxDevice::Create(Kernel1(
-      "ld.param.u64 %d1, [p];\nmov.u32 %r1, 1;\n{\n.reg .b32 %r1;\nmov.u32 %r1, 2;\n}\n"
-      "st.global.u32 [%d1], %r1;\n"));
+  auto device = PtxDevice::Create(
+      Kernel1("ld.param.u64 %d1, [p];\nmov.u32 %r1, 1;\n{\n.reg .b32 %r1;\nmov.u32 %r1, 2;\n}\n"
+              "st.global.u32 [%d1], %r1;\n"));
   ASSERT_OK(device);
   const uint64_t out = (*device)->Upload(std::vector<uint32_t>{0}, "out");
   ASSERT_OK((*device)->Run("k", {out}, {}));

@@ -1,6 +1,7 @@
 #ifndef BRIGADE_TESTS_EMULATOR_PTX_RUN_PTX_H_
 #define BRIGADE_TESTS_EMULATOR_PTX_RUN_PTX_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -56,20 +57,18 @@ class PtxDevice {
     return values;
   }
 
-  // Of the kernel whose name contains `kernel`.
   absl::StatusOr<LaunchResult> Run(absl::string_view kernel,
                                    const std::vector<uint64_t>& parameters,
                                    const LaunchOptions& options) {
-    for (const Kernel& each : module().kernels) {
-      if (each.name.find(std::string(kernel)) == std::string::npos) continue;
-      std::vector<uint8_t> bytes(static_cast<size_t>(each.parameter_bytes));
-      for (size_t i = 0; i < parameters.size() && i < each.parameters.size(); ++i) {
-        std::memcpy(bytes.data() + each.parameters[i].offset, &parameters[i],
-                    static_cast<size_t>(each.parameters[i].bytes));
-      }
-      return Launch(loaded_, each, bytes, options);
+    const Kernel* const found = module().Find(kernel);
+    if (found == nullptr) return absl::NotFoundError(kernel);
+    std::vector<uint8_t> bytes(static_cast<size_t>(found->parameter_bytes));
+    for (size_t i = 0; i < parameters.size() && i < found->parameters.size(); ++i) {
+      const Parameter& parameter = found->parameters[i];
+      std::memcpy(bytes.data() + parameter.offset, &parameters[i],
+                  static_cast<size_t>(std::min<int64_t>(parameter.bytes, sizeof(uint64_t))));
     }
-    return absl::NotFoundError(std::string(kernel));
+    return Launch(loaded_, *found, bytes, options);
   }
 
  private:
