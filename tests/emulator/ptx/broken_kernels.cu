@@ -1,5 +1,5 @@
-// Kernels with one fault each. A comment "fault: KERNEL" stands on the line that the emulator is to
-// name. The good ones do the same right.
+// Kernels with one fault each. A comment "fault: KERNEL" stands on the line, or the lines, that the
+// emulator is to name. The good ones do the same right.
 
 #include <cstdint>
 
@@ -49,7 +49,7 @@ __global__ void MissingSecondBarrier(const float* in, float* out, int64_t size) 
   for (int round = 0; round < 3; ++round) {
     shared[threadIdx.x] = i < size ? in[i] + round : 0.0f;  // fault: MissingSecondBarrier
     __syncthreads();
-    sum += shared[(threadIdx.x + 40) % kThreads];
+    sum += shared[(threadIdx.x + 40) % kThreads];  // fault: MissingSecondBarrier
   }
   if (i < size) out[i] = sum;
 }

@@ -134,7 +134,7 @@ TEST_P(MutationTest, IsAnErrorOrEnds) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, MutationTest,
-    ::testing::Values("tests/bazel/_nvcc/axpy_cuda/axpy_cuda.ptx",
+    ::testing::Values("kernels/amax/_nvcc/amax_cuda/amax_cuda.ptx",
                       "tests/emulator/ptx/_nvcc/broken_kernels/broken_kernels.ptx",
                       "kernels/step_control/_nvcc/step_control_cuda/step_control_cuda.ptx"),
     [](const auto& info) { return absl::StrCat("File", info.index); });
