@@ -36,7 +36,7 @@ __global__ void MissingTail(const float* in, float* out, int64_t size) {
 __global__ void MissingBarrier(const float* in, float* out, int64_t size) {
   __shared__ float shared[kThreads];
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  shared[threadIdx.x] = i < size ? in[i] : 0.0f;
+  shared[threadIdx.x] = i < size ? in[i] : 0.0f;           // fault: MissingBarrier
   const float other = shared[kThreads - 1 - threadIdx.x];  // fault: MissingBarrier
   if (i < size) out[i] = other;
 }

@@ -43,14 +43,14 @@ class Mutator {
   void Damage(std::vector<std::string>& lines) {
     std::string& line = Any(lines);
     const auto at = static_cast<size_t>(Below(line.size() + 1));
-    constexpr absl::string_view kWords[] = {"0",      "-1",   "4294967295", "18446744073709551615",
-                                            "%r1",    "%rd1", "%p1",        "%f1",
-                                            "{",      "}",    ";",          ",",
-                                            ":",      "[",    "]",          "@",
-                                            "!",      "|",    "<",          ">",
-                                            "\"",     "/*",   ".b8",        ".reg",
-                                            "0f",     "0x",   "_",          "99999999999999999999",
-                                            ".align", "$L",   ".loc",       ".shared"};
+    constexpr const char* kWords[] = {"0",      "-1",   "4294967295", "18446744073709551615",
+                                      "%r1",    "%rd1", "%p1",        "%f1",
+                                      "{",      "}",    ";",          ",",
+                                      ":",      "[",    "]",          "@",
+                                      "!",      "|",    "<",          ">",
+                                      "\"",     "/*",   ".b8",        ".reg",
+                                      "0f",     "0x",   "_",          "99999999999999999999",
+                                      ".align", "$L",   ".loc",       ".shared"};
     switch (Below(8)) {
       case 0:
         line.insert(at, kWords[static_cast<size_t>(Below(std::size(kWords)))]);
