@@ -14,6 +14,7 @@ namespace brigade::emulator {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
@@ -242,6 +243,21 @@ TEST(WarpTest, ABarrierOfTheWarpOrdersItsLanesOnly) {
                          "$E: ret;",
                          32),
               SizeIs(4));
+}
+
+TEST(WarpTest, ReadsOfOtherWarpsAreOrderedByBarriersOfTheBlockOnly) {
+  constexpr absl::string_view kWrite = "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.shared.u32 [s], %r0;\n";
+  const std::string begin = absl::StrCat(kWrite, "bar.sync 0;\n");
+  // Warp 1 reads what warp 0 writes again, in either order.
+  EXPECT_THAT(RunInWarps(absl::StrCat(begin, "setp.lt.u32 %p2, %r0, 32;\n@%p2 bra $W;\n",
+                                      "ld.shared.u32 %r3, [s];\nret;\n$W: ", kWrite),
+                         64),
+              AllOf(SizeIs(4), Each(Field(&Finding::kind, FindingKind::kRaceInBlock))));
+  // Both warps read; a barrier of warp 0 says nothing of warp 1.
+  const std::string read = absl::StrCat(begin, "ld.shared.u32 %r3, [s];\n");
+  EXPECT_THAT(RunInWarps(absl::StrCat(read, "bar.warp.sync -1;\n", kWrite), 64), SizeIs(4));
+  EXPECT_THAT(RunInWarps(absl::StrCat(read, "bar.sync 0;\n", kWrite), 64), IsEmpty());
+  EXPECT_THAT(RunInWarps(absl::StrCat(read, "bar.warp.sync -1;\n", kWrite), 32), IsEmpty());
 }
 
 TEST(WarpTest, AWarpThatSpinsLetsTheOtherRun) {

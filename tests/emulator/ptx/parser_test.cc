@@ -99,6 +99,7 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
       {"ld.global.u32 %r1, [%d1+x];", "not an offset: 'x'"},
       {"$A: $A: ret;", "a second label '$A'"},
       {"{ $A: ret; } bra $A;", "there is no label '$A'"},
+      {"bra $A; { $A: ret; }", "there is no label '$A'"},
       {".reg .b32 %x<99999999999>;", "not a number from 0"},
       {".shared .b8 s[1000000000];", "not a number from 0"},
   };
