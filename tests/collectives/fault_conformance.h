@@ -32,9 +32,9 @@ std::string Name(Action action);  // "AllReduce"
 // An engine for the suites below.
 struct EngineUnderTest {
   std::function<CreateEngineFn(const RanksOptions&)> create_engines;
-  // Whether a send or a receive is compared with what the other rank does. If not, only the timeout
-  // ends a send that meets something else.
-  bool compares_sends = true;
+  // Whether a send or a receive is compared with what the other rank does when it is made, and not
+  // only when it is late.
+  bool compares_sends_at_once = true;
 };
 
 // What every engine must do when rank 0 begins with `first` and rank 1 follows with any of

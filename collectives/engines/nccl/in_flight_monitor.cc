@@ -19,7 +19,10 @@ absl::Status InFlightMonitor::Begin(device::Stream& stream) {
       // Each list has room for all, so that moving between them allocates nothing.
       if (++entries_ > free_.capacity()) free_.reserve(2 * entries_);
       pending_.reserve(free_.capacity());
-      free_.push_back({std::move(begin), std::move(end), {}, 0, {}});
+      Entry entry;
+      entry.begin = std::move(begin);
+      entry.end = std::move(end);
+      free_.push_back(std::move(entry));
     }
     next_ = std::move(free_.back());
     free_.pop_back();
@@ -32,7 +35,7 @@ absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& 
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
   next_.collective = {collective.signature, collective.sequence};
   next_.peer = collective.peer;
-  next_.deadline = Clock::time_point::max();
+  next_.late = next_.deadline = Clock::time_point::max();
   pending_.push_back(std::exchange(next_, Entry()));
   return absl::OkStatus();
 }
@@ -65,9 +68,13 @@ absl::Status InFlightMonitor::Look(
   const Clock::time_point now = Clock::now();
   if (head.deadline == Clock::time_point::max()) {
     const absl::StatusOr<bool> begun = head.begin->Peek();
-    if (begun.ok() && *begun) head.deadline = device::DeadlineAfter(timeout_);
+    if (begun.ok() && *begun) {
+      head.late = device::DeadlineAfter(timeout_ / 4);
+      head.deadline = device::DeadlineAfter(timeout_);
+    }
   }
-  if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
+  if (now < head.late || has_other_deadline(head.collective)) return absl::OkStatus();
+  if (now < head.deadline) return absl::OkStatus();
   const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/collectives/engines/nccl/communicator.h"
@@ -17,6 +18,7 @@
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/collectives/engines/nccl/verifier.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_device_guard.h"
@@ -95,9 +97,11 @@ class Impl final : public Engine {
  private:
   absl::Status Start();
   void Look();
+  bool IsCompared(const Fingerprint& call) ABSL_LOCKS_EXCLUDED(mutex_);
   void AwaitCalls();
   void Deregister(void* handle);
   absl::Status CheckSide(absl::string_view operation) const;
+  void UseSide(bool uses) ABSL_LOCKS_EXCLUDED(mutex_);
   void Count(const Collective& collective);
 
   const NcclOptions options_;
@@ -112,7 +116,14 @@ class Impl final : public Engine {
   // Of the last split: NCCL may write it from a thread of its own.
   NcclComm child_ = nullptr;
 
-  std::unique_ptr<CollectiveVerifier> verifier_;  // null: nothing is compared
+  device::Mutex mutex_;
+  // This rank's host gathers values: the verifier must not begin to.
+  bool uses_side_ ABSL_GUARDED_BY(mutex_) = false;
+  // The last send that was given to the verifier.
+  std::optional<Fingerprint> late_send_ ABSL_GUARDED_BY(mutex_);
+
+  // Null: nothing is compared.
+  std::unique_ptr<CollectiveVerifier> verifier_;
   std::unique_ptr<device::PeriodicThread> watchdog_;
 };
 
@@ -171,10 +182,22 @@ absl::Status Impl::Start() {
 void Impl::Look() {
   comm_.Look();
   // The side channel names a rank that does not come, which this rank's own deadline cannot.
-  const absl::Status pending = pending_.Look([this](const Fingerprint& call) {
-    return verifier_ != nullptr && verifier_->IsComparing(call);
-  });
+  const absl::Status pending =
+      pending_.Look([this](const Fingerprint& call) { return IsCompared(call); });
   if (!pending.ok()) static_cast<void>(comm_.Fail(pending));
+}
+
+// A send concerns two ranks only, so it is compared when it is late: then what it has met is named.
+bool Impl::IsCompared(const Fingerprint& call) {
+  if (verifier_ == nullptr) return false;
+  if (call.signature.kind == CollectiveKind::kSend) {
+    const device::MutexLock lock(mutex_);
+    if (!uses_side_ && late_send_ != call) {
+      late_send_ = call;
+      verifier_->AddLate(call);
+    }
+  }
+  return verifier_->IsComparing(call);
 }
 
 void Impl::AwaitCalls() {
@@ -229,12 +252,19 @@ absl::Status Impl::AllGatherHost(const Fingerprint& fingerprint, absl::Span<cons
   BRIGADE_RETURN_IF_ERROR(CheckSide(Name(fingerprint.on_host)));
   BRIGADE_RETURN_IF_ERROR(comm_.status());
   if (verifier_ != nullptr) {
+    UseSide(true);
     verifier_->Add(fingerprint);
     verifier_->AwaitAll();
     BRIGADE_RETURN_IF_ERROR(comm_.status());
   }
   const absl::Status told = side_->AllGatherHost(fingerprint, values, all);
+  UseSide(false);
   return told.ok() ? told : comm_.Fail(told);
+}
+
+void Impl::UseSide(bool uses) {
+  const device::MutexLock lock(mutex_);
+  uses_side_ = uses;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Impl::CreateSubgroup(absl::Span<const int> members,

@@ -43,8 +43,10 @@ struct NcclOptions {
 // Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and
 //              one that is gone are noticed beside the call, which is aborted: the stream goes on
 //              with what then lies in its arrays, so wait by Communicator::Synchronize. Sends
-//              and receives are not compared: one that meets something else ends by the timeout,
-//              with DeadlineExceeded that names it, or the other rank's call.
+//              and receives are compared when a quarter of the timeout is over: one that has met
+//              something else ends then, with an error that names both. Of one that NCCL has
+//              carried out, with a part of a collective, the error names the collective only. A
+//              receive of another length than its send is NCCL's to notice.
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
 //              would.
 // Register     ncclCommRegister, and ncclCommDeregister at the registration's end.

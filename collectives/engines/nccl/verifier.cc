@@ -59,6 +59,11 @@ void CollectiveVerifier::Add(const Fingerprint& call) {
   if (!failed_) calls_.push_back(call);
 }
 
+void CollectiveVerifier::AddLate(const Fingerprint& call) {
+  device::MutexLock lock(mutex_);
+  if (!failed_) calls_.push_back(call);
+}
+
 bool CollectiveVerifier::IsComparing(const Fingerprint& call) {
   device::MutexLock lock(mutex_);
   return !failed_ && std::find(calls_.begin(), calls_.end(), call) != calls_.end();

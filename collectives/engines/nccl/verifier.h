@@ -20,7 +20,7 @@ namespace brigade::collectives {
 // Errors       Given once to `fail`: InvalidArgument for calls that differ, with the same two named
 //              on all ranks; the error of the side channel if a rank does not come or is gone.
 // Allocation   Add makes none.
-// Threads      Add, AwaitAll from one at a time.
+// Threads      Add, AwaitAll from one at a time; the others from any.
 // Destruction  Compares first what was added.
 class CollectiveVerifier {
  public:
@@ -31,7 +31,10 @@ class CollectiveVerifier {
   // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);
 
-  // Whether the call was added and its comparison has not ended. From any thread.
+  // The same for a call that is late, from any thread, without a wait.
+  void AddLate(const Fingerprint& call);
+
+  // Whether the call was added and its comparison has not ended.
   bool IsComparing(const Fingerprint& call);
 
   // Until all that was added has been compared, or something has failed.

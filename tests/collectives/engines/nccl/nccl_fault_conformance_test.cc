@@ -9,7 +9,7 @@ namespace {
 
 EngineUnderTest OverNccl() {
   return {[](const RanksOptions& options) { return NcclEngines(options); },
-          /*compares_sends=*/false};
+          /*compares_sends_at_once=*/false};
 }
 
 class NcclFaults : public NcclTest, public ::testing::WithParamInterface<Action> {};
