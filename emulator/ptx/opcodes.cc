@@ -263,6 +263,9 @@ struct Decoder {
                          "generic", "param", "global", "shared", "local"})
                      .value_or(Space::kGeneric);
     if (parts.Take("const")) it().space = Space::kGlobal;
+    // Of the block's own.
+    if (parts.Take("shared::cta")) it().space = Space::kShared;
+    if (parts.Take("param::entry")) it().space = Space::kParam;
     parts.Take("weak");
     for (const absl::string_view order : {"volatile", "relaxed", "acquire", "release"}) {
       if (parts.Take(order)) it().is_synchronizing = true;

@@ -64,7 +64,12 @@ absl::StatusOr<std::vector<Token>> Tokenize(absl::string_view text, absl::string
       ++end;
       tokens.push_back({text.substr(i, end - i), line});
     } else if (IsWordCharacter(c)) {
-      while (end < text.size() && IsWordCharacter(text[end])) ++end;
+      // ld.shared::cta is one word.
+      while (end < text.size() &&
+             (IsWordCharacter(text[end]) || absl::StartsWith(text.substr(end), "::") ||
+              absl::EndsWith(text.substr(i, end + 1 - i), "::"))) {
+        ++end;
+      }
       tokens.push_back({text.substr(i, end - i), line});
     } else if (!absl::ascii_isspace(static_cast<unsigned char>(c))) {
       tokens.push_back({text.substr(i, 1), line});
@@ -145,6 +150,11 @@ constexpr std::pair<absl::string_view, Special> kSpecials[] = {
     {"%lanemask_ge", Special::kLanemaskGe},
     {"%lanemask_gt", Special::kLanemaskGt},
 };
+
+// Beginnings of the names of those that a device made of software does not have.
+constexpr absl::string_view kUnknownSpecials[] = {
+    "%clock", "%smid",    "%nsmid", "%globaltimer",   "%gridid",  "%envreg",   "%pm",
+    "%total", "%dynamic", "%aggr",  "%reserved_smem", "%cluster", "%ncluster", "%is_explicit"};
 
 // The first error ends it: every function that returns bool says whether to go on.
 class Parser {
@@ -585,7 +595,7 @@ class Parser {
   }
 
   bool ParseInstruction(Kernel& kernel) {
-    const int at = line();
+    const int at = statement_line_ = line();
     Instruction guard = {};
     if (Take("@")) {
       guard.guard_is_negated = Take("!");
@@ -598,6 +608,11 @@ class Parser {
       guard.guard = symbol->operand;
     }
     const std::string mnemonic(Next());
+    // What is unknown may have operands of any form. Of mov they say what it does.
+    const bool is_move = absl::StartsWith(mnemonic, "mov.");
+    if (const auto known = Decode(mnemonic, MovShape::kPlain, 0); !known.ok() && !is_move) {
+      return Fail(known.status().code(), at, known.status().message());
+    }
     std::vector<Written> written;
     while (!Take(";")) {
       if (AtEnd()) return Invalid("';' is missing");
@@ -606,7 +621,7 @@ class Parser {
     }
     MovShape shape = MovShape::kPlain;
     size_t pieces = 0;
-    if (absl::StartsWith(mnemonic, "mov.") && written.size() == 2) {
+    if (is_move && written.size() == 2) {
       if (written[0].is_vector) shape = MovShape::kUnpack, pieces = written[0].words.size();
       if (written[1].is_vector) shape = MovShape::kPack, pieces = written[1].words.size();
     }
@@ -778,7 +793,14 @@ class Parser {
       return true;
     }
     const Symbol* symbol = Find(kernel, word);
-    if (symbol == nullptr) return SharedVariable(kernel, word, operand);
+    if (symbol == nullptr) {
+      for (const absl::string_view unknown : kUnknownSpecials) {
+        if (!absl::StartsWith(word, unknown)) continue;
+        return Fail(absl::StatusCode::kUnimplemented, statement_line_,
+                    absl::StrCat("the emulator does not know ", word));
+      }
+      return SharedVariable(kernel, word, operand);
+    }
     switch (symbol->kind) {
       case Symbol::Kind::kRegister:
         operand = symbol->operand;
@@ -858,6 +880,8 @@ class Parser {
   // Constants that are places in dynamic shared memory.
   std::vector<size_t> dynamic_;
   SourcePlace source_, caller_;
+  // Of the instruction that is read.
+  int statement_line_ = 0;
 };
 
 }  // namespace

@@ -215,6 +215,14 @@ TEST(OpcodeTest, IntegersAreExactToTheirWidth) {
     binary("max", b, [](__int128 x, __int128 y) { return x < y ? y : x; });
     ExpectOp(absl::StrCat("mad.lo.", type.name), {a, b, c}, {bytes, bytes, bytes}, bytes,
              [&](uint64_t x, uint64_t y, uint64_t z) { return x * y + z; });
+    ExpectOp(absl::StrCat("mad.hi.", type.name), {a, b, c}, {bytes, bytes, bytes}, bytes,
+             [&](uint64_t x, uint64_t y, uint64_t z) {
+               if (type.is_signed) {
+                 return static_cast<uint64_t>(value(x) * value(y) >> (8 * bytes)) + z;
+               }
+               const auto wide = static_cast<unsigned __int128>(x) * y;
+               return static_cast<uint64_t>(wide >> (8 * bytes)) + z;
+             });
     if (type.is_signed) {
       ExpectOp(absl::StrCat("neg.", type.name), {a}, {bytes}, bytes,
                [&](uint64_t x, uint64_t, uint64_t) { return ~x + 1; });
@@ -258,6 +266,40 @@ TEST(OpcodeTest, IntegersConvertByValueModuloTheWidth) {
       ExpectOp(absl::StrCat("cvt.", to.name, ".", from.name), {a}, {from.bytes}, to.bytes,
                [&](uint64_t x, uint64_t, uint64_t) {
                  return static_cast<uint64_t>(Value(x, from.bytes, from.is_signed));
+               });
+    }
+  }
+}
+
+TEST(OpcodeTest, BytesConvertInTheirRegister) {
+  // Registers have at least 16 bits; a signed byte fills its one by the sign.
+  const auto a = Integers(2, 36);
+  ExpectOp("cvt.u16.u8", {a}, {2}, 2, [](uint64_t x, uint64_t, uint64_t) { return x & 0xff; });
+  ExpectOp("cvt.s16.s8", {a}, {2}, 2,
+           [](uint64_t x, uint64_t, uint64_t) { return static_cast<uint64_t>(Value(x, 1, true)); });
+  ExpectOp("cvt.s8.s16", {a}, {2}, 2,
+           [](uint64_t x, uint64_t, uint64_t) { return static_cast<uint64_t>(Value(x, 1, true)); });
+  ExpectOp("cvt.u8.u16", {a}, {2}, 2, [](uint64_t x, uint64_t, uint64_t) { return x & 0xff; });
+  const auto floats = Floats(37);
+  ExpectOp("cvt.rzi.s8.f32", {floats}, {4}, 2, [](uint64_t x, uint64_t, uint64_t) {
+    const float value = F32(x);
+    if (std::isnan(value)) return uint64_t{0};
+    return static_cast<uint64_t>(
+        static_cast<int64_t>(std::trunc(std::clamp(value, -128.0f, 127.0f))));
+  });
+}
+
+TEST(OpcodeTest, IntegersSaturateWhereTheOpcodeSaysSo) {
+  for (const IntegerType& from : kIntegers) {
+    for (const IntegerType& to : kIntegers) {
+      const auto a = Integers(from.bytes, 38);
+      const __int128 one = 1;
+      const __int128 high = (one << (8 * to.bytes - (to.is_signed ? 1 : 0))) - 1;
+      const __int128 low = to.is_signed ? -high - 1 : 0;
+      ExpectOp(absl::StrCat("cvt.sat.", to.name, ".", from.name), {a}, {from.bytes}, to.bytes,
+               [&](uint64_t x, uint64_t, uint64_t) {
+                 return static_cast<uint64_t>(
+                     std::clamp(Value(x, from.bytes, from.is_signed), low, high));
                });
     }
   }

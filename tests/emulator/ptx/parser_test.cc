@@ -70,6 +70,11 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
       {".callprototype foo;", "does not know '.callprototype' here"},
       {"ld.global.pred %p1, [%d1];", "ld.global.pred"},
       {"bar.sync 1;", "no barrier but 0"},
+      {"tex.2d.v4.f32.f32 {%r1, %r2}, [t, {%r1, %r2}];", "does not know tex.2d.v4.f32.f32"},
+      {"call.uni (%r1), f, (%r2);", "does not know call.uni"},
+      {"mov.u32 %r1, %smid;", "does not know %smid"},
+      {"mov.u64 %d1, %clock64;", "does not know %clock64"},
+      {"ld.shared::cluster.u32 %r1, [%r2];", "does not know .shared::cluster"},
       {"add.rn.ftz.f64 %d1, %d2, %d3;", "does not know .ftz of add.rn.ftz.f64"},
       {"cvt.rn.sat.f32.f64 %r1, %d1;", "does not know .sat of cvt.rn.sat.f32.f64"},
   };
@@ -116,6 +121,10 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("f:1: the comment")));
   EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k(.param .b8 p[40000])\n{\n}\n"), "f").status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parameters are too large")));
+}
+
+TEST(ParserTest, KnowsTheSharedMemoryOfABlockByItsLongName) {
+  EXPECT_OK(Parse(Kernel1("ld.shared::cta.u32 %r1, [%r2];"), "file.ptx"));
 }
 
 TEST(ParserTest, InnerNamesHideOuterOnes) {
