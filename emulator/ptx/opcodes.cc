@@ -154,12 +154,15 @@ struct Decoder {
   MovShape shape;
   int pieces;
   Decoded out = {};
+  // Of the instruction's type.
+  int width = 0;
 
   Instruction& it() { return out.instruction; }
 
   void Is(Handler run, std::vector<OperandKind> operands) {
     it().run = run;
     out.operands = std::move(operands);
+    out.bytes.assign(out.operands.size(), width);
   }
 
   template <typename Op, int kSources>
@@ -224,11 +227,13 @@ struct Decoder {
                       return Map<Op, T, T, uint32_t>;
                     }),
        {kDestination, kSource, kSource});
+    out.bytes[2] = 4;
   }
   template <typename Op>
   void Count(Type type) {
     if (type == Type::kB32) Is(Map<Op, uint32_t, uint32_t>, {kDestination, kSource});
     if (type == Type::kB64) Is(Map<Op, uint32_t, uint64_t>, {kDestination, kSource});
+    if (it().run != nullptr) out.bytes[0] = 4;
   }
 
   Rounding TakeRounding() {
@@ -285,6 +290,9 @@ struct Decoder {
     } else {
       Is(Store, {kAddress, kSourceVector});
     }
+    // A register may be wider than what is moved. Addresses have 32 or 64 bits.
+    for (int& bytes : out.bytes) bytes = -width;
+    out.bytes[loads ? 1 : 0] = -4;
   }
 
   void Move(Type type) {
@@ -301,8 +309,10 @@ struct Decoder {
     if (pieces < 2 || pieces > 4 || SizeOf(type) % pieces != 0) return;
     it().elements = static_cast<uint8_t>(pieces);
     it().element_bytes = static_cast<uint8_t>(SizeOf(type) / pieces);
-    if (shape == MovShape::kPack) return Is(Pack, {kDestination, kSourceVector});
-    Is(Unpack, {kDestinationVector, kSource});
+    const bool packs = shape == MovShape::kPack;
+    if (packs) Is(Pack, {kDestination, kSourceVector});
+    if (!packs) Is(Unpack, {kDestinationVector, kSource});
+    out.bytes[packs ? 1 : 0] = it().element_bytes;
   }
 
   template <typename To>
@@ -349,9 +359,10 @@ struct Decoder {
       run = ConvertFloatTo<HostFormat<double>>(from);
     }
     Is(run, {kDestination, kSource});
+    out.bytes = {-SizeOf(to), -SizeOf(from)};
   }
 
-  void ConvertAddress(Type) {
+  void ConvertAddress() {
     const bool to_space = parts.Take("to");
     const auto space = parts.TakeOneOf<Space>(
         std::array<absl::string_view, 5>{"generic", "param", "global", "shared", "local"});
@@ -363,10 +374,12 @@ struct Decoder {
   void WaitsForLanes(Handler run, std::vector<OperandKind> operands, int lane_mask) {
     it().control = Control::kWarpBarrier;
     it().lane_mask = static_cast<uint8_t>(lane_mask);
+    width = 4;
     Is(run, std::move(operands));
   }
 
-  void ShuffleOf() {
+  void ShuffleOf(Type type) {
+    if (type != Type::kB32) return;
     const std::vector<OperandKind> operands = {kDestinationAndPredicate, kSource, kSource, kSource,
                                                kSource};
     if (parts.Take("up")) WaitsForLanes(Shuffle<ShuffleMode::kUp>, operands, 5);
@@ -387,6 +400,7 @@ struct Decoder {
 
   // Names of instructions that take a type.
   void DecodeTyped(absl::string_view base, Type type) {
+    width = SizeOf(type);
     if (base == "add") return Binary<AddOp>(type);
     if (base == "sub") return Binary<SubOp>(type);
     if (base == "mul" || base == "mad") {
@@ -438,13 +452,13 @@ struct Decoder {
     if (base == "mov") return Move(type);
     if (base == "ld") return Access(/*loads=*/true, type);
     if (base == "st") return Access(/*loads=*/false, type);
-    if (base == "cvta") return ConvertAddress(type);
+    if (base == "cvta") return ConvertAddress();
     if (base == "cvt") {
       const std::optional<Type> from = parts.TakeType();
       if (from.has_value()) Convert(type, *from);
       return;
     }
-    if (base == "shfl" && parts.Take("sync")) return ShuffleOf();
+    if (base == "shfl" && parts.Take("sync")) return ShuffleOf(type);
     if (base == "vote" && parts.Take("sync")) return VoteOf();
   }
 
@@ -456,13 +470,14 @@ struct Decoder {
     if (type == Type::kU32) run = Map<MulWideOp, uint64_t, uint32_t, uint32_t>;
     if (type == Type::kS32) run = Map<MulWideOp, int64_t, int32_t, int32_t>;
     Is(run, {kDestination, kSource, kSource});
+    out.bytes[0] = 2 * width;
   }
 
   void DecodeUntyped(absl::string_view base) {
     if (base == "bra") {
       parts.Take("uni");
       it().control = Control::kBranch;
-      out.operands = {kLabel};
+      Is(nullptr, {kLabel});
     } else if (base == "ret" || base == "exit") {
       parts.Take("uni");
       it().control = Control::kExit;
@@ -472,7 +487,7 @@ struct Decoder {
     } else if ((base == "bar" || base == "barrier") && (parts.Take("cta"), parts.Take("sync"))) {
       parts.Take("aligned");
       it().control = Control::kBlockBarrier;
-      out.operands = {kBarrierZero};
+      Is(nullptr, {kBarrierZero});
     }
   }
 };

@@ -33,6 +33,9 @@ enum class OperandKind : uint8_t {
 struct Decoded {
   Instruction instruction;
   std::vector<OperandKind> operands;
+  // Of the register, or of each of a vector, that an operand is: so many bytes, or at least as many
+  // if the number is negative; 0: any.
+  std::vector<int> bytes;
 };
 
 // How the operands of mov are written: packed from, or unpacked into, parts in braces.

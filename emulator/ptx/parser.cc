@@ -85,6 +85,8 @@ struct Symbol {
 
   Kind kind = Kind::kRegister;
   Operand operand = 0;
+  // Of kRegister.
+  int bytes = 0;
   // Of kAddress: in its space.
   int64_t address = 0;
   // Of kVariable: index of Module::variables.
@@ -97,7 +99,8 @@ struct Scope {
   // %r<8> declares %r0 to %r7, which get their operands where they first occur.
   struct Range {
     int count = 0;
-    bool are_predicates = false;
+    // Of each; 0: predicates.
+    int bytes = 0;
   };
   std::map<std::string, Range, std::less<>> ranges;
   // Indices of Kernel::code.
@@ -551,8 +554,8 @@ class Parser {
   bool ParseRegisters(Kernel& kernel) {
     ++next_;
     const absl::string_view type = Next();
-    const bool are_predicates = type == ".pred";
-    if (!are_predicates && SizeOfType(type) < 0) {
+    const int bytes = type == ".pred" ? 0 : SizeOfType(type);
+    if (bytes < 0) {
       return Unknown(absl::StrCat("a register of type '", type, "'"));
     }
     do {
@@ -560,19 +563,21 @@ class Parser {
       int64_t count = 0;
       if (Take("<")) {
         if (!ParseCount(0, 1 << 24, count) || !Expect(">")) return false;
-        scopes_.back().ranges[name] = {static_cast<int>(count), are_predicates};
-      } else if (!Declare(kernel, name, are_predicates, scopes_.back())) {
+        scopes_.back().ranges[name] = {static_cast<int>(count), bytes};
+      } else if (!Declare(kernel, name, bytes, scopes_.back())) {
         return false;
       }
     } while (Take(","));
     return Expect(";");
   }
 
-  bool Declare(Kernel& kernel, const std::string& name, bool is_predicate, Scope& scope) {
+  // A register of `bytes`, or a predicate.
+  bool Declare(Kernel& kernel, const std::string& name, int bytes, Scope& scope) {
+    const bool is_predicate = bytes == 0;
     int& count = is_predicate ? kernel.predicates : kernel.registers;
     if (count >= kMostOperands) return Unknown("a kernel with so many registers");
     scope.symbols[name] = {is_predicate ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister,
-                           static_cast<Operand>(count++)};
+                           static_cast<Operand>(count++), bytes};
     return true;
   }
 
@@ -588,7 +593,7 @@ class Parser {
           number >= range->second.count) {
         continue;
       }
-      if (!Declare(kernel, name, range->second.are_predicates, *scope)) return nullptr;
+      if (!Declare(kernel, name, range->second.bytes, *scope)) return nullptr;
       return &scope->symbols[name];
     }
     return nullptr;
@@ -634,7 +639,7 @@ class Parser {
     it.line = static_cast<uint32_t>(at);
     it.source = source_;
     it.caller = caller_;
-    if (!Resolve(kernel, decoded->operands, written, it)) {
+    if (!Resolve(kernel, *decoded, written, it)) {
       if (error_.ok()) {
         return Fail(absl::StatusCode::kInvalidArgument, at,
                     absl::StrCat("operands that ", mnemonic, " does not have"));
@@ -685,8 +690,9 @@ class Parser {
   }
 
   // Matches what is written with what the instruction has.
-  bool Resolve(Kernel& kernel, const std::vector<OperandKind>& kinds,
-               const std::vector<Written>& written, Instruction& it) {
+  bool Resolve(Kernel& kernel, const Decoded& decoded, const std::vector<Written>& written,
+               Instruction& it) {
+    const std::vector<OperandKind>& kinds = decoded.operands;
     if (kinds.size() != written.size()) return false;
     size_t next = 0;
     const auto add = [&](Operand operand) {
@@ -698,6 +704,12 @@ class Parser {
       const Written& w = written[i];
       Operand operand = 0;
       const bool is_plain = !w.is_address && !w.is_vector;
+      for (const std::string& word : w.words) {
+        if (!HasBytes(kernel, word, decoded.bytes[i])) {
+          return Fail(absl::StatusCode::kInvalidArgument, w.line,
+                      absl::StrCat("the register ", word, " has another size"));
+        }
+      }
       const auto of_kind = [&](const std::string& name, Symbol::Kind kind) {
         if (name == "_") {
           operand = 0;
@@ -771,6 +783,14 @@ class Parser {
       }
     }
     return true;
+  }
+
+  // Whether a word is no register, or one of that size.
+  bool HasBytes(Kernel& kernel, const std::string& word, int bytes) {
+    if (bytes == 0 || word.empty() || word[0] != '%') return true;
+    const Symbol* symbol = Find(kernel, word);
+    if (symbol == nullptr || symbol->kind != Symbol::Kind::kRegister) return true;
+    return bytes < 0 ? symbol->bytes >= -bytes : symbol->bytes == bytes;
   }
 
   // A register, a number, a special register, or the address of a variable.

@@ -288,7 +288,9 @@ TEST(WarpTest, FindsRacesBetweenBlocksOnSeveralThreadsOfTheHost) {
     const LaunchResult result = device->Run("copy", {in, out}, options).value();
     ASSERT_THAT(result.findings, SizeIs(1));
     EXPECT_EQ(result.findings[0].kind, FindingKind::kRaceBetweenBlocks);
-    EXPECT_EQ(result.findings[0].times, 128);
+    // One of two threads sees the other, or both do.
+    EXPECT_GE(result.findings[0].times, 128);
+    EXPECT_LE(result.findings[0].times, 256);
   }
 }
 

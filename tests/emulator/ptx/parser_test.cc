@@ -92,6 +92,12 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
     const char* what;
   };
   const Case cases[] = {
+      {"add.s64 %d1, %r1, %d2;", "the register %r1 has another size"},
+      {"mul.wide.u32 %r1, %r2, %r3;", "the register %r1 has another size"},
+      {"shl.b64 %d1, %d2, %d3;", "the register %d3 has another size"},
+      {"st.global.u64 [%d1], %r1;", "the register %r1 has another size"},
+      {"mov.b64 %d1, {%d2, %d3};", "the register %d2 has another size"},
+      {"cvt.u64.u32 %r1, %r2;", "the register %r1 has another size"},
       {"add.s32 %r1, %r2;", "operands that add.s32 does not have"},
       {"add.s32 %r1, %r2, %r4;", "operands that add.s32 does not have"},
       {"add.s32 %r1, %r2, %p1;", "operands that add.s32 does not have"},
