@@ -24,10 +24,6 @@ struct Place {
   PastAccesses* past = nullptr;
 };
 
-absl::string_view NameOf(Space space) {
-  return space == Space::kShared ? "shared" : space == Space::kLocal ? "local" : "parameter";
-}
-
 // What the lanes of one instruction access.
 class Access {
  public:
@@ -99,6 +95,8 @@ class Access {
       Block::Bytes& bytes = space == Space::kShared ? block_.shared() : block_.local(thread);
       is_there = FitsInto(address, bytes.data.size());
       if (is_there) {
+        const auto first = bytes.states.begin() + static_cast<std::ptrdiff_t>(address);
+        is_there = std::find(first, first + bytes_, ByteState::kNone) == first + bytes_;
         place = {bytes.data.data() + address, bytes.states.data() + address,
                  space == Space::kShared ? bytes.past.data() + address : nullptr};
       }
@@ -132,10 +130,12 @@ class Access {
 
   std::string Describe(Space space, uint64_t address) const {
     if (space == Space::kGlobal) return block_.memory().Describe(address);
-    const size_t size = space == Space::kShared  ? block_.shared().data.size()
-                        : space == Space::kLocal ? static_cast<size_t>(block_.kernel().local_bytes)
-                                                 : block_.launch().parameters.size();
-    return absl::StrCat("byte ", address, " of ", size, " of ", NameOf(space), " memory");
+    if (space == Space::kShared) return block_.DescribeShared(address);
+    const bool is_local = space == Space::kLocal;
+    const size_t size = is_local ? static_cast<size_t>(block_.kernel().local_bytes)
+                                 : block_.launch().parameters.size();
+    return absl::StrCat("byte ", address, " of ", size, " of ", is_local ? "local" : "parameter",
+                        " memory");
   }
 
   std::string Describe(int lane) const {

@@ -34,7 +34,7 @@ void Block::Start(int64_t number) {
       (launch_.options.seed + static_cast<uint64_t>(number)) * 0x9e3779b97f4a7c15 >> 32));
   epoch_ = 0;
   stopped_ = false;
-  shared_.Reset(kernel().shared_bytes + launch_.options.dynamic_shared_bytes, /*is_shared=*/true);
+  StartShared();
   for (Bytes& local : local_) local.Reset(kernel().local_bytes, /*is_shared=*/false);
   const int64_t threads = launch_.options.block.count();
   for (auto& warp : warps_) {
@@ -54,6 +54,33 @@ void Block::Start(int64_t number) {
       }
     }
   }
+}
+
+void Block::StartShared() {
+  SharedVariable dynamic = kernel().dynamic_shared;
+  dynamic.bytes = launch_.options.dynamic_shared_bytes;
+  shared_.Reset(dynamic.offset + dynamic.bytes, /*is_shared=*/true);
+  std::fill(shared_.states.begin(), shared_.states.end(), ByteState::kNone);
+  const auto allocate = [&](const SharedVariable& variable) {
+    std::fill_n(shared_.states.begin() + variable.offset, variable.bytes,
+                ByteState::kUninitialized);
+  };
+  for (const SharedVariable& variable : kernel().shared) allocate(variable);
+  allocate(dynamic);
+}
+
+std::string Block::DescribeShared(uint64_t address) const {
+  SharedVariable near = kernel().dynamic_shared;
+  near.bytes = launch_.options.dynamic_shared_bytes;
+  const auto offset = static_cast<int64_t>(address);
+  // The last one that begins at or before the address, or the first.
+  if (offset < near.offset || near.bytes == 0) {
+    for (const SharedVariable& variable : kernel().shared) {
+      if (variable.offset <= offset || near.bytes == 0) near = variable;
+    }
+  }
+  return absl::StrCat("byte ", offset - near.offset, " of ", near.bytes, " of shared \"", near.name,
+                      "\"");
 }
 
 void Block::Run(int64_t number) {

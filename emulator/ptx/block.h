@@ -139,9 +139,12 @@ class Block {
   Bytes& local(int thread);
 
   std::string ThreadName(uint64_t id) const;
+  // "byte 516 of 512 of shared \"tile\"".
+  std::string DescribeShared(uint64_t address) const;
 
  private:
   void Start(int64_t number);
+  void StartShared();
   // False, with a finding, if some threads will never come.
   bool PassBarrier();
   Dim3 ThreadOf(int thread) const;

@@ -44,10 +44,11 @@ absl::Status CheckSizes(const Kernel& kernel, absl::Span<const uint8_t> paramete
   if (static_cast<int64_t>(parameters.size()) != kernel.parameter_bytes) {
     return invalid(parameters.size(), " bytes of parameters instead of ", kernel.parameter_bytes);
   }
+  int64_t shared_bytes = 0;
+  for (const SharedVariable& variable : kernel.shared) shared_bytes += variable.bytes;
   if (options.dynamic_shared_bytes < 0 ||
-      kernel.shared_bytes + options.dynamic_shared_bytes > kMostShared) {
-    return invalid(kernel.shared_bytes, " and ", options.dynamic_shared_bytes,
-                   " bytes of shared memory");
+      shared_bytes + options.dynamic_shared_bytes > kMostShared) {
+    return invalid(shared_bytes, " and ", options.dynamic_shared_bytes, " bytes of shared memory");
   }
   if (kernel.local_bytes > kMostLocal) {
     return invalid(kernel.local_bytes, " bytes of local memory");

@@ -151,6 +151,12 @@ struct Variable {
   std::vector<uint8_t> initial;
 };
 
+struct SharedVariable {
+  std::string name;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
 struct Kernel {
   struct Constant {
     Operand operand = 0;
@@ -166,8 +172,11 @@ struct Kernel {
   std::string name;
   std::vector<Parameter> parameters;
   int64_t parameter_bytes = 0;
-  // Without what a launch adds.
-  int64_t shared_bytes = 0;
+  // In shared memory, in the order of their offsets, each from the first bank on, and 128 bytes or
+  // more behind the one before: what leaves one meets bytes of none.
+  std::vector<SharedVariable> shared;
+  // What a launch adds begins behind them.
+  SharedVariable dynamic_shared = {"dynamic shared memory", 0, 0};
   int64_t local_bytes = 0;
   // 0: not said.
   int most_threads = 0;

@@ -24,6 +24,8 @@ constexpr int64_t kMostBytes = int64_t{1} << 28;
 // Of CUDA from 12.1 on.
 constexpr int64_t kMostParameterBytes = 32764;
 constexpr size_t kMostDepth = 64;
+// Between variables in shared memory: a row of banks.
+constexpr int64_t kSharedGap = 128;
 
 struct Token {
   absl::string_view text;
@@ -354,8 +356,8 @@ class Parser {
         module_shared_.push_back({name, alignment, is_dynamic || is_extern ? 0 : bytes});
         return true;
       }
-      int64_t& used = space == ".shared" ? kernel->shared_bytes : kernel->local_bytes;
-      symbol = Place(alignment, bytes, used);
+      symbol = space == ".shared" ? PlaceShared(*kernel, name, alignment, bytes)
+                                  : Place(alignment, bytes, kernel->local_bytes);
     } else {
       if (is_extern) return Unknown("a variable of another module");
       symbol = {.kind = Symbol::Kind::kVariable,
@@ -364,6 +366,20 @@ class Parser {
     }
     scopes_.back().symbols[name] = symbol;
     return true;
+  }
+
+  // The first place behind the shared variables of a kernel, and behind a gap.
+  static int64_t EndOfShared(const Kernel& kernel, int64_t alignment) {
+    if (kernel.shared.empty()) return 0;
+    const SharedVariable& last = kernel.shared.back();
+    const int64_t step = std::max(alignment, kSharedGap);
+    return (last.offset + last.bytes + kSharedGap + step - 1) / step * step;
+  }
+  static Symbol PlaceShared(Kernel& kernel, const std::string& name, int64_t alignment,
+                            int64_t bytes) {
+    const int64_t offset = EndOfShared(kernel, alignment);
+    kernel.shared.push_back({name, offset, bytes});
+    return {.kind = Symbol::Kind::kAddress, .address = offset};
   }
 
   static Symbol Place(int64_t alignment, int64_t bytes, int64_t& used) {
@@ -434,10 +450,9 @@ class Parser {
     for (const SharedOfModule& shared : module_shared_) {
       if (shared.bytes == 0) alignment = std::max(alignment, shared.alignment);
     }
-    if (dynamic_.empty()) return;
-    kernel.shared_bytes = (kernel.shared_bytes + alignment - 1) / alignment * alignment;
+    kernel.dynamic_shared.offset = EndOfShared(kernel, alignment);
     for (const size_t constant : dynamic_) {
-      kernel.constants[constant].value += static_cast<uint64_t>(kernel.shared_bytes);
+      kernel.constants[constant].value += static_cast<uint64_t>(kernel.dynamic_shared.offset);
     }
     dynamic_.clear();
   }
@@ -819,7 +834,7 @@ class Parser {
         return Fail(absl::StatusCode::kUnimplemented, statement_line_,
                     absl::StrCat("the emulator does not know ", word));
       }
-      return SharedVariable(kernel, word, operand);
+      return FindShared(kernel, word, operand);
     }
     switch (symbol->kind) {
       case Symbol::Kind::kRegister:
@@ -836,11 +851,11 @@ class Parser {
   }
 
   // Of the module: it has a place in the kernels that use it.
-  bool SharedVariable(Kernel& kernel, const std::string& word, Operand& operand) {
+  bool FindShared(Kernel& kernel, const std::string& word, Operand& operand) {
     for (const SharedOfModule& shared : module_shared_) {
       if (shared.name != word) continue;
       if (shared.bytes > 0) {
-        const Symbol symbol = Place(shared.alignment, shared.bytes, kernel.shared_bytes);
+        const Symbol symbol = PlaceShared(kernel, word, shared.alignment, shared.bytes);
         scopes_[1].symbols[word] = symbol;
         return Constant(kernel, {.value = static_cast<uint64_t>(symbol.address)}, operand);
       }

@@ -186,7 +186,7 @@ TEST(LaunchTest, GenericAddressesReachEverySpace) {
   options.dynamic_shared_bytes = 4;
   const LaunchResult small = device->Run("k", {out, 2}, options).value();
   ASSERT_THAT(small.findings, SizeIs(2));
-  EXPECT_THAT(small.findings[0].what, HasSubstr("of 20 of shared memory"));
+  EXPECT_THAT(small.findings[0].what, HasSubstr("byte 4 of 4 of shared \"dynamic"));
 }
 
 // A kernel of 70 threads, whose last warp has 6 lanes.
@@ -267,6 +267,15 @@ TEST(WarpTest, AWarpThatSpinsLetsTheOtherRun) {
                          "@%p2 bra $S;\nbra $E;\n$O: setp.ne.u32 %p1, %r0, 40;\n@%p1 bra $E;\n"
                          "mov.u32 %r4, 7;\nst.volatile.shared.u32 [s+4], %r4;\n$E: ret;"),
               Each(Field(&Finding::kind, FindingKind::kUninitialized)));
+}
+
+TEST(WarpTest, WhatLeavesASharedVariableMeetsNoOther) {
+  const auto findings = RunInWarps(
+      ".shared .align 4 .b8 first[16];\n.shared .align 4 .b8 second[16];\n"
+      "setp.eq.u32 %p1, %r0, 0;\nmov.u32 %r3, first;\nmov.u32 %r4, second;\n"
+      "@%p1 st.shared.u32 [%r3+16], %r0;\n@%p1 st.shared.u32 [%r4+12], %r0;");
+  ASSERT_THAT(findings, SizeIs(4));
+  EXPECT_THAT(findings[0].what, HasSubstr("write of 4 bytes at byte 16 of 16 of shared \"first\""));
 }
 
 TEST(WarpTest, AddressesOfSharedMemoryHave32Bits) {

@@ -47,7 +47,10 @@ TEST(ParserTest, ReadsParametersMemoryAndLines) {
   EXPECT_EQ(first.parameters[1].offset, 8);
   EXPECT_EQ(first.parameters[2].offset, 32);
   EXPECT_EQ(first.parameter_bytes, 40);
-  EXPECT_EQ(first.shared_bytes, 100);
+  ASSERT_THAT(first.shared, SizeIs(1));
+  EXPECT_EQ(first.shared[0].bytes, 100);
+  EXPECT_EQ(first.dynamic_shared.offset, 256);
+  EXPECT_THAT((*module)->kernels[1].shared, IsEmpty());
   EXPECT_EQ(first.most_threads, 256);
   ASSERT_THAT(first.code, SizeIs(3));  // the end of the text is a ret as well
   EXPECT_EQ(first.code[0].source.line, 77u);
