@@ -99,7 +99,8 @@ TEST_F(BrokenKernelsTest, AccessesOutsideOfArrays) {
   ExpectFault("OffByOne", FindingKind::kOutOfBounds,
               "read of 4 bytes at byte 800 of 800 of \"in\"");
   ExpectFault("MissingTail", FindingKind::kOutOfBounds, "of 800 of \"out\"");
-  ExpectFault("SharedOutOfRange", FindingKind::kOutOfBounds, "of 512 of shared \"_ZZ16SharedOutOfRange);
+  ExpectFault("SharedOutOfRange", FindingKind::kOutOfBounds,
+              "of 512 of shared \"_ZZ16SharedOutOfRangeE6shared\"");
   ExpectFault("Misaligned", FindingKind::kMisaligned, "read of 16 bytes at byte");
 }
 
