@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/emulator/ptx/block.h"
@@ -27,13 +28,16 @@ struct Place {
 // What the lanes of one instruction access.
 class Access {
  public:
-  Access(Warp& warp, const Instruction& instruction, Operand address, bool writes)
+  // An access that reads and writes counts as a write.
+  Access(Warp& warp, const Instruction& instruction, Operand address, bool writes,
+         bool reads_first = false)
       : warp_(warp),
         block_(warp.block()),
         instruction_(instruction),
         addresses_(warp.lanes(address)),
         bytes_(instruction.element_bytes * instruction.elements),
-        writes_(writes) {}
+        writes_(writes),
+        reads_(!writes || reads_first) {}
 
   // Calls transfer(lane, data) for each lane whose access is right.
   template <typename Transfer>
@@ -145,7 +149,7 @@ class Access {
   }
 
   void CheckState(int lane, const Place& place) {
-    if (writes_ || place.states == nullptr) return;
+    if (!reads_ || place.states == nullptr) return;
     const ByteState* const begin = place.states;
     const ByteState* const end = begin + bytes_;
     const ByteState* const young = std::find(begin, end, ByteState::kUninitialized);
@@ -271,6 +275,7 @@ class Access {
   const Lanes& addresses_;
   const int bytes_;
   const bool writes_;
+  const bool reads_;
   // Of the first lane; others are not counted.
   Space space_ = Space::kGlobal;
   int count_ = 0;
@@ -307,6 +312,106 @@ void Load(Warp& warp, const Instruction& instruction) {
   }
 }
 
+template <AtomicOp kOp, typename T>
+T Updated(T old, T b, T c) {
+  if constexpr (kOp == AtomicOp::kAdd) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(b));
+    }
+    return old + b;
+  }
+  if constexpr (kOp == AtomicOp::kMin) return b < old ? b : old;
+  if constexpr (kOp == AtomicOp::kMax) return old < b ? b : old;
+  if constexpr (kOp == AtomicOp::kExch) return b;
+  if constexpr (kOp == AtomicOp::kCas) return old == b ? c : old;
+  if constexpr (kOp == AtomicOp::kInc) return old >= b ? T{0} : static_cast<T>(old + 1);
+  if constexpr (kOp == AtomicOp::kDec) return old == 0 || old > b ? b : static_cast<T>(old - 1);
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (kOp == AtomicOp::kAnd) return old & b;
+    if constexpr (kOp == AtomicOp::kOr) return old | b;
+    if constexpr (kOp == AtomicOp::kXor) return old ^ b;
+  }
+}
+
+template <AtomicOp kOp, typename T, bool kReturns>
+void Atomic(Warp& warp, const Instruction& instruction) {
+  constexpr size_t kAddress = kReturns ? 1 : 0;
+  const Lanes& b = warp.lanes(instruction.operands[kAddress + 1]);
+  const Lanes& c =
+      warp.lanes(instruction.operands[kOp == AtomicOp::kCas ? kAddress + 2 : kAddress + 1]);
+  // The register may be the one of the address.
+  Lanes before = {};
+  uint32_t done = 0;
+  {
+    const device::MutexLock lock(warp.block().launch().atomics);
+    Access(warp, instruction, instruction.operands[kAddress], /*writes=*/true,
+           /*reads_first=*/kOp != AtomicOp::kExch)
+        .Run([&](int lane, uint8_t* data) {
+          T old;
+          std::memcpy(&old, data, sizeof(T));
+          const T next = Updated<kOp, T>(old, FromBits<T>(b[lane]), FromBits<T>(c[lane]));
+          std::memcpy(data, &next, sizeof(T));
+          before[lane] = ToBits(old);
+          done |= uint32_t{1} << lane;
+        });
+  }
+  if constexpr (kReturns) {
+    Lanes& to = warp.lanes(instruction.operands[0]);
+    for (uint32_t left = done; left != 0; left &= left - 1) {
+      to[std::countr_zero(left)] = before[std::countr_zero(left)];
+    }
+  }
+}
+
+template <AtomicOp kOp, bool kReturns>
+Handler AtomicOfType(absl::string_view type) {
+  constexpr bool kAdds = kOp == AtomicOp::kAdd;
+  constexpr bool kOrders = kOp == AtomicOp::kMin || kOp == AtomicOp::kMax;
+  constexpr bool kWraps = kOp == AtomicOp::kInc || kOp == AtomicOp::kDec;
+  if (type == "u32" && (kAdds || kOrders || kWraps)) return Atomic<kOp, uint32_t, kReturns>;
+  if constexpr (kWraps) return nullptr;
+  if (type == "u64" && (kAdds || kOrders)) return Atomic<kOp, uint64_t, kReturns>;
+  if constexpr (kAdds || kOrders) {
+    if (type == "s32") return Atomic<kOp, int32_t, kReturns>;
+    if (type == "s64" && kOrders) return Atomic<kOp, int64_t, kReturns>;
+    if constexpr (kAdds) {
+      if (type == "f32") return Atomic<kOp, float, kReturns>;
+      if (type == "f64") return Atomic<kOp, double, kReturns>;
+    }
+    return nullptr;
+  }
+  if (type == "b32") return Atomic<kOp, uint32_t, kReturns>;
+  if (type == "b64") return Atomic<kOp, uint64_t, kReturns>;
+  return nullptr;
+}
+
+template <bool kReturns>
+Handler AtomicOf(AtomicOp op, absl::string_view type) {
+  switch (op) {
+    case AtomicOp::kAdd:
+      return AtomicOfType<AtomicOp::kAdd, kReturns>(type);
+    case AtomicOp::kMin:
+      return AtomicOfType<AtomicOp::kMin, kReturns>(type);
+    case AtomicOp::kMax:
+      return AtomicOfType<AtomicOp::kMax, kReturns>(type);
+    case AtomicOp::kAnd:
+      return AtomicOfType<AtomicOp::kAnd, kReturns>(type);
+    case AtomicOp::kOr:
+      return AtomicOfType<AtomicOp::kOr, kReturns>(type);
+    case AtomicOp::kXor:
+      return AtomicOfType<AtomicOp::kXor, kReturns>(type);
+    case AtomicOp::kExch:
+      return AtomicOfType<AtomicOp::kExch, kReturns>(type);
+    case AtomicOp::kCas:
+      return AtomicOfType<AtomicOp::kCas, kReturns>(type);
+    case AtomicOp::kInc:
+      return AtomicOfType<AtomicOp::kInc, kReturns>(type);
+    case AtomicOp::kDec:
+      return AtomicOfType<AtomicOp::kDec, kReturns>(type);
+  }
+  return nullptr;
+}
+
 uint64_t WindowOf(Space space) {
   switch (space) {
     case Space::kShared:
@@ -333,6 +438,10 @@ void Store(Warp& warp, const Instruction& instruction) {
           std::memcpy(data + e * bytes, &warp.lanes(instruction.operands[1 + e])[lane], bytes);
         }
       });
+}
+
+Handler AtomicHandler(AtomicOp op, absl::string_view type, bool returns) {
+  return returns ? AtomicOf<true>(op, type) : AtomicOf<false>(op, type);
 }
 
 void ToGeneric(Warp& warp, const Instruction& instruction) {

@@ -1,6 +1,9 @@
 #ifndef BRIGADE_EMULATOR_PTX_ACCESS_H_
 #define BRIGADE_EMULATOR_PTX_ACCESS_H_
 
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
 #include "brigade/emulator/ptx/module.h"
 
 namespace brigade::emulator {
@@ -12,6 +15,24 @@ void LoadSigned(Warp& warp, const Instruction& instruction);
 
 // st: the address, then registers of the elements.
 void Store(Warp& warp, const Instruction& instruction);
+
+enum class AtomicOp : uint8_t {
+  kAdd,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kExch,
+  kCas,
+  // Up to a bound, then 0; down to 0, then the bound.
+  kInc,
+  kDec,
+};
+
+// atom: a register for what was there, the address, and one or two sources; red is without the
+// register. Null for a type that the operation does not have.
+Handler AtomicHandler(AtomicOp op, absl::string_view type, bool returns);
 
 // cvta and cvta.to: between an address of a space and a generic one.
 void ToGeneric(Warp& warp, const Instruction& instruction);

@@ -102,6 +102,22 @@ T HighProduct(T a, T b) {
 // byte's sign for all of its bits.
 uint32_t PermuteBytes(uint32_t a, uint32_t b, uint32_t selection);
 
+// The lowest bit becomes the highest one, and so on.
+template <typename T>
+T ReverseBits(T value) {
+  T reversed = 0;
+  for (size_t i = 0; i < 8 * sizeof(T); ++i) {
+    reversed = static_cast<T>(reversed << 1 | (value >> i & 1));
+  }
+  return reversed;
+}
+
+// `width` ones from bit `first` on; none of what is beyond bit 31.
+inline uint32_t BitMask(uint32_t first, uint32_t width) {
+  if (first >= 32 || width == 0) return 0;
+  return (width >= 32 ? ~uint32_t{0} : (uint32_t{1} << width) - 1) << first;
+}
+
 }  // namespace brigade::emulator
 
 #endif  // BRIGADE_EMULATOR_PTX_ARITHMETIC_H_

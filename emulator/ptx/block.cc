@@ -131,7 +131,14 @@ bool Block::PassBarrier() {
            absl::StrCat(threads - waiting, " threads of ", threads, " have left the kernel"));
     return false;
   }
-  for (auto& warp : warps_) warp->PassBlockBarrier();
+  const Instruction& barrier = kernel().code[place];
+  votes_ = 0;
+  for (const auto& warp : warps_) {
+    if (barrier.is_block_vote) {
+      votes_ += std::popcount(warp->ReadPredicate(barrier, 1) & warp->waiting());
+    }
+  }
+  for (auto& warp : warps_) warp->PassBlockBarrier(barrier);
   ++epoch_;
   return true;
 }

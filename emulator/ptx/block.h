@@ -40,6 +40,9 @@ struct LaunchState {
   uint64_t first_serial = 0;
   std::atomic<bool> is_stopped{false};
 
+  // Held by an instruction whose lanes read and write at once.
+  device::Mutex atomics;
+
   device::Mutex mutex;
   // By instruction and kind.
   std::map<std::pair<uint32_t, FindingKind>, Finding> findings ABSL_GUARDED_BY(mutex);
@@ -138,6 +141,10 @@ class Block {
   // Of a thread.
   Bytes& local(int thread);
 
+  // Of the last barrier: the threads that voted yes, and all.
+  int64_t votes() const { return votes_; }
+  int64_t voters() const { return launch_.options.block.count(); }
+
   std::string ThreadName(uint64_t id) const;
   // "byte 516 of 512 of shared \"tile\"".
   std::string DescribeShared(uint64_t address) const;
@@ -158,6 +165,7 @@ class Block {
   uint64_t serial_ = 0;
   uint64_t epoch_ = 0;
   bool stopped_ = false;
+  int64_t votes_ = 0;
   std::vector<std::unique_ptr<Warp>> warps_;
   Bytes shared_;
   std::vector<Bytes> local_;

@@ -256,6 +256,19 @@ struct PermuteOp {
     return PermuteBytes(a, b, selection);
   }
 };
+struct ReverseOp {
+  template <typename T>
+  static T Run(T a) {
+    return ReverseBits(a);
+  }
+};
+struct BitMaskOp {
+  static uint32_t Run(uint32_t first, uint32_t width) { return BitMask(first, width); }
+};
+// Of the amounts the lowest five bits.
+struct BitMaskWrapOp {
+  static uint32_t Run(uint32_t first, uint32_t width) { return BitMask(first & 31, width & 31); }
+};
 struct PopcOp {
   template <typename T>
   static uint32_t Run(T a) {

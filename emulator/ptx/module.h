@@ -99,6 +99,8 @@ struct Instruction {
   uint8_t lane_mask = 0;
   // Of kWarpBarrier: lanes may wait for each other at different places, and memory is ordered.
   bool is_memory_barrier = false;
+  // Of kBlockBarrier: the last operand is what each thread votes.
+  bool is_block_vote = false;
   // Of an address, in bytes.
   int64_t offset = 0;
   // Of a branch: an index of Kernel::code.

@@ -256,9 +256,9 @@ struct Decoder {
         parts.TakeOneOf<int>(std::array<absl::string_view, 3>{"and", "or", "xor"});
     if (combination.has_value()) it().combination = static_cast<Combination>(*combination + 1);
     it().flushes_to_zero = parts.Take("ftz");
-    Is(VisitNumber(type, [](auto t) -> Handler { return SetPredicate<decltype(t)>; }),
-       {kTwoPredicates, kSource, kSource});
-    if (combination.has_value()) out.operands.push_back(kSourcePredicate);
+    std::vector<OperandKind> operands = {kTwoPredicates, kSource, kSource};
+    if (combination.has_value()) operands.push_back(kSourcePredicate);
+    Is(VisitNumber(type, [](auto t) -> Handler { return SetPredicate<decltype(t)>; }), operands);
   }
 
   void Access(bool loads, Type type) {
@@ -293,6 +293,50 @@ struct Decoder {
     // A register may be wider than what is moved. Addresses have 32 or 64 bits.
     for (int& bytes : out.bytes) bytes = -width;
     out.bytes[loads ? 1 : 0] = -4;
+  }
+
+  // Caches, and who sees it; every access here is seen at once.
+  void TakeOrderAndScope() {
+    for (const absl::string_view part : {"weak", "volatile", "relaxed", "acquire", "release",
+                                         "acq_rel", "sc", "cta", "cluster", "gpu", "sys", "gl"}) {
+      parts.Take(part);
+    }
+  }
+
+  void AtomicOf(bool returns, Type type) {
+    TakeOrderAndScope();
+    it().space = parts
+                     .TakeOneOf<Space>(std::array<absl::string_view, 5>{
+                         "generic", "param", "global", "shared", "local"})
+                     .value_or(Space::kGeneric);
+    if (parts.Take("shared::cta")) it().space = Space::kShared;
+    const auto op = parts.TakeOneOf<AtomicOp>(std::array<absl::string_view, 10>{
+        "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
+    if (!op.has_value()) return;
+    it().is_synchronizing = true;
+    it().elements = 1;
+    it().element_bytes = static_cast<uint8_t>(SizeOf(type));
+    it().is_store = true;
+    std::vector<OperandKind> operands = {kAddress, kSource};
+    if (*op == AtomicOp::kCas) operands.push_back(kSource);
+    if (returns) operands.insert(operands.begin(), kDestination);
+    const auto name = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [&](const TypeInfo& info) { return info.type == type; });
+    Is(AtomicHandler(*op, name->name, returns), operands);
+    out.bytes[returns ? 1 : 0] = -4;
+  }
+
+  // bar.red: the barrier, and a vote of the block.
+  void BlockVoteOf() {
+    it().control = Control::kBlockBarrier;
+    it().is_block_vote = true;
+    const std::vector<OperandKind> operands = {kDestinationPredicate, kBarrierZero,
+                                               kSourcePredicate};
+    Handler run = nullptr;
+    if (parts.Take("or")) run = BlockVote<VoteMode::kAny>;
+    if (parts.Take("and")) run = BlockVote<VoteMode::kAll>;
+    Is(run, operands);
+    if (run == nullptr) it().control = Control::kNone;
   }
 
   void Move(Type type) {
@@ -447,6 +491,18 @@ struct Decoder {
       return Is(Map<PermuteOp, uint32_t, uint32_t, uint32_t, uint32_t>,
                 {kDestination, kSource, kSource, kSource});
     }
+    if (base == "brev" && (type == Type::kB32 || type == Type::kB64)) {
+      return IntegerUnary<ReverseOp>(type);
+    }
+    if (base == "bmsk" && type == Type::kB32) {
+      const std::vector<OperandKind> operands = {kDestination, kSource, kSource};
+      if (parts.Take("clamp")) Is(Map<BitMaskOp, uint32_t, uint32_t, uint32_t>, operands);
+      if (parts.Take("wrap")) Is(Map<BitMaskWrapOp, uint32_t, uint32_t, uint32_t>, operands);
+      return;
+    }
+    if (base == "atom" || base == "red") return AtomicOf(base == "atom", type);
+    if (base == "nanosleep" && type == Type::kU32) return Is(DoNothing, {kSource});
+    if (base == "bar" && parts.Take("red")) return BlockVoteOf();
     if (base == "setp") return SetPredicateOf(type);
     if (base == "selp") return Is(Select, {kDestination, kSource, kSource, kSourcePredicate});
     if (base == "mov") return Move(type);
@@ -474,7 +530,12 @@ struct Decoder {
   }
 
   void DecodeUntyped(absl::string_view base) {
-    if (base == "bra") {
+    if (base == "membar" || base == "fence" || base == "prefetch" || base == "prefetchu") {
+      TakeOrderAndScope();
+      for (const absl::string_view part : {"global", "L1", "L2"}) parts.Take(part);
+      const bool is_prefetch = base == "prefetch" || base == "prefetchu";
+      Is(DoNothing, is_prefetch ? std::vector<OperandKind>{kAddress} : std::vector<OperandKind>());
+    } else if (base == "bra") {
       parts.Take("uni");
       it().control = Control::kBranch;
       Is(nullptr, {kLabel});

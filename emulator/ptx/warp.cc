@@ -137,7 +137,9 @@ void Warp::Merge() {
   if (!groups_.empty()) groups_.resize(kept + 1);
 }
 
-void Warp::PassBlockBarrier() {
+void Warp::PassBlockBarrier(const Instruction& barrier) {
+  active_ = waiting();
+  if (barrier.run != nullptr && active_ != 0) barrier.run(*this, barrier);
   for (LaneGroup& group : groups_) {
     if (group.state == State::kAtBlockBarrier) group = {group.pc + 1, group.mask, State::kRuns};
   }

@@ -103,8 +103,8 @@ class Warp {
   // The lanes that wait at the block's barrier.
   uint32_t waiting() const;
   bool has_left() const { return groups_.empty(); }
-  // All lanes at the block's barrier go on.
-  void PassBlockBarrier();
+  // All lanes at the block's barrier, which is this instruction, go on.
+  void PassBlockBarrier(const Instruction& barrier);
   // In the order of their places.
   const std::vector<LaneGroup>& groups() const { return groups_; }
   // Of a group that waits for lanes of the warp: the mask that its first lane gives.

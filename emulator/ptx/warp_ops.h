@@ -62,6 +62,9 @@ void Shuffle(Warp& warp, const Instruction& it) {
   warp.WritePredicate(it.operands[1], in_range);
 }
 
+// What only time or other observers would tell: fences, prefetches, sleep.
+inline void DoNothing(Warp&, const Instruction&) {}
+
 enum class VoteMode : uint8_t { kAll, kAny, kUni };
 
 template <VoteMode kMode>
@@ -77,6 +80,14 @@ inline void Ballot(Warp& warp, const Instruction& it) {
   Lanes& to = warp.lanes(it.operands[0]);
   const uint32_t votes = warp.ReadPredicate(it, 1) & warp.active();
   ForLanes(warp, to, [&](int) { return uint64_t{votes}; });
+}
+
+// p, barrier, q: what all threads of the block vote.
+template <VoteMode kMode>
+void BlockVote(Warp& warp, const Instruction& it) {
+  const bool is_so = kMode == VoteMode::kAny ? warp.block().votes() > 0
+                                             : warp.block().votes() == warp.block().voters();
+  warp.WritePredicate(it.operands[0], is_so ? ~uint32_t{0} : 0);
 }
 
 inline void PassWarpBarrier(Warp& warp, const Instruction&) { warp.Meet(); }

@@ -69,7 +69,7 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
       {"add.rn.bf16x2 %r1, %r2, %r3;", "the emulator does not know add.rn.bf16x2"},
       {"div.full.f32 %r1, %r2, %r3;", "the emulator does not know .full of div.full.f32"},
       {"add.s32.wide %r1, %r2, %r3;", "the emulator does not know .wide of add.s32.wide"},
-      {"atom.global.add.u32 %r1, [%d1], %r2;", "atom.global.add.u32"},
+      {"atom.global.add.noftz.f16 %r1, [%d1], %r2;", "atom.global.add.noftz.f16"},
       {".callprototype foo;", "does not know '.callprototype' here"},
       {"ld.global.pred %p1, [%d1];", "ld.global.pred"},
       {"bar.sync 1;", "no barrier but 0"},
