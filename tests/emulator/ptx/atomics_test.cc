@@ -102,17 +102,15 @@ TEST(AtomicsTest, AreThoseOfSomeOrder) {
         SCOPED_TRACE(op);
         return Do(op, bytes, initial, "", host_threads, seed);
       };
-      ExpectSomeOrder(with("add.u32", 4, 5), 5, [](uint64_t old, uint64_t i) {
-        return (old + i) & 0xffffffff;
-      });
+      ExpectSomeOrder(with("add.u32", 4, 5), 5,
+                      [](uint64_t old, uint64_t i) { return (old + i) & 0xffffffff; });
       ExpectSomeOrder(with("add.u64", 8, ~uint64_t{0} - 3), ~uint64_t{0} - 3,
                       [](uint64_t old, uint64_t i) { return old + i; });
       ExpectSomeOrder(with("max.u32", 4, 3), 3,
                       [](uint64_t old, uint64_t i) { return std::max(old, i); });
       ExpectSomeOrder(with("min.u64", 8, 100), 100,
                       [](uint64_t old, uint64_t i) { return std::min(old, i); });
-      ExpectSomeOrder(with("or.b32", 4, 0), 0,
-                      [](uint64_t old, uint64_t i) { return old | i; });
+      ExpectSomeOrder(with("or.b32", 4, 0), 0, [](uint64_t old, uint64_t i) { return old | i; });
       ExpectSomeOrder(with("and.b64", 8, 0xff), 0xff,
                       [](uint64_t old, uint64_t i) { return old & i; });
       ExpectSomeOrder(with("exch.b32", 4, 1000), 1000, [](uint64_t, uint64_t i) { return i; });
@@ -132,9 +130,9 @@ TEST(AtomicsTest, CompareAndSwap) {
 
 TEST(AtomicsTest, SignedAndFloatingPointNumbers) {
   const auto run = [](absl::string_view body) {
-    auto device = PtxDevice::Create(absl::StrCat(
-        kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
-        "ld.param.u64 %d1, [p];\nmov.u32 %r1, %laneid;\n", body, "\nret;\n}\n"));
+    auto device = PtxDevice::Create(
+        absl::StrCat(kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
+                     "ld.param.u64 %d1, [p];\nmov.u32 %r1, %laneid;\n", body, "\nret;\n}\n"));
     EXPECT_OK(device);
     const uint64_t p = (*device)->Upload(std::vector<uint32_t>{0, 0}, "p");
     LaunchOptions options;
@@ -213,6 +211,11 @@ TEST(AtomicsTest, ABarrierMayVote) {
   EXPECT_THAT(vote("or", 1), Each(1u));
   EXPECT_THAT(vote("and", kThreads - 1), Each(0u));
   EXPECT_THAT(vote("and", kThreads), Each(1u));
+  // Each barrier counts anew.
+  EXPECT_THAT(RunBlock("setp.lt.u32 %p1, %r0, 5;\nbar.red.or.pred %p2, 0, %p1;\n"
+                       "setp.lt.u32 %p1, %r0, 0;\nbar.red.or.pred %p2, 0, %p1;\n"
+                       "selp.b32 %r3, 1, 0, %p2;"),
+              Each(0u));
 }
 
 TEST(AtomicsTest, FencesAndSleepChangeNothing) {
