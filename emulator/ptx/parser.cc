@@ -426,8 +426,10 @@ class Parser {
           threads *= axis;
         } while (Take(","));
         kernel.most_threads = static_cast<int>(std::min<int64_t>(threads, 1024));
-      } else {
+      } else if (Take(".minnctapersm") || Take(".maxnreg")) {
         ++next_;  // of performance
+      } else {
+        return Unknown(absl::StrCat("'", Peek(), "' here"));
       }
     }
     if (!Expect("{")) return false;
@@ -719,6 +721,10 @@ class Parser {
       const Written& w = written[i];
       Operand operand = 0;
       const bool is_plain = !w.is_address && !w.is_vector;
+      const bool has_second = kinds[i] == OperandKind::kDestinationAndPredicate ||
+                              kinds[i] == OperandKind::kTwoPredicates;
+      if (w.is_negated && kinds[i] != OperandKind::kSourcePredicate) return false;
+      if (!w.second.empty() && !has_second) return false;
       for (const std::string& word : w.words) {
         if (!HasBytes(kernel, word, decoded.bytes[i])) {
           return Fail(absl::StatusCode::kInvalidArgument, w.line,

@@ -89,6 +89,20 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
   }
 }
 
+TEST(ParserTest, NamesDirectivesThatItDoesNotKnow) {
+  const auto with = [](absl::string_view directive) {
+    return Parse(absl::StrCat(kHead, ".entry k()\n", directive, "\n{\nret;\n}\n"), "f").status();
+  };
+  EXPECT_OK(with(".maxntid 32, 4, 2\n.minnctapersm 2\n.maxnreg 40"));
+  constexpr auto kUnknown = absl::StatusCode::kUnimplemented;
+  EXPECT_THAT(
+      with(".reqnctapercluster 2"),
+      StatusIs(kUnknown, HasSubstr("f:5: the emulator does not know '.reqnctapercluster'")));
+  EXPECT_THAT(with(".entry other()"), StatusIs(kUnknown, HasSubstr("'.entry' here")));
+  EXPECT_THAT(with(".maxntid 1, 1, 1, 1"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than three axes")));
+}
+
 TEST(ParserTest, NamesWhatIsNoPtx) {
   struct Case {
     const char* body;
@@ -101,6 +115,8 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
       {"st.global.u64 [%d1], %r1;", "the register %r1 has another size"},
       {"mov.b64 %d1, {%d2, %d3};", "the register %d2 has another size"},
       {"cvt.u64.u32 %r1, %r2;", "the register %r1 has another size"},
+      {"add.s32 %r1, !%r2, %r3;", "operands that add.s32 does not have"},
+      {"add.s32 %r1|%p1, %r2, %r3;", "operands that add.s32 does not have"},
       {"add.s32 %r1, %r2;", "operands that add.s32 does not have"},
       {"add.s32 %r1, %r2, %r4;", "operands that add.s32 does not have"},
       {"add.s32 %r1, %r2, %p1;", "operands that add.s32 does not have"},
