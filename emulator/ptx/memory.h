@@ -36,8 +36,9 @@ struct PastAccesses {
 // Threads      Allocate, Free and Describe at any time; the others as for plain memory.
 class Memory {
  public:
-  // Takes `bytes` of address space; memory is taken from the system as it is used, with 17 bytes
-  // of state for each. ResourceExhausted if the system gives no such range.
+  // Takes `bytes` of address space. Memory is taken from the system as it is used: a byte for each
+  // that is allocated, another when it is written, and 16 when a kernel accesses it.
+  // ResourceExhausted if the system gives no such range.
   static absl::StatusOr<std::unique_ptr<Memory>> Create(int64_t bytes);
   ~Memory();
   Memory(const Memory&) = delete;
