@@ -5,10 +5,10 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/emulator/ptx/block.h"
+#include "brigade/emulator/ptx/lane_ops.h"
 #include "brigade/emulator/ptx/warp.h"
 
 namespace brigade::emulator {
@@ -99,13 +99,11 @@ class Access {
       Block::Bytes& bytes = space == Space::kShared ? block_.shared() : block_.local(thread);
       is_there = FitsInto(address, bytes.data.size());
       if (is_there) {
-        const auto first = bytes.states.begin() + static_cast<std::ptrdiff_t>(address);
-        is_there = std::find(first, first + bytes_, ByteState::kNone) == first + bytes_;
         place = {bytes.data.data() + address, bytes.states.data() + address,
                  space == Space::kShared ? bytes.past.data() + address : nullptr};
       }
     }
-    if (!is_there) {
+    if (!is_there || !IsAllocated(place)) {
       Report(FindingKind::kOutOfBounds, lane,
              absl::StrCat(verb(), " of ", bytes_, " bytes at ", Describe(space, address)));
       return false;
@@ -128,7 +126,12 @@ class Access {
     // Aligned, so that the last byte is in the range with the first one.
     if (!memory.Contains(address)) return false;
     place = {memory.Host(address), memory.State(address), memory.Past(address)};
-    return std::none_of(place.states, place.states + bytes_,
+    return true;
+  }
+
+  bool IsAllocated(const Place& place) const {
+    return place.states == nullptr ||
+           std::none_of(place.states, place.states + bytes_,
                         [](ByteState state) { return state == ByteState::kNone; });
   }
 
@@ -179,7 +182,7 @@ class Access {
         last = read.load(std::memory_order_relaxed);
         uint64_t next = now;
         do {
-          next = last == now ? now : is_ordered(last) ? now : AccessId::With(last, now);
+          next = is_ordered(last) ? now : AccessId::With(last, now);
         } while (next != last &&
                  !read.compare_exchange_weak(last, next, std::memory_order_relaxed));
         const uint64_t last_write = write.load(std::memory_order_relaxed);
@@ -314,23 +317,16 @@ void Load(Warp& warp, const Instruction& instruction) {
 
 template <AtomicOp kOp, typename T>
 T Updated(T old, T b, T c) {
-  if constexpr (kOp == AtomicOp::kAdd) {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(static_cast<uint64_t>(old) + static_cast<uint64_t>(b));
-    }
-    return old + b;
-  }
-  if constexpr (kOp == AtomicOp::kMin) return b < old ? b : old;
-  if constexpr (kOp == AtomicOp::kMax) return old < b ? b : old;
+  if constexpr (kOp == AtomicOp::kAdd) return AddOp::Run(old, b);
+  if constexpr (kOp == AtomicOp::kMin) return MinOp::Run(old, b);
+  if constexpr (kOp == AtomicOp::kMax) return MaxOp::Run(old, b);
+  if constexpr (kOp == AtomicOp::kAnd) return AndOp::Run(old, b);
+  if constexpr (kOp == AtomicOp::kOr) return OrOp::Run(old, b);
+  if constexpr (kOp == AtomicOp::kXor) return XorOp::Run(old, b);
   if constexpr (kOp == AtomicOp::kExch) return b;
   if constexpr (kOp == AtomicOp::kCas) return old == b ? c : old;
   if constexpr (kOp == AtomicOp::kInc) return old >= b ? T{0} : static_cast<T>(old + 1);
   if constexpr (kOp == AtomicOp::kDec) return old == 0 || old > b ? b : static_cast<T>(old - 1);
-  if constexpr (std::is_integral_v<T>) {
-    if constexpr (kOp == AtomicOp::kAnd) return old & b;
-    if constexpr (kOp == AtomicOp::kOr) return old | b;
-    if constexpr (kOp == AtomicOp::kXor) return old ^ b;
-  }
 }
 
 template <AtomicOp kOp, typename T, bool kReturns>
@@ -364,29 +360,29 @@ void Atomic(Warp& warp, const Instruction& instruction) {
 }
 
 template <AtomicOp kOp, bool kReturns>
-Handler AtomicOfType(absl::string_view type) {
+Handler AtomicOfType(Type type) {
   constexpr bool kAdds = kOp == AtomicOp::kAdd;
   constexpr bool kOrders = kOp == AtomicOp::kMin || kOp == AtomicOp::kMax;
   constexpr bool kWraps = kOp == AtomicOp::kInc || kOp == AtomicOp::kDec;
-  if (type == "u32" && (kAdds || kOrders || kWraps)) return Atomic<kOp, uint32_t, kReturns>;
+  if (type == Type::kU32 && (kAdds || kOrders || kWraps)) return Atomic<kOp, uint32_t, kReturns>;
   if constexpr (kWraps) return nullptr;
-  if (type == "u64" && (kAdds || kOrders)) return Atomic<kOp, uint64_t, kReturns>;
+  if (type == Type::kU64 && (kAdds || kOrders)) return Atomic<kOp, uint64_t, kReturns>;
   if constexpr (kAdds || kOrders) {
-    if (type == "s32") return Atomic<kOp, int32_t, kReturns>;
-    if (type == "s64" && kOrders) return Atomic<kOp, int64_t, kReturns>;
+    if (type == Type::kS32) return Atomic<kOp, int32_t, kReturns>;
+    if (type == Type::kS64 && kOrders) return Atomic<kOp, int64_t, kReturns>;
     if constexpr (kAdds) {
-      if (type == "f32") return Atomic<kOp, float, kReturns>;
-      if (type == "f64") return Atomic<kOp, double, kReturns>;
+      if (type == Type::kF32) return Atomic<kOp, float, kReturns>;
+      if (type == Type::kF64) return Atomic<kOp, double, kReturns>;
     }
     return nullptr;
   }
-  if (type == "b32") return Atomic<kOp, uint32_t, kReturns>;
-  if (type == "b64") return Atomic<kOp, uint64_t, kReturns>;
+  if (type == Type::kB32) return Atomic<kOp, uint32_t, kReturns>;
+  if (type == Type::kB64) return Atomic<kOp, uint64_t, kReturns>;
   return nullptr;
 }
 
 template <bool kReturns>
-Handler AtomicOf(AtomicOp op, absl::string_view type) {
+Handler AtomicOf(AtomicOp op, Type type) {
   switch (op) {
     case AtomicOp::kAdd:
       return AtomicOfType<AtomicOp::kAdd, kReturns>(type);
@@ -440,7 +436,7 @@ void Store(Warp& warp, const Instruction& instruction) {
       });
 }
 
-Handler AtomicHandler(AtomicOp op, absl::string_view type, bool returns) {
+Handler AtomicHandler(AtomicOp op, Type type, bool returns) {
   return returns ? AtomicOf<true>(op, type) : AtomicOf<false>(op, type);
 }
 

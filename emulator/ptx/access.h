@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "brigade/emulator/ptx/module.h"
+#include "brigade/emulator/ptx/types.h"
 
 namespace brigade::emulator {
 
@@ -32,7 +32,7 @@ enum class AtomicOp : uint8_t {
 
 // atom: a register for what was there, the address, and one or two sources; red is without the
 // register. Null for a type that the operation does not have.
-Handler AtomicHandler(AtomicOp op, absl::string_view type, bool returns);
+Handler AtomicHandler(AtomicOp op, Type type, bool returns);
 
 // cvta and cvta.to: between an address of a space and a generic one.
 void ToGeneric(Warp& warp, const Instruction& instruction);

@@ -7,11 +7,10 @@
 
 namespace brigade::emulator {
 
-void Block::Bytes::Reset(int64_t bytes, bool is_shared) {
+void Block::Bytes::Reset(int64_t bytes, ByteState state) {
   const auto size = static_cast<size_t>(bytes);
   data.assign(size, 0xcb);
-  states.assign(size, ByteState::kUninitialized);
-  past.assign(is_shared ? size : 0, {});
+  states.assign(size, state);
 }
 
 Block::Block(LaunchState& launch, LaunchCounts& counts)
@@ -35,7 +34,7 @@ void Block::Start(int64_t number) {
   epoch_ = 0;
   stopped_ = false;
   StartShared();
-  for (Bytes& local : local_) local.Reset(kernel().local_bytes, /*is_shared=*/false);
+  for (Bytes& local : local_) local.Reset(kernel().local_bytes, ByteState::kUninitialized);
   const int64_t threads = launch_.options.block.count();
   for (auto& warp : warps_) {
     const int64_t lanes = std::min<int64_t>(kLanes, threads - warp->number() * kLanes);
@@ -59,8 +58,8 @@ void Block::Start(int64_t number) {
 void Block::StartShared() {
   SharedVariable dynamic = kernel().dynamic_shared;
   dynamic.bytes = launch_.options.dynamic_shared_bytes;
-  shared_.Reset(dynamic.offset + dynamic.bytes, /*is_shared=*/true);
-  std::fill(shared_.states.begin(), shared_.states.end(), ByteState::kNone);
+  shared_.Reset(dynamic.offset + dynamic.bytes, ByteState::kNone);
+  shared_.past.assign(shared_.data.size(), {});
   const auto allocate = [&](const SharedVariable& variable) {
     std::fill_n(shared_.states.begin() + variable.offset, variable.bytes,
                 ByteState::kUninitialized);
@@ -133,8 +132,8 @@ bool Block::PassBarrier() {
   }
   const Instruction& barrier = kernel().code[place];
   votes_ = 0;
-  for (const auto& warp : warps_) {
-    if (barrier.is_block_vote) {
+  if (barrier.is_block_vote) {
+    for (const auto& warp : warps_) {
       votes_ += std::popcount(warp->ReadPredicate(barrier, 1) & warp->waiting());
     }
   }

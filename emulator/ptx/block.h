@@ -135,7 +135,7 @@ class Block {
     std::vector<ByteState> states;
     std::vector<PastAccesses> past;
 
-    void Reset(int64_t bytes, bool is_shared);
+    void Reset(int64_t bytes, ByteState state);
   };
   Bytes& shared() { return shared_; }
   // Of a thread.

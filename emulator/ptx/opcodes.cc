@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,98 +14,11 @@
 #include "brigade/emulator/ptx/access.h"
 #include "brigade/emulator/ptx/convert_ops.h"
 #include "brigade/emulator/ptx/lane_ops.h"
+#include "brigade/emulator/ptx/types.h"
 #include "brigade/emulator/ptx/warp_ops.h"
 
 namespace brigade::emulator {
 namespace {
-
-// Types as PTX writes them. Those of bits are taken as unsigned.
-enum class Type : uint8_t {
-  kPred,
-  kB8,
-  kB16,
-  kB32,
-  kB64,
-  kU8,
-  kU16,
-  kU32,
-  kU64,
-  kS8,
-  kS16,
-  kS32,
-  kS64,
-  kF16,
-  kBF16,
-  kF32,
-  kF64,
-};
-
-struct TypeInfo {
-  absl::string_view name;
-  Type type;
-  int bytes;
-};
-
-constexpr TypeInfo kTypes[] = {
-    {"pred", Type::kPred, 0}, {"b8", Type::kB8, 1},   {"b16", Type::kB16, 2},
-    {"b32", Type::kB32, 4},   {"b64", Type::kB64, 8}, {"u8", Type::kU8, 1},
-    {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4}, {"u64", Type::kU64, 8},
-    {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2}, {"s32", Type::kS32, 4},
-    {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2}, {"bf16", Type::kBF16, 2},
-    {"f32", Type::kF32, 4},   {"f64", Type::kF64, 8},
-};
-
-int SizeOf(Type type) {
-  return std::find_if(std::begin(kTypes), std::end(kTypes),
-                      [&](const TypeInfo& info) { return info.type == type; })
-      ->bytes;
-}
-
-bool IsSigned(Type type) {
-  return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
-}
-
-// Calls visit(T()) for the integers (numbers) that the type is read as; null if it is none.
-template <typename Visit>
-Handler VisitInteger(Type type, const Visit& visit) {
-  switch (type) {
-    case Type::kB8:
-    case Type::kU8:
-      return visit(uint8_t());
-    case Type::kB16:
-    case Type::kU16:
-      return visit(uint16_t());
-    case Type::kB32:
-    case Type::kU32:
-      return visit(uint32_t());
-    case Type::kB64:
-    case Type::kU64:
-      return visit(uint64_t());
-    case Type::kS8:
-      return visit(int8_t());
-    case Type::kS16:
-      return visit(int16_t());
-    case Type::kS32:
-      return visit(int32_t());
-    case Type::kS64:
-      return visit(int64_t());
-    default:
-      return nullptr;
-  }
-}
-
-template <typename Visit>
-Handler VisitFloat(Type type, const Visit& visit) {
-  if (type == Type::kF32) return visit(float());
-  if (type == Type::kF64) return visit(double());
-  return nullptr;
-}
-
-template <typename Visit>
-Handler VisitNumber(Type type, const Visit& visit) {
-  const Handler handler = VisitInteger(type, visit);
-  return handler != nullptr ? handler : VisitFloat(type, visit);
-}
 
 // The parts of a mnemonic between its dots, which are taken out one by one.
 class Parts {
@@ -119,6 +34,12 @@ class Parts {
     if (found == parts_.end()) return false;
     parts_.erase(found);
     return true;
+  }
+  // Takes all of them that are there; whether one was.
+  bool TakeAny(std::initializer_list<absl::string_view> parts) {
+    bool has_one = false;
+    for (const absl::string_view part : parts) has_one |= Take(part);
+    return has_one;
   }
   // The first type that is left.
   std::optional<Type> TakeType() {
@@ -236,6 +157,11 @@ struct Decoder {
     if (it().run != nullptr) out.bytes[0] = 4;
   }
 
+  std::optional<Space> TakeSpace() {
+    return parts.TakeOneOf<Space>(
+        std::array<absl::string_view, 5>{"generic", "param", "global", "shared", "local"});
+  }
+
   Rounding TakeRounding() {
     return parts.TakeOneOf<Rounding>(std::array<absl::string_view, 4>{"rn", "rz", "rm", "rp"})
         .value_or(Rounding::kNearest);
@@ -263,23 +189,15 @@ struct Decoder {
 
   void Access(bool loads, Type type) {
     if (type == Type::kPred) return;
-    it().space = parts
-                     .TakeOneOf<Space>(std::array<absl::string_view, 5>{
-                         "generic", "param", "global", "shared", "local"})
-                     .value_or(Space::kGeneric);
+    it().space = TakeSpace().value_or(Space::kGeneric);
     if (parts.Take("const")) it().space = Space::kGlobal;
     // Of the block's own.
     if (parts.Take("shared::cta")) it().space = Space::kShared;
     if (parts.Take("param::entry")) it().space = Space::kParam;
     parts.Take("weak");
-    for (const absl::string_view order : {"volatile", "relaxed", "acquire", "release"}) {
-      if (parts.Take(order)) it().is_synchronizing = true;
-    }
+    it().is_synchronizing = parts.TakeAny({"volatile", "relaxed", "acquire", "release"});
     // Of caches, and of who sees it.
-    for (const absl::string_view hint :
-         {"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "cta", "cluster", "gpu", "sys"}) {
-      parts.Take(hint);
-    }
+    parts.TakeAny({"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "cta", "cluster", "gpu", "sys"});
     it().elements = 1;
     if (parts.Take("v2")) it().elements = 2;
     if (parts.Take("v4")) it().elements = 4;
@@ -295,20 +213,15 @@ struct Decoder {
     out.bytes[loads ? 1 : 0] = -4;
   }
 
-  // Caches, and who sees it; every access here is seen at once.
+  // Who sees it, and when; every access here is seen at once.
   void TakeOrderAndScope() {
-    for (const absl::string_view part : {"weak", "volatile", "relaxed", "acquire", "release",
-                                         "acq_rel", "sc", "cta", "cluster", "gpu", "sys", "gl"}) {
-      parts.Take(part);
-    }
+    parts.TakeAny({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "cta",
+                   "cluster", "gpu", "sys", "gl"});
   }
 
   void AtomicOf(bool returns, Type type) {
     TakeOrderAndScope();
-    it().space = parts
-                     .TakeOneOf<Space>(std::array<absl::string_view, 5>{
-                         "generic", "param", "global", "shared", "local"})
-                     .value_or(Space::kGeneric);
+    it().space = TakeSpace().value_or(Space::kGeneric);
     if (parts.Take("shared::cta")) it().space = Space::kShared;
     const auto op = parts.TakeOneOf<AtomicOp>(std::array<absl::string_view, 10>{
         "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
@@ -320,9 +233,7 @@ struct Decoder {
     std::vector<OperandKind> operands = {kAddress, kSource};
     if (*op == AtomicOp::kCas) operands.push_back(kSource);
     if (returns) operands.insert(operands.begin(), kDestination);
-    const auto name = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                   [&](const TypeInfo& info) { return info.type == type; });
-    Is(AtomicHandler(*op, name->name, returns), operands);
+    Is(AtomicHandler(*op, type, returns), operands);
     out.bytes[returns ? 1 : 0] = -4;
   }
 
@@ -408,8 +319,7 @@ struct Decoder {
 
   void ConvertAddress() {
     const bool to_space = parts.Take("to");
-    const auto space = parts.TakeOneOf<Space>(
-        std::array<absl::string_view, 5>{"generic", "param", "global", "shared", "local"});
+    const auto space = TakeSpace();
     if (parts.Take("const")) it().space = Space::kGlobal;
     if (space.has_value()) it().space = *space;
     Is(to_space ? FromGeneric : ToGeneric, {kDestination, kSource});
@@ -532,7 +442,7 @@ struct Decoder {
   void DecodeUntyped(absl::string_view base) {
     if (base == "membar" || base == "fence" || base == "prefetch" || base == "prefetchu") {
       TakeOrderAndScope();
-      for (const absl::string_view part : {"global", "L1", "L2"}) parts.Take(part);
+      parts.TakeAny({"global", "L1", "L2"});
       const bool is_prefetch = base == "prefetch" || base == "prefetchu";
       Is(DoNothing, is_prefetch ? std::vector<OperandKind>{kAddress} : std::vector<OperandKind>());
     } else if (base == "bra") {
