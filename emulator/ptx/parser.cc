@@ -632,31 +632,31 @@ class Parser {
     const std::string mnemonic(Next());
     // What is unknown may have operands of any form. Of mov they say what it does.
     const bool is_move = absl::StartsWith(mnemonic, "mov.");
-    if (const auto known = Decode(mnemonic, MovShape::kPlain, 0); !known.ok() && !is_move) {
-      return Fail(known.status().code(), at, known.status().message());
-    }
+    Decoded decoded;
+    if (!is_move && !DecodeAt(at, mnemonic, MovShape::kPlain, 0, decoded)) return false;
     std::vector<Written> written;
     while (!Take(";")) {
       if (AtEnd()) return Invalid("';' is missing");
       if (!written.empty() && !Expect(",")) return false;
       if (!ParseOperand(written.emplace_back())) return false;
     }
-    MovShape shape = MovShape::kPlain;
-    size_t pieces = 0;
-    if (is_move && written.size() == 2) {
-      if (written[0].is_vector) shape = MovShape::kUnpack, pieces = written[0].words.size();
-      if (written[1].is_vector) shape = MovShape::kPack, pieces = written[1].words.size();
+    if (is_move) {
+      MovShape shape = MovShape::kPlain;
+      size_t pieces = 0;
+      if (written.size() == 2) {
+        if (written[0].is_vector) shape = MovShape::kUnpack, pieces = written[0].words.size();
+        if (written[1].is_vector) shape = MovShape::kPack, pieces = written[1].words.size();
+      }
+      if (!DecodeAt(at, mnemonic, shape, static_cast<int>(pieces), decoded)) return false;
     }
-    auto decoded = Decode(mnemonic, shape, static_cast<int>(pieces));
-    if (!decoded.ok()) return Fail(decoded.status().code(), at, decoded.status().message());
-    Instruction& it = decoded->instruction;
+    Instruction& it = decoded.instruction;
     it.guard = guard.guard;
     it.guard_is_negated = guard.guard_is_negated;
     it.mnemonic = MnemonicOf(mnemonic);
     it.line = static_cast<uint32_t>(at);
     it.source = source_;
     it.caller = caller_;
-    if (!Resolve(kernel, *decoded, written, it)) {
+    if (!Resolve(kernel, decoded, written, it)) {
       if (error_.ok()) {
         return Fail(absl::StatusCode::kInvalidArgument, at,
                     absl::StrCat("operands that ", mnemonic, " does not have"));
@@ -668,6 +668,13 @@ class Parser {
       branches_.push_back({kernel.code.size(), written[0].words[0], at, scopes_.size()});
     }
     kernel.code.push_back(it);
+    return true;
+  }
+
+  bool DecodeAt(int at, const std::string& mnemonic, MovShape shape, int pieces, Decoded& decoded) {
+    auto found = Decode(mnemonic, shape, pieces);
+    if (!found.ok()) return Fail(found.status().code(), at, found.status().message());
+    decoded = *std::move(found);
     return true;
   }
 

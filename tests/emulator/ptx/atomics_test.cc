@@ -28,8 +28,6 @@ using ::testing::UnorderedElementsAreArray;
 constexpr int kBlocks = 3, kThreads = 70;
 constexpr size_t kAll = kBlocks * kThreads;
 
-constexpr absl::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 // Thread i does `op` on the one word with its own index (and `more`), and stores what it returns.
 struct Done {
   uint64_t word = 0;
@@ -41,7 +39,8 @@ Done Do(const std::string& op, int bytes, uint64_t initial, const std::string& m
   const std::string b = absl::StrCat(".b", 8 * bytes);
   const std::string source = bytes == 8 ? "%d4" : "%r3", result = bytes == 8 ? "%d5" : "%r4";
   auto device = PtxDevice::Create(absl::StrCat(
-      kHead, ".entry k(.param .u64 word, .param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n",
+      kPtxHead,
+      ".entry k(.param .u64 word, .param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n",
       "ld.param.u64 %d1, [word];\nld.param.u64 %d2, [out];\nmov.u32 %r0, %tid.x;\n",
       "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmad.lo.s32 %r3, %r1, %r2, %r0;\n",
       "cvt.u64.u32 %d4, %r3;\nmul.wide.u32 %d3, %r3, ", bytes, ";\nadd.s64 %d2, %d2, %d3;\n",
@@ -131,7 +130,7 @@ TEST(AtomicsTest, CompareAndSwap) {
 TEST(AtomicsTest, SignedAndFloatingPointNumbers) {
   const auto run = [](absl::string_view body) {
     auto device = PtxDevice::Create(
-        absl::StrCat(kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
+        absl::StrCat(kPtxHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
                      "ld.param.u64 %d1, [p];\nmov.u32 %r1, %laneid;\n", body, "\nret;\n}\n"));
     EXPECT_OK(device);
     const uint64_t p = (*device)->Upload(std::vector<uint32_t>{0, 0}, "p");
@@ -155,7 +154,8 @@ TEST(AtomicsTest, SignedAndFloatingPointNumbers) {
 // A block of 70 threads; p has a word of each.
 std::vector<uint32_t> RunBlock(absl::string_view body, std::vector<Finding>* findings = nullptr) {
   auto device = PtxDevice::Create(absl::StrCat(
-      kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n.reg .pred %p<4>;\n",
+      kPtxHead,
+      ".entry k(.param .u64 p)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n.reg .pred %p<4>;\n",
       ".shared .align 4 .b8 s[64];\nld.param.u64 %d1, [p];\nmov.u32 %r0, %tid.x;\n",
       "mul.wide.u32 %d2, %r0, 4;\nadd.s64 %d1, %d1, %d2;\n", body,
       "\nst.global.u32 [%d1], %r3;\nret;\n}\n"));

@@ -29,7 +29,7 @@ std::string CopyKernel(int width, int stride, int shift) {
   const std::string store = width == 16 ? "v4.b32" : "b32";
   const std::string parts = width == 16 ? "{%r1, %r2, %r3, %r4}" : "%r1";
   return absl::StrCat(
-      ".version 8.0\n.target sm_90\n.address_size 64\n",
+      kPtxHead,
       ".entry copy(.param .u64 in, .param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n",
       "ld.param.u64 %d1, [in];\nld.param.u64 %d2, [out];\nmov.u32 %r0, %tid.x;\n",
       "mul.wide.u32 %d3, %r0, ", stride, ";\nadd.s64 %d3, %d3, ", shift,
@@ -86,14 +86,13 @@ TEST(LaunchTest, CountsSectorsOfEachWarp) {
 TEST(LaunchTest, CountsBankConflicts) {
   // Thread i accesses word i * stride of shared memory.
   const auto conflicts = [](int stride, const std::string& type) {
-    auto device =
-        PtxDevice::Create(absl::StrCat(".version 8.0\n.target sm_90\n.address_size 64\n",
-                                       ".entry k()\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\n",
-                                       ".shared .align 16 .b8 s[16384];\nmov.u32 %r0, %tid.x;\n",
-                                       "mul.lo.u32 %r0, %r0, ", stride, ";\nmov.u32 %r1, s;\n",
-                                       "add.u32 %r0, %r0, %r1;\nmov.b64 %d0, 0;\nst.shared.", type,
-                                       " [%r0], ", type == "b64" ? "%d0" : "%r1", ";\nret;\n}\n"))
-            .value();
+    auto device = PtxDevice::Create(
+                      absl::StrCat(kPtxHead, ".entry k()\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\n",
+                                   ".shared .align 16 .b8 s[16384];\nmov.u32 %r0, %tid.x;\n",
+                                   "mul.lo.u32 %r0, %r0, ", stride, ";\nmov.u32 %r1, s;\n",
+                                   "add.u32 %r0, %r0, %r1;\nmov.b64 %d0, 0;\nst.shared.", type,
+                                   " [%r0], ", type == "b64" ? "%d0" : "%r1", ";\nret;\n}\n"))
+                      .value();
     LaunchOptions options;
     options.block.x = 32;
     const LaunchResult result = device->Run("k", {}, options).value();
@@ -128,18 +127,19 @@ TEST(LaunchTest, CountsWhatIsReadOrWrittenAgain) {
 }
 
 TEST(LaunchTest, OrdersAndThreadsOfTheHostChangeNothing) {
-  auto device = PtxDevice::Create(
-                    ".version 8.0\n.target sm_90\n.address_size 64\n"
-                    ".entry k(.param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n"
-                    ".reg .pred %p<2>;\n"
-                    "ld.param.u64 %d1, [out];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
-                    "mov.u32 %r2, %ntid.x;\nmad.lo.s32 %r3, %r1, %r2, %r0;\n"
-                    "mov.u32 %r4, 0;\n"
-                    "$L: add.s32 %r4, %r4, %r3;\nadd.s32 %r0, %r0, -1;\n"
-                    "setp.ge.s32 %p1, %r0, 0;\n@%p1 bra $L;\n"
-                    "mul.wide.u32 %d2, %r3, 4;\nadd.s64 %d1, %d1, %d2;\n"
-                    "st.global.u32 [%d1], %r4;\nret;\n}\n")
-                    .value();
+  auto device =
+      PtxDevice::Create(
+          absl::StrCat(kPtxHead,
+                       ".entry k(.param .u64 out)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<4>;\n"
+                       ".reg .pred %p<2>;\n"
+                       "ld.param.u64 %d1, [out];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\n"
+                       "mov.u32 %r2, %ntid.x;\nmad.lo.s32 %r3, %r1, %r2, %r0;\n"
+                       "mov.u32 %r4, 0;\n"
+                       "$L: add.s32 %r4, %r4, %r3;\nadd.s32 %r0, %r0, -1;\n"
+                       "setp.ge.s32 %p1, %r0, 0;\n@%p1 bra $L;\n"
+                       "mul.wide.u32 %d2, %r3, 4;\nadd.s64 %d1, %d1, %d2;\n"
+                       "st.global.u32 [%d1], %r4;\nret;\n}\n"))
+          .value();
   constexpr int kBlocks = 37, kThreads = 70;
   std::vector<uint32_t> wanted;
   for (uint32_t i = 0; i < kBlocks * kThreads; ++i) wanted.push_back(i * (i % kThreads + 1));
@@ -161,21 +161,22 @@ TEST(LaunchTest, OrdersAndThreadsOfTheHostChangeNothing) {
 }
 
 TEST(LaunchTest, GenericAddressesReachEverySpace) {
-  auto device = PtxDevice::Create(
-                    ".version 8.0\n.target sm_90\n.address_size 64\n"
-                    ".global .align 4 .u32 counter = 40;\n"
-                    ".extern .shared .align 16 .b8 dynamic[];\n"
-                    ".entry k(.param .u64 out, .param .u32 two)\n{\n.reg .b32 %r<8>;\n"
-                    ".reg .b64 %d<8>;\n.local .align 4 .b8 depot[8];\n"
-                    ".shared .align 4 .b8 fixed[4];\n"
-                    "mov.u64 %d1, dynamic;\ncvta.shared.u64 %d1, %d1;\nst.u32 [%d1+4], 5;\n"
-                    "mov.u64 %d2, depot;\ncvta.local.u64 %d2, %d2;\nst.u32 [%d2+4], 7;\n"
-                    "ld.u32 %r1, [%d1+4];\nld.u32 %r2, [%d2+4];\n"
-                    "ld.global.u32 %r3, [counter];\n"
-                    "mov.u64 %d3, two;\ncvta.param.u64 %d3, %d3;\nld.u32 %r4, [%d3];\n"
-                    "add.s32 %r1, %r1, %r2;\nadd.s32 %r1, %r1, %r3;\nadd.s32 %r1, %r1, %r4;\n"
-                    "ld.param.u64 %d4, [out];\nst.global.u32 [%d4], %r1;\nret;\n}\n")
-                    .value();
+  auto device =
+      PtxDevice::Create(
+          absl::StrCat(kPtxHead,
+                       ".global .align 4 .u32 counter = 40;\n"
+                       ".extern .shared .align 16 .b8 dynamic[];\n"
+                       ".entry k(.param .u64 out, .param .u32 two)\n{\n.reg .b32 %r<8>;\n"
+                       ".reg .b64 %d<8>;\n.local .align 4 .b8 depot[8];\n"
+                       ".shared .align 4 .b8 fixed[4];\n"
+                       "mov.u64 %d1, dynamic;\ncvta.shared.u64 %d1, %d1;\nst.u32 [%d1+4], 5;\n"
+                       "mov.u64 %d2, depot;\ncvta.local.u64 %d2, %d2;\nst.u32 [%d2+4], 7;\n"
+                       "ld.u32 %r1, [%d1+4];\nld.u32 %r2, [%d2+4];\n"
+                       "ld.global.u32 %r3, [counter];\n"
+                       "mov.u64 %d3, two;\ncvta.param.u64 %d3, %d3;\nld.u32 %r4, [%d3];\n"
+                       "add.s32 %r1, %r1, %r2;\nadd.s32 %r1, %r1, %r3;\nadd.s32 %r1, %r1, %r4;\n"
+                       "ld.param.u64 %d4, [out];\nst.global.u32 [%d4], %r1;\nret;\n}\n"))
+          .value();
   const uint64_t out = device->Upload(std::vector<uint32_t>{0}, "out");
   LaunchOptions options;
   options.dynamic_shared_bytes = 16;
@@ -191,10 +192,10 @@ TEST(LaunchTest, GenericAddressesReachEverySpace) {
 
 // A kernel of 70 threads, whose last warp has 6 lanes.
 std::vector<Finding> RunInWarps(absl::string_view body, int threads = 70) {
-  auto device = PtxDevice::Create(absl::StrCat(
-      ".version 8.0\n.target sm_90\n.address_size 64\n.entry k()\n{\n.reg .b32 %r<8>;\n",
-      ".reg .pred %p<4>;\n.shared .align 4 .b8 s[4096];\nmov.u32 %r0, %tid.x;\n",
-      "mov.u32 %r1, %laneid;\nshl.b32 %r2, %r0, 2;\n", body, "\nret;\n}\n"));
+  auto device = PtxDevice::Create(
+      absl::StrCat(kPtxHead, ".entry k()\n{\n.reg .b32 %r<8>;\n",
+                   ".reg .pred %p<4>;\n.shared .align 4 .b8 s[4096];\nmov.u32 %r0, %tid.x;\n",
+                   "mov.u32 %r1, %laneid;\nshl.b32 %r2, %r0, 2;\n", body, "\nret;\n}\n"));
   EXPECT_OK(device);
   std::vector<Finding> all;
   for (uint64_t seed = 0; seed < 4 && device.ok(); ++seed) {

@@ -26,13 +26,11 @@ namespace {
 
 constexpr int64_t kThreads = 128;
 
-constexpr absl::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 // A kernel whose thread i loads element i of each source, runs `body` on %s0, %s1, ... and stores
 // %d to element i of the result.
 std::string KernelOf(const std::vector<int>& source_bytes, int result_bytes,
                      absl::string_view body) {
-  std::string text(kHead);
+  std::string text(kPtxHead);
   absl::StrAppend(&text, ".visible .entry op(");
   for (size_t i = 0; i <= source_bytes.size(); ++i) {
     absl::StrAppend(&text, i > 0 ? ", " : "", ".param .u64 p", i);
@@ -790,7 +788,8 @@ TEST(OpcodeTest, RootsAndExtremaOfDoubles) {
 
 TEST(OpcodeTest, NarrowLoadsFillTheirRegister) {
   const std::string text = absl::StrCat(
-      kHead, ".entry op(.param .u64 p0, .param .u64 p1)\n{\n.reg .b32 %r<4>;\n.reg .b64 %a<9>;\n",
+      kPtxHead,
+      ".entry op(.param .u64 p0, .param .u64 p1)\n{\n.reg .b32 %r<4>;\n.reg .b64 %a<9>;\n",
       "mov.u32 %r0, %tid.x;\nld.param.u64 %a0, [p0];\nld.param.u64 %a1, [p1];\n",
       "cvt.u64.u32 %a2, %r0;\nadd.s64 %a0, %a0, %a2;\nmul.wide.u32 %a2, %r0, 8;\n",
       "add.s64 %a1, %a1, %a2;\nld.global.s8 %r1, [%a0];\nld.global.u8 %r2, [%a0];\n",

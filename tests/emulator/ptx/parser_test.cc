@@ -17,17 +17,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr absl::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 std::string Kernel1(absl::string_view body) {
-  return absl::StrCat(kHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
+  return absl::StrCat(kPtxHead, ".entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n.reg .b64 %d<4>;\n",
                       ".reg .pred %p<4>;\n", body, "\n}\n");
 }
 
 TEST(ParserTest, ReadsParametersMemoryAndLines) {
   const auto module = Parse(
       absl::StrCat(
-          kHead, ".file 1 \"a/b.cu\"\n", ".global .align 4 .b8 table[8] = {1, 2, 3, 4};\n",
+          kPtxHead, ".file 1 \"a/b.cu\"\n", ".global .align 4 .b8 table[8] = {1, 2, 3, 4};\n",
           ".extern .shared .align 16 .b8 dynamic[];\n",
           ".visible .entry first(\n.param .u32 a,\n.param .align 8 .b8 b[20],\n",
           ".param .u64 c\n)\n.maxntid 256, 1, 1\n.minnctapersm 4\n{\n",
@@ -91,7 +89,7 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
 
 TEST(ParserTest, NamesDirectivesThatItDoesNotKnow) {
   const auto with = [](absl::string_view directive) {
-    return Parse(absl::StrCat(kHead, ".entry k()\n", directive, "\n{\nret;\n}\n"), "f").status();
+    return Parse(absl::StrCat(kPtxHead, ".entry k()\n", directive, "\n{\nret;\n}\n"), "f").status();
   };
   EXPECT_OK(with(".maxntid 32, 4, 2\n.minnctapersm 2\n.maxnreg 40"));
   constexpr auto kUnknown = absl::StatusCode::kUnimplemented;
@@ -140,11 +138,11 @@ TEST(ParserTest, NamesWhatIsNoPtx) {
                  AllOf(HasSubstr("file.ptx:9: "), HasSubstr(each.what), HasSubstr(each.body))))
         << each.body;
   }
-  EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k()\n{\nret;\n"), "f").status(),
+  EXPECT_THAT(Parse(absl::StrCat(kPtxHead, ".entry k()\n{\nret;\n"), "f").status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'}' is missing")));
   EXPECT_THAT(Parse("/* comment", "f").status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("f:1: the comment")));
-  EXPECT_THAT(Parse(absl::StrCat(kHead, ".entry k(.param .b8 p[40000])\n{\n}\n"), "f").status(),
+  EXPECT_THAT(Parse(absl::StrCat(kPtxHead, ".entry k(.param .b8 p[40000])\n{\n}\n"), "f").status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("parameters are too large")));
 }
 

@@ -25,6 +25,9 @@ inline std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// What stands at the beginning of PTX.
+inline constexpr absl::string_view kPtxHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
 // A device with one module, whose kernels take pointers and numbers of 8 bytes.
 class PtxDevice {
  public:
