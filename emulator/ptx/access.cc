@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/emulator/ptx/block.h"
@@ -16,6 +15,9 @@ namespace {
 
 constexpr int kSectorBits = 5, kLineBits = 7;
 constexpr int kBanks = 32, kBankBytes = 4;
+// Eight bytes of ByteState::kInitialized.
+constexpr uint64_t kAllInitialized =
+    uint64_t{0x0101010101010101} * static_cast<uint64_t>(ByteState::kInitialized);
 
 // Bytes that a lane accesses, and what is known of them; `past` is null where no other thread can
 // reach them, `states` where all were written before the launch.
@@ -24,6 +26,32 @@ struct Place {
   ByteState* states = nullptr;
   PastAccesses* past = nullptr;
 };
+
+// Calls f with a value of the unsigned type of that size: 1, 2, 4 or 8 bytes.
+template <typename F>
+void WithWord(size_t bytes, const F& f) {
+  if (bytes == 1) return f(uint8_t{0});
+  if (bytes == 2) return f(uint16_t{0});
+  if (bytes == 4) return f(uint32_t{0});
+  f(uint64_t{0});
+}
+
+// Bytes of a kernel's memory, and their states, are read and written by these alone, aligned: what
+// races in the kernel is a value too old or too new here, and no undefined behaviour.
+uint64_t LoadWord(const void* from, size_t bytes) {
+  uint64_t value = 0;
+  WithWord(bytes, [&]<typename T>(T) {
+    T& word = *const_cast<T*>(static_cast<const T*>(from));
+    value = std::atomic_ref<T>(word).load(std::memory_order_relaxed);
+  });
+  return value;
+}
+void StoreWord(void* to, uint64_t value, size_t bytes) {
+  WithWord(bytes, [&]<typename T>(T) {
+    std::atomic_ref<T>(*static_cast<T*>(to))
+        .store(static_cast<T>(value), std::memory_order_relaxed);
+  });
+}
 
 // What the lanes of one instruction access.
 class Access {
@@ -36,6 +64,8 @@ class Access {
         instruction_(instruction),
         addresses_(warp.lanes(address)),
         bytes_(instruction.element_bytes * instruction.elements),
+        word_(std::min(bytes_, 8)),
+        initialized_(kAllInitialized >> (64 - 8 * word_)),
         writes_(writes),
         reads_(!writes || reads_first) {}
 
@@ -48,9 +78,7 @@ class Access {
       CheckState(lane, place);
       if (place.past != nullptr) CheckRaces(lane, place);
       transfer(lane, place.data);
-      if (writes_ && place.states != nullptr) {
-        std::fill_n(place.states, bytes_, ByteState::kInitialized);
-      }
+      if (writes_ && place.states != nullptr) SetInitialized(place.states);
     });
     Count();
   }
@@ -91,7 +119,7 @@ class Access {
     if (space == Space::kGlobal) {
       is_there = FindGlobal(address, place);
     } else if (space == Space::kParam) {
-      const absl::Span<const uint8_t> parameters = block_.launch().parameters;
+      const std::vector<uint8_t>& parameters = block_.launch().parameters;
       is_there = !writes_ && FitsInto(address, parameters.size());
       if (is_there) place.data = const_cast<uint8_t*>(parameters.data()) + address;
     } else {
@@ -129,10 +157,26 @@ class Access {
     return true;
   }
 
+  // The first byte whose state is `state`; bytes_ if none is.
+  int FirstOf(ByteState state, ByteState* states) const {
+    for (int i = 0; i < bytes_; i += word_) {
+      const uint64_t word = LoadWord(states + i, static_cast<size_t>(word_));
+      if (word == initialized_) continue;
+      for (int b = 0; b < word_; ++b) {
+        if (static_cast<ByteState>(word >> 8 * b & 0xff) == state) return i + b;
+      }
+    }
+    return bytes_;
+  }
+
+  void SetInitialized(ByteState* states) const {
+    for (int i = 0; i < bytes_; i += word_) {
+      StoreWord(states + i, initialized_, static_cast<size_t>(word_));
+    }
+  }
+
   bool IsAllocated(const Place& place) const {
-    return place.states == nullptr ||
-           std::none_of(place.states, place.states + bytes_,
-                        [](ByteState state) { return state == ByteState::kNone; });
+    return place.states == nullptr || FirstOf(ByteState::kNone, place.states) == bytes_;
   }
 
   std::string Describe(Space space, uint64_t address) const {
@@ -153,13 +197,11 @@ class Access {
 
   void CheckState(int lane, const Place& place) {
     if (!reads_ || place.states == nullptr) return;
-    const ByteState* const begin = place.states;
-    const ByteState* const end = begin + bytes_;
-    const ByteState* const young = std::find(begin, end, ByteState::kUninitialized);
-    if (young == end) return;
+    const int young = FirstOf(ByteState::kUninitialized, place.states);
+    if (young == bytes_) return;
     Report(FindingKind::kUninitialized, lane,
-           absl::StrCat("read of ", bytes_, " bytes at ", Describe(lane), ": byte ",
-                        young - place.states, " of them has never been written"));
+           absl::StrCat("read of ", bytes_, " bytes at ", Describe(lane), ": byte ", young,
+                        " of them has never been written"));
   }
 
   void CheckRaces(int lane, const Place& place) {
@@ -277,6 +319,9 @@ class Access {
   const Instruction& instruction_;
   const Lanes& addresses_;
   const int bytes_;
+  // So many bytes of states are read at once.
+  const int word_;
+  const uint64_t initialized_;
   const bool writes_;
   const bool reads_;
   // Of the first lane; others are not counted.
@@ -297,8 +342,7 @@ void Load(Warp& warp, const Instruction& instruction) {
   Access(warp, instruction, address, /*writes=*/false).Run([&](int lane, const uint8_t* data) {
     done |= uint32_t{1} << lane;
     for (size_t e = 0; e < elements; ++e) {
-      uint64_t value = 0;
-      std::memcpy(&value, data + e * bytes, bytes);
+      uint64_t value = LoadWord(data + e * bytes, bytes);
       if constexpr (kSigned) {
         const size_t unused = 64 - 8 * bytes;
         value = static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused);
@@ -343,11 +387,10 @@ void Atomic(Warp& warp, const Instruction& instruction) {
     Access(warp, instruction, instruction.operands[kAddress], /*writes=*/true,
            /*reads_first=*/kOp != AtomicOp::kExch)
         .Run([&](int lane, uint8_t* data) {
-          T old;
-          std::memcpy(&old, data, sizeof(T));
-          const T next = Updated<kOp, T>(old, FromBits<T>(b[lane]), FromBits<T>(c[lane]));
-          std::memcpy(data, &next, sizeof(T));
-          before[lane] = ToBits(old);
+          before[lane] = LoadWord(data, sizeof(T));
+          const T next = Updated<kOp, T>(FromBits<T>(before[lane]), FromBits<T>(b[lane]),
+                                         FromBits<T>(c[lane]));
+          StoreWord(data, ToBits(next), sizeof(T));
           done |= uint32_t{1} << lane;
         });
   }
@@ -431,7 +474,7 @@ void Store(Warp& warp, const Instruction& instruction) {
   Access(warp, instruction, instruction.operands[0], /*writes=*/true)
       .Run([&](int lane, uint8_t* data) {
         for (size_t e = 0; e < elements; ++e) {
-          std::memcpy(data + e * bytes, &warp.lanes(instruction.operands[1 + e])[lane], bytes);
+          StoreWord(data + e * bytes, warp.lanes(instruction.operands[1 + e])[lane], bytes);
         }
       });
 }

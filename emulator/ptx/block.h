@@ -30,11 +30,15 @@ inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 struct LaunchState {
   LaunchState(const LoadedModule& loaded, const Kernel& kernel,
               absl::Span<const uint8_t> parameters, const LaunchOptions& options)
-      : loaded(loaded), kernel(kernel), parameters(parameters), options(options) {}
+      : loaded(loaded),
+        kernel(kernel),
+        parameters(parameters.begin(), parameters.end()),
+        options(options) {}
 
   const LoadedModule& loaded;
   const Kernel& kernel;
-  const absl::Span<const uint8_t> parameters;
+  // As aligned as any of them has to be.
+  const std::vector<uint8_t> parameters;
   const LaunchOptions& options;
   // The serial number of the launch's first block; those of later ones follow.
   uint64_t first_serial = 0;
