@@ -152,7 +152,7 @@ class Access {
   bool FindGlobal(uint64_t address, Place& place) const {
     Memory& memory = block_.memory();
     // Aligned, so that the last byte is in the range with the first one.
-    if (!memory.Contains(address)) return false;
+    if (!memory.Reaches(block_.launch().loaded.device(), address)) return false;
     place = {memory.Host(address), memory.State(address), memory.Past(address)};
     return true;
   }

@@ -152,11 +152,11 @@ AccessCounts LaunchCounts::GlobalStores(const Kernel& kernel, int bytes) const {
 }
 
 absl::StatusOr<LoadedModule> LoadedModule::Create(std::shared_ptr<const Module> module,
-                                                  Memory& memory) {
+                                                  Memory& memory, int device) {
   LoadedModule loaded;
   for (const Variable& variable : module->variables) {
     BRIGADE_ASSIGN_OR_RETURN(const uint64_t address,
-                             memory.Allocate(variable.bytes, variable.name));
+                             memory.Allocate(variable.bytes, variable.name, device));
     std::vector<uint8_t> initial = variable.initial;
     initial.resize(static_cast<size_t>(variable.bytes), 0);
     BRIGADE_RETURN_IF_ERROR(memory.Write(address, initial.data(), variable.bytes));
@@ -164,6 +164,7 @@ absl::StatusOr<LoadedModule> LoadedModule::Create(std::shared_ptr<const Module> 
   }
   loaded.module_ = std::move(module);
   loaded.memory_ = &memory;
+  loaded.device_ = device;
   return loaded;
 }
 
@@ -205,6 +206,7 @@ absl::StatusOr<LaunchResult> Launch(const LoadedModule& loaded, const Kernel& ke
   for (int64_t i = 1; i < std::min<int64_t>(options.threads, blocks); ++i) others.emplace_back(run);
   run();
   for (std::thread& other : others) other.join();
+  loaded.memory().ReturnSerials();
   LaunchResult result;
   const device::MutexLock lock(state.mutex);
   for (auto& [place, finding] : state.findings) result.findings.push_back(std::move(finding));

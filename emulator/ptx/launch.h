@@ -119,20 +119,23 @@ struct LaunchOptions {
   int64_t most_instructions = int64_t{1} << 32;
 };
 
-// A module whose variables have their place in a memory.
+// A module whose variables have their place in the memory of a device.
 class LoadedModule {
  public:
   // ResourceExhausted if the variables do not fit.
-  static absl::StatusOr<LoadedModule> Create(std::shared_ptr<const Module> module, Memory& memory);
+  static absl::StatusOr<LoadedModule> Create(std::shared_ptr<const Module> module, Memory& memory,
+                                             int device = 0);
 
   const Module& module() const { return *module_; }
   Memory& memory() const { return *memory_; }
+  int device() const { return device_; }
   // Addresses of Module::variables.
   const std::vector<uint64_t>& variables() const { return variables_; }
 
  private:
   std::shared_ptr<const Module> module_;
   Memory* memory_ = nullptr;
+  int device_ = 0;
   std::vector<uint64_t> variables_;
 };
 

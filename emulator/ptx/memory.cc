@@ -15,64 +15,77 @@ namespace {
 
 constexpr int64_t kAlignment = 512;
 constexpr int64_t kGap = 256;
+constexpr int64_t kPage = 4096;
 
 int64_t RoundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 // From one allocation's start to the next's.
 int64_t Stride(int64_t bytes) { return RoundUp(bytes + kGap, kAlignment); }
 
+absl::Status NoRange(int64_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("emulator: no range of ", bytes, " addresses: ", std::strerror(errno)));
+}
+
 template <typename T>
-absl::Status MapArray(int64_t count, int protection, T*& array) {
-  void* const mapped = mmap(nullptr, static_cast<size_t>(count) * sizeof(T), protection,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "emulator: no range of ", count, " addresses for a device: ", std::strerror(errno)));
-  }
+absl::Status MapArray(int64_t count, int protection, int sharing, T*& array) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  void* const mapped = mmap(nullptr, static_cast<size_t>(bytes), protection,
+                            sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return NoRange(bytes);
   array = static_cast<T*>(mapped);
   return absl::OkStatus();
 }
 
 template <typename T>
-void Unmap(T* array, int64_t count) {
-  if (array != nullptr) munmap(array, static_cast<size_t>(count) * sizeof(T));
+void Unmap(T* array, uint64_t count) {
+  if (array != nullptr) munmap(array, count * sizeof(T));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Memory>> Memory::Create(int64_t bytes) {
-  if (bytes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("emulator: a memory of ", bytes, " bytes"));
+absl::StatusOr<std::unique_ptr<Memory>> Memory::Create(int64_t bytes, int devices) {
+  if (bytes < 1 || devices < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("emulator: a memory of ", bytes, " bytes for ", devices, " devices"));
   }
-  std::unique_ptr<Memory> memory(new Memory(RoundUp(bytes, kAlignment)));
+  std::unique_ptr<Memory> memory(new Memory(RoundUp(bytes, kPage), devices));
   BRIGADE_RETURN_IF_ERROR(memory->Map());
   return memory;
 }
 
 absl::Status Memory::Map() {
-  uint8_t* device = nullptr;
-  BRIGADE_RETURN_IF_ERROR(MapArray(bytes_, PROT_NONE, device));
-  base_ = reinterpret_cast<uint64_t>(device);
+  const auto total = static_cast<int64_t>(total_bytes());
+  const auto for_host = static_cast<size_t>(bytes_);
+  uint8_t* addresses = nullptr;
+  BRIGADE_RETURN_IF_ERROR(MapArray(total, PROT_NONE, MAP_PRIVATE, addresses));
+  base_ = reinterpret_cast<uint64_t>(addresses);
   constexpr int kUse = PROT_READ | PROT_WRITE;
-  BRIGADE_RETURN_IF_ERROR(MapArray(bytes_, kUse, host_));
-  BRIGADE_RETURN_IF_ERROR(MapArray(bytes_, kUse, state_));
-  BRIGADE_RETURN_IF_ERROR(MapArray(bytes_, kUse, past_));
+  BRIGADE_RETURN_IF_ERROR(MapArray(total, kUse, MAP_SHARED, host_));
+  BRIGADE_RETURN_IF_ERROR(MapArray(total, kUse, MAP_PRIVATE, state_));
+  BRIGADE_RETURN_IF_ERROR(MapArray(total, kUse, MAP_PRIVATE, past_));
+  // A length of 0 maps the pages of a shared mapping a second time.
+  if (mremap(host_, 0, for_host, MREMAP_MAYMOVE | MREMAP_FIXED, addresses) == MAP_FAILED) {
+    return NoRange(bytes_);
+  }
   // A kernel's first access to each page takes a fault, of which this leaves fewer.
-  madvise(past_, static_cast<size_t>(bytes_) * sizeof(PastAccesses), MADV_HUGEPAGE);
+  madvise(past_, total_bytes() * sizeof(PastAccesses), MADV_HUGEPAGE);
   const device::MutexLock lock(mutex_);
-  // The range's first bytes are in no allocation: what is before one is reported as well.
-  next_ = base_ + kAlignment;
+  for (int owner = kHost; owner < devices_; ++owner) {
+    // A range's first bytes are in no allocation: what is before one is reported as well.
+    owners_[static_cast<size_t>(owner + 1)].next = Begin(owner) + kAlignment;
+  }
   return absl::OkStatus();
 }
 
 Memory::~Memory() {
-  Unmap(reinterpret_cast<uint8_t*>(base_), bytes_);
-  Unmap(host_, bytes_);
-  Unmap(state_, bytes_);
-  Unmap(past_, bytes_);
+  Unmap(reinterpret_cast<uint8_t*>(base_), total_bytes());
+  Unmap(host_, total_bytes());
+  Unmap(state_, total_bytes());
+  Unmap(past_, total_bytes());
 }
 
-uint64_t Memory::FindGap(uint64_t from, uint64_t stride) const {
+uint64_t Memory::FindGap(uint64_t from, uint64_t end, uint64_t stride) const {
   auto after = live_.lower_bound(from);
   if (after != live_.begin()) {
     const Allocation& before = std::prev(after)->second;
@@ -81,30 +94,33 @@ uint64_t Memory::FindGap(uint64_t from, uint64_t stride) const {
   for (; after != live_.end() && after->first - from < stride; ++after) {
     from = after->first + static_cast<uint64_t>(Stride(after->second.bytes));
   }
-  const uint64_t end = base_ + static_cast<uint64_t>(bytes_);
   return from < end && end - from >= stride ? from : 0;
 }
 
-absl::StatusOr<uint64_t> Memory::Allocate(int64_t bytes, absl::string_view name) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("emulator: allocation of ", bytes, " bytes"));
+absl::StatusOr<uint64_t> Memory::Allocate(int64_t bytes, absl::string_view name, int owner) {
+  if (bytes < 0 || owner < kHost || owner >= devices_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("emulator: allocation of ", bytes, " bytes for device ", owner));
   }
   const device::MutexLock lock(mutex_);
+  Owner& of = owners_[static_cast<size_t>(owner + 1)];
+  const uint64_t begin = Begin(owner), end = begin + static_cast<uint64_t>(bytes_);
   uint64_t address = 0;
   if (bytes <= bytes_) {
     const auto stride = static_cast<uint64_t>(Stride(bytes));
-    // Freed addresses are used again late.
-    address = FindGap(next_, stride);
-    if (address == 0) address = FindGap(base_ + kAlignment, stride);
+    address = FindGap(of.next, end, stride);
+    if (address == 0) address = FindGap(begin + kAlignment, end, stride);
   }
   if (address == 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("emulator: no ", bytes, " bytes are free for \"", name, "\""));
   }
-  next_ = address + static_cast<uint64_t>(Stride(bytes));
-  std::fill_n(State(address), bytes, ByteState::kUninitialized);
+  of.next = address + static_cast<uint64_t>(Stride(bytes));
+  of.used_bytes += Stride(bytes);
+  std::fill_n(State(address), bytes,
+              owner == kHost ? ByteState::kInitialized : ByteState::kUninitialized);
   live_[address] = {address, bytes, std::string(name)};
-  freed_.erase(freed_.lower_bound(address), freed_.lower_bound(next_));
+  freed_.erase(freed_.lower_bound(address), freed_.lower_bound(of.next));
   return address;
 }
 
@@ -112,17 +128,15 @@ absl::Status Memory::Free(uint64_t address) {
   const device::MutexLock lock(mutex_);
   const auto found = live_.find(address);
   if (found == live_.end()) {
-    const Allocation* freed = Near(address, freed_);
     return absl::InvalidArgumentError(
-        absl::StrCat("free: ", absl::StrFormat("%#x", address), " is the start of no allocation",
-                     freed != nullptr && freed->address == address
-                         ? absl::StrCat("; \"", freed->name, "\" was freed before")
-                         : ""));
+        absl::StrCat("free: ", absl::StrFormat("%#x", address),
+                     " is the start of no allocation: ", DescribeLocked(address)));
   }
   const Allocation& allocation = found->second;
   std::fill_n(State(address), allocation.bytes, ByteState::kNone);
-  // What a stale pointer of the host's stand-ins reads.
+  // What the host reads by a stale pointer to page-locked memory.
   std::memset(Host(address), 0xcb, static_cast<size_t>(allocation.bytes));
+  owners_[static_cast<size_t>(OwnerOf(address) + 1)].used_bytes -= Stride(allocation.bytes);
   freed_[address] = allocation;
   live_.erase(found);
   return absl::OkStatus();
@@ -136,70 +150,137 @@ const Memory::Allocation* Memory::Near(uint64_t address, const Allocations& in) 
   return into < static_cast<uint64_t>(Stride(before.bytes)) ? &before : nullptr;
 }
 
-bool Memory::Holds(uint64_t address, int64_t bytes) const {
+Memory::Range Memory::Find(uint64_t address) const {
   const device::MutexLock lock(mutex_);
-  const Allocation* allocation = Near(address, live_);
-  if (allocation == nullptr || bytes < 0) return false;
-  const uint64_t into = address - allocation->address;
-  return into <= static_cast<uint64_t>(allocation->bytes) &&
-         static_cast<uint64_t>(bytes) <= static_cast<uint64_t>(allocation->bytes) - into;
+  const Allocation* live = Near(address, live_);
+  if (live == nullptr || address - live->address > static_cast<uint64_t>(live->bytes)) return {};
+  return {live->address, live->bytes, OwnerOf(address)};
+}
+
+int64_t Memory::used_bytes(int owner) const {
+  const device::MutexLock lock(mutex_);
+  return owners_[static_cast<size_t>(owner + 1)].used_bytes;
 }
 
 std::string Memory::Describe(uint64_t address) const {
   const device::MutexLock lock(mutex_);
+  return DescribeLocked(address);
+}
+
+std::string Memory::DescribeLocked(uint64_t address) const {
+  if (!Contains(address)) return absl::StrFormat("%#x, which is not on the device", address);
   const auto describe = [&](const Allocation& allocation) {
     return absl::StrCat("byte ", address - allocation.address, " of ", allocation.bytes, " of \"",
                         allocation.name, "\"");
   };
-  if (const Allocation* live = Near(address, live_); live != nullptr) return describe(*live);
-  if (const Allocation* freed = Near(address, freed_); freed != nullptr) {
-    return absl::StrCat(describe(*freed), ", which has been freed");
+  std::string text;
+  if (const Allocation* live = Near(address, live_); live != nullptr) {
+    text = describe(*live);
+  } else if (const Allocation* freed = Near(address, freed_); freed != nullptr) {
+    text = absl::StrCat(describe(*freed), ", which has been freed");
+  } else {
+    text = absl::StrFormat("%#x, near no allocation", address);
   }
-  if (Contains(address)) {
-    return absl::StrFormat("%#x, near no allocation", address);
+  if (devices_ > 1 && OwnerOf(address) >= 0) {
+    absl::StrAppend(&text, ", on device ", OwnerOf(address));
   }
-  return absl::StrFormat("%#x, which is not on the device", address);
+  return text;
 }
 
 absl::StatusOr<uint64_t> Memory::TakeSerials(uint64_t count, uint64_t end) {
   const device::MutexLock lock(mutex_);
-  if (count > end - next_serial_) {
-    if (count > end - 1) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "emulator: a grid of ", count, " blocks; at most ", end - 1, " are told apart"));
+  if (count > end - 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "emulator: a grid of ", count, " blocks; at most ", end - 1, " are told apart"));
+  }
+  while (count > end - next_serial_) {
+    if (launches_ > 0) {
+      launch_ended_.Wait(mutex_);
+      continue;
     }
     // Pages that are given back read as zeros.
-    madvise(past_, static_cast<size_t>(bytes_) * sizeof(PastAccesses), MADV_DONTNEED);
+    madvise(past_, total_bytes() * sizeof(PastAccesses), MADV_DONTNEED);
     next_serial_ = 1;
   }
+  ++launches_;
   const uint64_t first = next_serial_;
   next_serial_ += count;
   return first;
 }
 
-absl::Status Memory::Check(absl::string_view call, uint64_t address, int64_t bytes,
-                           ByteState least) const {
-  for (int64_t i = 0; i < bytes; ++i) {
-    const uint64_t at = address + static_cast<uint64_t>(i);
-    if (Contains(at) && *State(at) >= least) continue;
-    const bool is_live = Contains(at) && *State(at) != ByteState::kNone;
-    return absl::InvalidArgumentError(absl::StrCat(
-        call, " of ", bytes,
-        " bytes: ", is_live ? "never written: " : "outside of live allocations: ", Describe(at)));
+void Memory::ReturnSerials() {
+  const device::MutexLock lock(mutex_);
+  --launches_;
+  launch_ended_.SignalAll();
+}
+
+absl::Status Memory::CheckLive(absl::string_view call, uint64_t address, int64_t bytes) const {
+  const device::MutexLock lock(mutex_);
+  uint64_t outside = address;
+  if (const Allocation* live = Near(address, live_); live != nullptr && bytes >= 0) {
+    const uint64_t end = live->address + static_cast<uint64_t>(live->bytes);
+    if (address <= end) {
+      if (static_cast<uint64_t>(bytes) <= end - address) return absl::OkStatus();
+      outside = end;
+    }
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      call, " of ", bytes, " bytes: outside of live allocations: ", DescribeLocked(outside)));
+}
+
+absl::Status Memory::CheckReach(int device, absl::string_view call, uint64_t address,
+                                int64_t bytes) const {
+  BRIGADE_RETURN_IF_ERROR(CheckLive(call, address, bytes));
+  if (Reaches(device, address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(call, " of ", bytes, " bytes by device ", device, " at ", Describe(address)));
+}
+
+absl::Status Memory::CheckWritten(absl::string_view call, uint64_t address, int64_t bytes) const {
+  const ByteState* const begin = State(address);
+  const ByteState* const young = std::find(begin, begin + bytes, ByteState::kUninitialized);
+  if (young == begin + bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      call, " of ", bytes,
+      " bytes: never written: ", Describe(address + static_cast<uint64_t>(young - begin))));
 }
 
 absl::Status Memory::Read(uint64_t address, void* to, int64_t bytes) const {
-  BRIGADE_RETURN_IF_ERROR(Check("read", address, bytes, ByteState::kInitialized));
-  if (bytes > 0) std::memcpy(to, Host(address), static_cast<size_t>(bytes));
+  if (bytes == 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckLive("read", address, bytes));
+  BRIGADE_RETURN_IF_ERROR(CheckWritten("read", address, bytes));
+  std::memcpy(to, Host(address), static_cast<size_t>(bytes));
   return absl::OkStatus();
 }
 
 absl::Status Memory::Write(uint64_t address, const void* from, int64_t bytes) {
-  BRIGADE_RETURN_IF_ERROR(Check("write", address, bytes, ByteState::kUninitialized));
   if (bytes == 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckLive("write", address, bytes));
   std::memcpy(Host(address), from, static_cast<size_t>(bytes));
+  std::fill_n(State(address), bytes, ByteState::kInitialized);
+  return absl::OkStatus();
+}
+
+absl::Status Memory::Copy(uint64_t to, uint64_t from, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckLive("read", from, bytes));
+  BRIGADE_RETURN_IF_ERROR(CheckLive("write", to, bytes));
+  const auto count = static_cast<size_t>(bytes);
+  if (OwnerOf(to) == kHost) BRIGADE_RETURN_IF_ERROR(CheckWritten("read", from, bytes));
+  std::memmove(Host(to), Host(from), count);
+  std::memmove(State(to), State(from), count);
+  return absl::OkStatus();
+}
+
+absl::Status Memory::CheckRead(int device, uint64_t address, int64_t bytes) const {
+  if (bytes == 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckReach(device, "read", address, bytes));
+  return CheckWritten("read", address, bytes);
+}
+
+absl::Status Memory::CheckWrite(int device, uint64_t address, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckReach(device, "write", address, bytes));
   std::fill_n(State(address), bytes, ByteState::kInitialized);
   return absl::OkStatus();
 }
