@@ -13,12 +13,14 @@ load(
 )
 load("//bazel:nvcc.bzl", "nvcc_compile")
 
+_CUDART = str(Label("//bazel:cudart"))
+
 def _require_cuda(kwargs):
     given = kwargs.get("target_compatible_with", [])
     kwargs["target_compatible_with"] = given + [c for c in REQUIRES_CUDA if c not in given]
 
 def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
-    """A library with CUDA sources, linked with the static CUDA runtime.
+    """A library with CUDA sources, linked with the CUDA runtime, //bazel:cudart.
 
     Without a toolkit the target and all that depends on it are incompatible. Besides `name`:
       <name>.ptx        the PTX of the highest architecture, one file for each .cu
@@ -55,6 +57,10 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
             name = name + "_cu",
             srcs = cu,
             directory = "_nvcc/" + name,
+            emulated = select({
+                str(Label("//bazel:emulated")): True,
+                "//conditions:default": False,
+            }),
             copts = copts,
             local_defines = local_defines + [BRIGADE_CUDA_DEFINE],
             visibility = ["//visibility:private"],
@@ -74,7 +80,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
     brigade_cc_library(
         name = name,
         srcs = host + objects,
-        deps = compile_deps + ["@local_cuda//:cudart"],
+        deps = compile_deps + [_CUDART],
         local_defines = local_defines,
         **kwargs
     )

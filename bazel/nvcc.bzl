@@ -42,6 +42,12 @@ def _arch_flags(archs):
 
 def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
+    archs = ctx.attr._archs[_ArchsInfo].archs
+    if ctx.attr.emulated:
+        # The emulator reads PTX out of the object.
+        code = ["-gencode", "arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]), "--no-compress"]
+    else:
+        code = _arch_flags(archs)
     flags = [
         "-std=c++20",
         "--fmad=false",  # as -ffp-contract=off on the host: same bits
@@ -55,16 +61,20 @@ def _flags(ctx):
     ]
     mode = ctx.var["COMPILATION_MODE"]
     flags += {"dbg": ["-g", "-O0"], "fastbuild": ["-O1"], "opt": ["-O3", "-DNDEBUG"]}[mode]
-    if ctx.attr._lineinfo[_LineinfoInfo].enabled:
+    if ctx.attr._lineinfo[_LineinfoInfo].enabled or ctx.attr.emulated:
         flags.append("-lineinfo")
-    return flags + _arch_flags(ctx.attr._archs[_ArchsInfo].archs)
+    return flags + code
+
+def _directory(ctx):
+    """Two, so that going back and forth compiles nothing."""
+    return ctx.attr.directory + ("_emulated" if ctx.attr.emulated else "")
 
 def _iquote(path):
     return "-Xcompiler=-iquote," + path
 
 def _compile(ctx, cc_toolchain, compilation, header_list, src):
     stem = src.basename[:-len(".cu")]
-    prefix = "%s/%s" % (ctx.attr.directory, stem)
+    prefix = "%s/%s" % (_directory(ctx), stem)
     obj = ctx.actions.declare_file(prefix + ".pic.o")
     ptx = ctx.actions.declare_file(prefix + ".ptx")
     resources = ctx.actions.declare_file(prefix + ".resources.txt")
@@ -108,7 +118,7 @@ def _nvcc_compile_impl(ctx):
     ).compilation_context
 
     # The wrapper subtracts from it what the compiler read.
-    header_list = ctx.actions.declare_file(ctx.attr.directory + "/headers.txt")
+    header_list = ctx.actions.declare_file(_directory(ctx) + "/headers.txt")
     headers = ctx.actions.args()
     headers.set_param_file_format("multiline")
     headers.add_all(compilation.headers)
@@ -133,6 +143,7 @@ nvcc_compile = rule(
         "copts": attr.string_list(),
         "local_defines": attr.string_list(),
         "directory": attr.string(mandatory = True),
+        "emulated": attr.bool(),
         "_archs": attr.label(default = "//bazel:cuda_archs"),
         "_lineinfo": attr.label(default = "//bazel:cuda_lineinfo"),
         "_wrapper": attr.label(

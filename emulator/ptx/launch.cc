@@ -22,41 +22,6 @@ constexpr int64_t kMostShared = 227 << 10;
 // Of a thread.
 constexpr int64_t kMostLocal = 512 << 10;
 
-absl::Status CheckSizes(const Kernel& kernel, absl::Span<const uint8_t> parameters,
-                        const LaunchOptions& options) {
-  const auto invalid = [&](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat("launch of ", kernel.name, ": ", what...));
-  };
-  const int block[] = {options.block.x, options.block.y, options.block.z};
-  const int grid[] = {options.grid.x, options.grid.y, options.grid.z};
-  for (int axis = 0; axis < 3; ++axis) {
-    if (block[axis] < 1 || block[axis] > kMostBlock[axis]) {
-      return invalid("a block of ", block[axis], " threads along axis ", axis);
-    }
-    if (grid[axis] < 1 || grid[axis] > kMostGrid[axis]) {
-      return invalid("a grid of ", grid[axis], " blocks along axis ", axis);
-    }
-  }
-  const int most = kernel.most_threads > 0 ? kernel.most_threads : kMostThreads;
-  if (options.block.count() > most) {
-    return invalid("a block of ", options.block.count(), " threads, and at most ", most);
-  }
-  if (static_cast<int64_t>(parameters.size()) != kernel.parameter_bytes) {
-    return invalid(parameters.size(), " bytes of parameters instead of ", kernel.parameter_bytes);
-  }
-  int64_t shared_bytes = 0;
-  for (const SharedVariable& variable : kernel.shared) shared_bytes += variable.bytes;
-  if (options.dynamic_shared_bytes < 0 ||
-      shared_bytes + options.dynamic_shared_bytes > kMostShared) {
-    return invalid(shared_bytes, " and ", options.dynamic_shared_bytes, " bytes of shared memory");
-  }
-  if (kernel.local_bytes > kMostLocal) {
-    return invalid(kernel.local_bytes, " bytes of local memory");
-  }
-  if (options.threads < 1) return invalid(options.threads, " threads of the host");
-  return absl::OkStatus();
-}
-
 void Add(const LaunchCounts& from, LaunchCounts& to) {
   for (size_t i = 0; i < from.instructions.size(); ++i) {
     to.instructions[i].executed += from.instructions[i].executed;
@@ -168,10 +133,45 @@ absl::StatusOr<LoadedModule> LoadedModule::Create(std::shared_ptr<const Module> 
   return loaded;
 }
 
+absl::Status CheckLaunch(const Kernel& kernel, absl::Span<const uint8_t> parameters,
+                         const LaunchOptions& options) {
+  const auto invalid = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("launch of ", kernel.name, ": ", what...));
+  };
+  const int block[] = {options.block.x, options.block.y, options.block.z};
+  const int grid[] = {options.grid.x, options.grid.y, options.grid.z};
+  for (int axis = 0; axis < 3; ++axis) {
+    if (block[axis] < 1 || block[axis] > kMostBlock[axis]) {
+      return invalid("a block of ", block[axis], " threads along axis ", axis);
+    }
+    if (grid[axis] < 1 || grid[axis] > kMostGrid[axis]) {
+      return invalid("a grid of ", grid[axis], " blocks along axis ", axis);
+    }
+  }
+  const int most = kernel.most_threads > 0 ? kernel.most_threads : kMostThreads;
+  if (options.block.count() > most) {
+    return invalid("a block of ", options.block.count(), " threads, and at most ", most);
+  }
+  if (static_cast<int64_t>(parameters.size()) != kernel.parameter_bytes) {
+    return invalid(parameters.size(), " bytes of parameters instead of ", kernel.parameter_bytes);
+  }
+  int64_t shared_bytes = 0;
+  for (const SharedVariable& variable : kernel.shared) shared_bytes += variable.bytes;
+  if (options.dynamic_shared_bytes < 0 ||
+      shared_bytes + options.dynamic_shared_bytes > kMostShared) {
+    return invalid(shared_bytes, " and ", options.dynamic_shared_bytes, " bytes of shared memory");
+  }
+  if (kernel.local_bytes > kMostLocal) {
+    return invalid(kernel.local_bytes, " bytes of local memory");
+  }
+  if (options.threads < 1) return invalid(options.threads, " threads of the host");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LaunchResult> Launch(const LoadedModule& loaded, const Kernel& kernel,
                                     absl::Span<const uint8_t> parameters,
                                     const LaunchOptions& options) {
-  BRIGADE_RETURN_IF_ERROR(CheckSizes(kernel, parameters, options));
+  BRIGADE_RETURN_IF_ERROR(CheckLaunch(kernel, parameters, options));
   const int64_t blocks = options.grid.count();
   LaunchState state(loaded, kernel, parameters, options);
   BRIGADE_ASSIGN_OR_RETURN(

@@ -139,14 +139,18 @@ class LoadedModule {
   std::vector<uint64_t> variables_;
 };
 
+// InvalidArgument for a launch that CUDA refuses: sizes out of range, parameters of another size,
+// more shared memory than 227 KiB.
+absl::Status CheckLaunch(const Kernel& kernel, absl::Span<const uint8_t> parameters,
+                         const LaunchOptions& options);
+
 // Runs a kernel. Bad accesses are left out, so that the rest goes on; a barrier that some never
 // reach and an endless loop end their block.
 //
 // Order        Blocks in an order that the seed chooses (in ascending order if the kernel spins),
 //              warps of a block likewise, each until it waits. Lanes of a warp run together where
 //              they are at the same instruction; of several places the first in the code goes on.
-// Errors       InvalidArgument for a launch that CUDA refuses: sizes out of range, parameters of
-//              another size, more shared memory than 227 KiB.
+// Errors       Those of CheckLaunch.
 absl::StatusOr<LaunchResult> Launch(const LoadedModule& loaded, const Kernel& kernel,
                                     absl::Span<const uint8_t> parameters,
                                     const LaunchOptions& options);

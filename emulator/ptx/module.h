@@ -194,6 +194,8 @@ struct Kernel {
 
 struct Module {
   std::string file;
+  // 90 for .target sm_90; 0: not said.
+  int architecture = 0;
   // Of the source, by number in the PTX.
   absl::flat_hash_map<int, std::string> files;
   std::vector<std::string> mnemonics;

@@ -273,6 +273,12 @@ class Parser {
     const absl::string_view word = Peek();
     if (word == ".version" || word == ".target" || word == ".address_size") {
       const int at = line();
+      if (word == ".target") {
+        absl::string_view digits = Peek(1);
+        absl::ConsumePrefix(&digits, "sm_");
+        module_->architecture = static_cast<int>(
+            ParseNumber(digits.substr(0, digits.find_last_of("0123456789") + 1)).value_or(0));
+      }
       while (!AtEnd() && line() == at) ++next_;
       return true;
     }

@@ -1,0 +1,142 @@
+// Graphs: what captures made, as programs that run.
+
+#include <cuda_runtime_api.h>
+
+#include <random>
+
+#include "brigade/emulator/runtime/machine.h"
+
+namespace brigade::emulator {
+namespace {
+
+// An order that the edges allow. Kernels of libraries keep theirs: those that wait for other ranks
+// must be in the same order on all.
+std::vector<size_t> OrderOf(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
+  std::vector<std::vector<size_t>> next(nodes.size());
+  std::vector<size_t> missing(nodes.size(), 0);
+  const auto add_edge = [&](size_t from, size_t to) {
+    next[from].push_back(to);
+    ++missing[to];
+  };
+  const CUgraphNode_st* last_of_library = nullptr;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (size_t earlier : nodes[i].after) add_edge(earlier, i);
+    if (nodes[i].work.kind != Work::Kind::kLibraryKernel) continue;
+    if (last_of_library != nullptr) {
+      add_edge(static_cast<size_t>(last_of_library - nodes.data()), i);
+    }
+    last_of_library = &nodes[i];
+  }
+  std::vector<size_t> ready, order;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (missing[i] == 0) ready.push_back(i);
+  }
+  std::mt19937_64 random(seed);
+  while (!ready.empty()) {
+    const size_t chosen = seed == 0 ? 0 : random() % ready.size();
+    const size_t node = ready[chosen];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(chosen));
+    order.push_back(node);
+    for (size_t later : next[node]) {
+      if (--missing[later] == 0) ready.push_back(later);
+    }
+  }
+  return order;
+}
+
+cudaError_t Instantiate(Call& call, cudaGraphExec_t* executable, cudaGraph_t handle) {
+  const auto graph = call.Find(handle);
+  if (graph == nullptr || executable == nullptr) return cudaErrorInvalidValue;
+  auto made = std::make_shared<CUgraphExec_st>();
+  made->device = graph->device;
+  made->nodes = std::make_shared<const std::vector<CUgraphNode_st>>(graph->nodes);
+  *executable = call.machine.executables.Add(std::move(made));
+  return cudaSuccess;
+}
+
+cudaError_t RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
+  Machine& machine = Machine::Get();
+  for (size_t node : OrderOf(nodes, seed)) {
+    if (nodes[node].work.run == nullptr) continue;
+    Device& device = *machine.devices[static_cast<size_t>(nodes[node].device)];
+    if (const cudaError_t error = nodes[node].work.run(device)) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+}  // namespace brigade::emulator
+
+using namespace brigade::emulator;  // NOLINT: the functions are C's, outside of namespaces
+
+extern "C" {
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  return Api("cudaGraphInstantiate", Needs::kContext,
+             [&](Call& call) { return Instantiate(call, executable, graph); });
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {
+  return Api("cudaGraphLaunch", Needs::kContext, [&](Call& call) {
+    const auto executable = call.Find(handle);
+    const auto stream = call.Find(stream_handle);
+    if (executable == nullptr || stream == nullptr) return cudaErrorInvalidResourceHandle;
+    const uint64_t seed =
+        call.machine.options.seed == 0
+            ? 0
+            : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
+    const auto run = [nodes = executable->nodes, seed](Device&) { return RunNodes(*nodes, seed); };
+    // Launches of one executable graph do not overlap.
+    if (stream->capture == nullptr && executable->last != nullptr) {
+      Operation wait;
+      wait.after = {executable->last};
+      call.machine.Enqueue(*stream, std::move(wait));
+    }
+    CompletionPtr done;
+    const cudaError_t error =
+        call.machine.Submit(*stream, {Work::Kind::kGraph, "graph", run}, &done);
+    if (done != nullptr) executable->last = std::move(done);
+    return error;
+  });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
+  return Api("cudaGraphDestroy", Needs::kNothing, [&](Call& call) {
+    const auto graph = call.Find(handle);
+    if (graph == nullptr) return cudaErrorInvalidValue;
+    graph->nodes.clear();
+    call.machine.graphs.Destroy(*graph);
+    return cudaSuccess;
+  });
+}
+
+// Launches that are on their way go on.
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
+  return Api("cudaGraphExecDestroy", Needs::kNothing, [&](Call& call) {
+    const auto executable = call.Find(handle);
+    if (executable == nullptr) return cudaErrorInvalidValue;
+    executable->nodes = nullptr;
+    call.machine.executables.Destroy(*executable);
+    return cudaSuccess;
+  });
+}
+
+// At most *count of the nodes; with null `nodes`, how many there are.
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
+  return Api("cudaGraphGetNodes", Needs::kNothing, [&](Call& call) {
+    const auto graph = call.Find(handle);
+    if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
+    if (nodes == nullptr) {
+      *count = graph->nodes.size();
+      return cudaSuccess;
+    }
+    for (size_t i = 0; i < *count; ++i) {
+      nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
+    }
+    *count = std::min(*count, graph->nodes.size());
+    return cudaSuccess;
+  });
+}
+
+}  // extern "C"

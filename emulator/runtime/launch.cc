@@ -1,0 +1,324 @@
+#include "brigade/emulator/runtime/launch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/emulator/runtime/fat_binary.h"
+
+namespace brigade::emulator {
+namespace {
+
+// The binary on the call's device.
+cudaError_t Load(Call& call, FatBinary& binary, const LoadedModule*& loaded) {
+  const auto found = call.device.modules.find(&binary);
+  if (found != call.device.modules.end()) {
+    loaded = &found->second;
+    return cudaSuccess;
+  }
+  if (binary.module == nullptr) {
+    const auto ptx = PtxOf(binary.wrapper);
+    if (!ptx.ok()) {
+      return call.Refuse(cudaErrorNoKernelImageForDevice, ptx.status().message());
+    }
+    auto module = Parse(*ptx, "PTX");
+    if (!module.ok()) return call.Refuse(cudaErrorInvalidPtx, module.status().message());
+    binary.module = *std::move(module);
+  }
+  auto made = LoadedModule::Create(binary.module, *call.machine.memory, call.device.ordinal);
+  if (!made.ok()) return call.Refuse(cudaErrorMemoryAllocation, made.status().message());
+  loaded = &call.device.modules.emplace(&binary, *std::move(made)).first->second;
+  return cudaSuccess;
+}
+
+// What hardware makes of the mistake: an error from then on, or none.
+cudaError_t ErrorOf(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::kOutOfBounds:
+      return cudaErrorIllegalAddress;
+    case FindingKind::kMisaligned:
+      return cudaErrorMisalignedAddress;
+    case FindingKind::kEndless:
+      return cudaErrorLaunchTimeout;
+    case FindingKind::kBarrier:
+      return cudaErrorLaunchFailure;
+    default:
+      return cudaSuccess;
+  }
+}
+
+void Record(Device& device, const Kernel& kernel, const LaunchOptions& options,
+            const LaunchCounts& counts) {
+  LaunchRecord record;
+  record.kernel = kernel.name;
+  record.device = device.ordinal;
+  record.grid = options.grid;
+  record.block = options.block;
+  record.executed = counts.executed();
+  record.loads = counts.GlobalLoads(kernel);
+  record.stores = counts.GlobalStores(kernel);
+  record.wide = counts.GlobalLoads(kernel, 16);
+  record.wide += counts.GlobalStores(kernel, 16);
+  for (const auto& each : counts.instructions) record.bank_conflicts += each.shared.bank_conflicts;
+  record.read_again = counts.read_again;
+  record.written_again = counts.written_again;
+  Machine& machine = Machine::Get();
+  const brigade::device::MutexLock lock(machine.mutex);
+  if (machine.records_launches) machine.launches.push_back(std::move(record));
+}
+
+cudaError_t Run(Device& device, const LoadedKernel& loaded, const std::vector<uint8_t>& parameters,
+                const LaunchOptions& options) {
+  Machine& machine = Machine::Get();
+  const auto result = Launch(*loaded.module, *loaded.kernel, parameters, options);
+  if (!result.ok()) {
+    machine.Add({Report::Kind::kCall, {}, std::string(result.status().message())});
+    return cudaErrorLaunchFailure;
+  }
+  cudaError_t error = cudaSuccess;
+  for (const Finding& finding : result->findings) {
+    machine.Add({Report::Kind::kKernel, finding.kind, finding.ToString()});
+    if (error == cudaSuccess) error = ErrorOf(finding.kind);
+  }
+  Record(device, *loaded.kernel, options, result->counts);
+  return error;
+}
+
+int Extent(unsigned size) { return static_cast<int>(std::min(size, 0x7fffffffu)); }
+Dim3 SizeOf(dim3 size) { return {Extent(size.x), Extent(size.y), Extent(size.z)}; }
+
+cudaError_t LaunchFunction(Call& call, const void* function, dim3 grid, dim3 block,
+                           void** arguments, size_t shared_bytes, cudaStream_t stream_handle) {
+  const auto stream = call.Find(stream_handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  if (stream->device != call.device.ordinal) {
+    return call.Refuse(cudaErrorInvalidResourceHandle,
+                       absl::StrCat(NameOf(*stream), ", but device ", call.device.ordinal,
+                                    " is the thread's current one"));
+  }
+  LoadedKernel loaded;
+  if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
+  const Kernel& kernel = *loaded.kernel;
+  std::vector<uint8_t> parameters(static_cast<size_t>(kernel.parameter_bytes));
+  for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const Parameter& parameter = kernel.parameters[i];
+    std::memcpy(parameters.data() + parameter.offset, arguments[i],
+                static_cast<size_t>(parameter.bytes));
+  }
+  LaunchOptions options;
+  options.grid = SizeOf(grid);
+  options.block = SizeOf(block);
+  options.dynamic_shared_bytes = static_cast<int64_t>(shared_bytes);
+  options.threads = call.machine.options.threads;
+  options.seed =
+      call.machine.options.seed == 0
+          ? 0
+          : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
+  if (const absl::Status sizes = CheckLaunch(kernel, parameters, options); !sizes.ok()) {
+    return call.Refuse(cudaErrorInvalidConfiguration, sizes.message());
+  }
+  const auto run = [loaded, options, parameters = std::move(parameters)](Device& device) {
+    return Run(device, loaded, parameters, options);
+  };
+  return call.machine.Submit(*stream, {Work::Kind::kKernel, kernel.name, run});
+}
+
+// Sizes that <<<>>> gives, on their way to the launch.
+struct Configuration {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+thread_local std::vector<Configuration> configurations;
+
+}  // namespace
+
+cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel) {
+  const auto found = call.machine.functions.find(function);
+  if (found == call.machine.functions.end()) {
+    return call.Refuse(cudaErrorInvalidDeviceFunction,
+                       absl::StrFormat("%p stands for no kernel", function));
+  }
+  const HostFunction& host = found->second;
+  if (const cudaError_t error = Load(call, *host.binary, kernel.module)) return error;
+  kernel.kernel = kernel.module->module().Find(host.name);
+  if (kernel.kernel != nullptr) return cudaSuccess;
+  return call.Refuse(cudaErrorInvalidDeviceFunction,
+                     absl::StrCat("no kernel \"", host.name, "\" in its PTX"));
+}
+
+cudaError_t FindVariable(Call& call, const void* symbol, const HostVariable*& variable,
+                         uint64_t& address) {
+  const auto found = call.machine.variables.find(symbol);
+  if (found == call.machine.variables.end()) return cudaErrorInvalidSymbol;
+  variable = &found->second;
+  const LoadedModule* loaded = nullptr;
+  if (const cudaError_t error = Load(call, *variable->binary, loaded)) return error;
+  const auto& variables = loaded->module().variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (variables[i].name != variable->name) continue;
+    address = loaded->variables()[i];
+    return cudaSuccess;
+  }
+  return call.Refuse(cudaErrorInvalidSymbol,
+                     absl::StrCat("no variable \"", variable->name, "\" in its PTX"));
+}
+
+}  // namespace brigade::emulator
+
+using namespace brigade::emulator;  // NOLINT: the functions are C's, outside of namespaces
+
+extern "C" {
+
+// What nvcc's host code calls. Source: crt/host_runtime.h.
+
+void** __cudaRegisterFatBinary(void* wrapper) {
+  Machine& machine = Machine::Get();
+  const brigade::device::MutexLock lock(machine.mutex);
+  machine.binaries.push_back(std::make_unique<FatBinary>());
+  machine.binaries.back()->wrapper = wrapper;
+  return reinterpret_cast<void**>(machine.binaries.back().get());
+}
+
+void __cudaRegisterFatBinaryEnd(void**) {}
+
+// Kernels of it may still run: the module stays.
+void __cudaUnregisterFatBinary(void** handle) {
+  Machine& machine = Machine::Get();
+  const brigade::device::MutexLock lock(machine.mutex);
+  const auto* const binary = reinterpret_cast<const FatBinary*>(handle);
+  const auto is_of_it = [&](const auto& each) { return each.second.binary == binary; };
+  std::erase_if(machine.functions, is_of_it);
+  std::erase_if(machine.variables, is_of_it);
+}
+
+char __cudaInitModule(void**) { return 1; }
+
+void __cudaRegisterFunction(void** handle, const char* function, char*, const char* name, int,
+                            uint3*, uint3*, dim3*, dim3*, int*) {
+  Machine& machine = Machine::Get();
+  const brigade::device::MutexLock lock(machine.mutex);
+  machine.functions[function] = {reinterpret_cast<FatBinary*>(handle), name};
+}
+
+void __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int, size_t bytes,
+                       int, int) {
+  Machine& machine = Machine::Get();
+  const brigade::device::MutexLock lock(machine.mutex);
+  machine.variables[variable] = {reinterpret_cast<FatBinary*>(handle), name, bytes};
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void* stream) {
+  configurations.push_back({grid, block, shared_bytes, static_cast<cudaStream_t>(stream)});
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
+                                       void* stream) {
+  if (configurations.empty()) return cudaErrorMissingConfiguration;
+  const Configuration& last = configurations.back();
+  *grid = last.grid;
+  *block = last.block;
+  *shared_bytes = last.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = last.stream;
+  configurations.pop_back();
+  return cudaSuccess;
+}
+
+// A kernel's handle is the function that stands for it.
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               size_t shared_bytes, cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes, cudaStream_t stream) {
+  return Api("cudaLaunchKernel", Needs::kContext, [&](Call& call) {
+    return LaunchFunction(call, function, grid, block, arguments, shared_bytes, stream);
+  });
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function,
+                                void** arguments) {
+  return Api("cudaLaunchKernelExC", Needs::kContext, [&](Call& call) {
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      // A kernel that may start early may also start late.
+      if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization) continue;
+      return call.Refuse(cudaErrorNotSupported,
+                         absl::StrCat("launch attribute ", static_cast<int>(config->attrs[i].id)));
+    }
+    return LaunchFunction(call, function, config->gridDim, config->blockDim, arguments,
+                          config->dynamicSmemBytes, config->stream);
+  });
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream_handle, cudaHostFn_t function, void* data) {
+  return Api("cudaLaunchHostFunc", Needs::kContext, [&](Call& call) {
+    const auto stream = call.Find(stream_handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (function == nullptr) return cudaErrorInvalidValue;
+    const auto run = [function, data](Device&) {
+      function(data);
+      return cudaSuccess;
+    };
+    return call.machine.Submit(*stream, {Work::Kind::kHost, "host function", run});
+  });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  return Api("cudaFuncGetAttributes", Needs::kContext, [&](Call& call) {
+    LoadedKernel loaded;
+    if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
+    const Kernel& kernel = *loaded.kernel;
+    *attributes = {};
+    for (const SharedVariable& variable : kernel.shared) {
+      attributes->sharedSizeBytes += static_cast<size_t>(variable.bytes);
+    }
+    attributes->localSizeBytes = static_cast<size_t>(kernel.local_bytes);
+    attributes->maxThreadsPerBlock = kernel.most_threads > 0 ? kernel.most_threads : 1024;
+    attributes->maxDynamicSharedSizeBytes = 48 << 10;
+    attributes->ptxVersion = attributes->binaryVersion = loaded.module->module().architecture;
+    return cudaSuccess;
+  });
+}
+
+// Every block may have all of the shared memory there is.
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
+  return Api("cudaFuncSetAttribute", Needs::kContext, [&](Call& call) {
+    LoadedKernel loaded;
+    return FindKernel(call, function, loaded);
+  });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* function, int block_size, size_t dynamic_shared_bytes, unsigned) {
+  return Api(
+      "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", Needs::kContext, [&](Call& call) {
+        LoadedKernel loaded;
+        if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
+        if (block_size < 1) return cudaErrorInvalidValue;
+        size_t shared_bytes = dynamic_shared_bytes + 1024;
+        for (const SharedVariable& variable : loaded.kernel->shared) {
+          shared_bytes += static_cast<size_t>(variable.bytes);
+        }
+        const int threads = (block_size + kLanes - 1) / kLanes * kLanes;
+        *blocks =
+            std::min({2048 / threads, 32, static_cast<int>((size_t{228} << 10) / shared_bytes)});
+        return cudaSuccess;
+      });
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int block_size,
+                                                          size_t dynamic_shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_size,
+                                                                dynamic_shared_bytes, 0);
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+#ifndef BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_
+#define BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_
+
+// Kernels and variables of the host's code on a device. Under Machine::mutex.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "brigade/emulator/runtime/machine.h"
+
+namespace brigade::emulator {
+
+// A kernel by the function that stands for it in host code; its module is loaded on the device.
+struct LoadedKernel {
+  const LoadedModule* module = nullptr;
+  const Kernel* kernel = nullptr;
+};
+cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel);
+
+// A variable by the one that stands for it in host code, and its address on the device.
+cudaError_t FindVariable(Call& call, const void* symbol, const HostVariable*& variable,
+                         uint64_t& address);
+
+}  // namespace brigade::emulator
+
+#endif  // BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_

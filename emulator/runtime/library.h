@@ -1,0 +1,34 @@
+#ifndef BRIGADE_EMULATOR_RUNTIME_LIBRARY_H_
+#define BRIGADE_EMULATOR_RUNTIME_LIBRARY_H_
+
+// For stand-ins of CUDA's libraries, whose kernels are functions of the host.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace brigade::emulator {
+
+// Puts work into a stream as the launch of a kernel would be: in the stream's order, captured into
+// a graph if the stream captures (it then runs in each launch of the graph), refused with the
+// device's error. `work` runs on the stream's thread and may wait for work in other streams. A
+// failure of it is reported, and becomes the device's error.
+cudaError_t EnqueueKernel(cudaStream_t stream, absl::string_view name,
+                          std::function<absl::Status()> work);
+
+// Where `bytes` of memory lie for the host, to be used while such work runs.
+//
+// Errors       InvalidArgument, with the buffer's name, if they are not in one live allocation that
+//              the work's device reaches, or were never written and are to be read. Bytes to be
+//              written count as written.
+absl::StatusOr<const void*> ReadableBytes(const void* address, int64_t bytes);
+absl::StatusOr<void*> WritableBytes(void* address, int64_t bytes);
+
+}  // namespace brigade::emulator
+
+#endif  // BRIGADE_EMULATOR_RUNTIME_LIBRARY_H_
