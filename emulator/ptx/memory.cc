@@ -16,6 +16,9 @@ namespace {
 constexpr int64_t kAlignment = 512;
 constexpr int64_t kGap = 256;
 constexpr int64_t kPage = 4096;
+// About so many bytes of freed addresses are not used again: pages that were touched stay with the
+// process.
+constexpr int64_t kQuarantine = int64_t{64} << 20;
 
 int64_t RoundUp(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -117,10 +120,13 @@ absl::StatusOr<uint64_t> Memory::Allocate(int64_t bytes, absl::string_view name,
   }
   of.next = address + static_cast<uint64_t>(Stride(bytes));
   of.used_bytes += Stride(bytes);
+  if (of.next - begin > static_cast<uint64_t>(of.used_bytes + kQuarantine))
+    of.next = begin + kAlignment;
   std::fill_n(State(address), bytes,
               owner == kHost ? ByteState::kInitialized : ByteState::kUninitialized);
   live_[address] = {address, bytes, std::string(name)};
-  freed_.erase(freed_.lower_bound(address), freed_.lower_bound(of.next));
+  freed_.erase(freed_.lower_bound(address),
+               freed_.lower_bound(address + static_cast<uint64_t>(Stride(bytes))));
   return address;
 }
 

@@ -49,7 +49,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Returns an address that is no other allocation's for as long as possible. `name` is for
+  // Returns an address that was no other allocation's for a long time. `name` is for
   // reports. What the host writes is not seen: its bytes count as written from the beginning.
   // ResourceExhausted if it does not fit.
   absl::StatusOr<uint64_t> Allocate(int64_t bytes, absl::string_view name, int owner = 0);

@@ -10,6 +10,7 @@
 //             which one thread walks from top to bottom: sums over rows, in ascending order.
 
 #include <cstdint>
+#include <limits>
 
 #include "brigade/precision/host_device.h"
 
@@ -44,7 +45,8 @@ class ThreadRow {
 
   template <typename W, typename Term>
   BRIGADE_INLINE W Max(int64_t columns, const Term& term) const {
-    return Fold<W>(columns, term(0), term, [](W a, W b) BRIGADE_NN_BODY { return a > b ? a : b; });
+    return Fold<W>(columns, -std::numeric_limits<W>::infinity(), term,
+                   [](W a, W b) BRIGADE_NN_BODY { return a > b ? a : b; });
   }
 
  private:

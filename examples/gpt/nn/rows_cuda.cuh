@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "brigade/examples/gpt/nn/rows.h"
 
@@ -34,7 +35,9 @@ class WarpRow {
 
   template <typename W, typename Term>
   __device__ W Max(int64_t columns, const Term& term) const {
-    return Fold<W>(columns, term(0), term, [](W a, W b) { return a > b ? a : b; });
+    // Not from term(0): the lane that owns it may overwrite it, and a shuffle orders no memory.
+    return Fold<W>(columns, -std::numeric_limits<W>::infinity(), term,
+                   [](W a, W b) { return a > b ? a : b; });
   }
 
  private:

@@ -16,6 +16,7 @@
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/testing/emulated.h"
 #include "gtest/gtest.h"
 
 namespace brigade::kernels {
@@ -77,6 +78,7 @@ inline BeforeAndAfter ExpectSameOnBoth(const std::string& what, const Prepare& p
   memory.before = Prepared(prepare);
   memory.after = RunOn(device::Cuda(), memory.before, run);
   const std::vector<char> cpu = RunOn(device::Cpu(), memory.before, run);
+  if (cpu == memory.after) return memory;
   int64_t different = 0;
   int64_t first = -1;
   for (int64_t i = 0; i < kBytes; ++i) {
@@ -91,7 +93,7 @@ inline BeforeAndAfter ExpectSameOnBoth(const std::string& what, const Prepare& p
 inline std::vector<int64_t> Sizes() {
   std::vector<int64_t> sizes = InterestingSizes();
   for (int i = 0; i < 1500; ++i) sizes.push_back(i % 37);
-  sizes.push_back(1'000'003);
+  sizes.push_back(brigade::testing::OnGpuOrEmulator(1'000'003, 30'003));
   return sizes;
 }
 

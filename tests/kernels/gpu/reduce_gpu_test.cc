@@ -67,7 +67,8 @@ TEST_P(ReduceGpuTest, GivesTheCpusBitsForEverySizeAndAlignment) {
         }
       }
     }
-    const int64_t large = (int64_t{2} << 20) / precision::SizeOf(dtype) + 13;
+    const int64_t bytes = brigade::testing::OnGpuOrEmulator(int64_t{2} << 20, int64_t{1} << 17);
+    const int64_t large = bytes / precision::SizeOf(dtype) + 13;
     body(Lay(layout, dtype, 3, 1, large, 1, 1), large, seed);
   };
   for (const ReduceOp op : kOps) {
