@@ -33,9 +33,9 @@ CollectiveSignature ReductionOf(CollectiveKind kind, int64_t count, precision::D
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
     std::unique_ptr<Engine> engine, device::Context& context, const CommunicatorOptions& options) {
   if (engine == nullptr) return Invalid("communicator: engine is null");
-  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent("communicator"));
+  BRIGADE_ASSIGN_OR_RETURN(CallOrder order, CallOrder::Create(context, "communicator"));
   std::unique_ptr<Communicator> communicator(
-      new Communicator(std::move(engine), context, std::move(last)));
+      new Communicator(std::move(engine), context, std::move(order)));
   if (options.topology.has_value()) {
     BRIGADE_RETURN_IF_ERROR(communicator->SetTopology(*options.topology));
   }
@@ -43,10 +43,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
 }
 
 Communicator::Communicator(std::unique_ptr<Engine> engine, device::Context& context,
-                           std::unique_ptr<device::Event> last)
+                           CallOrder order)
     : engine_(std::move(engine)),
       context_(context),
-      order_(std::move(last)),
+      order_(std::move(order)),
       sends_(static_cast<size_t>(engine_->size())),
       receives_(static_cast<size_t>(engine_->size())) {}
 

@@ -206,8 +206,7 @@ class Communicator {
   int64_t sent_bytes(int to) const;
 
  private:
-  Communicator(std::unique_ptr<Engine> engine, device::Context& context,
-               std::unique_ptr<device::Event> last);
+  Communicator(std::unique_ptr<Engine> engine, device::Context& context, CallOrder order);
 
   // InvalidArgument naming both sizes if they do not fit.
   absl::Status CheckSizes(CollectiveKind kind, size_t input, size_t output) const;

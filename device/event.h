@@ -21,7 +21,8 @@ class EventState;
 //
 // Binding      Everything here is about the latest record at the time of the call. Recording again
 //              does not move waits already made.
-// Errors       FailedPrecondition, naming the event, if it was never recorded. A record that comes
+// Errors       FailedPrecondition, naming the event, if it was never recorded, or if the host asks
+//              for a record that a CUDA graph captured. A record that comes
 //              after a failure in its stream carries that error to every stream and host thread
 //              that waits. See docs/device.md, rules 4, 5, 10 and 11.
 // Threads      Safe from any thread. Destroying it leaves waits already made as they are.

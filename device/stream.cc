@@ -57,16 +57,20 @@ Stream::~Stream() {
     VectorClock over;
     if (checker_ != nullptr) over = checker_->Now(actor_);
     if (state_->Drain()) context_->CountHostWait();
+    context_->RemoveStream(state_.get());
     state_->Close();
-    if (checker_ != nullptr) checker_->HostAcquire(over);
+    if (checker_ != nullptr) {
+      checker_->HostAcquire(over);
+      checker_->RemoveStream(actor_);
+    }
+  } else {
+    context_->RemoveStream(state_.get());
   }
-  context_->RemoveStream(state_.get());
-  if (owned_ && checker_ != nullptr) checker_->RemoveStream(actor_);
 }
 
 absl::Status Stream::Admit(const Operation& operation) {
   absl::Status error = state_->error();
-  if (!error.ok() || checker_ == nullptr) return error;
+  if (!error.ok() || checker_ == nullptr || state_->capture_id() != 0) return error;
   race_.Keep(checker_->Enqueue(actor_, operation));
   return absl::OkStatus();
 }
@@ -125,15 +129,18 @@ absl::Status Stream::FillBytes(void* destination, uint8_t value, int64_t bytes) 
   return state_->FillBytes(destination, value, bytes);
 }
 
-absl::Status Stream::CheckKind(absl::string_view call, const Event& event) const {
-  if (event.device().kind == device_.kind) return absl::OkStatus();
+uint64_t Stream::capture_id() const { return state_->capture_id(); }
+
+absl::Status Stream::Refuse(absl::string_view call, const Event& event) const {
   return absl::InvalidArgumentError(absl::StrCat(call, ": event \"", event.name(), "\" is on ",
                                                  event.device().ToString(), ", but stream \"",
                                                  name_, "\" is on ", device_.ToString()));
 }
 
 absl::Status Stream::Record(Event& event) {
-  BRIGADE_RETURN_IF_ERROR(CheckKind("Record", event));
+  // Ordinals of the CPU are one device.
+  const bool is_elsewhere = event.device() != device_ && device_.kind == DeviceKind::kCuda;
+  if (is_elsewhere || event.device().kind != device_.kind) return Refuse("Record", event);
   MutexLock lock(submit_mutex_);
   MutexLock event_lock(event.state_->mutex);
   absl::Status recorded = state_->Record(*event.state_);
@@ -145,7 +152,7 @@ absl::Status Stream::Record(Event& event) {
 }
 
 absl::Status Stream::Wait(Event& event) {
-  BRIGADE_RETURN_IF_ERROR(CheckKind("Wait", event));
+  if (event.device().kind != device_.kind) return Refuse("Wait", event);
   MutexLock lock(submit_mutex_);
   MutexLock event_lock(event.state_->mutex);
   if (!event.state_->recorded) {
@@ -154,7 +161,7 @@ absl::Status Stream::Wait(Event& event) {
   }
   absl::Status waited = state_->Wait(*event.state_, event.name());
   // The clock of another checker means nothing here.
-  if (checker_ != nullptr && checker_ == event.state_->checker) {
+  if (checker_ != nullptr && checker_ == event.state_->checker && state_->capture_id() == 0) {
     checker_->Wait(actor_, event.state_->clock);
   }
   return waited;
@@ -164,6 +171,10 @@ absl::Status Stream::WaitOnHost() {
   if (internal::on_worker_thread) {
     return absl::FailedPreconditionError(absl::StrCat(
         "stream \"", name_, "\": enqueued work must not wait for a device on the host"));
+  }
+  if (state_->capture_id() != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stream \"", name_, "\" is captured into a CUDA graph: nothing runs that could end"));
   }
   VectorClock over;
   if (checker_ != nullptr) {

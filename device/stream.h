@@ -48,6 +48,10 @@ class Stream {
   // No other stream of this process ever has it.
   uint64_t id() const { return id_; }
 
+  // CUDA: the capture into a graph that the stream is in now, by a number that no other capture of
+  // this process has; 0: none.
+  uint64_t capture_id() const;
+
   // Whether the declared accesses are checked. If not, a caller with a long list of them may pass
   // none.
   bool checks_races() const { return checker_ != nullptr; }
@@ -82,15 +86,17 @@ class Stream {
   absl::Status Copy(void* destination, const void* source, int64_t bytes);
   absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes);
 
-  // Marks this place in the queue, also if the stream has failed.
+  // Marks this place in the queue, also if the stream has failed. InvalidArgument if the event is
+  // on another device.
   absl::Status Record(Event& event);
 
   // What is enqueued from now on runs after the event's latest record. FailedPrecondition if there
-  // is none; InvalidArgument if the event's device is of another kind.
+  // is none, or if a CUDA graph captures the stream and did not capture the record; InvalidArgument
+  // if the event's device is of another kind.
   absl::Status Wait(Event& event);
 
   // Blocks this thread until all that is enqueued has ended; returns the first error of what ran,
-  // or of the race checker. A host wait.
+  // or of the race checker. A host wait. FailedPrecondition while a CUDA graph captures the stream.
   absl::Status Synchronize();
 
   // Waits likewise, then clears the error.
@@ -110,7 +116,7 @@ class Stream {
                       const void* list, size_t items);
   // Tells the race checker of the operation, or returns the error of a failed stream.
   absl::Status Admit(const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(submit_mutex_);
-  absl::Status CheckKind(absl::string_view call, const Event& event) const;
+  absl::Status Refuse(absl::string_view call, const Event& event) const;
   absl::Status WaitOnHost();
 
   std::shared_ptr<internal::ContextState> context_;

@@ -52,23 +52,23 @@ absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create
   BRIGADE_ASSIGN_OR_RETURN(auto wire, context.Allocate(wire_bytes, kPurpose, "wire"));
   BRIGADE_ASSIGN_OR_RETURN(auto registration, communicator.Register(wire.data(), wire_bytes));
   BRIGADE_ASSIGN_OR_RETURN(auto state, context.Allocate(sizeof(State), kPurpose, "wire state"));
-  BRIGADE_ASSIGN_OR_RETURN(auto last, context.CreateEvent(kName));
+  BRIGADE_ASSIGN_OR_RETURN(CallOrder order, CallOrder::Create(context, kName));
   return std::unique_ptr<CompressedReduction>(
       new CompressedReduction(communicator, context, amax.algorithm, std::move(wire),
-                              std::move(registration), std::move(state), std::move(last)));
+                              std::move(registration), std::move(state), std::move(order)));
 }
 
 CompressedReduction::CompressedReduction(Communicator& communicator, device::Context& context,
                                          Algorithm amax_algorithm, device::Buffer wire,
                                          Registration registration, device::Buffer state,
-                                         std::unique_ptr<device::Event> last)
+                                         CallOrder order)
     : communicator_(communicator),
       context_(context),
       amax_algorithm_(amax_algorithm),
       wire_(std::move(wire)),
       registration_(std::move(registration)),
       state_(std::move(state)),
-      order_(std::move(last)) {}
+      order_(std::move(order)) {}
 
 // All that this rank can know to be wrong, but for the arrays: once the first step has run, the
 // others rely on the rest.

@@ -140,7 +140,7 @@ class CompressedReduction {
 
   CompressedReduction(Communicator& communicator, device::Context& context,
                       Algorithm amax_algorithm, device::Buffer wire, Registration registration,
-                      device::Buffer state, std::unique_ptr<device::Event> last);
+                      device::Buffer state, CallOrder order);
 
   // The number of parts of `count` elements that an input consists of.
   int64_t Parts(CollectiveKind kind) const {

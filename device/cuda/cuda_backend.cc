@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/cuda/cuda_relaxed_capture.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/cuda/cuda_stream.h"
 #include "brigade/device/status_macros.h"
@@ -25,6 +26,7 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
+    const CudaRelaxedCapture relaxed;
     void* data = nullptr;
     BRIGADE_RETURN_IF_ERROR(
         CudaStatus(cudaMalloc(&data, static_cast<size_t>(bytes)), "cudaMalloc"));
@@ -33,12 +35,14 @@ class CudaBackend final : public Backend {
 
   void Free(void* data, int64_t) override {
     const CudaDeviceGuard guard(ordinal_);
+    const CudaRelaxedCapture relaxed;
     // What it may report is an earlier kernel's error, which the stream that ran it reports.
     CudaStatus(cudaFree(data), "cudaFree").IgnoreError();
   }
 
   absl::StatusOr<void*> AllocateHost(int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
+    const CudaRelaxedCapture relaxed;
     void* data = nullptr;
     BRIGADE_RETURN_IF_ERROR(CudaStatus(
         cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault), "cudaHostAlloc"));
@@ -47,11 +51,13 @@ class CudaBackend final : public Backend {
 
   void FreeHost(void* data, int64_t) override {
     const CudaDeviceGuard guard(ordinal_);
+    const CudaRelaxedCapture relaxed;
     CudaStatus(cudaFreeHost(data), "cudaFreeHost").IgnoreError();
   }
 
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {
     const CudaDeviceGuard guard(ordinal_);
+    const CudaRelaxedCapture relaxed;
     // cudaMemset does not wait for itself, and other streams do not wait for it: a stream of our
     // own does both.
     BRIGADE_RETURN_IF_ERROR(

@@ -1,27 +1,23 @@
 #ifndef BRIGADE_DEVICE_CUDA_CUDA_DEVICE_GUARD_H_
 #define BRIGADE_DEVICE_CUDA_CUDA_DEVICE_GUARD_H_
 
-#include <cuda_runtime_api.h>
-
 namespace brigade::device {
 
-// Makes a device this thread's current one for a call, and then the former one again: which device
-// is current is the caller's business. If that fails, the CUDA call that follows reports it.
+// Makes a device this thread's current one for as long as it lives: which device is current
+// otherwise is the caller's business.
+//
+// Contexts     Only that device gets a primary context. cudaSetDevice back to the former device
+//              would make that one's as well: hundreds of megabytes on GPU 0 for every rank.
+// Errors       None of its own; a device that cannot be used fails in the call that follows.
 class CudaDeviceGuard {
  public:
-  explicit CudaDeviceGuard(int ordinal) : wanted_(ordinal) {
-    if (cudaGetDevice(&former_) != cudaSuccess) former_ = wanted_;
-    if (former_ != wanted_) static_cast<void>(cudaSetDevice(wanted_));
-  }
-  ~CudaDeviceGuard() {
-    if (former_ != wanted_) static_cast<void>(cudaSetDevice(former_));
-  }
+  explicit CudaDeviceGuard(int ordinal);
+  ~CudaDeviceGuard();
   CudaDeviceGuard(const CudaDeviceGuard&) = delete;
   CudaDeviceGuard& operator=(const CudaDeviceGuard&) = delete;
 
  private:
-  const int wanted_;
-  int former_ = 0;
+  bool pushed_ = false;
 };
 
 }  // namespace brigade::device

@@ -5,11 +5,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/cuda/cuda_relaxed_capture.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/internal/messages.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::device::internal {
+namespace {
+
+absl::Status Captured() {
+  return absl::FailedPreconditionError(
+      "the event was recorded in a stream that is captured into a CUDA graph: it has no time");
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<EventState>> CudaEvent::Create(int ordinal) {
   const CudaDeviceGuard guard(ordinal);
@@ -27,15 +36,20 @@ CudaEvent::~CudaEvent() {
 }
 
 absl::Status CudaEvent::Synchronize() {
-  const absl::Status bound = carried;
+  const absl::Status bound = capture == 0 ? carried : Captured();
+  const bool waits = capture == 0;
   mutex.Unlock();
+  if (!waits) return bound;
   const CudaDeviceGuard guard(ordinal_);
+  const CudaRelaxedCapture relaxed;
   const absl::Status waited = CudaStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
   return bound.ok() ? waited : bound;
 }
 
 absl::StatusOr<bool> CudaEvent::Query() {
+  if (capture != 0) return Captured();
   const CudaDeviceGuard guard(ordinal_);
+  const CudaRelaxedCapture relaxed;
   const cudaError_t answer = cudaEventQuery(handle_);
   if (answer == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -137,6 +151,7 @@ absl::Status CudaStream::Record(EventState& event) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   cuda_event.mutex.AssertHeld();
   const CudaDeviceGuard guard(ordinal_);
+  cuda_event.capture = capture_id();
   const absl::Status recorded = KeepFirstError(
       "record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
   cuda_event.carried = error();
@@ -149,6 +164,12 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   auto& cuda_event = static_cast<CudaEvent&>(event);
   cuda_event.mutex.AssertHeld();
   const CudaDeviceGuard guard(ordinal_);
+  if (cuda_event.capture == 0 && capture_id() != 0) {
+    // CUDA would give the capture up.
+    return absl::FailedPreconditionError(
+        absl::StrCat("wait on ", label_, ", which is captured into a CUDA graph, for event \"",
+                     event_name, "\", which was recorded outside of the capture"));
+  }
   if (!cuda_event.carried.ok()) {
     error_.Keep(ArrivedThrough(event_name, label_, cuda_event.carried));
   }
@@ -160,8 +181,23 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   return cuda_event.carried.ok() ? waited : absl::OkStatus();
 }
 
+uint64_t CudaStream::capture_id() const {
+  const CudaDeviceGuard guard(ordinal_);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  // The default stream cannot be captured, and refuses to tell while another one is.
+  if (cudaStreamGetCaptureInfo(handle_, &status, &id) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return 0;
+  }
+  return status == cudaStreamCaptureStatusNone ? 0 : id;
+}
+
 bool CudaStream::Drain() {
   const CudaDeviceGuard guard(ordinal_);
+  const CudaRelaxedCapture relaxed;
+  const MutexLock lock(handle_mutex_);
+  if (is_closed_ || capture_id() != 0) return false;
   cudaError_t answer = cudaStreamQuery(handle_);
   const bool busy = answer == cudaErrorNotReady;
   if (busy) {
@@ -175,11 +211,13 @@ bool CudaStream::Drain() {
 }
 
 void CudaStream::Close() {
-  if (!owned_ || handle_ == nullptr) return;
   const CudaDeviceGuard guard(ordinal_);
+  const CudaRelaxedCapture relaxed;
+  const MutexLock lock(handle_mutex_);
+  if (!owned_ || is_closed_) return;
+  is_closed_ = true;
   static_cast<void>(cudaStreamSynchronize(handle_));
   static_cast<void>(cudaStreamDestroy(handle_));
-  handle_ = nullptr;
 }
 
 }  // namespace brigade::device::internal

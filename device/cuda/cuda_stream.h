@@ -10,6 +10,7 @@
 #include "brigade/device/cuda/cuda_trace.h"
 #include "brigade/device/internal/backend.h"
 #include "brigade/device/internal/first_error.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::device::internal {
 
@@ -23,8 +24,9 @@ class CudaEvent final : public EventState {
 
   cudaEvent_t handle() const { return handle_; }
 
-  // The error that the latest record carries.
+  // The error that the latest record carries, and the capture that it is in.
   absl::Status carried ABSL_GUARDED_BY(mutex);
+  uint64_t capture ABSL_GUARDED_BY(mutex) = 0;
 
  private:
   CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
@@ -60,6 +62,7 @@ class CudaStream final : public StreamState {
   absl::Status Wait(EventState& event, absl::string_view event_name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
   bool Drain() override;
+  uint64_t capture_id() const override;
   absl::Status error() const override { return error_.Get(); }
   void ClearError() override { error_.Clear(); }
   void Close() override;
@@ -79,7 +82,10 @@ class CudaStream final : public StreamState {
   const int ordinal_;
   const std::string label_;
   const bool owned_;
-  cudaStream_t handle_;
+  const cudaStream_t handle_;
+  // Held by a host wait, which any thread may make that frees memory of the context, and by Close.
+  Mutex handle_mutex_;
+  bool is_closed_ ABSL_GUARDED_BY(handle_mutex_) = false;
   // Null: not traced.
   std::unique_ptr<CudaTrace> trace_;
   FirstError error_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "brigade/device/cuda/cuda_relaxed_capture.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/status_macros.h"
 
@@ -75,7 +76,8 @@ absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
   const bool began = unfinished_ < kRing - 1 && Done(cudaEventRecord(timed.begin, stream_));
   absl::Status status = enqueue();
   if (!status.ok()) return status;
-  if (!began || !Done(cudaEventRecord(timed.end, stream_))) {
+  // A wait may have made the stream join a capture.
+  if (!began || Captures(stream_) || !Done(cudaEventRecord(timed.end, stream_))) {
     trace_buffer_.Drop(1);
     return status;
   }
@@ -91,6 +93,7 @@ void CudaTrace::Collect() {
 }
 
 void CudaTrace::CollectLocked() {
+  const CudaRelaxedCapture relaxed;
   while (unfinished_ > 0 && Done(cudaEventQuery(ring_[first_].end))) {
     const TimedOperation& timed = ring_[first_];
     const cudaEvent_t last_end = ring_[(first_ + kRing - 1) % kRing].end;

@@ -56,8 +56,13 @@ class StreamState {
   virtual absl::Status Wait(EventState& event, absl::string_view event_name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) = 0;
 
-  // Blocks until all that was enqueued before the call has ended. True if some of it had not.
+  // Blocks until all that was enqueued before the call has ended. True if some of it had not. What
+  // is being captured does not run, and is not waited for.
   virtual bool Drain() = 0;
+
+  // The capture into a graph that the stream is in, by a number that no other capture of the
+  // process has; 0: none.
+  virtual uint64_t capture_id() const { return 0; }
 
   virtual absl::Status error() const = 0;
   virtual void ClearError() = 0;

@@ -1,5 +1,6 @@
 #include "brigade/device/internal/context_state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -36,6 +37,12 @@ void ContextState::RemoveStream(const StreamState* state) {
   MutexLock lock(streams_mutex_);
   std::erase_if(streams_,
                 [state](const RegisteredStream& entry) { return entry.state.get() == state; });
+}
+
+bool ContextState::AnyCaptures() {
+  MutexLock lock(streams_mutex_);
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const RegisteredStream& entry) { return entry.state->capture_id() != 0; });
 }
 
 void ContextState::WaitForStreams() {
@@ -104,7 +111,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpos
 
 void ContextState::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
   if (data == nullptr) return;
-  if (on_worker_thread) {
+  if (on_worker_thread || AnyCaptures()) {
     MutexLock lock(deferred_mutex_);
     deferred_.push_back({data, bytes, purpose});
     return;
@@ -125,7 +132,7 @@ void ContextState::ReturnMemory(const Allocation& memory) {
 }
 
 void ContextState::ReturnDeferred() {
-  if (on_worker_thread) return;
+  if (on_worker_thread || AnyCaptures()) return;
   std::vector<Allocation> memories;
   {
     MutexLock lock(deferred_mutex_);

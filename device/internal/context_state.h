@@ -71,6 +71,9 @@ class ContextState {
     std::optional<Purpose> purpose;
   };
 
+  // Whether a CUDA graph captures a stream. What is freed then is kept until none does: CUDA would
+  // give the capture up.
+  bool AnyCaptures();
   void WaitForStreams();
   absl::Status Poison(const Allocation& memory);
   void ReturnToSystem(const Allocation& memory);

@@ -199,6 +199,27 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   });
 }
 
+// Of the graph and its nodes it tells nothing.
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  return Api("cudaStreamGetCaptureInfo", Needs::kContext, [&](Call& call) {
+    *status = cudaStreamCaptureStatusNone;
+    if (graph != nullptr || dependencies != nullptr || edges != nullptr || count != nullptr) {
+      return call.Refuse(cudaErrorNotSupported, "the graph of a capture");
+    }
+    const auto stream = call.Find(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->is_legacy) return CheckImplicit(call.machine, *stream, /*used=*/false);
+    if (stream->capture == nullptr) return cudaSuccess;
+    *status = stream->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
+                                          : cudaStreamCaptureStatusActive;
+    if (id != nullptr) *id = stream->capture->number;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return Api("cudaThreadExchangeStreamCaptureMode", Needs::kNothing, [&](Call&) {
     std::swap(*mode, ThisThread().mode);

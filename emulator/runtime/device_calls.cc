@@ -150,7 +150,7 @@ const ErrorText* FindError(cudaError_t error) {
 
 // What every later call of this thread on the device returns as well.
 cudaError_t StickyError(const Thread& thread) {
-  return Machine::Get().devices[static_cast<size_t>(thread.device)]->error;
+  return Machine::Get().devices[static_cast<size_t>(thread.device())]->error;
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaGetDevice(int* device) {
   return Api("cudaGetDevice", Needs::kNothing, [&](Call& call) {
-    *device = ThisThread().device;
+    *device = ThisThread().device();
     return call.machine.options.devices == 0 ? cudaErrorNoDevice : cudaSuccess;
   });
 }
@@ -200,7 +200,9 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   return Api("cudaSetDevice", Needs::kNothing, [&](Call& call) {
     if (const cudaError_t error = CheckOrdinal(call, device)) return error;
-    ThisThread().device = device;
+    std::vector<int>& contexts = ThisThread().contexts;
+    if (contexts.empty()) contexts.push_back(device);
+    contexts.back() = device;
     Device& chosen = *call.machine.devices[static_cast<size_t>(device)];
     chosen.has_context = true;
     return chosen.error.load();

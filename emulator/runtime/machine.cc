@@ -268,6 +268,9 @@ cudaError_t Begin(const Call& call, Needs needs) {
   if (needs == Needs::kNothing) return cudaSuccess;
   if (call.machine.options.devices == 0) return cudaErrorNoDevice;
   call.device.has_context = true;
+  if (std::vector<int>& contexts = ThisThread().contexts; contexts.empty()) {
+    contexts.push_back(call.device.ordinal);
+  }
   return call.device.error;
 }
 

@@ -284,11 +284,14 @@ std::string NameOf(const CUevent_st& event);
 
 // What a thread has of its own.
 struct Thread {
-  int device = 0;
+  // Devices whose contexts are on the driver's stack; the last one is current.
+  std::vector<int> contexts;
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   // By device.
   std::map<int, std::shared_ptr<CUstream_st>> streams;
+
+  int device() const { return contexts.empty() ? 0 : contexts.back(); }
 };
 Thread& ThisThread();
 
@@ -304,7 +307,7 @@ cudaError_t Api(const char* function, Needs needs, const Body& body) {
   Machine& machine = Machine::Get();
   device::MutexLock lock(machine.mutex);
   Thread& thread = ThisThread();
-  Call call{machine, function, *machine.devices[static_cast<size_t>(thread.device)], {}};
+  Call call{machine, function, *machine.devices[static_cast<size_t>(thread.device())], {}};
   cudaError_t error = Begin(call, needs);
   if (error == cudaSuccess) error = body(call);
   lock.Unlock();

@@ -176,14 +176,14 @@ TEST_F(CudaTest, LaunchErrorsTravelThroughEvents) {
 
 TEST_F(CudaTest, ErrorsOfTheRuntimeAreMappedAndStayTheStreams) {
   char host[8] = {};
-  const auto launch_nothing = [](void* native) {
-    return CudaStatus(cudaLaunchHostFunc(static_cast<cudaStream_t>(native), nullptr, nullptr),
-                      "cudaLaunchHostFunc");
+  // An error that CUDA promises.
+  const auto choose_no_device = [](void*) {
+    return CudaStatus(cudaSetDevice(1000), "cudaSetDevice");
   };
-  EXPECT_THAT(compute_->Launch({"nothing", {}}, launch_nothing),
+  EXPECT_THAT(compute_->Launch({"nothing", {}}, choose_no_device),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("\"nothing\" on stream \"compute\" of \"rank 0\""),
-                             HasSubstr("cudaErrorInvalidValue"))));
+                             HasSubstr("cudaErrorInvalidDevice"))));
   EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
   ASSERT_OK(compute_->Reset());
   const Buffer buffer = context_->Allocate(8, Purpose::kScratch).value();
@@ -268,6 +268,18 @@ TEST_F(CudaTest, BorrowsAStreamAndLeavesItAlone) {
   EXPECT_THAT(Read(buffer.data(), kBytes), Each(2));
   EXPECT_THAT(checker_.reports(), IsEmpty());
   ASSERT_OK(CudaStatus(cudaStreamDestroy(theirs), "cudaStreamDestroy"));
+}
+
+TEST_F(CudaTest, StreamsEndWhileAnotherThreadFreesMemory) {
+  std::thread frees([&] {
+    for (int i = 0; i < 200; ++i) EXPECT_OK(context_->Allocate(64, Purpose::kScratch));
+  });
+  const Buffer memory = context_->Allocate(64, Purpose::kScratch).value();
+  for (int i = 0; i < 200; ++i) {
+    auto stream = context_->CreateStream("short").value();
+    ASSERT_OK(stream->FillBytes(memory.data(), 1, 64));
+  }
+  frees.join();
 }
 
 TEST_F(CudaTest, BorrowsNoStreamThatIsAnotherInEachThread) {
