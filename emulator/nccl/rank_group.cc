@@ -1,4 +1,4 @@
-#include "brigade/tests/collectives/engines/nccl/fake_group.h"
+#include "brigade/emulator/nccl/rank_group.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/precision/dtype.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 namespace {
 
 using precision::DType;
@@ -45,9 +45,9 @@ char* At(const void* array, size_t bytes) {
 
 }  // namespace
 
-size_t FakeBytesOf(NcclType type) { return static_cast<size_t>(precision::SizeOf(DTypeOf(type))); }
+size_t BytesOf(NcclType type) { return static_cast<size_t>(precision::SizeOf(DTypeOf(type))); }
 
-FakeGroup::FakeGroup(int size) : size_(size), mail_(static_cast<size_t>(size * size)) {
+RankGroup::RankGroup(int size) : size_(size), mail_(static_cast<size_t>(size * size)) {
   for (Slot& slot : slots_) {
     slot.posts.resize(static_cast<size_t>(size));
     slot.there.resize(static_cast<size_t>(size));
@@ -55,12 +55,12 @@ FakeGroup::FakeGroup(int size) : size_(size), mail_(static_cast<size_t>(size * s
   for (Mail& mail : mail_) mail.messages.reserve(8);
 }
 
-void FakeGroup::Wake() {
+void RankGroup::Wake() {
   std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
 
-void FakeGroup::Run(int rank, uint64_t number, const FakeCollective& mine,
+void RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
                     const std::atomic<bool>& aborted, device::ThreadPool& pool) {
   std::unique_lock lock(mutex_);
   Slot& slot = slots_[number % slots_.size()];
@@ -80,19 +80,19 @@ void FakeGroup::Run(int rank, uint64_t number, const FakeCollective& mine,
   --slot.arrived;
 }
 
-bool FakeGroup::AreAlike(const Slot& slot) const {
-  const FakeCollective& first = slot.posts[0];
-  return std::all_of(slot.posts.begin(), slot.posts.end(), [&](const FakeCollective& other) {
+bool RankGroup::AreAlike(const Slot& slot) const {
+  const CollectivePart& first = slot.posts[0];
+  return std::all_of(slot.posts.begin(), slot.posts.end(), [&](const CollectivePart& other) {
     return other.kind == first.kind && other.count == first.count && other.type == first.type &&
            other.op == first.op && other.root == first.root;
   });
 }
 
 // Rounds at each hop, and from the highest rank down: not the bits of kDirect.
-void FakeGroup::Reduce(const Slot& slot, size_t begin, size_t count, char* result,
+void RankGroup::Reduce(const Slot& slot, size_t begin, size_t count, char* result,
                        device::ThreadPool& pool) {
-  const FakeCollective& first = slot.posts[0];
-  const size_t bytes = FakeBytesOf(first.type);
+  const CollectivePart& first = slot.posts[0];
+  const size_t bytes = BytesOf(first.type);
   Move(result, At(slot.posts.back().input, begin * bytes), count * bytes);
   void* const target = result;
   for (size_t rank = slot.posts.size() - 1; rank-- > 0;) {
@@ -102,10 +102,10 @@ void FakeGroup::Reduce(const Slot& slot, size_t begin, size_t count, char* resul
   }
 }
 
-void FakeGroup::Compute(const Slot& slot, device::ThreadPool& pool) {
-  using Kind = FakeCollective::Kind;
-  const FakeCollective& first = slot.posts[0];
-  const size_t bytes = first.count * FakeBytesOf(first.type);
+void RankGroup::Compute(const Slot& slot, device::ThreadPool& pool) {
+  using Kind = CollectivePart::Kind;
+  const CollectivePart& first = slot.posts[0];
+  const size_t bytes = first.count * BytesOf(first.type);
   const bool scatters = first.kind == Kind::kReduceScatter;
   if (scatters || first.kind == Kind::kAllReduce) {
     const size_t all = scatters ? bytes * slot.posts.size() : bytes;
@@ -135,17 +135,17 @@ void FakeGroup::Compute(const Slot& slot, device::ThreadPool& pool) {
   }
 }
 
-void FakeGroup::Run(int rank, absl::Span<const FakeTransfer> transfers,
+void RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
                     const std::atomic<bool>& aborted) {
   std::unique_lock lock(mutex_);
-  for (const FakeTransfer& transfer : transfers) {
+  for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) continue;
     Mail& mail = MailOf(rank, transfer.peer);
     mail.messages.push_back(transfer);
     ++mail.posted;
   }
   changed_.notify_all();
-  for (const FakeTransfer& transfer : transfers) {
+  for (const TransferPart& transfer : transfers) {
     if (transfer.sends) continue;
     Mail& mail = MailOf(transfer.peer, rank);
     changed_.wait(lock, [&] {
@@ -157,7 +157,7 @@ void FakeGroup::Run(int rank, absl::Span<const FakeTransfer> transfers,
     ++mail.taken;
     changed_.notify_all();
   }
-  for (const FakeTransfer& transfer : transfers) {
+  for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) continue;
     Mail& mail = MailOf(rank, transfer.peer);
     changed_.wait(lock, [&] { return aborted || mail.taken == mail.posted; });
@@ -165,4 +165,4 @@ void FakeGroup::Run(int rank, absl::Span<const FakeTransfer> transfers,
   }
 }
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator

@@ -1,24 +1,24 @@
-// FakeNccl's functions that enqueue, and what finds out whether they have.
+// EmulatedNccl's functions that enqueue, and what finds out whether they have.
 
 #include <utility>
 
-#include "brigade/tests/collectives/engines/nccl/fake_world.h"
+#include "brigade/emulator/nccl/communicator.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-NcclResult EnqueueNow(ncclComm& comm, const FakeWork& work) {
-  if (FakeWorld::Get().capturing) return NcclResult::kSuccess;
+NcclResult EnqueueNow(ncclComm& comm, const Work& work) {
+  if (NcclState::Get().capturing) return NcclResult::kSuccess;
   const auto state = comm.state;
   absl::Status enqueued;
   if (work.collective.has_value()) {
-    const FakeCollective& it = *work.collective;
-    const auto bytes = static_cast<int64_t>(it.count * FakeBytesOf(it.type));
+    const CollectivePart& it = *work.collective;
+    const auto bytes = static_cast<int64_t>(it.count * BytesOf(it.type));
     const auto size = static_cast<int64_t>(state->group->size());
-    const bool scatters = it.kind == FakeCollective::Kind::kReduceScatter;
-    const bool gathers = it.kind == FakeCollective::Kind::kAllGather;
+    const bool scatters = it.kind == CollectivePart::Kind::kReduceScatter;
+    const bool gathers = it.kind == CollectivePart::Kind::kAllGather;
     const uint64_t number = comm.collectives++;
     enqueued =
         work.stream->Enqueue({"nccl collective",
@@ -31,12 +31,12 @@ NcclResult EnqueueNow(ncclComm& comm, const FakeWork& work) {
   } else {
     std::vector<device::Access>& accesses = comm.accesses;
     accesses.clear();
-    for (const FakeTransfer& it : work.transfers) {
+    for (const TransferPart& it : work.transfers) {
       accesses.push_back({it.data, static_cast<int64_t>(it.bytes), !it.sends});
     }
     enqueued = work.stream->Enqueue(
         {"nccl transfers", accesses}, absl::MakeConstSpan(work.transfers),
-        [state](absl::Span<const FakeTransfer> transfers, device::ThreadPool&) {
+        [state](absl::Span<const TransferPart> transfers, device::ThreadPool&) {
           state->group->Run(state->rank, transfers, state->aborted);
           return absl::OkStatus();
         });
@@ -44,7 +44,7 @@ NcclResult EnqueueNow(ncclComm& comm, const FakeWork& work) {
   return enqueued.ok() ? NcclResult::kSuccess : NcclResult::kUnhandledCudaError;
 }
 
-NcclResult Launch(ncclComm& comm, FakeWork& work) {
+NcclResult Launch(ncclComm& comm, Work& work) {
   if (++comm.launches % 3 != 0) return EnqueueNow(comm, work);
   std::swap(comm.deferred, work);
   comm.polls_left = 2;
@@ -56,7 +56,7 @@ thread_local NcclComm group_comm = nullptr;
 thread_local NcclResult group_result = NcclResult::kSuccess;  // the worst of its calls
 
 NcclResult GroupStart() {
-  FakeEntry entry("ncclGroupStart");
+  NcclEntry entry("ncclGroupStart");
   if (entry.failed()) return entry.result();
   ++group_depth;
   group_comm = nullptr;
@@ -67,16 +67,16 @@ NcclResult GroupStart() {
 NcclResult GroupEnd() {
   const NcclComm comm = std::exchange(group_comm, nullptr);
   --group_depth;
-  FakeEntry entry("ncclGroupEnd", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclGroupEnd", comm, /*may_be_in_progress=*/true);
   if (entry.failed() || comm == nullptr) return entry.result();
   if (group_result != NcclResult::kSuccess) return group_result;
   return Launch(*comm, comm->grouped);
 }
 
-NcclResult Transfer(const char* function, FakeTransfer transfer, NcclComm comm, NcclStream stream) {
-  FakeEntry entry(function, comm, /*may_be_in_progress=*/group_depth > 0);
+NcclResult Transfer(const char* function, TransferPart transfer, NcclComm comm, NcclStream stream) {
+  NcclEntry entry(function, comm, /*may_be_in_progress=*/group_depth > 0);
   if (entry.failed()) return group_result = entry.result();
-  FakeWork& work = comm->grouped;
+  Work& work = comm->grouped;
   if (group_comm == nullptr) work.transfers.clear();
   work.stream = reinterpret_cast<device::Stream*>(stream);
   work.collective.reset();
@@ -88,21 +88,21 @@ NcclResult Transfer(const char* function, FakeTransfer transfer, NcclComm comm, 
 
 NcclResult Send(const void* input, size_t count, NcclType type, int peer, NcclComm comm,
                 NcclStream stream) {
-  return Transfer("ncclSend", {true, const_cast<void*>(input), count * FakeBytesOf(type), peer},
-                  comm, stream);
+  return Transfer("ncclSend", {true, const_cast<void*>(input), count * BytesOf(type), peer}, comm,
+                  stream);
 }
 
 NcclResult Receive(void* output, size_t count, NcclType type, int peer, NcclComm comm,
                    NcclStream stream) {
-  return Transfer("ncclRecv", {false, output, count * FakeBytesOf(type), peer}, comm, stream);
+  return Transfer("ncclRecv", {false, output, count * BytesOf(type), peer}, comm, stream);
 }
 
-NcclResult Collective(const char* function, const FakeCollective& collective, NcclComm comm,
+NcclResult Collective(const char* function, const CollectivePart& collective, NcclComm comm,
                       NcclStream stream) {
-  FakeEntry entry(function, comm);
+  NcclEntry entry(function, comm);
   if (entry.failed()) return entry.result();
   if (collective.count == 0) return NcclResult::kSuccess;  // as NCCL does
-  FakeWork& work = comm->grouped;
+  Work& work = comm->grouped;
   work.stream = reinterpret_cast<device::Stream*>(stream);
   work.collective = collective;
   return Launch(*comm, work);
@@ -110,33 +110,33 @@ NcclResult Collective(const char* function, const FakeCollective& collective, Nc
 
 NcclResult AllReduce(const void* input, void* output, size_t count, NcclType type, NcclOp op,
                      NcclComm comm, NcclStream stream) {
-  using Kind = FakeCollective::Kind;
+  using Kind = CollectivePart::Kind;
   return Collective("ncclAllReduce", {Kind::kAllReduce, input, output, count, type, op}, comm,
                     stream);
 }
 
 NcclResult ReduceScatter(const void* input, void* output, size_t count, NcclType type, NcclOp op,
                          NcclComm comm, NcclStream stream) {
-  using Kind = FakeCollective::Kind;
+  using Kind = CollectivePart::Kind;
   return Collective("ncclReduceScatter", {Kind::kReduceScatter, input, output, count, type, op},
                     comm, stream);
 }
 
 NcclResult AllGather(const void* input, void* output, size_t count, NcclType type, NcclComm comm,
                      NcclStream stream) {
-  using Kind = FakeCollective::Kind;
+  using Kind = CollectivePart::Kind;
   return Collective("ncclAllGather", {Kind::kAllGather, input, output, count, type}, comm, stream);
 }
 
 NcclResult Broadcast(const void* input, void* output, size_t count, NcclType type, int root,
                      NcclComm comm, NcclStream stream) {
-  using Kind = FakeCollective::Kind;
+  using Kind = CollectivePart::Kind;
   return Collective("ncclBroadcast", {Kind::kBroadcast, input, output, count, type, {}, root}, comm,
                     stream);
 }
 
 NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
-  FakeEntry entry("ncclCommGetAsyncError", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommGetAsyncError", comm, /*may_be_in_progress=*/true);
   if (entry.failed()) return entry.result();
   *error = NcclResult::kInProgress;
   if (Clock::now() >= comm->error_at) {
@@ -144,13 +144,13 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
     return NcclResult::kSuccess;
   }
   if (comm->hangs) return NcclResult::kSuccess;
-  FakeWorld& world = FakeWorld::Get();
+  NcclState& nccl = NcclState::Get();
   {
-    std::lock_guard lock(world.mutex);
-    const FakeSplit* const split = comm->splitting;
+    std::lock_guard lock(nccl.mutex);
+    const Split* const split = comm->splitting;
     if (split != nullptr && !split->resolved) return NcclResult::kSuccess;
     comm->splitting = nullptr;
-    const FakeGroup* const group = comm->state->group.get();
+    const RankGroup* const group = comm->state->group.get();
     if (group == nullptr || group->joined < group->size()) return NcclResult::kSuccess;
     comm->initialised = true;
   }
@@ -165,7 +165,7 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
 
 }  // namespace
 
-void AddFakeCalls(NcclApi& api) {
+void AddEnqueueCalls(NcclApi& api) {
   api.comm_get_async_error = GetAsyncError;
   api.group_start = GroupStart;
   api.group_end = GroupEnd;
@@ -177,4 +177,4 @@ void AddFakeCalls(NcclApi& api) {
   api.receive = Receive;
 }
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator

@@ -1,7 +1,7 @@
-#ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_WORLD_H_
-#define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_WORLD_H_
+#ifndef BRIGADE_EMULATOR_NCCL_COMMUNICATOR_H_
+#define BRIGADE_EMULATOR_NCCL_COMMUNICATOR_H_
 
-// What FakeNccl's functions share: its communicators, and the record of who calls what.
+// What EmulatedNccl's functions share: its communicators, and the record of who calls what.
 
 #include <atomic>
 #include <chrono>
@@ -15,62 +15,62 @@
 #include <vector>
 
 #include "brigade/device/stream.h"
-#include "brigade/tests/collectives/engines/nccl/fake_group.h"
-#include "brigade/tests/collectives/engines/nccl/fake_nccl.h"
+#include "brigade/emulator/nccl/emulated_nccl.h"
+#include "brigade/emulator/nccl/rank_group.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 
 // What kernels of a rank need, also when its communicator is gone.
-struct FakeRank {
+struct RankState {
   // Null until the ranks of a split are known.
-  std::shared_ptr<FakeGroup> group;
+  std::shared_ptr<RankGroup> group;
   int rank = 0;
   std::atomic<bool> aborted{false};
 };
 
 // A collective, or the transfers of a group.
-struct FakeWork {
+struct Work {
   device::Stream* stream = nullptr;
-  std::optional<FakeCollective> collective;
-  std::vector<FakeTransfer> transfers;
+  std::optional<CollectivePart> collective;
+  std::vector<TransferPart> transfers;
 };
 
 // The calls of ncclCommSplit that belong together.
-struct FakeSplit {
+struct Split {
   struct Post {
     int color = -1, key = 0;
-    std::shared_ptr<FakeRank> child;
+    std::shared_ptr<RankState> child;
   };
   std::map<int, Post> posts;  // by rank
   bool resolved = false;
 };
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator
 
 struct ncclComm {
-  std::shared_ptr<brigade::collectives::FakeRank> state =
-      std::make_shared<brigade::collectives::FakeRank>();
+  std::shared_ptr<brigade::emulator::RankState> state =
+      std::make_shared<brigade::emulator::RankState>();
   std::atomic<bool> inside{false};
   bool initialised = false;
-  const brigade::collectives::FakeSplit* splitting = nullptr;  // for which it waits
+  const brigade::emulator::Split* splitting = nullptr;  // for which it waits
   bool hangs = false;
-  brigade::collectives::NcclResult error = brigade::collectives::NcclResult::kSuccess;
+  brigade::emulator::NcclResult error = brigade::emulator::NcclResult::kSuccess;
   std::chrono::steady_clock::time_point error_at = std::chrono::steady_clock::time_point::max();
   uint64_t collectives = 0;
   int launches = 0;
   int polls_left = 0;  // until `deferred` is enqueued
-  brigade::collectives::FakeWork deferred, grouped;
+  brigade::emulator::Work deferred, grouped;
   std::vector<brigade::device::Access> accesses;
 };
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 
-struct FakeWorld {
-  static FakeWorld& Get();
+struct NcclState {
+  static NcclState& Get();
 
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<FakeGroup>> groups;  // by unique id
-  std::map<std::shared_ptr<FakeGroup>, std::vector<std::unique_ptr<FakeSplit>>> splits;
+  std::map<std::string, std::shared_ptr<RankGroup>> groups;  // by unique id
+  std::map<std::shared_ptr<RankGroup>, std::vector<std::unique_ptr<Split>>> splits;
   std::set<NcclComm> live;
   struct Registration {
     NcclComm comm;
@@ -79,7 +79,7 @@ struct FakeWorld {
   };
   // By address, which is the handle.
   std::map<void*, Registration> registered;
-  std::vector<FakeNccl::Fault> faults;
+  std::vector<EmulatedNccl::Fault> faults;
   std::map<std::string, int, std::less<>> calls;
   std::vector<std::string> misuses;
   int ids = 0;
@@ -87,11 +87,11 @@ struct FakeWorld {
 };
 
 // Every function begins with one: counts the call, applies a fault, and finds misuse.
-class FakeEntry {
+class NcclEntry {
  public:
-  explicit FakeEntry(const char* function, NcclComm comm = nullptr,
+  explicit NcclEntry(const char* function, NcclComm comm = nullptr,
                      bool may_be_in_progress = false);
-  ~FakeEntry() {
+  ~NcclEntry() {
     if (comm_ != nullptr) comm_->inside = false;
   }
 
@@ -101,7 +101,7 @@ class FakeEntry {
   void Leave() { std::exchange(comm_, nullptr)->inside = false; }
 
  private:
-  void Apply(const FakeNccl::Fault& fault);
+  void Apply(const EmulatedNccl::Fault& fault);
 
   NcclComm comm_;
   NcclResult result_ = NcclResult::kSuccess;
@@ -109,8 +109,8 @@ class FakeEntry {
 };
 
 // The functions that enqueue.
-void AddFakeCalls(NcclApi& api);
+void AddEnqueueCalls(NcclApi& api);
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator
 
-#endif  // BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_WORLD_H_
+#endif  // BRIGADE_EMULATOR_NCCL_COMMUNICATOR_H_

@@ -1,29 +1,29 @@
-#include "brigade/tests/collectives/engines/nccl/fake_nccl.h"
+#include "brigade/emulator/nccl/emulated_nccl.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "brigade/tests/collectives/engines/nccl/fake_world.h"
+#include "brigade/emulator/nccl/communicator.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 namespace {
 
-bool IsError(const FakeEntry& entry) {
+bool IsError(const NcclEntry& entry) {
   return entry.failed() && entry.result() != NcclResult::kInProgress;
 }
 
 NcclComm CreateComm() {
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
-  return *world.live.insert(new ncclComm).first;
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
+  return *nccl.live.insert(new ncclComm).first;
 }
 
 void DeleteComm(NcclComm comm) {
   {
-    FakeWorld& world = FakeWorld::Get();
-    std::lock_guard lock(world.mutex);
-    if (world.live.erase(comm) == 0) return;
-    std::erase_if(world.registered, [&](const auto& each) { return each.second.comm == comm; });
+    NcclState& nccl = NcclState::Get();
+    std::lock_guard lock(nccl.mutex);
+    if (nccl.live.erase(comm) == 0) return;
+    std::erase_if(nccl.registered, [&](const auto& each) { return each.second.comm == comm; });
   }
   delete comm;
 }
@@ -34,12 +34,12 @@ void AbortKernels(NcclComm comm) {
 }
 
 NcclResult GetUniqueId(NcclUniqueId* id) {
-  FakeEntry entry("ncclGetUniqueId");
+  NcclEntry entry("ncclGetUniqueId");
   if (entry.failed()) return entry.result();
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
   std::memset(id, 0, sizeof(*id));
-  std::string name = "fake " + std::to_string(++world.ids);
+  std::string name = "fake " + std::to_string(++nccl.ids);
   std::memcpy(id->internal, name.data(), name.size());
   return NcclResult::kSuccess;
 }
@@ -51,30 +51,30 @@ NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int ra
   }
   *comm = CreateComm();
   (*comm)->state->rank = rank;
-  FakeEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
   if (IsError(entry)) {
     entry.Leave();
     DeleteComm(std::exchange(*comm, nullptr));
     return entry.result();
   }
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
-  std::shared_ptr<FakeGroup>& group = world.groups[id.internal];
-  if (group == nullptr) group = std::make_shared<FakeGroup>(ranks);
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
+  std::shared_ptr<RankGroup>& group = nccl.groups[id.internal];
+  if (group == nullptr) group = std::make_shared<RankGroup>(ranks);
   (*comm)->state->group = group;
   ++group->joined;
   return NcclResult::kInProgress;
 }
 
-// Makes the groups of a split to which all ranks have come. The world's mutex is held.
-void Resolve(FakeSplit& split) {
-  std::map<int, std::vector<std::pair<std::pair<int, int>, FakeRank*>>> groups;  // by color
+// Makes the groups of a split to which all ranks have come. NcclState::mutex is held.
+void Resolve(Split& split) {
+  std::map<int, std::vector<std::pair<std::pair<int, int>, RankState*>>> groups;  // by color
   for (const auto& [rank, post] : split.posts) {
     if (post.color >= 0) groups[post.color].push_back({{post.key, rank}, post.child.get()});
   }
   for (auto& [color, members] : groups) {
     std::sort(members.begin(), members.end());
-    auto group = std::make_shared<FakeGroup>(static_cast<int>(members.size()));
+    auto group = std::make_shared<RankGroup>(static_cast<int>(members.size()));
     group->joined = static_cast<int>(members.size());
     for (size_t i = 0; i < members.size(); ++i) {
       members[i].second->rank = static_cast<int>(i);
@@ -85,16 +85,16 @@ void Resolve(FakeSplit& split) {
 }
 
 NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclConfig*) {
-  FakeEntry entry("ncclCommSplit", comm);
+  NcclEntry entry("ncclCommSplit", comm);
   if (IsError(entry)) return entry.result();
   *child = color < 0 ? nullptr : CreateComm();
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
-  auto& splits = world.splits[comm->state->group];
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
+  auto& splits = nccl.splits[comm->state->group];
   if (splits.empty() || splits.back()->posts.count(comm->state->rank) != 0) {
-    splits.push_back(std::make_unique<FakeSplit>());
+    splits.push_back(std::make_unique<Split>());
   }
-  FakeSplit& split = *splits.back();
+  Split& split = *splits.back();
   split.posts[comm->state->rank] = {color, key, *child == nullptr ? nullptr : (*child)->state};
   comm->splitting = &split;
   if (static_cast<int>(split.posts.size()) == comm->state->group->size()) Resolve(split);
@@ -102,12 +102,12 @@ NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclCon
 }
 
 NcclResult CommFinalize(NcclComm comm) {
-  FakeEntry entry("ncclCommFinalize", comm);
+  NcclEntry entry("ncclCommFinalize", comm);
   return entry.result();
 }
 
 NcclResult CommDestroy(NcclComm comm) {
-  FakeEntry entry("ncclCommDestroy", comm);
+  NcclEntry entry("ncclCommDestroy", comm);
   if (entry.is_gone()) return entry.result();
   entry.Leave();
   DeleteComm(comm);
@@ -115,7 +115,7 @@ NcclResult CommDestroy(NcclComm comm) {
 }
 
 NcclResult CommAbort(NcclComm comm) {
-  FakeEntry entry("ncclCommAbort", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommAbort", comm, /*may_be_in_progress=*/true);
   if (entry.is_gone()) return entry.result();
   AbortKernels(comm);
   entry.Leave();
@@ -124,44 +124,44 @@ NcclResult CommAbort(NcclComm comm) {
 }
 
 NcclResult CommRevoke(NcclComm comm, int) {
-  FakeEntry entry("ncclCommRevoke", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommRevoke", comm, /*may_be_in_progress=*/true);
   if (entry.failed()) return entry.result();
   AbortKernels(comm);
   return NcclResult::kSuccess;
 }
 
 NcclResult CommCount(NcclComm comm, int* count) {
-  FakeEntry entry("ncclCommCount", comm);
+  NcclEntry entry("ncclCommCount", comm);
   if (!entry.failed()) *count = comm->state->group->size();
   return entry.result();
 }
 
 NcclResult CommUserRank(NcclComm comm, int* rank) {
-  FakeEntry entry("ncclCommUserRank", comm);
+  NcclEntry entry("ncclCommUserRank", comm);
   if (!entry.failed()) *rank = comm->state->rank;
   return entry.result();
 }
 
 NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
-  FakeEntry entry("ncclCommRegister", comm);
+  NcclEntry entry("ncclCommRegister", comm);
   if (entry.failed()) return entry.result();
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
-  world.registered[*handle = data] = {comm, comm->state->rank, static_cast<int64_t>(bytes)};
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
+  nccl.registered[*handle = data] = {comm, comm->state->rank, static_cast<int64_t>(bytes)};
   return NcclResult::kSuccess;
 }
 
 NcclResult CommDeregister(NcclComm comm, void* handle) {
-  FakeEntry entry("ncclCommDeregister", comm);
-  FakeWorld& world = FakeWorld::Get();
-  std::lock_guard lock(world.mutex);
-  world.registered.erase(handle);
+  NcclEntry entry("ncclCommDeregister", comm);
+  NcclState& nccl = NcclState::Get();
+  std::lock_guard lock(nccl.mutex);
+  nccl.registered.erase(handle);
   return entry.result();
 }
 
 }  // namespace
 
-NcclApi FakeNccl::Api() {
+NcclApi EmulatedNccl::Api() {
   NcclApi api;
   api.get_version = [](int* version) { return *version = 22809, NcclResult::kSuccess; };
   api.get_error_string = [](NcclResult) { return "a fault of the test"; };
@@ -177,15 +177,15 @@ NcclApi FakeNccl::Api() {
   api.comm_revoke = CommRevoke;
   api.comm_register = CommRegister;
   api.comm_deregister = CommDeregister;
-  api.is_capturing = [](NcclStream) -> bool { return FakeWorld::Get().capturing; };
+  api.is_capturing = [](NcclStream) -> bool { return NcclState::Get().capturing; };
   // The stand-in takes the device::Stream itself, and declares its reads and writes there.
   api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCpu; };
   api.launch = [](device::Stream& stream, const device::Operation&,
                   absl::FunctionRef<absl::Status(NcclStream stream)> call) {
     return call(reinterpret_cast<NcclStream>(&stream));
   };
-  AddFakeCalls(api);
+  AddEnqueueCalls(api);
   return api;
 }
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator

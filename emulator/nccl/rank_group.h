@@ -1,7 +1,7 @@
-#ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_
-#define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_
+#ifndef BRIGADE_EMULATOR_NCCL_RANK_GROUP_H_
+#define BRIGADE_EMULATOR_NCCL_RANK_GROUP_H_
 
-// What the ranks of a communicator of FakeNccl share: the meeting place of their "kernels".
+// What the ranks of a communicator of EmulatedNccl share: the meeting place of their "kernels".
 
 #include <array>
 #include <atomic>
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/device/threads/thread_pool.h"
+#include "brigade/emulator/nccl/emulated_nccl.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
 
 // One rank's part of a collective.
-struct FakeCollective {
+struct CollectivePart {
   enum class Kind : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
   Kind kind = Kind::kAllReduce;
   const void* input = nullptr;
@@ -30,27 +30,27 @@ struct FakeCollective {
 };
 
 // One send or receive of a group.
-struct FakeTransfer {
+struct TransferPart {
   bool sends = false;
   void* data = nullptr;
   size_t bytes = 0;
   int peer = 0;
 };
 
-size_t FakeBytesOf(NcclType type);
+size_t BytesOf(NcclType type);
 
 // Like NCCL's kernels: they wait, without a limit, for those of the other ranks, and when aborted
 // they end without an error and leave their output as it is. Collectives that differ wait for ever.
-class FakeGroup {
+class RankGroup {
  public:
-  explicit FakeGroup(int size);
+  explicit RankGroup(int size);
 
   int size() const { return size_; }
 
   // In the stream's worker. `number` counts this communicator's collectives.
-  void Run(int rank, uint64_t number, const FakeCollective& mine, const std::atomic<bool>& aborted,
+  void Run(int rank, uint64_t number, const CollectivePart& mine, const std::atomic<bool>& aborted,
            device::ThreadPool& pool);
-  void Run(int rank, absl::Span<const FakeTransfer> transfers, const std::atomic<bool>& aborted);
+  void Run(int rank, absl::Span<const TransferPart> transfers, const std::atomic<bool>& aborted);
 
   // After `aborted` has been set.
   void Wake();
@@ -59,14 +59,14 @@ class FakeGroup {
 
  private:
   struct Slot {
-    std::vector<FakeCollective> posts;  // [rank]
+    std::vector<CollectivePart> posts;  // [rank]
     std::vector<char> there;            // [rank]
     int arrived = 0;
     // Number + 1 of the last collective that was complete.
     uint64_t done = 0;
   };
   struct Mail {
-    std::vector<FakeTransfer> messages;
+    std::vector<TransferPart> messages;
     uint64_t posted = 0, taken = 0;
   };
 
@@ -84,6 +84,6 @@ class FakeGroup {
   std::vector<char> results_;
 };
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator
 
-#endif  // BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_GROUP_H_
+#endif  // BRIGADE_EMULATOR_NCCL_RANK_GROUP_H_
