@@ -1,5 +1,7 @@
 #include "brigade/emulator/nccl/communicator.h"
 
+#include <algorithm>
+
 namespace brigade::emulator {
 
 using Clock = std::chrono::steady_clock;
@@ -9,35 +11,55 @@ NcclState& NcclState::Get() {
   return nccl;
 }
 
+NcclEntry::NcclEntry(const char* function) : comm_(nullptr) {
+  const std::lock_guard lock(NcclState::Get().mutex);
+  Count(function);
+  ApplyFaults(function);
+}
+
 NcclEntry::NcclEntry(const char* function, NcclComm comm, bool may_be_in_progress) : comm_(comm) {
   NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  auto found = nccl.calls.find(std::string_view(function));
-  if (found == nccl.calls.end()) found = nccl.calls.emplace(function, 0).first;
-  ++found->second;
-  const auto misuse = [&](const char* what) {
-    nccl.misuses.push_back(std::string(function) + what);
-  };
-  if (comm != nullptr && nccl.live.count(comm) == 0) {
-    misuse(" on a communicator that is gone");
+  const std::lock_guard lock(nccl.mutex);
+  Count(function);
+  if (comm == nullptr || nccl.live.count(comm) == 0) {
+    Refuse(function, comm == nullptr ? " on no communicator" : " on a communicator that is gone");
     comm_ = nullptr;
     is_gone_ = true;
-    result_ = NcclResult::kInvalidArgument;
     return;
   }
-  if (comm != nullptr) {
-    if (comm->inside.exchange(true)) misuse(" while another thread is in NCCL");
-    const bool in_progress =
-        !comm->initialised || comm->splitting != nullptr || comm->hangs || comm->polls_left > 0;
-    if (in_progress && !may_be_in_progress) misuse(" while a call is in progress");
+  if (comm->inside.exchange(true)) {
+    nccl.misuses.push_back(std::string(function) + " while another thread is in NCCL");
   }
-  for (auto fault = nccl.faults.begin(); fault != nccl.faults.end(); ++fault) {
-    const bool this_rank = fault->rank < 0 || comm == nullptr || comm->state->rank == fault->rank;
-    if (fault->function != function || !this_rank) continue;
-    Apply(*fault);
-    nccl.faults.erase(fault);
-    return;
+  const bool in_progress =
+      !comm->initialised || comm->splitting != nullptr || comm->hangs || comm->polls_left > 0;
+  if (in_progress && !may_be_in_progress) {
+    Refuse(function, " while a call is in progress");
+  } else {
+    ApplyFaults(function);
   }
+}
+
+void NcclEntry::Count(const char* function) const {
+  auto& calls = NcclState::Get().calls;
+  auto found = calls.find(std::string_view(function));
+  if (found == calls.end()) found = calls.emplace(function, 0).first;
+  ++found->second;
+}
+
+void NcclEntry::Refuse(const char* function, const char* why) {
+  NcclState::Get().misuses.push_back(std::string(function) + why);
+  result_ = NcclResult::kInvalidArgument;
+}
+
+void NcclEntry::ApplyFaults(const char* function) {
+  auto& faults = NcclState::Get().faults;
+  const auto fault = std::find_if(faults.begin(), faults.end(), [&](const auto& each) {
+    const bool is_of_rank = each.rank < 0 || comm_ == nullptr || comm_->state->rank == each.rank;
+    return each.function == function && is_of_rank;
+  });
+  if (fault == faults.end()) return;
+  Apply(*fault);
+  faults.erase(fault);
 }
 
 void NcclEntry::Apply(const EmulatedNccl::Fault& fault) {
@@ -54,6 +76,13 @@ void NcclEntry::Apply(const EmulatedNccl::Fault& fault) {
       comm_->error_at = Clock::now() + std::chrono::milliseconds(20);
       return;
   }
+}
+
+NcclComm CreateComm(std::shared_ptr<RankState> state) {
+  const NcclComm comm = new ncclComm;
+  comm->state = std::move(state);
+  NcclState::Get().live.insert(comm);
+  return comm;
 }
 
 void EmulatedNccl::Inject(const Fault& fault) {

@@ -39,6 +39,7 @@ struct Work {
 struct Split {
   struct Post {
     int color = -1, key = 0;
+    // Null for a rank that gets nothing.
     std::shared_ptr<RankState> child;
   };
   std::map<int, Post> posts;  // by rank
@@ -48,17 +49,19 @@ struct Split {
 }  // namespace brigade::emulator
 
 struct ncclComm {
-  std::shared_ptr<brigade::emulator::RankState> state =
-      std::make_shared<brigade::emulator::RankState>();
+  std::shared_ptr<brigade::emulator::RankState> state;
   std::atomic<bool> inside{false};
   bool initialised = false;
-  const brigade::emulator::Split* splitting = nullptr;  // for which it waits
+  // For which it waits, what becomes of it, and where the caller wants that.
+  const brigade::emulator::Split* splitting = nullptr;
+  std::shared_ptr<brigade::emulator::RankState> child_state;
+  ncclComm** child = nullptr;
   bool hangs = false;
   brigade::emulator::NcclResult error = brigade::emulator::NcclResult::kSuccess;
   std::chrono::steady_clock::time_point error_at = std::chrono::steady_clock::time_point::max();
   uint64_t collectives = 0;
   int launches = 0;
-  int polls_left = 0;  // until `deferred` is enqueued
+  int polls_left = 0;  // until a split is done, or `deferred` is enqueued
   brigade::emulator::Work deferred, grouped;
   std::vector<brigade::device::Access> accesses;
 };
@@ -86,27 +89,36 @@ struct NcclState {
   std::atomic<bool> capturing{false};
 };
 
-// Every function begins with one: counts the call, applies a fault, and finds misuse.
+// Every function begins with one: counts the call, applies a fault, finds misuse, and refuses what
+// NCCL refuses: a communicator that is null or gone, and one that is not ready.
 class NcclEntry {
  public:
-  explicit NcclEntry(const char* function, NcclComm comm = nullptr,
-                     bool may_be_in_progress = false);
+  // Of a function without a communicator.
+  explicit NcclEntry(const char* function);
+  NcclEntry(const char* function, NcclComm comm, bool may_be_in_progress = false);
   ~NcclEntry() {
     if (comm_ != nullptr) comm_->inside = false;
   }
 
   bool failed() const { return result_ != NcclResult::kSuccess; }
   NcclResult result() const { return result_; }
-  bool is_gone() const { return is_gone_; }  // the communicator
+  // Whether there is no such communicator.
+  bool is_gone() const { return is_gone_; }
   void Leave() { std::exchange(comm_, nullptr)->inside = false; }
 
  private:
+  void Count(const char* function) const;
+  void Refuse(const char* function, const char* why);
+  void ApplyFaults(const char* function);
   void Apply(const EmulatedNccl::Fault& fault);
 
   NcclComm comm_;
   NcclResult result_ = NcclResult::kSuccess;
   bool is_gone_ = false;
 };
+
+// NcclState::mutex is held.
+NcclComm CreateComm(std::shared_ptr<RankState> state);
 
 // The functions that enqueue.
 void AddEnqueueCalls(NcclApi& api);

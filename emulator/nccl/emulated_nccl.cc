@@ -12,12 +12,6 @@ bool IsError(const NcclEntry& entry) {
   return entry.failed() && entry.result() != NcclResult::kInProgress;
 }
 
-NcclComm CreateComm() {
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  return *nccl.live.insert(new ncclComm).first;
-}
-
 void DeleteComm(NcclComm comm) {
   {
     NcclState& nccl = NcclState::Get();
@@ -49,7 +43,10 @@ NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int ra
   if (config->blocking != 0 || rank < 0 || rank >= ranks || id.internal[0] == 0) {
     return NcclResult::kInvalidArgument;
   }
-  *comm = CreateComm();
+  {
+    const std::lock_guard lock(NcclState::Get().mutex);
+    *comm = CreateComm(std::make_shared<RankState>());
+  }
   (*comm)->state->rank = rank;
   NcclEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
   if (IsError(entry)) {
@@ -84,10 +81,12 @@ void Resolve(Split& split) {
   split.resolved = true;
 }
 
+// Succeeds while the split is in progress, as NCCL does: `child` is filled when the parent is ready
+// again.
 NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclConfig*) {
   NcclEntry entry("ncclCommSplit", comm);
   if (IsError(entry)) return entry.result();
-  *child = color < 0 ? nullptr : CreateComm();
+  *child = nullptr;
   NcclState& nccl = NcclState::Get();
   std::lock_guard lock(nccl.mutex);
   auto& splits = nccl.splits[comm->state->group];
@@ -95,10 +94,13 @@ NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclCon
     splits.push_back(std::make_unique<Split>());
   }
   Split& split = *splits.back();
-  split.posts[comm->state->rank] = {color, key, *child == nullptr ? nullptr : (*child)->state};
+  comm->child = child;
+  comm->child_state = color < 0 ? nullptr : std::make_shared<RankState>();
   comm->splitting = &split;
+  comm->polls_left = 2;
+  split.posts[comm->state->rank] = {color, key, comm->child_state};
   if (static_cast<int>(split.posts.size()) == comm->state->group->size()) Resolve(split);
-  return NcclResult::kInProgress;
+  return NcclResult::kSuccess;
 }
 
 NcclResult CommFinalize(NcclComm comm) {
@@ -107,6 +109,7 @@ NcclResult CommFinalize(NcclComm comm) {
 }
 
 NcclResult CommDestroy(NcclComm comm) {
+  if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommDestroy", comm);
   if (entry.is_gone()) return entry.result();
   entry.Leave();
@@ -115,6 +118,7 @@ NcclResult CommDestroy(NcclComm comm) {
 }
 
 NcclResult CommAbort(NcclComm comm) {
+  if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommAbort", comm, /*may_be_in_progress=*/true);
   if (entry.is_gone()) return entry.result();
   AbortKernels(comm);
@@ -153,6 +157,7 @@ NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) 
 
 NcclResult CommDeregister(NcclComm comm, void* handle) {
   NcclEntry entry("ncclCommDeregister", comm);
+  if (entry.failed()) return entry.result();
   NcclState& nccl = NcclState::Get();
   std::lock_guard lock(nccl.mutex);
   nccl.registered.erase(handle);

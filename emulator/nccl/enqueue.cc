@@ -67,14 +67,15 @@ NcclResult GroupStart() {
 NcclResult GroupEnd() {
   const NcclComm comm = std::exchange(group_comm, nullptr);
   --group_depth;
+  if (comm == nullptr) return NcclEntry("ncclGroupEnd").result();
   NcclEntry entry("ncclGroupEnd", comm, /*may_be_in_progress=*/true);
-  if (entry.failed() || comm == nullptr) return entry.result();
+  if (entry.failed()) return entry.result();
   if (group_result != NcclResult::kSuccess) return group_result;
   return Launch(*comm, comm->grouped);
 }
 
 NcclResult Transfer(const char* function, TransferPart transfer, NcclComm comm, NcclStream stream) {
-  NcclEntry entry(function, comm, /*may_be_in_progress=*/group_depth > 0);
+  NcclEntry entry(function, comm);
   if (entry.failed()) return group_result = entry.result();
   Work& work = comm->grouped;
   if (group_comm == nullptr) work.transfers.clear();
@@ -144,18 +145,20 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
     return NcclResult::kSuccess;
   }
   if (comm->hangs) return NcclResult::kSuccess;
-  NcclState& nccl = NcclState::Get();
   {
-    std::lock_guard lock(nccl.mutex);
-    const Split* const split = comm->splitting;
-    if (split != nullptr && !split->resolved) return NcclResult::kSuccess;
-    comm->splitting = nullptr;
+    std::lock_guard lock(NcclState::Get().mutex);
+    if (comm->splitting != nullptr && !comm->splitting->resolved) return NcclResult::kSuccess;
     const RankGroup* const group = comm->state->group.get();
     if (group == nullptr || group->joined < group->size()) return NcclResult::kSuccess;
     comm->initialised = true;
   }
   if (comm->polls_left > 0 && --comm->polls_left > 0) return NcclResult::kSuccess;
   *error = NcclResult::kSuccess;
+  if (comm->splitting != nullptr) {
+    const std::lock_guard lock(NcclState::Get().mutex);
+    comm->splitting = nullptr;
+    if (comm->child_state != nullptr) *comm->child = CreateComm(std::move(comm->child_state));
+  }
   if (comm->deferred.stream != nullptr) {
     *error = EnqueueNow(*comm, comm->deferred);
     comm->deferred.stream = nullptr;

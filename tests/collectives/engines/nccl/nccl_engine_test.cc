@@ -231,6 +231,21 @@ TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
   EXPECT_EQ(EmulatedNccl::Calls("ncclCommInitRankConfig"), 5);
 }
 
+TEST_F(NcclTest, ASplitWithoutACommunicatorIsAnError) {
+  const RanksOptions options = {.size = 2};
+  const auto split_nothing = [](int, NcclOptions& nccl) {
+    nccl.api.comm_split = [](NcclComm comm, int, int key, NcclComm* child, NcclConfig* config) {
+      return EmulatedNccl::Api().comm_split(comm, /*color=*/-1, key, child, config);
+    };
+  };
+  OnRanks(options, NcclEngines(options, split_nothing), [](Rank& self) {
+    const auto split = self.communicator->Split(0, 0);
+    EXPECT_THAT(split, StatusIs(absl::StatusCode::kInternal,
+                                HasSubstr("ncclCommSplit succeeded without a communicator")));
+    EXPECT_EQ(self.communicator->status(), split.status());
+  });
+}
+
 TEST_F(NcclTest, RunsInRegisteredMemory) {
   ConformRegistration({.size = 3}, NcclEngines({.size = 3}));
   // At its end each rank has a registration, which goes with the ncclComm_t that is aborted.
@@ -320,6 +335,43 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   rank_main(0);
   one.join();
   EXPECT_EQ(EmulatedNccl::Calls("ncclCommRevoke"), 2);
+}
+
+TEST_F(NcclTest, ABorrowedCommunicatorMayStillBeInTheMaking) {
+  const NcclApi api = EmulatedNccl::Api();
+  NcclUniqueId id = {};
+  ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
+  std::vector<NcclComm> comms(2);
+  const auto create = [&](int rank, device::Context& context) {
+    if (rank == 1) absl::SleepFor(absl::Milliseconds(20));
+    NcclConfig config;
+    EXPECT_EQ(api.comm_init_rank_config(&comms[rank], 2, id, rank, &config),
+              NcclResult::kInProgress);
+    return BorrowNcclEngine(EmulatedOptions({}), comms[rank], /*side=*/nullptr, context);
+  };
+  OnRanks({.size = 2}, create, [](Rank& self) {
+    std::vector<float> array(64, 1.0f);
+    ASSERT_OK(self.communicator->AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(array.back(), 2.0f);
+  });
+  for (const NcclComm comm : comms) api.comm_destroy(comm);
+}
+
+TEST_F(NcclTest, ABorrowedCommunicatorThatDoesNotComeIsNamed) {
+  const NcclApi api = EmulatedNccl::Api();
+  NcclUniqueId id = {};
+  ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
+  NcclComm comm = nullptr;
+  NcclConfig config;
+  api.comm_init_rank_config(&comm, /*ranks=*/2, id, /*rank=*/0, &config);
+  NcclOptions options = EmulatedOptions({});
+  options.timeout = absl::Milliseconds(50);
+  auto context = CreateRankContext(0, {});
+  EXPECT_THAT(BorrowNcclEngine(options, comm, /*side=*/nullptr, *context),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("the borrowed communicator is still being made after 50ms")));
+  api.comm_abort(comm);
 }
 
 TEST_F(NcclTest, BadArgumentsAreNamed) {
