@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+
 namespace brigade::emulator {
 
 using Clock = std::chrono::steady_clock;
@@ -31,7 +34,7 @@ NcclEntry::NcclEntry(const char* function, NcclComm comm, bool may_be_in_progres
     nccl.misuses.push_back(std::string(function) + " while another thread is in NCCL");
   }
   const bool in_progress =
-      !comm->initialised || comm->splitting != nullptr || comm->hangs || comm->polls_left > 0;
+      !comm->initialised || comm->split.has_value() || comm->hangs || comm->polls_left > 0;
   if (in_progress && !may_be_in_progress) {
     Refuse(function, " while a call is in progress");
   } else {
@@ -85,6 +88,33 @@ NcclComm CreateComm(std::shared_ptr<RankState> state) {
   return comm;
 }
 
+absl::Status JoinGroup(const std::string& name, int size, RankState& rank) {
+  std::weak_ptr<RankGroup>& known = NcclState::Get().groups[name];
+  rank.group = known.lock();
+  if (rank.group == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(rank.group, RankGroup::Open(name, size));
+    known = rank.group;
+  }
+  rank.group->Join();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Advance(ncclComm& comm) {
+  NcclSplit& split = *comm.split;
+  if (split.state == nullptr) {
+    RankGroup& parent = *comm.state->group;
+    const auto place = parent.PlaceInSplit(comm.state->rank, split.number);
+    if (!place.has_value()) return false;
+    if (split.color < 0) return true;
+    split.state = std::make_shared<RankState>();
+    split.state->rank = place->rank;
+    BRIGADE_RETURN_IF_ERROR(
+        JoinGroup(absl::StrCat(parent.name(), ".", split.number, ".", split.color), place->size,
+                  *split.state));
+  }
+  return split.state->group->is_complete();
+}
+
 void EmulatedNccl::Inject(const Fault& fault) {
   std::lock_guard lock(NcclState::Get().mutex);
   NcclState::Get().faults.push_back(fault);
@@ -130,7 +160,6 @@ void EmulatedNccl::Reset() {
   NcclState& nccl = NcclState::Get();
   std::lock_guard lock(nccl.mutex);
   nccl.groups.clear();
-  nccl.splits.clear();
   nccl.faults.clear();
   nccl.calls.clear();
   nccl.misuses.clear();

@@ -14,36 +14,28 @@
 #include <utility>
 #include <vector>
 
-#include "brigade/device/stream.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "brigade/emulator/nccl/emulated_nccl.h"
-#include "brigade/emulator/nccl/rank_group.h"
+#include "brigade/emulator/nccl/streams.h"
 
 namespace brigade::emulator {
 
-// What kernels of a rank need, also when its communicator is gone.
-struct RankState {
-  // Null until the ranks of a split are known.
-  std::shared_ptr<RankGroup> group;
-  int rank = 0;
-  std::atomic<bool> aborted{false};
-};
-
-// A collective, or the transfers of a group.
-struct Work {
-  device::Stream* stream = nullptr;
+// What is enqueued, once or when the communicator has been polled for a while.
+struct NcclWork {
+  NcclStream stream = nullptr;
   std::optional<CollectivePart> collective;
   std::vector<TransferPart> transfers;
 };
 
-// The calls of ncclCommSplit that belong together.
-struct Split {
-  struct Post {
-    int color = -1, key = 0;
-    // Null for a rank that gets nothing.
-    std::shared_ptr<RankState> child;
-  };
-  std::map<int, Post> posts;  // by rank
-  bool resolved = false;
+// A split that is in progress.
+struct NcclSplit {
+  uint64_t number = 0;
+  int color = -1;
+  // Made when all ranks have said where they go.
+  std::shared_ptr<RankState> state;
+  // Where the caller wants it.
+  NcclComm* child = nullptr;
 };
 
 }  // namespace brigade::emulator
@@ -52,18 +44,16 @@ struct ncclComm {
   std::shared_ptr<brigade::emulator::RankState> state;
   std::atomic<bool> inside{false};
   bool initialised = false;
-  // For which it waits, what becomes of it, and where the caller wants that.
-  const brigade::emulator::Split* splitting = nullptr;
-  std::shared_ptr<brigade::emulator::RankState> child_state;
-  ncclComm** child = nullptr;
+  std::optional<brigade::emulator::NcclSplit> split;
+  uint64_t splits = 0;
   bool hangs = false;
   brigade::emulator::NcclResult error = brigade::emulator::NcclResult::kSuccess;
   std::chrono::steady_clock::time_point error_at = std::chrono::steady_clock::time_point::max();
-  uint64_t collectives = 0;
   int launches = 0;
-  int polls_left = 0;  // until a split is done, or `deferred` is enqueued
-  brigade::emulator::Work deferred, grouped;
-  std::vector<brigade::device::Access> accesses;
+  // Until a split is done, or `deferred` is enqueued.
+  int polls_left = 0;
+  bool is_deferred = false;
+  brigade::emulator::NcclWork deferred, grouped;
 };
 
 namespace brigade::emulator {
@@ -72,8 +62,9 @@ struct NcclState {
   static NcclState& Get();
 
   std::mutex mutex;
-  std::map<std::string, std::shared_ptr<RankGroup>> groups;  // by unique id
-  std::map<std::shared_ptr<RankGroup>, std::vector<std::unique_ptr<Split>>> splits;
+  std::atomic<NcclStreams*> streams = nullptr;
+  // By name; this process has each of them once.
+  std::map<std::string, std::weak_ptr<RankGroup>> groups;
   std::set<NcclComm> live;
   struct Registration {
     NcclComm comm;
@@ -119,6 +110,15 @@ class NcclEntry {
 
 // NcclState::mutex is held.
 NcclComm CreateComm(std::shared_ptr<RankState> state);
+
+// Makes `rank` one of a group's, which other ranks know by the same name. NcclState::mutex is held.
+absl::Status JoinGroup(const std::string& name, int size, RankState& rank);
+
+// Takes a split a step further; whether it is done. NcclState::mutex is held.
+absl::StatusOr<bool> Advance(ncclComm& comm);
+
+// All of NCCL's, on one kind of streams in a process.
+NcclApi NcclFunctions(NcclStreams& streams);
 
 // The functions that enqueue.
 void AddEnqueueCalls(NcclApi& api);

@@ -9,44 +9,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-NcclResult EnqueueNow(ncclComm& comm, const Work& work) {
-  if (NcclState::Get().capturing) return NcclResult::kSuccess;
-  const auto state = comm.state;
-  absl::Status enqueued;
-  if (work.collective.has_value()) {
-    const CollectivePart& it = *work.collective;
-    const auto bytes = static_cast<int64_t>(it.count * BytesOf(it.type));
-    const auto size = static_cast<int64_t>(state->group->size());
-    const bool scatters = it.kind == CollectivePart::Kind::kReduceScatter;
-    const bool gathers = it.kind == CollectivePart::Kind::kAllGather;
-    const uint64_t number = comm.collectives++;
-    enqueued =
-        work.stream->Enqueue({"nccl collective",
-                              {device::Reads(it.input, scatters ? size * bytes : bytes),
-                               device::Writes(it.output, gathers ? size * bytes : bytes)}},
-                             [state, it, number](device::ThreadPool& pool) {
-                               state->group->Run(state->rank, number, it, state->aborted, pool);
-                               return absl::OkStatus();
-                             });
-  } else {
-    std::vector<device::Access>& accesses = comm.accesses;
-    accesses.clear();
-    for (const TransferPart& it : work.transfers) {
-      accesses.push_back({it.data, static_cast<int64_t>(it.bytes), !it.sends});
-    }
-    enqueued = work.stream->Enqueue(
-        {"nccl transfers", accesses}, absl::MakeConstSpan(work.transfers),
-        [state](absl::Span<const TransferPart> transfers, device::ThreadPool&) {
-          state->group->Run(state->rank, transfers, state->aborted);
-          return absl::OkStatus();
-        });
-  }
+NcclResult EnqueueNow(const ncclComm& comm, const NcclWork& work) {
+  const absl::Status enqueued = NcclState::Get().streams.load()->Enqueue(
+      work.stream, {comm.state, work.collective}, work.transfers);
   return enqueued.ok() ? NcclResult::kSuccess : NcclResult::kUnhandledCudaError;
 }
 
-NcclResult Launch(ncclComm& comm, Work& work) {
+NcclResult Launch(ncclComm& comm, NcclWork& work) {
   if (++comm.launches % 3 != 0) return EnqueueNow(comm, work);
   std::swap(comm.deferred, work);
+  comm.is_deferred = true;
   comm.polls_left = 2;
   return NcclResult::kInProgress;
 }
@@ -77,9 +49,9 @@ NcclResult GroupEnd() {
 NcclResult Transfer(const char* function, TransferPart transfer, NcclComm comm, NcclStream stream) {
   NcclEntry entry(function, comm);
   if (entry.failed()) return group_result = entry.result();
-  Work& work = comm->grouped;
+  NcclWork& work = comm->grouped;
   if (group_comm == nullptr) work.transfers.clear();
-  work.stream = reinterpret_cast<device::Stream*>(stream);
+  work.stream = stream;
   work.collective.reset();
   if (transfer.bytes > 0) work.transfers.push_back(transfer);
   if (group_depth == 0) return Launch(*comm, work);
@@ -103,9 +75,10 @@ NcclResult Collective(const char* function, const CollectivePart& collective, Nc
   NcclEntry entry(function, comm);
   if (entry.failed()) return entry.result();
   if (collective.count == 0) return NcclResult::kSuccess;  // as NCCL does
-  Work& work = comm->grouped;
-  work.stream = reinterpret_cast<device::Stream*>(stream);
+  NcclWork& work = comm->grouped;
+  work.stream = stream;
   work.collective = collective;
+  work.transfers.clear();
   return Launch(*comm, work);
 }
 
@@ -145,24 +118,22 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
     return NcclResult::kSuccess;
   }
   if (comm->hangs) return NcclResult::kSuccess;
-  {
-    std::lock_guard lock(NcclState::Get().mutex);
-    if (comm->splitting != nullptr && !comm->splitting->resolved) return NcclResult::kSuccess;
-    const RankGroup* const group = comm->state->group.get();
-    if (group == nullptr || group->joined < group->size()) return NcclResult::kSuccess;
-    comm->initialised = true;
+  if (!comm->state->group->is_complete()) return NcclResult::kSuccess;
+  comm->initialised = true;
+  if (comm->split.has_value()) {
+    const std::lock_guard lock(NcclState::Get().mutex);
+    const absl::StatusOr<bool> is_done = Advance(*comm);
+    if (!is_done.ok()) return NcclResult::kSystemError;
+    if (!*is_done) return NcclResult::kSuccess;
   }
   if (comm->polls_left > 0 && --comm->polls_left > 0) return NcclResult::kSuccess;
   *error = NcclResult::kSuccess;
-  if (comm->splitting != nullptr) {
+  if (comm->split.has_value()) {
     const std::lock_guard lock(NcclState::Get().mutex);
-    comm->splitting = nullptr;
-    if (comm->child_state != nullptr) *comm->child = CreateComm(std::move(comm->child_state));
+    if (comm->split->state != nullptr) *comm->split->child = CreateComm(comm->split->state);
+    comm->split.reset();
   }
-  if (comm->deferred.stream != nullptr) {
-    *error = EnqueueNow(*comm, comm->deferred);
-    comm->deferred.stream = nullptr;
-  }
+  if (std::exchange(comm->is_deferred, false)) *error = EnqueueNow(*comm, comm->deferred);
   return NcclResult::kSuccess;
 }
 

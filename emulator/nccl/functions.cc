@@ -1,8 +1,12 @@
-#include "brigade/emulator/nccl/emulated_nccl.h"
+// NCCL's functions but those that enqueue.
 
-#include <algorithm>
+#include <unistd.h>
+
 #include <cstring>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "brigade/emulator/nccl/communicator.h"
 
 namespace brigade::emulator {
@@ -33,7 +37,8 @@ NcclResult GetUniqueId(NcclUniqueId* id) {
   NcclState& nccl = NcclState::Get();
   std::lock_guard lock(nccl.mutex);
   std::memset(id, 0, sizeof(*id));
-  std::string name = "fake " + std::to_string(++nccl.ids);
+  const std::string name =
+      absl::StrCat("/brigade-nccl-", getpid(), "-", ++nccl.ids, "-", absl::GetCurrentTimeNanos());
   std::memcpy(id->internal, name.data(), name.size());
   return NcclResult::kSuccess;
 }
@@ -54,31 +59,9 @@ NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int ra
     DeleteComm(std::exchange(*comm, nullptr));
     return entry.result();
   }
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  std::shared_ptr<RankGroup>& group = nccl.groups[id.internal];
-  if (group == nullptr) group = std::make_shared<RankGroup>(ranks);
-  (*comm)->state->group = group;
-  ++group->joined;
+  const std::lock_guard lock(NcclState::Get().mutex);
+  if (!JoinGroup(id.internal, ranks, *(*comm)->state).ok()) return NcclResult::kSystemError;
   return NcclResult::kInProgress;
-}
-
-// Makes the groups of a split to which all ranks have come. NcclState::mutex is held.
-void Resolve(Split& split) {
-  std::map<int, std::vector<std::pair<std::pair<int, int>, RankState*>>> groups;  // by color
-  for (const auto& [rank, post] : split.posts) {
-    if (post.color >= 0) groups[post.color].push_back({{post.key, rank}, post.child.get()});
-  }
-  for (auto& [color, members] : groups) {
-    std::sort(members.begin(), members.end());
-    auto group = std::make_shared<RankGroup>(static_cast<int>(members.size()));
-    group->joined = static_cast<int>(members.size());
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i].second->rank = static_cast<int>(i);
-      members[i].second->group = group;
-    }
-  }
-  split.resolved = true;
 }
 
 // Succeeds while the split is in progress, as NCCL does: `child` is filled when the parent is ready
@@ -87,19 +70,9 @@ NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclCon
   NcclEntry entry("ncclCommSplit", comm);
   if (IsError(entry)) return entry.result();
   *child = nullptr;
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  auto& splits = nccl.splits[comm->state->group];
-  if (splits.empty() || splits.back()->posts.count(comm->state->rank) != 0) {
-    splits.push_back(std::make_unique<Split>());
-  }
-  Split& split = *splits.back();
-  comm->child = child;
-  comm->child_state = color < 0 ? nullptr : std::make_shared<RankState>();
-  comm->splitting = &split;
+  comm->split = {comm->splits++, color, nullptr, child};
   comm->polls_left = 2;
-  split.posts[comm->state->rank] = {color, key, comm->child_state};
-  if (static_cast<int>(split.posts.size()) == comm->state->group->size()) Resolve(split);
+  comm->state->group->PostSplit(comm->state->rank, comm->split->number, color, key);
   return NcclResult::kSuccess;
 }
 
@@ -166,7 +139,8 @@ NcclResult CommDeregister(NcclComm comm, void* handle) {
 
 }  // namespace
 
-NcclApi EmulatedNccl::Api() {
+NcclApi NcclFunctions(NcclStreams& streams) {
+  NcclState::Get().streams = &streams;
   NcclApi api;
   api.get_version = [](int* version) { return *version = 22809, NcclResult::kSuccess; };
   api.get_error_string = [](NcclResult) { return "a fault of the test"; };
@@ -182,13 +156,6 @@ NcclApi EmulatedNccl::Api() {
   api.comm_revoke = CommRevoke;
   api.comm_register = CommRegister;
   api.comm_deregister = CommDeregister;
-  api.is_capturing = [](NcclStream) -> bool { return NcclState::Get().capturing; };
-  // The stand-in takes the device::Stream itself, and declares its reads and writes there.
-  api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCpu; };
-  api.launch = [](device::Stream& stream, const device::Operation&,
-                  absl::FunctionRef<absl::Status(NcclStream stream)> call) {
-    return call(reinterpret_cast<NcclStream>(&stream));
-  };
   AddEnqueueCalls(api);
   return api;
 }
