@@ -50,7 +50,7 @@ void NcclEntry::Count(const char* function) const {
 }
 
 void NcclEntry::Refuse(const char* function, const char* why) {
-  NcclState::Get().misuses.push_back(std::string(function) + why);
+  NcclState::Get().misuses.push_back(NcclState::Get().last_error = std::string(function) + why);
   result_ = NcclResult::kInvalidArgument;
 }
 
@@ -97,6 +97,11 @@ absl::Status JoinGroup(const std::string& name, int size, RankState& rank) {
   }
   rank.group->Join();
   return absl::OkStatus();
+}
+
+NcclResult SystemError(const absl::Status& error) {
+  NcclState::Get().last_error = error.ToString();
+  return NcclResult::kSystemError;
 }
 
 absl::StatusOr<bool> Advance(ncclComm& comm) {

@@ -76,6 +76,8 @@ struct NcclState {
   std::vector<EmulatedNccl::Fault> faults;
   std::map<std::string, int, std::less<>> calls;
   std::vector<std::string> misuses;
+  // Of the last call that was refused, or could not be carried out.
+  std::string last_error;
   int ids = 0;
   std::atomic<bool> capturing{false};
 };
@@ -113,6 +115,9 @@ NcclComm CreateComm(std::shared_ptr<RankState> state);
 
 // Makes `rank` one of a group's, which other ranks know by the same name. NcclState::mutex is held.
 absl::Status JoinGroup(const std::string& name, int size, RankState& rank);
+
+// Keeps the error for ncclGetLastError. NcclState::mutex is held.
+NcclResult SystemError(const absl::Status& error);
 
 // Takes a split a step further; whether it is done. NcclState::mutex is held.
 absl::StatusOr<bool> Advance(ncclComm& comm);

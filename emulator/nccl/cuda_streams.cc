@@ -1,7 +1,9 @@
+#include "brigade/emulator/nccl/cuda_streams.h"
+
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/emulator/nccl/streams.h"
 #include "brigade/emulator/runtime/library.h"
 
 namespace brigade::emulator {
@@ -13,7 +15,8 @@ class Cuda final : public NcclStreams {
                        absl::Span<const TransferPart> transfers) override {
     std::vector<TransferPart> parts(transfers.begin(), transfers.end());
     const cudaError_t enqueued = EnqueueKernel(
-        stream, "nccl", [this, kernel, parts = std::move(parts)] { return kernel.Run(parts, *this); });
+        stream, "nccl",
+        [this, kernel, parts = std::move(parts)] { return kernel.Run(parts, *this); });
     if (enqueued == cudaSuccess) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("CUDA error ", static_cast<int>(enqueued)));
   }

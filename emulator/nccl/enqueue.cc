@@ -123,7 +123,7 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
   if (comm->split.has_value()) {
     const std::lock_guard lock(NcclState::Get().mutex);
     const absl::StatusOr<bool> is_done = Advance(*comm);
-    if (!is_done.ok()) return NcclResult::kSystemError;
+    if (!is_done.ok()) return SystemError(is_done.status());
     if (!*is_done) return NcclResult::kSuccess;
   }
   if (comm->polls_left > 0 && --comm->polls_left > 0) return NcclResult::kSuccess;

@@ -60,7 +60,8 @@ NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int ra
     return entry.result();
   }
   const std::lock_guard lock(NcclState::Get().mutex);
-  if (!JoinGroup(id.internal, ranks, *(*comm)->state).ok()) return NcclResult::kSystemError;
+  const absl::Status joined = JoinGroup(id.internal, ranks, *(*comm)->state);
+  if (!joined.ok()) return SystemError(joined);
   return NcclResult::kInProgress;
 }
 

@@ -67,13 +67,13 @@ struct RankGroup::Layout {
 
 namespace {
 
-absl::Status SystemError(absl::string_view what) {
+absl::Status ErrnoError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
 absl::Status Copied(ssize_t done, size_t bytes, absl::string_view function) {
   if (done == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  return SystemError(absl::StrCat(function, " of another rank's array"));
+  return ErrnoError(absl::StrCat(function, " of another rank's array"));
 }
 
 absl::Status Fetch(void* to, pid_t process, const void* from, size_t bytes) {
@@ -144,8 +144,8 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
   // same.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  if (file < 0) return SystemError(absl::StrCat("shm_open of ", name));
-  // Until the file is closed: the first that comes makes the group.
+  if (file < 0) return ErrnoError(absl::StrCat("shm_open of ", name));
+  // The first that comes makes the group.
   flock(file, LOCK_EX);
   const size_t bytes = Layout(size).bytes();
   struct stat found = {};
@@ -155,12 +155,12 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
   if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
     status = absl::InvalidArgumentError("the ranks disagree on their number");
   } else if (is_new && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
-    status = SystemError("ftruncate of shared memory");
+    status = ErrnoError("ftruncate of shared memory");
   }
   void* memory = MAP_FAILED;
   if (status.ok()) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) status = SystemError("mmap of shared memory");
+    if (memory == MAP_FAILED) status = ErrnoError("mmap of shared memory");
   }
   if (status.ok() && is_new) {
     auto* const shared = new (memory) Shared();
@@ -176,6 +176,8 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
     pthread_cond_init(&shared->changed, &condition);
     pthread_condattr_destroy(&condition);
   }
+  // The mapping would keep the lock.
+  flock(file, LOCK_UN);
   close(file);
   BRIGADE_RETURN_IF_ERROR(status);
   return std::shared_ptr<RankGroup>(new RankGroup(name, size, static_cast<Shared*>(memory)));

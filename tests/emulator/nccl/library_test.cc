@@ -1,0 +1,133 @@
+// libnccl.so.2 as a program finds it, with ranks in one process and in two, on a runtime whose
+// streams run everything at once.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/emulator/runtime/library.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::emulator {
+
+absl::StatusOr<const void*> ReadableBytes(const void* address, int64_t) { return address; }
+absl::StatusOr<void*> WritableBytes(void* address, int64_t) { return address; }
+cudaError_t EnqueueKernel(cudaStream_t, absl::string_view, std::function<absl::Status()> work) {
+  return work().ok() ? cudaSuccess : cudaErrorUnknown;
+}
+
+namespace {
+
+using collectives::LoadNccl;
+using collectives::NcclApi;
+using collectives::NcclComm;
+using collectives::NcclConfig;
+using collectives::NcclOp;
+using collectives::NcclResult;
+using collectives::NcclType;
+using collectives::NcclUniqueId;
+
+// What one of two ranks does; returns how many expectations did not hold.
+class TwoRanks {
+ public:
+  TwoRanks(const NcclUniqueId& id, int rank) : api_(LoadNccl().value()), id_(id), rank_(rank) {}
+
+  int Run() {
+    NcclConfig config;
+    Done(api_.comm_init_rank_config(&comm_, 2, id_, rank_, &config));
+    const float one = static_cast<float>(rank_ + 1);
+    std::vector<float> a(100, one), b(200);
+    // Halves of 1 and 2, by their bits.
+    std::vector<uint16_t> half(100, rank_ == 0 ? 0x3c00 : 0x4000);
+    Done(api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, {}));
+    Expect(a[99] == 3);
+    Done(api_.all_reduce(half.data(), half.data(), 100, NcclType::kFloat16, NcclOp::kSum, comm_,
+                         {}));
+    Expect(half[99] == 0x4200);
+    a.assign(100, one);
+    Done(api_.all_gather(a.data(), b.data(), 100, NcclType::kFloat32, comm_, {}));
+    Expect(b[99] == 1 && b[100] == 2);
+    Done(api_.reduce_scatter(b.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kMax, comm_, {}));
+    Expect(a[0] == one);
+    Done(api_.broadcast(a.data(), a.data(), 100, NcclType::kFloat32, /*root=*/1, comm_, {}));
+    Expect(a[99] == 2);
+    a.assign(100, one);
+    Expect(api_.group_start() == NcclResult::kSuccess);
+    api_.send(a.data(), 100, NcclType::kFloat32, 1 - rank_, comm_, {});
+    api_.receive(b.data(), 100, NcclType::kFloat32, 1 - rank_, comm_, {});
+    Done(api_.group_end());
+    Expect(b[99] == 3 - one);
+    Split();
+    Expect(api_.comm_destroy(comm_) == NcclResult::kSuccess);
+    return wrong_;
+  }
+
+ private:
+  void Split() {
+    NcclComm child = nullptr;
+    NcclConfig config;
+    Expect(api_.comm_split(comm_, 0, /*key=*/-rank_, &child, &config) == NcclResult::kSuccess);
+    Done(NcclResult::kInProgress);
+    int rank = -1;
+    Expect(api_.comm_user_rank(child, &rank) != NcclResult::kSuccess || rank == 1 - rank_);
+    Expect(api_.comm_abort(child) == NcclResult::kSuccess);
+  }
+
+  void Done(NcclResult result) {
+    while (result == NcclResult::kInProgress) {
+      Expect(api_.comm_get_async_error(comm_, &result) == NcclResult::kSuccess);
+      std::this_thread::yield();
+    }
+    Expect(result == NcclResult::kSuccess);
+  }
+
+  void Expect(bool holds) { wrong_ += holds ? 0 : 1; }
+
+  const NcclApi api_;
+  const NcclUniqueId id_;
+  const int rank_;
+  NcclComm comm_ = nullptr;
+  int wrong_ = 0;
+};
+
+NcclUniqueId CreateId() {
+  NcclUniqueId id = {};
+  EXPECT_EQ(LoadNccl().value().get_unique_id(&id), NcclResult::kSuccess);
+  return id;
+}
+
+TEST(LibraryTest, RanksOfOneProcess) {
+  const NcclUniqueId id = CreateId();
+  int wrong = -1;
+  std::thread one([&] { wrong = TwoRanks(id, 1).Run(); });
+  EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  one.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(LibraryTest, RanksOfTwoProcesses) {
+  const NcclUniqueId id = CreateId();
+  const pid_t child = fork();
+  if (child == 0) _exit(TwoRanks(id, 1).Run());
+  EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(LibraryTest, SaysLastWhatItRefused) {
+  const NcclApi api = LoadNccl().value();
+  int count = 0;
+  EXPECT_EQ(api.comm_count(nullptr, &count), NcclResult::kInvalidArgument);
+  EXPECT_STREQ(api.get_last_error(nullptr), "ncclCommCount on no communicator");
+  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "invalid argument");
+}
+
+}  // namespace
+}  // namespace brigade::emulator
