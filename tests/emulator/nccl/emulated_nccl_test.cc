@@ -72,9 +72,8 @@ TEST_F(EmulatedNcclTest, RefusesNullCommunicatorsButToEndThem) {
   EXPECT_EQ(api_.comm_split(nullptr, 0, 0, &child, &config), NcclResult::kInvalidArgument);
   EXPECT_EQ(api_.send(array, 4, NcclType::kFloat32, 0, nullptr, nullptr),
             NcclResult::kInvalidArgument);
-  EXPECT_EQ(
-      api_.all_reduce(array, array, 4, NcclType::kFloat32, NcclOp::kSum, nullptr, nullptr),
-      NcclResult::kInvalidArgument);
+  EXPECT_EQ(api_.all_reduce(array, array, 4, NcclType::kFloat32, NcclOp::kSum, nullptr, nullptr),
+            NcclResult::kInvalidArgument);
   EXPECT_EQ(EmulatedNccl::Misuses().size(), 5);
   EXPECT_EQ(api_.comm_abort(nullptr), NcclResult::kSuccess);
   EXPECT_EQ(api_.comm_destroy(nullptr), NcclResult::kSuccess);
