@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <set>
 
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/emulator/cublas/gemm.h"
 #include "brigade/emulator/runtime/library.h"
 
@@ -23,6 +23,7 @@ struct cublasContext {
 
 namespace {
 
+namespace device = brigade::device;
 using brigade::emulator::EnqueueKernel;
 using brigade::emulator::GemmCall;
 using brigade::emulator::GemmMatrix;
@@ -32,14 +33,14 @@ using brigade::emulator::WritableBytes;
 constexpr uintptr_t kWorkspaceAlignment = 256;
 
 // Those that live, so that one that was destroyed is told from others.
-std::mutex mutex;
-std::set<cublasHandle_t>& Handles() {
+device::Mutex mutex;
+std::set<cublasHandle_t>& Handles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
   static auto* const handles = new std::set<cublasHandle_t>;
   return *handles;
 }
 
 bool IsLive(cublasHandle_t handle) {
-  const std::lock_guard lock(mutex);
+  const device::MutexLock lock(mutex);
   return Handles().count(handle) != 0;
 }
 
@@ -76,13 +77,13 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   // A product runs on its stream's thread.
   openblas_set_num_threads(1);
   *handle = new cublasContext;
-  const std::lock_guard lock(mutex);
+  const device::MutexLock lock(mutex);
   Handles().insert(*handle);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
-  const std::lock_guard lock(mutex);
+  const device::MutexLock lock(mutex);
   if (Handles().erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;

@@ -15,23 +15,22 @@ NcclState& NcclState::Get() {
 }
 
 NcclEntry::NcclEntry(const char* function) : comm_(nullptr) {
-  const std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   Count(function);
   ApplyFaults(function);
 }
 
 NcclEntry::NcclEntry(const char* function, NcclComm comm, bool may_be_in_progress) : comm_(comm) {
-  NcclState& nccl = NcclState::Get();
-  const std::lock_guard lock(nccl.mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   Count(function);
-  if (comm == nullptr || nccl.live.count(comm) == 0) {
+  if (comm == nullptr || NcclState::Get().live.count(comm) == 0) {
     Refuse(function, comm == nullptr ? " on no communicator" : " on a communicator that is gone");
     comm_ = nullptr;
     is_gone_ = true;
     return;
   }
   if (comm->inside.exchange(true)) {
-    nccl.misuses.push_back(std::string(function) + " while another thread is in NCCL");
+    NcclState::Get().misuses.push_back(std::string(function) + " while another thread is in NCCL");
   }
   const bool in_progress =
       !comm->initialised || comm->split.has_value() || comm->hangs || comm->polls_left > 0;
@@ -121,34 +120,34 @@ absl::StatusOr<bool> Advance(ncclComm& comm) {
 }
 
 void EmulatedNccl::Inject(const Fault& fault) {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   NcclState::Get().faults.push_back(fault);
 }
 
 bool EmulatedNccl::FaultHappened() {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   return NcclState::Get().faults.empty();
 }
 
 void EmulatedNccl::SetCapturing(bool capturing) { NcclState::Get().capturing = capturing; }
 
 int EmulatedNccl::Calls(const std::string& function) {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   return NcclState::Get().calls[function];
 }
 
 int EmulatedNccl::LiveComms() {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   return static_cast<int>(NcclState::Get().live.size());
 }
 
 int EmulatedNccl::LiveRegistrations() {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   return static_cast<int>(NcclState::Get().registered.size());
 }
 
 int64_t EmulatedNccl::RegisteredBytes(int rank) {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   int64_t bytes = 0;
   for (const auto& [data, registration] : NcclState::Get().registered) {
     if (registration.rank == rank) bytes += registration.bytes;
@@ -157,18 +156,17 @@ int64_t EmulatedNccl::RegisteredBytes(int rank) {
 }
 
 std::vector<std::string> EmulatedNccl::Misuses() {
-  std::lock_guard lock(NcclState::Get().mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   return NcclState::Get().misuses;
 }
 
 void EmulatedNccl::Reset() {
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  nccl.groups.clear();
-  nccl.faults.clear();
-  nccl.calls.clear();
-  nccl.misuses.clear();
-  nccl.capturing = false;
+  const device::MutexLock lock(NcclState::Get().mutex);
+  NcclState::Get().groups.clear();
+  NcclState::Get().faults.clear();
+  NcclState::Get().calls.clear();
+  NcclState::Get().misuses.clear();
+  NcclState::Get().capturing = false;
 }
 
 }  // namespace brigade::emulator

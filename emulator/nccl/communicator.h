@@ -7,15 +7,16 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/emulator/nccl/emulated_nccl.h"
 #include "brigade/emulator/nccl/streams.h"
 
@@ -61,24 +62,24 @@ namespace brigade::emulator {
 struct NcclState {
   static NcclState& Get();
 
-  std::mutex mutex;
+  device::Mutex mutex;
   std::atomic<NcclStreams*> streams = nullptr;
   // By name; this process has each of them once.
-  std::map<std::string, std::weak_ptr<RankGroup>> groups;
-  std::set<NcclComm> live;
+  std::map<std::string, std::weak_ptr<RankGroup>> groups ABSL_GUARDED_BY(mutex);
+  std::set<NcclComm> live ABSL_GUARDED_BY(mutex);
   struct Registration {
     NcclComm comm;
     int rank;
     int64_t bytes;
   };
   // By address, which is the handle.
-  std::map<void*, Registration> registered;
-  std::vector<EmulatedNccl::Fault> faults;
-  std::map<std::string, int, std::less<>> calls;
-  std::vector<std::string> misuses;
+  std::map<void*, Registration> registered ABSL_GUARDED_BY(mutex);
+  std::vector<EmulatedNccl::Fault> faults ABSL_GUARDED_BY(mutex);
+  std::map<std::string, int, std::less<>> calls ABSL_GUARDED_BY(mutex);
+  std::vector<std::string> misuses ABSL_GUARDED_BY(mutex);
   // Of the last call that was refused, or could not be carried out.
-  std::string last_error;
-  int ids = 0;
+  std::string last_error ABSL_GUARDED_BY(mutex);
+  int ids ABSL_GUARDED_BY(mutex) = 0;
   std::atomic<bool> capturing{false};
 };
 
@@ -100,9 +101,10 @@ class NcclEntry {
   void Leave() { std::exchange(comm_, nullptr)->inside = false; }
 
  private:
-  void Count(const char* function) const;
-  void Refuse(const char* function, const char* why);
-  void ApplyFaults(const char* function);
+  void Count(const char* function) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
+  void Refuse(const char* function, const char* why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
+  void ApplyFaults(const char* function) ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
   void Apply(const EmulatedNccl::Fault& fault);
 
   NcclComm comm_;
@@ -110,17 +112,19 @@ class NcclEntry {
   bool is_gone_ = false;
 };
 
-// NcclState::mutex is held.
-NcclComm CreateComm(std::shared_ptr<RankState> state);
+NcclComm CreateComm(std::shared_ptr<RankState> state)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
 
-// Makes `rank` one of a group's, which other ranks know by the same name. NcclState::mutex is held.
-absl::Status JoinGroup(const std::string& name, int size, RankState& rank);
+// Makes `rank` one of a group's, which other ranks know by the same name.
+absl::Status JoinGroup(const std::string& name, int size, RankState& rank)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
 
-// Keeps the error for ncclGetLastError. NcclState::mutex is held.
-NcclResult SystemError(const absl::Status& error);
+// Keeps the error for ncclGetLastError.
+NcclResult SystemError(const absl::Status& error)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
 
-// Takes a split a step further; whether it is done. NcclState::mutex is held.
-absl::StatusOr<bool> Advance(ncclComm& comm);
+// Takes a split a step further; whether it is done.
+absl::StatusOr<bool> Advance(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(NcclState::Get().mutex);
 
 // All of NCCL's, on one kind of streams in a process.
 NcclApi NcclFunctions(NcclStreams& streams);

@@ -121,7 +121,7 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
   if (!comm->state->group->is_complete()) return NcclResult::kSuccess;
   comm->initialised = true;
   if (comm->split.has_value()) {
-    const std::lock_guard lock(NcclState::Get().mutex);
+    const device::MutexLock lock(NcclState::Get().mutex);
     const absl::StatusOr<bool> is_done = Advance(*comm);
     if (!is_done.ok()) return SystemError(is_done.status());
     if (!*is_done) return NcclResult::kSuccess;
@@ -129,7 +129,7 @@ NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
   if (comm->polls_left > 0 && --comm->polls_left > 0) return NcclResult::kSuccess;
   *error = NcclResult::kSuccess;
   if (comm->split.has_value()) {
-    const std::lock_guard lock(NcclState::Get().mutex);
+    const device::MutexLock lock(NcclState::Get().mutex);
     if (comm->split->state != nullptr) *comm->split->child = CreateComm(comm->split->state);
     comm->split.reset();
   }

@@ -55,7 +55,7 @@ const char* ncclGetErrorString(NcclResult result) {
 // The communicator is ignored, as NCCL does.
 const char* ncclGetLastError(NcclComm) {
   thread_local std::string last;
-  const std::lock_guard lock(NcclState::Get().mutex);
+  const brigade::device::MutexLock lock(NcclState::Get().mutex);
   last = NcclState::Get().last_error;
   return last.c_str();
 }

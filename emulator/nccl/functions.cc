@@ -18,10 +18,10 @@ bool IsError(const NcclEntry& entry) {
 
 void DeleteComm(NcclComm comm) {
   {
-    NcclState& nccl = NcclState::Get();
-    std::lock_guard lock(nccl.mutex);
-    if (nccl.live.erase(comm) == 0) return;
-    std::erase_if(nccl.registered, [&](const auto& each) { return each.second.comm == comm; });
+    const device::MutexLock lock(NcclState::Get().mutex);
+    if (NcclState::Get().live.erase(comm) == 0) return;
+    std::erase_if(NcclState::Get().registered,
+                  [&](const auto& each) { return each.second.comm == comm; });
   }
   delete comm;
 }
@@ -34,35 +34,38 @@ void AbortKernels(NcclComm comm) {
 NcclResult GetUniqueId(NcclUniqueId* id) {
   NcclEntry entry("ncclGetUniqueId");
   if (entry.failed()) return entry.result();
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
+  const device::MutexLock lock(NcclState::Get().mutex);
   std::memset(id, 0, sizeof(*id));
-  const std::string name =
-      absl::StrCat("/brigade-nccl-", getpid(), "-", ++nccl.ids, "-", absl::GetCurrentTimeNanos());
+  const std::string name = absl::StrCat("/brigade-nccl-", getpid(), "-", ++NcclState::Get().ids,
+                                        "-", absl::GetCurrentTimeNanos());
   std::memcpy(id->internal, name.data(), name.size());
   return NcclResult::kSuccess;
 }
 
 NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int rank,
                               NcclConfig* config) {
-  if (config->blocking != 0 || rank < 0 || rank >= ranks || id.internal[0] == 0) {
+  // Without a configuration it would be blocking.
+  if (config == nullptr || config->blocking != 0 || rank < 0 || rank >= ranks ||
+      id.internal[0] == 0) {
     return NcclResult::kInvalidArgument;
   }
   {
-    const std::lock_guard lock(NcclState::Get().mutex);
+    const device::MutexLock lock(NcclState::Get().mutex);
     *comm = CreateComm(std::make_shared<RankState>());
   }
   (*comm)->state->rank = rank;
   NcclEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
-  if (IsError(entry)) {
+  NcclResult result = entry.result();
+  if (!IsError(entry)) {
+    const device::MutexLock lock(NcclState::Get().mutex);
+    const absl::Status joined = JoinGroup(id.internal, ranks, *(*comm)->state);
+    result = joined.ok() ? NcclResult::kInProgress : SystemError(joined);
+  }
+  if (result != NcclResult::kInProgress) {
     entry.Leave();
     DeleteComm(std::exchange(*comm, nullptr));
-    return entry.result();
   }
-  const std::lock_guard lock(NcclState::Get().mutex);
-  const absl::Status joined = JoinGroup(id.internal, ranks, *(*comm)->state);
-  if (!joined.ok()) return SystemError(joined);
-  return NcclResult::kInProgress;
+  return result;
 }
 
 // Succeeds while the split is in progress, as NCCL does: `child` is filled when the parent is ready
@@ -123,18 +126,17 @@ NcclResult CommUserRank(NcclComm comm, int* rank) {
 NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
   NcclEntry entry("ncclCommRegister", comm);
   if (entry.failed()) return entry.result();
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  nccl.registered[*handle = data] = {comm, comm->state->rank, static_cast<int64_t>(bytes)};
+  const device::MutexLock lock(NcclState::Get().mutex);
+  NcclState::Get().registered[*handle = data] = {comm, comm->state->rank,
+                                                 static_cast<int64_t>(bytes)};
   return NcclResult::kSuccess;
 }
 
 NcclResult CommDeregister(NcclComm comm, void* handle) {
   NcclEntry entry("ncclCommDeregister", comm);
   if (entry.failed()) return entry.result();
-  NcclState& nccl = NcclState::Get();
-  std::lock_guard lock(nccl.mutex);
-  nccl.registered.erase(handle);
+  const device::MutexLock lock(NcclState::Get().mutex);
+  NcclState::Get().registered.erase(handle);
   return entry.result();
 }
 
