@@ -25,15 +25,14 @@ using collectives::NcclResult;
 using collectives::NcclType;
 using collectives::NcclUniqueId;
 
-// What one of two ranks does; returns how many expectations did not hold.
+// What one of two ranks does; each returns how many expectations did not hold.
 class TwoRanks {
  public:
   TwoRanks(const NcclUniqueId& id, int rank) : api_(LoadNccl().value()), id_(id), rank_(rank) {}
 
+  // Every operation.
   int Run() {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    NcclConfig config;
-    Done(api_.comm_init_rank_config(&comm_, 2, id_, rank_, &config));
+    Begin();
     const float one = static_cast<float>(rank_ + 1);
     const std::vector<float> ones(100, one);
     const DeviceArray<float> a(ones), b(std::vector<float>(200));
@@ -60,25 +59,57 @@ class TwoRanks {
     Done(api_.group_end());
     Expect(b.Read(stream_)[99] == 3 - one);
     Split();
+    return End();
+  }
+
+  // Three replays of a graph with one sum.
+  int Replay() {
+    Begin();
+    const DeviceArray<float> a(std::vector<float>(100, 1));
+    Expect(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    Done(
+        api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, stream_));
+    cudaGraph_t graph = nullptr;
+    Expect(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
+    Expect(a.Read(stream_)[99] == 1);
+    cudaGraphExec_t executable = nullptr;
+    Expect(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    for (int i = 0; i < 3; ++i) Expect(cudaGraphLaunch(executable, stream_) == cudaSuccess);
+    Expect(a.Read(stream_)[99] == 8);
+    Expect(cudaGraphExecDestroy(executable) == cudaSuccess);
+    Expect(cudaGraphDestroy(graph) == cudaSuccess);
+    return End();
+  }
+
+ private:
+  void Begin() {
+    Expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
+    NcclConfig config;
+    Done(api_.comm_init_rank_config(&comm_, 2, id_, rank_, &config));
+  }
+
+  int End() {
     Expect(api_.comm_destroy(comm_) == NcclResult::kSuccess);
     Expect(cudaStreamDestroy(stream_) == cudaSuccess);
     return wrong_;
   }
 
- private:
   void Split() {
     NcclComm child = nullptr;
     NcclConfig config;
     Expect(api_.comm_split(comm_, 0, /*key=*/-rank_, &child, &config) == NcclResult::kSuccess);
     Done(NcclResult::kInProgress);
     int rank = -1;
-    Expect(api_.comm_user_rank(child, &rank) != NcclResult::kSuccess || rank == 1 - rank_);
+    Done(NcclResult::kInProgress, child);
+    Expect(api_.comm_user_rank(child, &rank) == NcclResult::kSuccess && rank == 1 - rank_);
     Expect(api_.comm_abort(child) == NcclResult::kSuccess);
   }
 
-  void Done(NcclResult result) {
+  void Done(NcclResult result) { Done(result, comm_); }
+
+  void Done(NcclResult result, NcclComm comm) {
     while (result == NcclResult::kInProgress) {
-      Expect(api_.comm_get_async_error(comm_, &result) == NcclResult::kSuccess);
+      Expect(api_.comm_get_async_error(comm, &result) == NcclResult::kSuccess);
       std::this_thread::yield();
     }
     Expect(result == NcclResult::kSuccess);
@@ -116,6 +147,15 @@ TEST(LibraryTest, RanksOfOneProcess) {
   int wrong = -1;
   std::thread one([&] { wrong = TwoRanks(id, 1).Run(); });
   EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  one.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(LibraryTest, AGraphRunsItsCollectivesOnceInEachReplay) {
+  const NcclUniqueId id = CreateId();
+  int wrong = -1;
+  std::thread one([&] { wrong = TwoRanks(id, 1).Replay(); });
+  EXPECT_EQ(TwoRanks(id, 0).Replay(), 0);
   one.join();
   EXPECT_EQ(wrong, 0);
 }
