@@ -58,6 +58,11 @@ class TwoRanks {
     api_.receive(b.data(), 100, NcclType::kFloat32, 1 - rank_, comm_, stream_);
     Done(api_.group_end());
     Expect(b.Read(stream_)[99] == 3 - one);
+    // Into the sender's address, where the ranks are processes.
+    a.Write(ones);
+    Done(rank_ == 0 ? api_.send(a.data(), 100, NcclType::kFloat32, 1, comm_, stream_)
+                    : api_.receive(a.data(), 100, NcclType::kFloat32, 0, comm_, stream_));
+    Expect(a.Read(stream_)[99] == 1);
     Split();
     return End();
   }
