@@ -125,7 +125,7 @@ TEST(InitTest, ThreadsOfAGroupAddAndSplit) {
 InitOptions WithStandIn() {
   InitOptions options;
   options.backend = Backend::kNccl;
-  options.nccl = FakeNccl::Api();
+  options.nccl = EmulatedNccl::Api();
   return options;
 }
 

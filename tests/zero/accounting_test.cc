@@ -276,8 +276,8 @@ TEST(AccountingTest, AStepKeepsTheAlgorithmsOfCreate) {
   });
 }
 
-collectives::CreateEngineFn FakeNcclEngines(const collectives::RanksOptions& options) {
-  collectives::FakeNccl::Reset();
+collectives::CreateEngineFn EmulatedNcclEngines(const collectives::RanksOptions& options) {
+  emulator::EmulatedNccl::Reset();
   return collectives::NcclEngines(options);
 }
 
@@ -333,7 +333,7 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
 INSTANTIATE_TEST_SUITE_P(Engines, EngineTest,
                          ::testing::Values(EngineCase{"threads", collectives::ThreadEngines},
                                            EngineCase{"gloo", collectives::testing::GlooEngines},
-                                           EngineCase{"nccl", FakeNcclEngines}),
+                                           EngineCase{"nccl", EmulatedNcclEngines}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // But for sums of slices, which stay where they are.
@@ -347,7 +347,7 @@ TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
     // Without a workspace, which counts as communication as well.
     setting.options.reduction = collectives::Reduction::kRoundedPerHop;
     setting.options.algorithm = collectives::Algorithm::kNative;
-    collectives::OnRanks(ranks, FakeNcclEngines(ranks), [&](Rank& self) {
+    collectives::OnRanks(ranks, EmulatedNcclEngines(ranks), [&](Rank& self) {
       const device::MemoryStats& stats = self.context->memory_stats();
       const int64_t before = stats.current_bytes(Purpose::kCommunication);
       auto zero = CreateZero(setting.model, setting.options, self);
@@ -359,13 +359,13 @@ TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
       if (wire == DType::kFloat16) {
         of_the_scale += self.communicator->WorkspaceFor(collectives::kAmaxExchange)->bytes();
       }
-      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank),
+      EXPECT_EQ(emulator::EmulatedNccl::RegisteredBytes(self.rank),
                 stats.current_bytes(Purpose::kParameters) +
                     stats.current_bytes(Purpose::kGradients) +
                     stats.current_bytes(Purpose::kCommunication) - before - of_the_scale);
       ASSERT_OK(EmptyStep(**zero, *self.stream));
       zero->reset();
-      EXPECT_EQ(collectives::FakeNccl::RegisteredBytes(self.rank), 0);
+      EXPECT_EQ(emulator::EmulatedNccl::RegisteredBytes(self.rank), 0);
     });
   }
 }

@@ -15,8 +15,8 @@ namespace brigade::zero {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using collectives::FakeNccl;
 using collectives::Rank;
+using emulator::EmulatedNccl;
 
 constexpr int kRanks = 3;
 const auto kEnds = StatusIs(absl::StatusCode::kCancelled, "rank 1 has enough");
@@ -48,13 +48,13 @@ TEST_P(ZeroNcclTest, AnExportWhoseLastGatherIsAbortedIsAnError) {
   OnToys([](Rank& self, ZeroOptimizer& zero) {
     const int last = static_cast<int>(zero.plan().buckets().size()) - 1;
     self.AwaitOthers();
-    const int calls = FakeNccl::Calls("ncclAllGather");
+    const int calls = EmulatedNccl::Calls("ncclAllGather");
     self.AwaitOthers();
     const auto read = [&](int parameter, absl::Span<const float>) {
       if (self.rank != 1 || zero.plan().parameter(parameter).bucket != last - 1) {
         return absl::OkStatus();
       }
-      while (FakeNccl::Calls("ncclAllGather") < calls + kRanks * last + kRanks - 1) {
+      while (EmulatedNccl::Calls("ncclAllGather") < calls + kRanks * last + kRanks - 1) {
         std::this_thread::yield();
       }
       // The others' calls have returned.

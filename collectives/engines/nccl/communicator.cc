@@ -52,10 +52,15 @@ absl::Status NcclCommunicator::Do(absl::FunctionRef<NcclOutcome(NcclComm)> call)
   NcclOutcome outcome;
   {
     device::MutexLock lock(mutex_);
-    if (comm_ == nullptr) return status();
+    if (comm_ == nullptr) return NoCommunicator();
     outcome = call(comm_);
   }
   return Settle(outcome);
+}
+
+absl::Status NcclCommunicator::NoCommunicator() const {
+  BRIGADE_RETURN_IF_ERROR(status());
+  return absl::FailedPreconditionError(absl::StrCat("rank ", rank_, ": there is no ncclComm_t"));
 }
 
 // Until NCCL has taken the call, the communicator is gone, or the time is up.

@@ -50,7 +50,7 @@ class NcclCommunicator {
   void Adopt(NcclComm comm, bool lent);
 
   // Calls call(comm), and waits on the host until NCCL has taken it: what follows in a stream is
-  // then behind it.
+  // then behind it. FailedPrecondition if there is no ncclComm_t.
   absl::Status Do(absl::FunctionRef<NcclOutcome(NcclComm comm)> call);
 
   // Ends the group with this error, unless it has ended before; returns what ended it.
@@ -69,6 +69,7 @@ class NcclCommunicator {
  private:
   NcclOutcome Poll(NcclOutcome outcome, Clock::time_point deadline);
   absl::Status Settle(NcclOutcome outcome);
+  absl::Status NoCommunicator() const;
   absl::Status TroubleElsewhere();
   void End();
 

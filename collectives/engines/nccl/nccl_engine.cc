@@ -18,6 +18,7 @@
 #include "brigade/collectives/engines/nccl/status.h"
 #include "brigade/collectives/engines/nccl/verifier.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/deadline.h"
 #include "brigade/device/threads/mutex.h"
 
 #if BRIGADE_CUDA
@@ -286,11 +287,18 @@ absl::StatusOr<std::unique_ptr<Engine>> Impl::Split(absl::Span<const int> member
   const OnDevice on_device(context_.device());
   const absl::Status split = comm_.Do([&](NcclComm comm) -> NcclOutcome {
     NcclConfig config;
-    return {options_.api.comm_split(comm, color, key, &child_, &config), "ncclCommSplit"};
+    const NcclResult begun = options_.api.comm_split(comm, color, key, &child_, &config);
+    // NCCL reports success for a split that is in progress; the child is there when the parent is
+    // ready again.
+    return {begun == NcclResult::kSuccess ? NcclResult::kInProgress : begun, "ncclCommSplit"};
   });
   if (!split.ok() && child_ != nullptr) options_.api.comm_abort(child_);
   BRIGADE_RETURN_IF_ERROR(split);
   if (members.empty()) return std::unique_ptr<Engine>();
+  if (child_ == nullptr) {
+    return comm_.Fail(absl::InternalError(
+        absl::StrCat("rank ", rank_, ": ncclCommSplit succeeded without a communicator")));
+  }
   auto engine = std::make_unique<Impl>(options_, std::move(side), key,
                                        static_cast<int>(members.size()), context_);
   BRIGADE_RETURN_IF_ERROR(engine->Adopt(child_, /*lent=*/false));
@@ -317,6 +325,26 @@ void Impl::Deregister(void* handle) {
   }));
 }
 
+// A communicator that is still being made answers no question.
+absl::Status AwaitMade(const NcclOptions& options, NcclComm comm, const Engine* side) {
+  const auto deadline = device::DeadlineAfter(options.timeout);
+  for (;;) {
+    NcclResult result = NcclResult::kSuccess;
+    const NcclResult asked = options.api.comm_get_async_error(comm, &result);
+    BRIGADE_RETURN_IF_ERROR(NcclStatus(options.api, asked, "ncclCommGetAsyncError", comm));
+    if (result != NcclResult::kInProgress) {
+      return NcclStatus(options.api, result, "the borrowed communicator", comm);
+    }
+    if (side != nullptr) BRIGADE_RETURN_IF_ERROR(side->status());
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the borrowed communicator is still being made after ",
+                       absl::FormatDuration(options.timeout)));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 }  // namespace
 
 absl::Status CheckNcclDevice(const NcclOptions& options, const device::Context& context) {
@@ -340,6 +368,7 @@ absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& opti
                                                          std::unique_ptr<Engine> side,
                                                          device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(CheckNcclDevice(options, context));
+  BRIGADE_RETURN_IF_ERROR(AwaitMade(options, comm, side.get()));
   int rank = 0, size = 0;
   for (const NcclOutcome& asked :
        {NcclOutcome{options.api.comm_user_rank(comm, &rank), "ncclCommUserRank"},

@@ -67,9 +67,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& opti
 
 // The same over a communicator that somebody else owns, and destroys after the engine; an error
 // revokes it where NCCL can (2.28), or leaves its calls to the owner. It should be non-blocking,
-// and nobody else calls NCCL with it meanwhile. `side` may be null: then calls are not compared,
-// errors not passed on, and Split and Shrink FailedPrecondition. InvalidArgument if `side` has
-// other ranks.
+// and nobody else calls NCCL with it meanwhile; one that is still being made is waited for. `side`
+// may be null: then calls are not compared, errors not passed on, and Split and Shrink
+// FailedPrecondition. InvalidArgument if `side` has other ranks.
 absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& options,
                                                          ::ncclComm* comm,
                                                          std::unique_ptr<Engine> side,

@@ -22,6 +22,7 @@ struct Cublas {
   decltype(&cublasDestroy_v2) destroy;
   decltype(&cublasSetStream_v2) set_stream;
   decltype(&cublasSetWorkspace_v2) set_workspace;
+  decltype(&cublasSetMathMode) set_math_mode;
   decltype(&cublasGetStatusString) status_string;
   // cublasGemmStridedBatchedEx, which C++ sees twice.
   cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k,
@@ -58,6 +59,7 @@ struct Cublas {
     find(cublas.destroy, "cublasDestroy_v2");
     find(cublas.set_stream, "cublasSetStream_v2");
     find(cublas.set_workspace, "cublasSetWorkspace_v2");
+    find(cublas.set_math_mode, "cublasSetMathMode");
     find(cublas.status_string, "cublasGetStatusString");
     find(cublas.gemm, "cublasGemmStridedBatchedEx");
     if (missing != nullptr) {
@@ -148,7 +150,11 @@ absl::StatusOr<std::unique_ptr<Blas>> CreateCudaBlas(device::Context& context,
   if (const cublasStatus_t status = cublas->create(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas->status_string(status)));
   }
-  return std::make_unique<CudaBlas>(*cublas, ordinal, handle, std::move(workspace));
+  auto blas = std::make_unique<CudaBlas>(*cublas, ordinal, handle, std::move(workspace));
+  // Products of 16-bit types are sums in fp32: by default cuBLAS may add parts of them in 16 bits.
+  BRIGADE_RETURN_IF_ERROR(
+      blas->Check(cublas->set_math_mode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+  return blas;
 }
 
 }  // namespace brigade::nn

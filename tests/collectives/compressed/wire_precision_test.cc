@@ -272,13 +272,13 @@ INSTANTIATE_TEST_SUITE_P(Gloo, WirePrecisionTest,
                          ::testing::Values(Group{"gloo", testing::GlooEngines, 2},
                                            Group{"gloo", testing::GlooEngines, 3}));
 
-CreateEngineFn EnginesOfFakeNccl(const RanksOptions& options) {
-  FakeNccl::Reset();
+CreateEngineFn EnginesOfEmulatedNccl(const RanksOptions& options) {
+  EmulatedNccl::Reset();
   return NcclEngines(options);
 }
 INSTANTIATE_TEST_SUITE_P(Nccl, WirePrecisionTest,
-                         ::testing::Values(Group{"nccl", EnginesOfFakeNccl, 2},
-                                           Group{"nccl", EnginesOfFakeNccl, 3}));
+                         ::testing::Values(Group{"nccl", EnginesOfEmulatedNccl, 2},
+                                           Group{"nccl", EnginesOfEmulatedNccl, 3}));
 
 }  // namespace
 }  // namespace brigade::collectives

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAULTS_H_
 #define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAULTS_H_
 
-// What tests of faults on FakeNccl share.
+// What tests of faults on EmulatedNccl share.
 
 #include <chrono>
 #include <functional>

@@ -3,7 +3,7 @@
 #include "brigade/collectives/engines/nccl/api.h"
 
 #include "brigade/collectives/engines/nccl/status.h"
-#include "brigade/tests/collectives/engines/nccl/fake_nccl.h"
+#include "brigade/emulator/nccl/emulated_nccl.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,6 +12,7 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using emulator::EmulatedNccl;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -40,7 +41,7 @@ TEST(NcclApiTest, FunctionsThatAreMissingAreNamed) {
 }
 
 TEST(NcclStatusTest, EachErrorHasACodeAndItsName) {
-  const NcclApi api = FakeNccl::Api();
+  const NcclApi api = EmulatedNccl::Api();
   const auto status = [&](NcclResult result) {
     return NcclStatus(api, result, "ncclSend", nullptr);
   };

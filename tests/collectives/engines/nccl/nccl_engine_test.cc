@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 // A communicator of a new group, ready.
 NcclComm CreateComm(const NcclUniqueId& id, int rank, int size) {
-  const NcclApi api = FakeNccl::Api();
+  const NcclApi api = EmulatedNccl::Api();
   NcclComm comm = nullptr;
   NcclConfig config;
   api.comm_init_rank_config(&comm, size, id, rank, &config);
@@ -113,12 +113,12 @@ TEST_F(NcclTest, AddsInPassesBetweenMoreRanksThanAKernelTakes) {
     for (int64_t i = 0; i < kCount; ++i) values[rank].push_back(UnevenValue(rank, i));
   }
   NcclUniqueId id = {};
-  ASSERT_EQ(FakeNccl::Api().get_unique_id(&id), NcclResult::kSuccess);
+  ASSERT_EQ(EmulatedNccl::Api().get_unique_id(&id), NcclResult::kSuccess);
   std::vector<NcclComm> comms(kSize);
   // A side channel of threads would not have so many ranks.
   const auto create = [&](int rank, device::Context& context) {
     comms[rank] = CreateComm(id, rank, kSize);
-    return BorrowNcclEngine(FakeOptions(options), comms[rank], /*side=*/nullptr, context);
+    return BorrowNcclEngine(EmulatedOptions(options), comms[rank], /*side=*/nullptr, context);
   };
   OnRanks(options, create, [&](Rank& self) {
     const auto allocated = [&] {
@@ -137,7 +137,7 @@ TEST_F(NcclTest, AddsInPassesBetweenMoreRanksThanAKernelTakes) {
     ExpectSumOf<precision::BFloat16>(values, self);
     EXPECT_EQ(allocated() - before, wanted.bytes());
   });
-  for (const NcclComm comm : comms) FakeNccl::Api().comm_destroy(comm);
+  for (const NcclComm comm : comms) EmulatedNccl::Api().comm_destroy(comm);
 }
 
 TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
@@ -165,7 +165,7 @@ TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
   });
-  EXPECT_EQ(FakeNccl::Calls("ncclAllReduce"), 2 * 3);  // the native sum, integers, the barrier
+  EXPECT_EQ(EmulatedNccl::Calls("ncclAllReduce"), 2 * 3);  // the native sum, integers, the barrier
 }
 
 TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
@@ -227,15 +227,30 @@ TEST_F(NcclTest, TheHostWaitsForNoDeviceAndNoRaceIsSeen) {
 
 TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
   ConformSplit(NcclEngines({.size = 5}));
-  EXPECT_EQ(FakeNccl::Calls("ncclCommSplit"), 5 + 4 + 5);
-  EXPECT_EQ(FakeNccl::Calls("ncclCommInitRankConfig"), 5);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommSplit"), 5 + 4 + 5);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommInitRankConfig"), 5);
+}
+
+TEST_F(NcclTest, ASplitWithoutACommunicatorIsAnError) {
+  const RanksOptions options = {.size = 2};
+  const auto split_nothing = [](int, NcclOptions& nccl) {
+    nccl.api.comm_split = [](NcclComm comm, int, int key, NcclComm* child, NcclConfig* config) {
+      return EmulatedNccl::Api().comm_split(comm, /*color=*/-1, key, child, config);
+    };
+  };
+  OnRanks(options, NcclEngines(options, split_nothing), [](Rank& self) {
+    const auto split = self.communicator->Split(0, 0);
+    EXPECT_THAT(split, StatusIs(absl::StatusCode::kInternal,
+                                HasSubstr("ncclCommSplit succeeded without a communicator")));
+    EXPECT_EQ(self.communicator->status(), split.status());
+  });
 }
 
 TEST_F(NcclTest, RunsInRegisteredMemory) {
   ConformRegistration({.size = 3}, NcclEngines({.size = 3}));
   // At its end each rank has a registration, which goes with the ncclComm_t that is aborted.
-  EXPECT_EQ(FakeNccl::Calls("ncclCommRegister"), 3 * 5);
-  EXPECT_EQ(FakeNccl::Calls("ncclCommDeregister"), 3 * 4);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommRegister"), 3 * 5);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommDeregister"), 3 * 4);
 }
 
 TEST_F(NcclTest, ARegistrationEndsAfterTheCallsThatAreEnqueued) {
@@ -243,7 +258,7 @@ TEST_F(NcclTest, ARegistrationEndsAfterTheCallsThatAreEnqueued) {
     std::vector<float> array(64, 1.0f);
     auto registration = self.communicator->Register(array.data(), 256);
     ASSERT_OK(registration);
-    EXPECT_EQ(FakeNccl::RegisteredBytes(self.rank), 256);
+    EXPECT_EQ(EmulatedNccl::RegisteredBytes(self.rank), 256);
     ASSERT_OK(self.stream->Enqueue({"late", {}}, [](device::ThreadPool&) {
       absl::SleepFor(absl::Milliseconds(30));
       return absl::OkStatus();
@@ -251,7 +266,7 @@ TEST_F(NcclTest, ARegistrationEndsAfterTheCallsThatAreEnqueued) {
     ASSERT_OK(self.communicator->AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
     *registration = Registration();
     EXPECT_EQ(array.back(), 2.0f);
-    EXPECT_EQ(FakeNccl::RegisteredBytes(self.rank), 0);
+    EXPECT_EQ(EmulatedNccl::RegisteredBytes(self.rank), 0);
   });
 }
 
@@ -263,12 +278,12 @@ TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
     ASSERT_OK(self.communicator->Split(0, 0).status());  // both are here
-    FakeNccl::SetCapturing(true);
+    EmulatedNccl::SetCapturing(true);
     ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 63 + self.rank, kFloat32, {},
                                            *self.stream));
     absl::SleepFor(1.2 * options.timeout);
     ASSERT_OK(self.communicator->status());
-    FakeNccl::SetCapturing(false);
+    EmulatedNccl::SetCapturing(false);
     ASSERT_OK(self.communicator->Split(0, 0).status());
     ASSERT_OK(self.communicator->AllReduce(a.data(), b.data(), 64, kFloat32, {}, *self.stream));
     ASSERT_OK(self.stream->Synchronize());
@@ -284,7 +299,7 @@ TEST_F(NcclTest, ACaptureIsNotComparedAndHasNoDeadline) {
 }
 
 TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
-  const NcclApi api = FakeNccl::Api();
+  const NcclApi api = EmulatedNccl::Api();
   auto group = ThreadGroup::Create({2}).value();
   std::barrier both_have_split(2);
   NcclUniqueId id = {};
@@ -296,7 +311,7 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
     for (const bool with_side : {false, true}) {
       std::unique_ptr<Engine> side;
       if (with_side) side = group->Join(rank, *context).value();
-      auto engine = BorrowNcclEngine(FakeOptions({}), comm, std::move(side), *context);
+      auto engine = BorrowNcclEngine(EmulatedOptions({}), comm, std::move(side), *context);
       ASSERT_OK(engine);
       auto communicator = Communicator::Create(*std::move(engine), *context).value();
       EXPECT_EQ(communicator->rank(), rank);
@@ -319,13 +334,50 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
   std::thread one([&] { rank_main(1); });
   rank_main(0);
   one.join();
-  EXPECT_EQ(FakeNccl::Calls("ncclCommRevoke"), 2);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommRevoke"), 2);
+}
+
+TEST_F(NcclTest, ABorrowedCommunicatorMayStillBeInTheMaking) {
+  const NcclApi api = EmulatedNccl::Api();
+  NcclUniqueId id = {};
+  ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
+  std::vector<NcclComm> comms(2);
+  const auto create = [&](int rank, device::Context& context) {
+    if (rank == 1) absl::SleepFor(absl::Milliseconds(20));
+    NcclConfig config;
+    EXPECT_EQ(api.comm_init_rank_config(&comms[rank], 2, id, rank, &config),
+              NcclResult::kInProgress);
+    return BorrowNcclEngine(EmulatedOptions({}), comms[rank], /*side=*/nullptr, context);
+  };
+  OnRanks({.size = 2}, create, [](Rank& self) {
+    std::vector<float> array(64, 1.0f);
+    ASSERT_OK(self.communicator->AllReduce(array, absl::MakeSpan(array), {}, *self.stream));
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(array.back(), 2.0f);
+  });
+  for (const NcclComm comm : comms) api.comm_destroy(comm);
+}
+
+TEST_F(NcclTest, ABorrowedCommunicatorThatDoesNotComeIsNamed) {
+  const NcclApi api = EmulatedNccl::Api();
+  NcclUniqueId id = {};
+  ASSERT_EQ(api.get_unique_id(&id), NcclResult::kSuccess);
+  NcclComm comm = nullptr;
+  NcclConfig config;
+  api.comm_init_rank_config(&comm, /*ranks=*/2, id, /*rank=*/0, &config);
+  NcclOptions options = EmulatedOptions({});
+  options.timeout = absl::Milliseconds(50);
+  auto context = CreateRankContext(0, {});
+  EXPECT_THAT(BorrowNcclEngine(options, comm, /*side=*/nullptr, *context),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("the borrowed communicator is still being made after 50ms")));
+  api.comm_abort(comm);
 }
 
 TEST_F(NcclTest, BadArgumentsAreNamed) {
   auto group = ThreadGroup::Create({2}).value();
   auto context = CreateRankContext(0, {});
-  NcclOptions options = FakeOptions({});
+  NcclOptions options = EmulatedOptions({});
   options.api.supports = [](device::DeviceKind kind) { return kind == device::DeviceKind::kCuda; };
   EXPECT_THAT(CreateNcclEngine(options, group->Join(0, *context).value(), *context),
               StatusIs(absl::StatusCode::kInvalidArgument,

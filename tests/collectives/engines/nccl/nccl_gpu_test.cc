@@ -34,6 +34,8 @@ class NcclGpuTest : public ::testing::Test {
     output_ = context_->Allocate(kBytes, device::Purpose::kGradients).value();
     host_.assign(kCount, 1.0f);
     ASSERT_OK(stream_->Copy(input_.data(), host_.data(), kBytes));
+    // Tests read it on streams of their own.
+    ASSERT_OK(stream_->Synchronize());
   }
 
   absl::Status AllReduce(device::Stream& stream, Algorithm algorithm = Algorithm::kNative) {

@@ -16,7 +16,7 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Effect = FakeNccl::Effect;
+using Effect = EmulatedNccl::Effect;
 
 // Every function that calls use, and every way in which it can fail.
 struct Injected {
@@ -35,7 +35,7 @@ TEST_P(NcclInjectedTest, EndsTheGroupOnAllRanksAndNamesTheFunction) {
     ASSERT_OK(AllReduce(self));
     ASSERT_OK(self.stream->Synchronize());
     self.AwaitOthers();
-    if (self.rank == 1) FakeNccl::Inject({injected.function, 1, injected.effect});
+    if (self.rank == 1) EmulatedNccl::Inject({injected.function, 1, injected.effect});
     self.AwaitOthers();
     absl::Status status;
     const auto call = [&](const std::function<absl::Status()>& make) {
@@ -99,7 +99,7 @@ TEST_F(NcclFaultTest, CreationThatFailsIsNamedOnAllRanks) {
                                    Injected{"ncclCommInitRankConfig", Effect::kReturns},
                                    Injected{"ncclCommInitRankConfig", Effect::kHangs}}) {
     const int culprit = injected.function == std::string("ncclGetUniqueId") ? 0 : 1;
-    FakeNccl::Inject({injected.function, culprit, injected.effect});
+    EmulatedNccl::Inject({injected.function, culprit, injected.effect});
     const RanksOptions options = {.size = 3};
     const CreateEngineFn create_engine =
         NcclEngines(options, injected.effect == Effect::kHangs ? LetRank1ExpireFirst : AdaptFn());
@@ -123,7 +123,7 @@ TEST_F(NcclFaultTest, CreationThatFailsIsNamedOnAllRanks) {
 TEST_F(NcclFaultTest, ASplitThatFailsIsNamedOnAllRanksAndTheChildIsNotLost) {
   for (const Effect effect : {Effect::kReturns, Effect::kHangs}) {
     const auto body = [&](Rank& self) {
-      if (self.rank == 1) FakeNccl::Inject({"ncclCommSplit", 1, effect});
+      if (self.rank == 1) EmulatedNccl::Inject({"ncclCommSplit", 1, effect});
       const auto split = self.communicator->Split(self.rank == 2 ? -1 : 0, 0);
       // What hangs on one rank may have succeeded on another.
       const absl::Status status = split.ok() ? AwaitEnd(self) : split.status();
@@ -135,11 +135,11 @@ TEST_F(NcclFaultTest, ASplitThatFailsIsNamedOnAllRanksAndTheChildIsNotLost) {
 }
 
 TEST_F(NcclFaultTest, RegistrationThatFailsIsNamed) {
-  FakeNccl::Inject({"ncclCommRegister", -1, Effect::kReturns, NcclResult::kInvalidUsage});
+  EmulatedNccl::Inject({"ncclCommRegister", -1, Effect::kReturns, NcclResult::kInvalidUsage});
   auto group = ThreadGroup::Create({1}).value();
   auto context = CreateRankContext(0, {});
   auto engine =
-      CreateNcclEngine(FakeOptions({}), group->Join(0, *context).value(), *context).value();
+      CreateNcclEngine(EmulatedOptions({}), group->Join(0, *context).value(), *context).value();
   std::vector<float> array(64);
   EXPECT_THAT(engine->Register(array.data(), 256),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -149,14 +149,14 @@ TEST_F(NcclFaultTest, RegistrationThatFailsIsNamed) {
 TEST_F(NcclFaultTest, AnEndThatFailsOrHangsLeavesNothing) {
   for (const char* const function : {"ncclCommFinalize", "ncclCommDestroy"}) {
     On({.size = 2}, [&](Rank& self) {
-      if (self.rank == 1) FakeNccl::Inject({function, 1, Effect::kReturns});
+      if (self.rank == 1) EmulatedNccl::Inject({function, 1, Effect::kReturns});
       ASSERT_OK(AllReduce(self));
       ASSERT_OK(self.stream->Synchronize());
     });
   }
-  FakeNccl::Inject({"ncclCommFinalize", 0, Effect::kHangs});
+  EmulatedNccl::Inject({"ncclCommFinalize", 0, Effect::kHangs});
   On({.size = 2}, [&](Rank& self) { ASSERT_OK(AllReduce(self)); });
-  FakeNccl::Inject({"ncclCommAbort", 0, Effect::kReturns});
+  EmulatedNccl::Inject({"ncclCommAbort", 0, Effect::kReturns});
   On({.size = 2}, [&](Rank& self) { self.communicator->Abort(absl::CancelledError("enough")); });
 }
 

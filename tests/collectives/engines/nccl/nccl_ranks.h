@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_NCCL_RANKS_H_
 #define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_NCCL_RANKS_H_
 
-// Ranks that are threads, over FakeNccl; their side channel is a ThreadGroup.
+// Ranks that are threads, over EmulatedNccl; their side channel is a ThreadGroup.
 
 #include <functional>
 #include <memory>
@@ -9,16 +9,18 @@
 
 #include "brigade/collectives/engines/nccl/nccl_engine.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
-#include "brigade/tests/collectives/engines/nccl/fake_nccl.h"
+#include "brigade/emulator/nccl/emulated_nccl.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
 
-inline NcclOptions FakeOptions(const RanksOptions& options) {
+using emulator::EmulatedNccl;
+
+inline NcclOptions EmulatedOptions(const RanksOptions& options) {
   NcclOptions nccl;
-  nccl.api = FakeNccl::Api();
+  nccl.api = EmulatedNccl::Api();
   nccl.timeout = options.timeout;
   return nccl;
 }
@@ -28,7 +30,7 @@ using AdaptFn = std::function<void(int rank, NcclOptions& options)>;
 inline CreateEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt = {}) {
   auto group = ThreadGroup::Create({options.size, options.timeout}).value();
   return [=](int rank, device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
-    NcclOptions nccl = FakeOptions(options);
+    NcclOptions nccl = EmulatedOptions(options);
     if (adapt) adapt(rank, nccl);
     auto side = group->Join(rank, context);
     if (!side.ok()) return side.status();
@@ -39,12 +41,12 @@ inline CreateEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& ad
 // Whatever happens in a test, NCCL is called as it wants to be, and nothing is left.
 class NcclTest : public ::testing::Test {
  protected:
-  void SetUp() override { FakeNccl::Reset(); }
+  void SetUp() override { EmulatedNccl::Reset(); }
   void TearDown() override {
-    EXPECT_THAT(FakeNccl::Misuses(), ::testing::IsEmpty());
-    EXPECT_EQ(FakeNccl::LiveComms(), 0);
-    EXPECT_EQ(FakeNccl::LiveRegistrations(), 0);
-    EXPECT_TRUE(FakeNccl::FaultHappened()) << "a fault was never asked for";
+    EXPECT_THAT(EmulatedNccl::Misuses(), ::testing::IsEmpty());
+    EXPECT_EQ(EmulatedNccl::LiveComms(), 0);
+    EXPECT_EQ(EmulatedNccl::LiveRegistrations(), 0);
+    EXPECT_TRUE(EmulatedNccl::FaultHappened()) << "a fault was never asked for";
   }
 };
 

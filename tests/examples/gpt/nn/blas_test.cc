@@ -80,6 +80,30 @@ TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
   }
 }
 
+// 4096, 62 ones and -4096: a 16-bit type has none of the sums between.
+TYPED_TEST(BlasTest, SumsAreRoundedOnceAtTheEnd) {
+  using T = TypeParam;
+  if (kOnGpu && std::is_same_v<T, double>) GTEST_SKIP() << "products of doubles are for the CPU";
+  constexpr int64_t kK = 64;
+  Lab lab;
+  const auto a = lab.Noise<T>(kK), b = lab.Noise<T>(kK), c = lab.Noise<T>(1);
+  for (int64_t i = 0; i < kK; ++i) a[i] = b[i] = T(1.0f);
+  a[0] = T(4096.0f);
+  a[kK - 1] = T(-4096.0f);
+  auto blas =
+      Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, 1, 1, kK)).value();
+  ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
+                        .m = 1,
+                        .n = 1,
+                        .k = kK,
+                        .a = {a.data(), kK},
+                        .b = {b.data(), 1},
+                        .c = {c.data(), 1}},
+                       lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  EXPECT_EQ(static_cast<float>(c[0]), 62.0f);
+}
+
 GemmArguments Square(DType dtype, int64_t size) {
   const Operand operand = {nullptr, size};
   return {dtype, size, size, size, operand, operand, operand};

@@ -1,18 +1,27 @@
-#ifndef BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_NCCL_H_
-#define BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_NCCL_H_
+#ifndef BRIGADE_EMULATOR_NCCL_EMULATED_NCCL_H_
+#define BRIGADE_EMULATOR_NCCL_EMULATED_NCCL_H_
 
 #include <string>
 #include <vector>
 
 #include "brigade/collectives/engines/nccl/api.h"
 
-namespace brigade::collectives {
+namespace brigade::emulator {
+
+using collectives::NcclApi;
+using collectives::NcclComm;
+using collectives::NcclConfig;
+using collectives::NcclOp;
+using collectives::NcclResult;
+using collectives::NcclStream;
+using collectives::NcclType;
+using collectives::NcclUniqueId;
 
 // NCCL's functions on the host's memory, for ranks that are threads with CPU streams. Behaves as
 // NCCL does with non-blocking communicators: creation is in progress until all ranks have come;
 // every third call is in progress for a while, and is enqueued only then; kernels wait for ever; an
 // abort ends them without an error. There is one for the process, as there is one NCCL.
-class FakeNccl {
+class EmulatedNccl {
  public:
   enum class Effect : unsigned char {
     kReturns,  // the error
@@ -48,6 +57,6 @@ class FakeNccl {
   static void Reset();
 };
 
-}  // namespace brigade::collectives
+}  // namespace brigade::emulator
 
-#endif  // BRIGADE_TESTS_COLLECTIVES_ENGINES_NCCL_FAKE_NCCL_H_
+#endif  // BRIGADE_EMULATOR_NCCL_EMULATED_NCCL_H_

@@ -1,0 +1,39 @@
+#include "brigade/emulator/nccl/cuda_streams.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/emulator/runtime/library.h"
+
+namespace brigade::emulator {
+namespace {
+
+class Cuda final : public NcclStreams {
+ public:
+  absl::Status Enqueue(NcclStream stream, const NcclKernel& kernel,
+                       absl::Span<const TransferPart> transfers) override {
+    std::vector<TransferPart> parts(transfers.begin(), transfers.end());
+    const cudaError_t enqueued = EnqueueKernel(
+        stream, "nccl",
+        [this, kernel, parts = std::move(parts)] { return kernel.Run(parts, *this); });
+    if (enqueued == cudaSuccess) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("CUDA error ", static_cast<int>(enqueued)));
+  }
+
+  absl::StatusOr<const void*> Readable(const void* address, int64_t bytes) override {
+    return bytes == 0 ? address : ReadableBytes(address, bytes);
+  }
+  absl::StatusOr<void*> Writable(void* address, int64_t bytes) override {
+    return bytes == 0 ? address : WritableBytes(address, bytes);
+  }
+};
+
+}  // namespace
+
+NcclStreams& CudaStreams() {
+  static Cuda streams;
+  return streams;
+}
+
+}  // namespace brigade::emulator

@@ -1,0 +1,340 @@
+#include "brigade/emulator/nccl/rank_group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/emulator/nccl/accumulate.h"
+
+namespace brigade::emulator {
+
+struct RankGroup::Shared {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  std::atomic<int> joined;
+  // Number + 1 of the last collective of each slot that was complete. No rank is further ahead than
+  // by one.
+  uint64_t done[2];
+};
+
+struct RankGroup::CollectivePost {
+  // Number + 1 of the collective that this rank waits in, or 0.
+  uint64_t number;
+  pid_t process;
+  CollectivePart part;
+};
+
+struct RankGroup::SplitPost {
+  uint64_t number;  // + 1
+  int color, key;
+};
+
+// From one rank to another, in order.
+struct RankGroup::Mail {
+  static constexpr uint64_t kMostMessages = 256;
+  struct Message {
+    pid_t process;
+    TransferPart part;
+  };
+  uint64_t posted, taken;
+  Message messages[kMostMessages];
+
+  Message& front() { return messages[taken % kMostMessages]; }
+};
+
+// Where the arrays lie behind Shared.
+struct RankGroup::Layout {
+  explicit Layout(int ranks) : size(static_cast<size_t>(ranks)) {}
+  size_t collectives() const { return (sizeof(Shared) + 63) / 64 * 64; }
+  size_t splits() const { return collectives() + 2 * size * sizeof(CollectivePost); }
+  size_t mail() const { return splits() + 2 * size * sizeof(SplitPost); }
+  size_t bytes() const { return mail() + size * size * sizeof(Mail); }
+
+  const size_t size;
+};
+
+namespace {
+
+absl::Status ErrnoError(absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+absl::Status Copied(ssize_t done, size_t bytes, absl::string_view function) {
+  if (done == static_cast<ssize_t>(bytes)) return absl::OkStatus();
+  return ErrnoError(absl::StrCat(function, " of another rank's array"));
+}
+
+absl::Status Fetch(void* to, pid_t process, const void* from, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  if (process == getpid()) {
+    if (to != from) std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  const iovec here = {to, bytes}, there = {const_cast<void*>(from), bytes};
+  return Copied(process_vm_readv(process, &here, 1, &there, 1, 0), bytes, "process_vm_readv");
+}
+
+absl::Status Store(pid_t process, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  if (process == getpid()) {
+    std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  const iovec here = {const_cast<void*>(from), bytes}, there = {to, bytes};
+  return Copied(process_vm_writev(process, &here, 1, &there, 1, 0), bytes, "process_vm_writev");
+}
+
+const char* At(const void* array, size_t bytes) { return static_cast<const char*>(array) + bytes; }
+
+bool Scatters(const CollectivePart& part) {
+  return part.kind == CollectivePart::Kind::kReduceScatter;
+}
+bool Gathers(const CollectivePart& part) { return part.kind == CollectivePart::Kind::kAllGather; }
+
+bool AreAlike(const CollectivePart& a, const CollectivePart& b) {
+  return a.kind == b.kind && a.count == b.count && a.type == b.type && a.op == b.op &&
+         a.root == b.root;
+}
+
+}  // namespace
+
+size_t InputBytes(const CollectivePart& part, int size) {
+  return part.count * BytesOf(part.type) * (Scatters(part) ? static_cast<size_t>(size) : 1);
+}
+
+size_t OutputBytes(const CollectivePart& part, int size) {
+  return part.count * BytesOf(part.type) * (Gathers(part) ? static_cast<size_t>(size) : 1);
+}
+
+// A process that dies with the lock leaves the state as it is: then the others wait for ever.
+class RankGroup::Lock {
+ public:
+  explicit Lock(RankGroup& group) : shared_(*group.shared_) {
+    Repair(pthread_mutex_lock(&shared_.mutex));
+  }
+  ~Lock() { pthread_mutex_unlock(&shared_.mutex); }
+
+  template <typename Condition>
+  void Await(Condition condition) {
+    while (!condition()) Repair(pthread_cond_wait(&shared_.changed, &shared_.mutex));
+  }
+
+ private:
+  void Repair(int locked) {
+    if (locked == EOWNERDEAD) pthread_mutex_consistent(&shared_.mutex);
+  }
+
+  Shared& shared_;
+};
+
+absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& name, int size) {
+  // Where Yama restricts tracing, ranks of other processes may reach this one's arrays all the
+  // same.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+  if (file < 0) return ErrnoError(absl::StrCat("shm_open of ", name));
+  // The first that comes makes the group.
+  flock(file, LOCK_EX);
+  const size_t bytes = Layout(size).bytes();
+  struct stat found = {};
+  fstat(file, &found);
+  const bool is_new = found.st_size == 0;
+  absl::Status status;
+  if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
+    status = absl::InvalidArgumentError("the ranks disagree on their number");
+  } else if (is_new && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    status = ErrnoError("ftruncate of shared memory");
+  }
+  void* memory = MAP_FAILED;
+  if (status.ok()) {
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) status = ErrnoError("mmap of shared memory");
+  }
+  if (status.ok() && is_new) {
+    auto* const shared = new (memory) Shared();
+    pthread_mutexattr_t mutex;
+    pthread_mutexattr_init(&mutex);
+    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&shared->mutex, &mutex);
+    pthread_mutexattr_destroy(&mutex);
+    pthread_condattr_t condition;
+    pthread_condattr_init(&condition);
+    pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&shared->changed, &condition);
+    pthread_condattr_destroy(&condition);
+  }
+  // The mapping would keep the lock.
+  flock(file, LOCK_UN);
+  close(file);
+  BRIGADE_RETURN_IF_ERROR(status);
+  return std::shared_ptr<RankGroup>(new RankGroup(name, size, static_cast<Shared*>(memory)));
+}
+
+RankGroup::~RankGroup() {
+  if (!is_complete()) shm_unlink(name_.c_str());
+  munmap(shared_, Layout(size_).bytes());
+}
+
+void RankGroup::Join() {
+  // All have it mapped: nobody needs the name any more.
+  if (++shared_->joined == size_) shm_unlink(name_.c_str());
+}
+
+bool RankGroup::is_complete() const { return shared_->joined >= size_; }
+
+absl::Span<RankGroup::CollectivePost> RankGroup::CollectivePosts(uint64_t number) {
+  const Layout layout(size_);
+  auto* const posts =
+      reinterpret_cast<CollectivePost*>(reinterpret_cast<char*>(shared_) + layout.collectives());
+  return {posts + number % 2 * layout.size, layout.size};
+}
+
+absl::Span<RankGroup::SplitPost> RankGroup::SplitPosts(uint64_t number) {
+  const Layout layout(size_);
+  auto* const posts =
+      reinterpret_cast<SplitPost*>(reinterpret_cast<char*>(shared_) + layout.splits());
+  return {posts + number % 2 * layout.size, layout.size};
+}
+
+RankGroup::Mail& RankGroup::MailOf(int from, int to) {
+  auto* const mail =
+      reinterpret_cast<Mail*>(reinterpret_cast<char*>(shared_) + Layout(size_).mail());
+  return mail[from * size_ + to];
+}
+
+void RankGroup::Wake() {
+  const Lock lock(*this);
+  pthread_cond_broadcast(&shared_->changed);
+}
+
+absl::Status RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
+                            const std::atomic<bool>& aborted) {
+  Lock lock(*this);
+  const absl::Span<CollectivePost> posts = CollectivePosts(number);
+  CollectivePost& post = posts[static_cast<size_t>(rank)];
+  post = {number + 1, getpid(), mine};
+  if (std::all_of(posts.begin(), posts.end(), [&](const CollectivePost& other) {
+        return other.number == number + 1 && AreAlike(other.part, mine);
+      })) {
+    BRIGADE_RETURN_IF_ERROR(Compute(posts));
+    shared_->done[number % 2] = number + 1;
+    pthread_cond_broadcast(&shared_->changed);
+    return absl::OkStatus();
+  }
+  lock.Await([&] { return shared_->done[number % 2] == number + 1 || aborted; });
+  // An aborted rank leaves: nobody reads its arrays any more.
+  if (shared_->done[number % 2] != number + 1) post.number = 0;
+  return absl::OkStatus();
+}
+
+// Rounds at each hop, and from the highest rank down: not the bits of a sum in ascending order.
+absl::Status RankGroup::Reduce(absl::Span<const CollectivePost> posts, size_t begin, size_t count,
+                               char* result) {
+  const CollectivePart& first = posts[0].part;
+  const size_t bytes = count * BytesOf(first.type), offset = begin * BytesOf(first.type);
+  BRIGADE_RETURN_IF_ERROR(
+      Fetch(result, posts.back().process, At(posts.back().part.input, offset), bytes));
+  fetched_.resize(std::max(fetched_.size(), bytes));
+  for (size_t rank = posts.size() - 1; rank-- > 0;) {
+    const char* input = At(posts[rank].part.input, offset);
+    if (posts[rank].process != getpid()) {
+      BRIGADE_RETURN_IF_ERROR(Fetch(fetched_.data(), posts[rank].process, input, bytes));
+      input = fetched_.data();
+    }
+    Accumulate(first.type, first.op, input, count, result);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankGroup::Compute(absl::Span<const CollectivePost> posts) {
+  using Kind = CollectivePart::Kind;
+  const CollectivePart& first = posts[0].part;
+  const size_t bytes = first.count * BytesOf(first.type);
+  const size_t blocks = Scatters(first) || Gathers(first) ? posts.size() : 1;
+  results_.resize(std::max(results_.size(), blocks * bytes));
+  for (size_t block = 0; block < blocks; ++block) {
+    char* const result = results_.data() + block * bytes;
+    if (Scatters(first) || first.kind == Kind::kAllReduce) {
+      BRIGADE_RETURN_IF_ERROR(Reduce(posts, block * first.count, first.count, result));
+    } else {
+      const auto& from = posts[Gathers(first) ? block : static_cast<size_t>(first.root)];
+      BRIGADE_RETURN_IF_ERROR(Fetch(result, from.process, from.part.input, bytes));
+    }
+  }
+  for (size_t rank = 0; rank < posts.size(); ++rank) {
+    BRIGADE_RETURN_IF_ERROR(Store(posts[rank].process, posts[rank].part.output,
+                                  results_.data() + (Scatters(first) ? rank * bytes : 0),
+                                  OutputBytes(first, size_)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
+                            const std::atomic<bool>& aborted) {
+  Lock lock(*this);
+  for (const TransferPart& transfer : transfers) {
+    if (!transfer.sends) continue;
+    Mail& mail = MailOf(rank, transfer.peer);
+    if (mail.posted - mail.taken == Mail::kMostMessages) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a group has more than ", Mail::kMostMessages, " sends to one rank"));
+    }
+    mail.messages[mail.posted++ % Mail::kMostMessages] = {getpid(), transfer};
+  }
+  pthread_cond_broadcast(&shared_->changed);
+  for (const TransferPart& transfer : transfers) {
+    if (transfer.sends) continue;
+    Mail& mail = MailOf(transfer.peer, rank);
+    lock.Await([&] {
+      return aborted || (mail.taken < mail.posted && mail.front().part.bytes == transfer.bytes);
+    });
+    if (aborted) break;
+    const auto& message = mail.front();
+    BRIGADE_RETURN_IF_ERROR(
+        Fetch(transfer.data, message.process, message.part.data, transfer.bytes));
+    ++mail.taken;
+    pthread_cond_broadcast(&shared_->changed);
+  }
+  for (const TransferPart& transfer : transfers) {
+    if (!transfer.sends) continue;
+    Mail& mail = MailOf(rank, transfer.peer);
+    lock.Await([&] { return aborted || mail.taken == mail.posted; });
+    if (aborted) mail.taken = mail.posted;
+  }
+  return absl::OkStatus();
+}
+
+void RankGroup::PostSplit(int rank, uint64_t number, int color, int key) {
+  const Lock lock(*this);
+  SplitPosts(number)[static_cast<size_t>(rank)] = {number + 1, color, key};
+}
+
+std::optional<RankGroup::Place> RankGroup::PlaceInSplit(int rank, uint64_t number) {
+  const Lock lock(*this);
+  const absl::Span<const SplitPost> posts = SplitPosts(number);
+  const SplitPost& mine = posts[static_cast<size_t>(rank)];
+  Place place;
+  for (int other = 0; other < size_; ++other) {
+    const SplitPost& post = posts[static_cast<size_t>(other)];
+    if (post.number != number + 1) return std::nullopt;
+    if (post.color != mine.color) continue;
+    ++place.size;
+    if (post.key < mine.key || (post.key == mine.key && other < rank)) ++place.rank;
+  }
+  return place;
+}
+
+}  // namespace brigade::emulator

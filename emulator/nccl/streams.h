@@ -1,0 +1,56 @@
+#ifndef BRIGADE_EMULATOR_NCCL_STREAMS_H_
+#define BRIGADE_EMULATOR_NCCL_STREAMS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/emulator/nccl/rank_group.h"
+
+namespace brigade::emulator {
+
+class NcclStreams;
+
+// As many transfers are enqueued and run without an allocation.
+inline constexpr size_t kFewTransfers = 160;
+
+// What kernels of a rank need, also when its communicator is gone.
+struct RankState {
+  std::shared_ptr<RankGroup> group;
+  int rank = 0;
+  std::atomic<bool> aborted{false};
+  // That have begun to run: a graph's replay runs more than were enqueued.
+  std::atomic<uint64_t> collectives{0};
+};
+
+// A collective, or the transfers of a group of calls.
+struct NcclKernel {
+  std::shared_ptr<RankState> rank;
+  std::optional<CollectivePart> collective;
+
+  // On the stream's thread.
+  absl::Status Run(absl::Span<const TransferPart> transfers, NcclStreams& streams) const;
+};
+
+// What differs between streams of the CPU and of CUDA: how a kernel gets into one, and how the host
+// reaches its arrays.
+class NcclStreams {
+ public:
+  virtual ~NcclStreams() = default;
+
+  // Enqueues kernel.Run(transfers, *this).
+  virtual absl::Status Enqueue(NcclStream stream, const NcclKernel& kernel,
+                               absl::Span<const TransferPart> transfers) = 0;
+
+  // In a kernel's run: where the host finds bytes of the device.
+  virtual absl::StatusOr<const void*> Readable(const void* address, int64_t bytes) = 0;
+  virtual absl::StatusOr<void*> Writable(void* address, int64_t bytes) = 0;
+};
+
+}  // namespace brigade::emulator
+
+#endif  // BRIGADE_EMULATOR_NCCL_STREAMS_H_

@@ -1,0 +1,192 @@
+// cuBLAS's stand-in against sums in double, and what it refuses.
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "brigade/precision/float16.h"
+#include "brigade/tests/emulator/device_array.h"
+#include "gtest/gtest.h"
+
+namespace brigade::emulator {
+namespace {
+
+using precision::BFloat16;
+using precision::Half;
+
+template <typename T>
+constexpr cudaDataType kCudaType = CUDA_R_32F;
+template <>
+constexpr cudaDataType kCudaType<Half> = CUDA_R_16F;
+template <>
+constexpr cudaDataType kCudaType<BFloat16> = CUDA_R_16BF;
+
+// The largest relative error of a rounding.
+template <typename T>
+constexpr double kHalfStep = 0x1p-24;
+template <>
+constexpr double kHalfStep<Half> = 0x1p-11;
+template <>
+constexpr double kHalfStep<BFloat16> = 0x1p-8;
+
+class CublasTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(cublasCreate_v2(&handle_), CUBLAS_STATUS_SUCCESS); }
+  void TearDown() override { EXPECT_EQ(cublasDestroy_v2(handle_), CUBLAS_STATUS_SUCCESS); }
+
+  void DisallowReducedPrecision() {
+    ASSERT_EQ(cublasSetMathMode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+              CUBLAS_STATUS_SUCCESS);
+  }
+
+  // c[0] = sum of a[l] * b[l].
+  template <typename T>
+  float Dot(const std::vector<T>& a, const std::vector<T>& b) {
+    const float one = 1, zero = 0;
+    const DeviceArray<T> device_a(a), device_b(b), c({T(NAN)});
+    const int k = static_cast<int>(a.size());
+    EXPECT_EQ(cublasGemmStridedBatchedEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, 1, 1, k, &one,
+                                         device_a.data(), kCudaType<T>, k, 0, device_b.data(),
+                                         kCudaType<T>, k, 0, &zero, c.data(), kCudaType<T>, 1, 0, 1,
+                                         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+              CUBLAS_STATUS_SUCCESS);
+    return static_cast<float>(c.Read()[0]);
+  }
+
+  cublasHandle_t handle_ = nullptr;
+};
+
+template <typename T>
+class CublasTypesTest : public CublasTest {};
+using Types = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(CublasTypesTest, Types);
+
+TYPED_TEST(CublasTypesTest, ProductsAreSumsOfTermsRoundedOnce) {
+  using T = TypeParam;
+  this->DisallowReducedPrecision();
+  constexpr int kM = 5, kN = 4, kK = 37, kBatch = 2;
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> values(-1, 1);
+  for (int flags = 0; flags < 8; ++flags) {
+    const bool ta = (flags & 1) != 0, tb = (flags & 2) != 0, adds = (flags & 4) != 0;
+    const int lda = (ta ? kK : kM) + 1, ldb = (tb ? kN : kK) + 2, ldc = kM + 3;
+    const int64_t a_stride = lda * (ta ? kM : kK), b_stride = ldb * (tb ? kK : kN);
+    const int64_t c_stride = ldc * kN;
+    std::vector<T> a(kBatch * a_stride), b(kBatch * b_stride), c(kBatch * c_stride);
+    for (auto* const array : {&a, &b, &c}) {
+      for (T& value : *array) value = T(values(random));
+    }
+    const std::vector<T> before = c;
+    // What is not read may be anything.
+    if (!adds) std::fill(c.begin(), c.end(), T(NAN));
+    const DeviceArray<T> device_a(a), device_b(b), device_c(c);
+    const float alpha = 0.5f, beta = adds ? 2.0f : 0.0f;
+    ASSERT_EQ(cublasGemmStridedBatchedEx(
+                  this->handle_, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, kM,
+                  kN, kK, &alpha, device_a.data(), kCudaType<T>, lda, a_stride, device_b.data(),
+                  kCudaType<T>, ldb, b_stride, &beta, device_c.data(), kCudaType<T>, ldc, c_stride,
+                  kBatch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+              CUBLAS_STATUS_SUCCESS);
+    c = device_c.Read();
+    const auto at = [](const std::vector<T>& array, int64_t begin, int row, int column, int leading,
+                       bool transposed) {
+      return static_cast<double>(static_cast<float>(
+          array[begin + (transposed ? column + row * leading : row + column * leading)]));
+    };
+    for (int p = 0; p < kBatch; ++p) {
+      for (int i = 0; i < kM; ++i) {
+        for (int j = 0; j < kN; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int l = 0; l < kK; ++l) {
+            const double term =
+                at(a, p * a_stride, i, l, lda, ta) * at(b, p * b_stride, l, j, ldb, tb);
+            sum += term;
+            magnitude += std::abs(term);
+          }
+          sum = alpha * sum + beta * at(before, p * c_stride, i, j, ldc, false);
+          // fp32's rounding of each of the sum's steps, and half a step of T.
+          const double tolerance = std::abs(sum) * kHalfStep<T> +
+                                   (kK + 3) * kHalfStep<float> * (magnitude + std::abs(sum));
+          EXPECT_NEAR(at(c, p * c_stride, i, j, ldc, false), sum, tolerance) << flags;
+        }
+      }
+      if (adds) {
+        EXPECT_EQ(static_cast<float>(c[p * c_stride + kM]),
+                  static_cast<float>(before[p * c_stride + kM]))
+            << "between the columns";
+      }
+    }
+  }
+}
+
+// 1024, 62 ones and -1024, of which bf16 has no sum but the last.
+TEST_F(CublasTest, SumsIn16BitsAreRoundedOnTheWayUnlessThatIsForbidden) {
+  std::vector<BFloat16> a(64, BFloat16(1.0f));
+  const std::vector<BFloat16> ones = a;
+  a.front() = BFloat16(1024.0f);
+  a.back() = BFloat16(-1024.0f);
+  EXPECT_NE(Dot(a, ones), 62.0f);
+  DisallowReducedPrecision();
+  EXPECT_EQ(Dot(a, ones), 62.0f);
+  cublasMath_t mode = CUBLAS_DEFAULT_MATH;
+  EXPECT_EQ(cublasGetMathMode(handle_, &mode), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(mode, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+}
+
+TEST_F(CublasTest, Fp32IsNeverReducedIn16Bits) {
+  std::vector<float> a(64, 1.0f);
+  const std::vector<float> ones = a;
+  a.front() = 4096.0f;
+  a.back() = -4096.0f;
+  EXPECT_EQ(Dot(a, ones), 62.0f);
+}
+
+TEST_F(CublasTest, BadArgumentsHaveCublassStatus) {
+  const auto gemm = [&](cublasHandle_t handle, int m, int n, int k, int lda, int ldb, int ldc,
+                        const float* alpha, cudaDataType type, cublasComputeType_t compute) {
+    const DeviceArray<float> a(std::vector<float>(16)), b(std::vector<float>(16)),
+        c(std::vector<float>(16));
+    const float beta = 0;
+    return cublasGemmStridedBatchedEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, alpha, a.data(),
+                                      CUDA_R_32F, lda, 0, b.data(), type, ldb, 0, &beta, c.data(),
+                                      CUDA_R_32F, ldc, 0, 1, compute, CUBLAS_GEMM_DEFAULT);
+  };
+  const float one = 1;
+  constexpr auto kFloat = CUDA_R_32F;
+  constexpr auto kCompute = CUBLAS_COMPUTE_32F;
+  constexpr auto kInvalid = CUBLAS_STATUS_INVALID_VALUE;
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 4, 2, &one, kFloat, kCompute), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(gemm(handle_, 2, 3, 0, 2, 1, 2, &one, kFloat, kCompute), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(gemm(nullptr, 2, 3, 4, 2, 4, 2, &one, kFloat, kCompute), CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(gemm(handle_, -1, 3, 4, 2, 4, 2, &one, kFloat, kCompute), kInvalid);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 1, 4, 2, &one, kFloat, kCompute), kInvalid);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 3, 2, &one, kFloat, kCompute), kInvalid);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 4, 1, &one, kFloat, kCompute), kInvalid);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 4, 2, nullptr, kFloat, kCompute), kInvalid);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 4, 2, &one, CUDA_R_16F, kCompute),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(gemm(handle_, 2, 3, 4, 2, 4, 2, &one, kFloat, CUBLAS_COMPUTE_64F),
+            CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_F(CublasTest, HandlesAndWorkspacesAreChecked) {
+  alignas(256) char workspace[512];
+  EXPECT_EQ(cublasSetWorkspace_v2(handle_, workspace, 512), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasSetWorkspace_v2(handle_, workspace + 128, 256), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasCreate_v2(nullptr), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasSetStream_v2(nullptr, nullptr), CUBLAS_STATUS_NOT_INITIALIZED);
+  cublasHandle_t gone = nullptr;
+  ASSERT_EQ(cublasCreate_v2(&gone), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(cublasSetMathMode(gone, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_STREQ(cublasGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED),
+               "the library was not initialized");
+}
+
+}  // namespace
+}  // namespace brigade::emulator

@@ -1,0 +1,177 @@
+// libnccl.so.2 as a program finds it, with ranks in one process and in two.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/tests/emulator/device_array.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::emulator {
+
+namespace {
+
+using collectives::LoadNccl;
+using collectives::NcclApi;
+using collectives::NcclComm;
+using collectives::NcclConfig;
+using collectives::NcclOp;
+using collectives::NcclResult;
+using collectives::NcclType;
+using collectives::NcclUniqueId;
+
+// What one of two ranks does; each returns how many expectations did not hold.
+class TwoRanks {
+ public:
+  TwoRanks(const NcclUniqueId& id, int rank) : api_(LoadNccl().value()), id_(id), rank_(rank) {}
+
+  // Every operation.
+  int Run() {
+    Begin();
+    const float one = static_cast<float>(rank_ + 1);
+    const std::vector<float> ones(100, one);
+    const DeviceArray<float> a(ones), b(std::vector<float>(200));
+    // Halves of 1 and 2, by their bits.
+    const DeviceArray<uint16_t> half(std::vector<uint16_t>(100, rank_ == 0 ? 0x3c00 : 0x4000));
+    Done(
+        api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, stream_));
+    Expect(a.Read(stream_)[99] == 3);
+    Done(api_.all_reduce(half.data(), half.data(), 100, NcclType::kFloat16, NcclOp::kSum, comm_,
+                         stream_));
+    Expect(half.Read(stream_)[99] == 0x4200);
+    a.Write(ones);
+    Done(api_.all_gather(a.data(), b.data(), 100, NcclType::kFloat32, comm_, stream_));
+    Expect(b.Read(stream_)[99] == 1 && b.Read(stream_)[100] == 2);
+    Done(api_.reduce_scatter(b.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kMax, comm_,
+                             stream_));
+    Expect(a.Read(stream_)[0] == one);
+    Done(api_.broadcast(a.data(), a.data(), 100, NcclType::kFloat32, /*root=*/1, comm_, stream_));
+    Expect(a.Read(stream_)[99] == 2);
+    a.Write(ones);
+    Expect(api_.group_start() == NcclResult::kSuccess);
+    api_.send(a.data(), 100, NcclType::kFloat32, 1 - rank_, comm_, stream_);
+    api_.receive(b.data(), 100, NcclType::kFloat32, 1 - rank_, comm_, stream_);
+    Done(api_.group_end());
+    Expect(b.Read(stream_)[99] == 3 - one);
+    // Into the sender's address, where the ranks are processes.
+    a.Write(ones);
+    Done(rank_ == 0 ? api_.send(a.data(), 100, NcclType::kFloat32, 1, comm_, stream_)
+                    : api_.receive(a.data(), 100, NcclType::kFloat32, 0, comm_, stream_));
+    Expect(a.Read(stream_)[99] == 1);
+    Split();
+    return End();
+  }
+
+  // Three replays of a graph with one sum.
+  int Replay() {
+    Begin();
+    const DeviceArray<float> a(std::vector<float>(100, 1));
+    Expect(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    Done(
+        api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, stream_));
+    cudaGraph_t graph = nullptr;
+    Expect(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
+    Expect(a.Read(stream_)[99] == 1);
+    cudaGraphExec_t executable = nullptr;
+    Expect(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    for (int i = 0; i < 3; ++i) Expect(cudaGraphLaunch(executable, stream_) == cudaSuccess);
+    Expect(a.Read(stream_)[99] == 8);
+    Expect(cudaGraphExecDestroy(executable) == cudaSuccess);
+    Expect(cudaGraphDestroy(graph) == cudaSuccess);
+    return End();
+  }
+
+ private:
+  void Begin() {
+    Expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
+    NcclConfig config;
+    Done(api_.comm_init_rank_config(&comm_, 2, id_, rank_, &config));
+  }
+
+  int End() {
+    Expect(api_.comm_destroy(comm_) == NcclResult::kSuccess);
+    Expect(cudaStreamDestroy(stream_) == cudaSuccess);
+    return wrong_;
+  }
+
+  void Split() {
+    NcclComm child = nullptr;
+    NcclConfig config;
+    Expect(api_.comm_split(comm_, 0, /*key=*/-rank_, &child, &config) == NcclResult::kSuccess);
+    Done(NcclResult::kInProgress);
+    int rank = -1;
+    Done(NcclResult::kInProgress, child);
+    Expect(api_.comm_user_rank(child, &rank) == NcclResult::kSuccess && rank == 1 - rank_);
+    Expect(api_.comm_abort(child) == NcclResult::kSuccess);
+  }
+
+  void Done(NcclResult result) { Done(result, comm_); }
+
+  void Done(NcclResult result, NcclComm comm) {
+    while (result == NcclResult::kInProgress) {
+      Expect(api_.comm_get_async_error(comm, &result) == NcclResult::kSuccess);
+      std::this_thread::yield();
+    }
+    Expect(result == NcclResult::kSuccess);
+  }
+
+  void Expect(bool holds) { wrong_ += holds ? 0 : 1; }
+
+  const NcclApi api_;
+  const NcclUniqueId id_;
+  const int rank_;
+  NcclComm comm_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  int wrong_ = 0;
+};
+
+NcclUniqueId CreateId() {
+  NcclUniqueId id = {};
+  EXPECT_EQ(LoadNccl().value().get_unique_id(&id), NcclResult::kSuccess);
+  return id;
+}
+
+// The first test: a process that has used CUDA must not fork.
+TEST(LibraryTest, RanksOfTwoProcesses) {
+  const NcclUniqueId id = CreateId();
+  const pid_t child = fork();
+  if (child == 0) _exit(TwoRanks(id, 1).Run());
+  EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(LibraryTest, RanksOfOneProcess) {
+  const NcclUniqueId id = CreateId();
+  int wrong = -1;
+  std::thread one([&] { wrong = TwoRanks(id, 1).Run(); });
+  EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  one.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(LibraryTest, AGraphRunsItsCollectivesOnceInEachReplay) {
+  const NcclUniqueId id = CreateId();
+  int wrong = -1;
+  std::thread one([&] { wrong = TwoRanks(id, 1).Replay(); });
+  EXPECT_EQ(TwoRanks(id, 0).Replay(), 0);
+  one.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(LibraryTest, SaysLastWhatItRefused) {
+  const NcclApi api = LoadNccl().value();
+  int count = 0;
+  EXPECT_EQ(api.comm_count(nullptr, &count), NcclResult::kInvalidArgument);
+  EXPECT_STREQ(api.get_last_error(nullptr), "ncclCommCount on no communicator");
+  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "invalid argument");
+}
+
+}  // namespace
+}  // namespace brigade::emulator
