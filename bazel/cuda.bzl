@@ -15,6 +15,12 @@ load("//bazel:nvcc.bzl", "nvcc_compile")
 
 _CUDART = str(Label("//bazel:cudart"))
 
+# What dlopen finds by the names of CUDA's libraries, where the device is emulated.
+_EMULATED_LIBRARIES = [
+    str(Label("//emulator/cublas")),
+    str(Label("//emulator/nccl")),
+]
+
 def _require_cuda(kwargs):
     given = kwargs.get("target_compatible_with", [])
     kwargs["target_compatible_with"] = given + [c for c in REQUIRES_CUDA if c not in given]
@@ -89,9 +95,13 @@ def _gpu(name, srcs, deps, framework, kwargs):
     """Adds the tag and the need for a toolkit; compiles .cu files. Returns (srcs, deps)."""
     _require_cuda(kwargs)
     kwargs["tags"] = kwargs.get("tags", []) + ["gpu"]
+    libraries = select({
+        str(Label("//bazel:emulated")): _EMULATED_LIBRARIES,
+        "//conditions:default": [],
+    })
     cu = [s for s in srcs if s.endswith(".cu")]
     if not cu:
-        return srcs, deps
+        return srcs, deps + libraries
     headers, _ = split_headers(srcs)
     cuda_library(
         name = name + "_cuda",
@@ -102,7 +112,7 @@ def _gpu(name, srcs, deps, framework, kwargs):
         visibility = ["//visibility:private"],
         deps = deps + [framework],
     )
-    return [s for s in srcs if not s.endswith(".cu")], deps + [":" + name + "_cuda"]
+    return [s for s in srcs if not s.endswith(".cu")], deps + [":" + name + "_cuda"] + libraries
 
 def gpu_test(name, srcs, deps = [], size = "small", **kwargs):
     """brigade_cc_test that needs a GPU: built wherever there is a toolkit, run by --config=gpu.

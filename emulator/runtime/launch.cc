@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -9,6 +11,57 @@
 
 namespace brigade::emulator {
 namespace {
+
+// What host code has registered, before main() as a rule: then there is no machine yet, which a
+// process that forks must not share with its children.
+class HostCode {
+ public:
+  static HostCode& Get() {
+    static HostCode& code = *new HostCode;
+    return code;
+  }
+
+  FatBinary* AddBinary(const void* wrapper) {
+    const device::MutexLock lock(mutex_);
+    binaries_.push_back(std::make_unique<FatBinary>());
+    binaries_.back()->wrapper = wrapper;
+    return binaries_.back().get();
+  }
+
+  void Add(const void* host, HostFunction function) {
+    const device::MutexLock lock(mutex_);
+    functions_[host] = std::move(function);
+  }
+  void Add(const void* host, HostVariable variable) {
+    const device::MutexLock lock(mutex_);
+    variables_[host] = std::move(variable);
+  }
+
+  // Kernels of it may still run: it stays.
+  void Forget(const FatBinary* binary) {
+    const device::MutexLock lock(mutex_);
+    const auto is_of_it = [&](const auto& each) { return each.second.binary == binary; };
+    std::erase_if(functions_, is_of_it);
+    std::erase_if(variables_, is_of_it);
+  }
+
+  std::optional<HostFunction> FindFunction(const void* host) {
+    const device::MutexLock lock(mutex_);
+    const auto found = functions_.find(host);
+    return found == functions_.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::optional<HostVariable> FindVariable(const void* host) {
+    const device::MutexLock lock(mutex_);
+    const auto found = variables_.find(host);
+    return found == variables_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  device::Mutex mutex_;
+  std::vector<std::unique_ptr<FatBinary>> binaries_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, HostFunction> functions_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, HostVariable> variables_ ABSL_GUARDED_BY(mutex_);
+};
 
 // The binary on the call's device.
 cudaError_t Load(Call& call, FatBinary& binary, const LoadedModule*& loaded) {
@@ -135,34 +188,41 @@ thread_local std::vector<Configuration> configurations;
 }  // namespace
 
 cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel) {
-  const auto found = call.machine.functions.find(function);
-  if (found == call.machine.functions.end()) {
+  const std::optional<HostFunction> host = HostCode::Get().FindFunction(function);
+  if (!host.has_value()) {
     return call.Refuse(cudaErrorInvalidDeviceFunction,
                        absl::StrFormat("%p stands for no kernel", function));
   }
-  const HostFunction& host = found->second;
-  if (const cudaError_t error = Load(call, *host.binary, kernel.module)) return error;
-  kernel.kernel = kernel.module->module().Find(host.name);
-  if (kernel.kernel != nullptr) return cudaSuccess;
-  return call.Refuse(cudaErrorInvalidDeviceFunction,
-                     absl::StrCat("no kernel \"", host.name, "\" in its PTX"));
+  if (const cudaError_t error = Load(call, *host->binary, kernel.module)) return error;
+  kernel.kernel = kernel.module->module().Find(host->name);
+  if (kernel.kernel == nullptr) {
+    return call.Refuse(cudaErrorInvalidDeviceFunction,
+                       absl::StrCat("no kernel \"", host->name, "\" in its PTX"));
+  }
+  if (call.device.kernels.insert(function).second) {
+    const auto running = call.device.library_kernels;
+    call.machine.mutex.Unlock();
+    for (const CompletionPtr& each : running) each->Wait();
+    call.machine.mutex.Lock();
+  }
+  return cudaSuccess;
 }
 
-cudaError_t FindVariable(Call& call, const void* symbol, const HostVariable*& variable,
+cudaError_t FindVariable(Call& call, const void* symbol, HostVariable& variable,
                          uint64_t& address) {
-  const auto found = call.machine.variables.find(symbol);
-  if (found == call.machine.variables.end()) return cudaErrorInvalidSymbol;
-  variable = &found->second;
+  const std::optional<HostVariable> found = HostCode::Get().FindVariable(symbol);
+  if (!found.has_value()) return cudaErrorInvalidSymbol;
+  variable = *found;
   const LoadedModule* loaded = nullptr;
-  if (const cudaError_t error = Load(call, *variable->binary, loaded)) return error;
+  if (const cudaError_t error = Load(call, *variable.binary, loaded)) return error;
   const auto& variables = loaded->module().variables;
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (variables[i].name != variable->name) continue;
+    if (variables[i].name != variable.name) continue;
     address = loaded->variables()[i];
     return cudaSuccess;
   }
   return call.Refuse(cudaErrorInvalidSymbol,
-                     absl::StrCat("no variable \"", variable->name, "\" in its PTX"));
+                     absl::StrCat("no variable \"", variable.name, "\" in its PTX"));
 }
 
 }  // namespace brigade::emulator
@@ -174,39 +234,25 @@ extern "C" {
 // What nvcc's host code calls. Source: crt/host_runtime.h.
 
 void** __cudaRegisterFatBinary(void* wrapper) {
-  Machine& machine = Machine::Get();
-  const brigade::device::MutexLock lock(machine.mutex);
-  machine.binaries.push_back(std::make_unique<FatBinary>());
-  machine.binaries.back()->wrapper = wrapper;
-  return reinterpret_cast<void**>(machine.binaries.back().get());
+  return reinterpret_cast<void**>(HostCode::Get().AddBinary(wrapper));
 }
 
 void __cudaRegisterFatBinaryEnd(void**) {}
 
-// Kernels of it may still run: the module stays.
 void __cudaUnregisterFatBinary(void** handle) {
-  Machine& machine = Machine::Get();
-  const brigade::device::MutexLock lock(machine.mutex);
-  const auto* const binary = reinterpret_cast<const FatBinary*>(handle);
-  const auto is_of_it = [&](const auto& each) { return each.second.binary == binary; };
-  std::erase_if(machine.functions, is_of_it);
-  std::erase_if(machine.variables, is_of_it);
+  HostCode::Get().Forget(reinterpret_cast<const FatBinary*>(handle));
 }
 
 char __cudaInitModule(void**) { return 1; }
 
 void __cudaRegisterFunction(void** handle, const char* function, char*, const char* name, int,
                             uint3*, uint3*, dim3*, dim3*, int*) {
-  Machine& machine = Machine::Get();
-  const brigade::device::MutexLock lock(machine.mutex);
-  machine.functions[function] = {reinterpret_cast<FatBinary*>(handle), name};
+  HostCode::Get().Add(function, HostFunction{reinterpret_cast<FatBinary*>(handle), name});
 }
 
 void __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int, size_t bytes,
                        int, int) {
-  Machine& machine = Machine::Get();
-  const brigade::device::MutexLock lock(machine.mutex);
-  machine.variables[variable] = {reinterpret_cast<FatBinary*>(handle), name, bytes};
+  HostCode::Get().Add(variable, HostVariable{reinterpret_cast<FatBinary*>(handle), name, bytes});
 }
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void* stream) {

@@ -11,16 +11,35 @@
 
 namespace brigade::emulator {
 
+// A fat binary that host code has registered.
+struct FatBinary {
+  const void* wrapper = nullptr;
+  // Read when the first kernel of it is used.
+  std::shared_ptr<const Module> module;
+};
+
+struct HostFunction {
+  FatBinary* binary = nullptr;
+  std::string name;
+};
+
+struct HostVariable {
+  FatBinary* binary = nullptr;
+  std::string name;
+  size_t bytes = 0;
+};
+
 // A kernel by the function that stands for it in host code; its module is loaded on the device.
 struct LoadedKernel {
   const LoadedModule* module = nullptr;
   const Kernel* kernel = nullptr;
 };
+// The first time, the call waits for the kernels of libraries that run on the device, as lazy
+// loading may: a program whose kernels wait for each other loads them before.
 cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel);
 
 // A variable by the one that stands for it in host code, and its address on the device.
-cudaError_t FindVariable(Call& call, const void* symbol, const HostVariable*& variable,
-                         uint64_t& address);
+cudaError_t FindVariable(Call& call, const void* symbol, HostVariable& variable, uint64_t& address);
 
 }  // namespace brigade::emulator
 

@@ -131,14 +131,26 @@ void Machine::RunStream(std::shared_ptr<CUstream_st> stream) {
       std::this_thread::sleep_for(
           std::chrono::microseconds(random() % static_cast<uint32_t>(options.delay_us + 1)));
     }
-    if (operation.work.run != nullptr && device.error == cudaSuccess) {
-      const cudaError_t error = operation.work.run(device);
-      cudaError_t none = cudaSuccess;
-      if (error != cudaSuccess) device.error.compare_exchange_strong(none, error);
-    }
-    operation.work.run = nullptr;
+    Run(operation, device);
     operation.completion->Complete();
     lock.Lock();
+  }
+}
+
+void Machine::Run(Operation& operation, Device& device) {
+  if (operation.work.run == nullptr || device.error != cudaSuccess) return;
+  const bool is_of_library = operation.work.kind == Work::Kind::kLibraryKernel;
+  if (is_of_library) {
+    const device::MutexLock lock(mutex);
+    device.library_kernels.insert(operation.completion);
+  }
+  const cudaError_t error = operation.work.run(device);
+  cudaError_t none = cudaSuccess;
+  if (error != cudaSuccess) device.error.compare_exchange_strong(none, error);
+  operation.work.run = nullptr;
+  if (is_of_library) {
+    const device::MutexLock lock(mutex);
+    device.library_kernels.erase(operation.completion);
   }
 }
 

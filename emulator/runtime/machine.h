@@ -178,12 +178,7 @@ class Handles {
   std::deque<T*> destroyed_;
 };
 
-// A fat binary that host code has registered.
-struct FatBinary {
-  const void* wrapper = nullptr;
-  // Read when the first kernel of it is used.
-  std::shared_ptr<const Module> module;
-};
+struct FatBinary;
 
 struct Device {
   int ordinal = 0;
@@ -192,17 +187,10 @@ struct Device {
   std::atomic<cudaError_t> error{cudaSuccess};
   std::shared_ptr<CUstream_st> legacy;
   std::map<const FatBinary*, LoadedModule> modules;
-};
-
-struct HostFunction {
-  FatBinary* binary = nullptr;
-  std::string name;
-};
-
-struct HostVariable {
-  FatBinary* binary = nullptr;
-  std::string name;
-  size_t bytes = 0;
+  // Functions of the host whose kernels are loaded.
+  std::set<const void*> kernels;
+  // Kernels of libraries that run, in streams.
+  std::set<CompletionPtr> library_kernels;
 };
 
 class Machine {
@@ -222,10 +210,6 @@ class Machine {
   Handles<CUgraphExec_st> executables;
   std::vector<std::shared_ptr<Capture>> captures;
   unsigned long long captures_made = 0;
-
-  std::vector<std::unique_ptr<FatBinary>> binaries;
-  std::map<const void*, HostFunction> functions;
-  std::map<const void*, HostVariable> variables;
 
   std::map<std::string, int64_t, std::less<>> calls;
   std::vector<Fault> faults;
@@ -248,6 +232,7 @@ class Machine {
 
  private:
   Machine();
+  void Run(Operation& operation, Device& device);
   void RunStream(std::shared_ptr<CUstream_st> stream);
 
   device::Mutex reports_mutex_;

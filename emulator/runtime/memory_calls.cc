@@ -185,9 +185,9 @@ cudaError_t Fill(Call& call, void* data, int value, size_t bytes, cudaStream_t s
 
 cudaError_t CopyOfSymbol(Call& call, const void* symbol, size_t offset, size_t bytes,
                          uint64_t& address) {
-  const HostVariable* variable = nullptr;
+  HostVariable variable;
   if (const cudaError_t error = FindVariable(call, symbol, variable, address)) return error;
-  if (offset > variable->bytes || bytes > variable->bytes - offset) return cudaErrorInvalidValue;
+  if (offset > variable.bytes || bytes > variable.bytes - offset) return cudaErrorInvalidValue;
   address += offset;
   return cudaSuccess;
 }
@@ -308,7 +308,7 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, siz
 
 cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
   return Api("cudaGetSymbolAddress", Needs::kContext, [&](Call& call) {
-    const HostVariable* variable = nullptr;
+    HostVariable variable;
     uint64_t found = 0;
     if (const cudaError_t error = FindVariable(call, symbol, variable, found)) return error;
     *address = reinterpret_cast<void*>(found);
