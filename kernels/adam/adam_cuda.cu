@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kBlocksPerSm = 4;  // untuned: the largest that leaves 64 registers
 
-template <typename Grad, typename Copy>
+template <typename Grad, typename Copy, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    AdamKernel(const __grid_constant__ UpdateArguments<AdamPolicy> arguments) {
+    AdamKernel(const __grid_constant__ UpdateArguments<AdamPolicy, kCapacity> arguments) {
   UpdateThread<AdamPolicy, Grad, Copy>(arguments, blockIdx.x, threadIdx.x);
 }
 
@@ -22,17 +22,19 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream) {
-  UpdateArguments<AdamPolicy> arguments;
-  arguments.parameters = parameters;
   const auto tiles_of = [](const AdamSegment& s) {
-    return GpuTiles(s.size, UpdateLayout<AdamPolicy, Grad, Copy>(s));
+    return UpdateLayout<AdamPolicy, Grad, Copy>(s).Tiles(s.size);
   };
-  return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
-                      [&](int64_t) {
-                        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                        AdamKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
-                        return cudaGetLastError();
-                      });
+  return WithCapacity<AdamPolicy::kMaxSegments>(count, [&](auto capacity) {
+    UpdateArguments<AdamPolicy, capacity> arguments;
+    arguments.parameters = parameters;
+    return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
+                        [&](int64_t) {
+                          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+                          AdamKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
+                          return cudaGetLastError();
+                        });
+  });
 }
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \

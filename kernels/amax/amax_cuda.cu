@@ -1,5 +1,5 @@
 // The largest absolute value on the GPU: reads the array once, 4 or 2 bytes an element. A thread
-// has 8 elements in flight, 16 or 32 bytes: full occupancy makes 32 to 64 KiB an SM. No atomics:
+// has 16 elements in flight, 32 or 64 bytes: full occupancy makes 64 to 128 KiB an SM. No atomics:
 // one value of each block, then of all.
 
 #include "brigade/kernels/amax/amax_cuda.h"
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kTileThreads)
 template <typename T>
 cudaError_t LaunchAmax(const T* array, int64_t size, const float* scale, AmaxWorkspace* workspace,
                        AmaxResult* result, cudaStream_t stream) {
-  const int64_t tiles = GpuTiles(size, AmaxLayout(array));
+  const int64_t tiles = AmaxLayout(array).Tiles(size);
   const auto blocks = static_cast<unsigned>(tiles < kMaxAmaxParts ? tiles : kMaxAmaxParts);
   if (blocks > 0) {
     AmaxKernel<<<blocks, kTileThreads, 0, stream>>>(array, size, scale, workspace->parts);

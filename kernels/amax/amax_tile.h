@@ -11,11 +11,15 @@
 
 namespace brigade::kernels {
 
+// The elements that a thread loads before it looks at the first: 16 are as many as 32 registers
+// hold in a chunk of single elements. Untuned.
+inline constexpr int kAmaxPack = 16;
+
 template <typename T>
-BRIGADE_HOST_DEVICE PackLayout AmaxLayout(const T* array) {
-  PackLayoutBuilder builder;
-  builder.Add(array);
-  return builder.Build();
+BRIGADE_HOST_DEVICE auto AmaxLayout(const T* array) {
+  PackLayout<GroupSize(sizeof(T)), kAmaxPack> layout(array);
+  layout.Add(array);
+  return layout;
 }
 
 // The maximum of what thread `thread` of block `block` looks at: its packs of every `blocks`-th
@@ -24,19 +28,17 @@ template <typename T>
 BRIGADE_INLINE int32_t AmaxThread(const T* array, int64_t size, const float* scale_pointer,
                                   int64_t block, int64_t blocks, int thread) {
   const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
-  const PackLayout layout = AmaxLayout(array);
-  const int64_t tiles = GpuTiles(size, layout);
+  const auto layout = AmaxLayout(array);
+  const int64_t tiles = layout.Tiles(size);
   int32_t bits = 0;
-  const auto look = [&](T x) {
-    bits = LargerBits(bits, MagnitudeBits(static_cast<float>(x), scale));
+  const auto look = [&](const auto& chunk) {
+    const auto x = chunk.Load(array);
+    for (int j = 0; j < kAmaxPack; ++j) {
+      bits = LargerBits(bits, MagnitudeBits(static_cast<float>(x.values[j]), scale));
+    }
   };
-  const auto pack = [&](int64_t i) {
-    const Pack8<T> x = LoadPack8(array + i);
-    for (int j = 0; j < kPackSize; ++j) look(x.values[j]);
-  };
-  const auto single = [&](int64_t i) { look(array[i]); };
   for (int64_t tile = block; tile < tiles; tile += blocks) {
-    ForThread(size, layout, tile, thread, pack, single);
+    layout.ForThread(size, tile, thread, look);
   }
   return bits;
 }

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kBlocksPerSm = 8;  // 2048 threads: full occupancy
 
-template <typename Source, typename Target, bool kAccumulate>
+template <typename Source, typename Target, bool kAccumulate, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    CastKernel(const __grid_constant__ CastArguments arguments) {
+    CastKernel(const __grid_constant__ CastArguments<kCapacity> arguments) {
   CastThread<Source, Target, kAccumulate>(arguments, blockIdx.x, threadIdx.x);
 }
 
@@ -21,21 +21,23 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Source, typename Target>
 cudaError_t LaunchCast(const CastSegment* segments, int64_t count, const float* scale,
                        bool accumulate, cudaStream_t stream) {
-  CastArguments arguments;
-  arguments.scale = scale;
   const auto tiles_of = [](const CastSegment& s) {
-    return GpuTiles(s.size, CastLayout<Source, Target>(s));
+    return CastLayout<Source, Target>(s).Tiles(s.size);
   };
-  return ForEachBatch(
-      segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
-        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-        if (accumulate) {
-          CastKernel<Source, Target, true><<<blocks, kTileThreads, 0, stream>>>(arguments);
-        } else {
-          CastKernel<Source, Target, false><<<blocks, kTileThreads, 0, stream>>>(arguments);
-        }
-        return cudaGetLastError();
-      });
+  return WithCapacity<kMaxCastSegments>(count, [&](auto capacity) {
+    CastArguments<capacity> arguments;
+    arguments.scale = scale;
+    return ForEachBatch(
+        segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
+          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+          if (accumulate) {
+            CastKernel<Source, Target, true><<<blocks, kTileThreads, 0, stream>>>(arguments);
+          } else {
+            CastKernel<Source, Target, false><<<blocks, kTileThreads, 0, stream>>>(arguments);
+          }
+          return cudaGetLastError();
+        });
+  });
 }
 
 #define BRIGADE_INSTANTIATE(Source, Target)                                                        \

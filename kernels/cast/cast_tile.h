@@ -11,49 +11,49 @@
 
 namespace brigade::kernels {
 
-// 1000 segments of 24 bytes, with their first tiles, fill a launch's arguments.
-using CastBatch = SegmentBatch<CastSegment, 1000>;
+// Segments of 24 bytes, with their first tiles, that fill a launch's arguments.
+inline constexpr int kMaxCastSegments = 1000;
 
+template <int kCapacity = kMaxCastSegments>
 struct CastArguments {
   // Null means 1.
   const float* scale;
-  CastBatch batch;
+  SegmentBatch<CastSegment, kCapacity> batch;
 };
-static_assert(sizeof(CastArguments) <= kMaxLaunchArgumentBytes);
+static_assert(sizeof(CastArguments<>) <= kMaxLaunchArgumentBytes);
 
 template <typename Source, typename Target>
-BRIGADE_HOST_DEVICE PackLayout CastLayout(const CastSegment& s) {
-  PackLayoutBuilder builder;
-  builder.Add(static_cast<const Source*>(s.source));
-  builder.Add(static_cast<const Target*>(s.target));
-  return builder.Build();
+BRIGADE_HOST_DEVICE auto CastLayout(const CastSegment& s) {
+  const auto* const source = static_cast<const Source*>(s.source);
+  const auto* const target = static_cast<const Target*>(s.target);
+  constexpr bool kWidens = sizeof(Source) < sizeof(Target);
+  using Layout = PackLayout<GroupSize(kWidens ? sizeof(Target) : sizeof(Source))>;
+  Layout layout = kWidens ? Layout(source) : Layout(target);
+  layout.Add(source);
+  layout.Add(target);
+  return layout;
 }
 
-template <typename Source, typename Target, bool kAccumulate>
-BRIGADE_INLINE void CastThread(const CastArguments& arguments, int64_t tile, int thread) {
-  const CastBatch& batch = arguments.batch;
+template <typename Source, typename Target, bool kAccumulate, int kCapacity>
+BRIGADE_INLINE void CastThread(const CastArguments<kCapacity>& arguments, int64_t tile,
+                               int thread) {
+  const auto& batch = arguments.batch;
   const int64_t index = batch.Find(tile);
   const CastSegment& s = batch.segments[index];
   const float scale = arguments.scale == nullptr ? 1.0f : *arguments.scale;
   const Source* const source = static_cast<const Source*>(s.source);
   Target* const target = static_cast<Target*>(s.target);
 
-  const auto pack = [&](int64_t i) {
-    const Pack8<Source> x = LoadPack8(source + i);
-    Pack8<Target> y = {};
-    if constexpr (kAccumulate) y = LoadPack8(target + i);
+  const auto cast = [&](const auto& chunk) {
+    const Pack<Source> x = chunk.Load(source);
+    Pack<Target> y = {};
+    if constexpr (kAccumulate) y = chunk.Load(static_cast<const Target*>(target));
     for (int j = 0; j < kPackSize; ++j) {
       y.values[j] = CastElement<kAccumulate>(x.values[j], y.values[j], scale);
     }
-    StorePack8(y, target + i);
+    chunk.Store(y, target);
   };
-  const auto single = [&](int64_t i) {
-    Target y = {};
-    if constexpr (kAccumulate) y = target[i];
-    target[i] = CastElement<kAccumulate>(source[i], y, scale);
-  };
-  ForThread(s.size, CastLayout<Source, Target>(s), tile - batch.first_tile[index], thread, pack,
-            single);
+  CastLayout<Source, Target>(s).ForThread(s.size, tile - batch.first_tile[index], thread, cast);
 }
 
 }  // namespace brigade::kernels

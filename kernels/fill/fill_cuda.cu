@@ -6,8 +6,9 @@
 namespace brigade::kernels {
 namespace {
 
+template <int kCapacity>
 __global__ void __launch_bounds__(kTileThreads)
-    FillKernel(const __grid_constant__ FillArguments arguments) {
+    FillKernel(const __grid_constant__ FillArguments<kCapacity> arguments) {
   FillThread(arguments, blockIdx.x, threadIdx.x);
 }
 
@@ -15,16 +16,18 @@ __global__ void __launch_bounds__(kTileThreads)
 
 cudaError_t LaunchFill(const FillSegment* segments, int64_t count, FillPattern pattern,
                        int64_t element_bytes, cudaStream_t stream) {
-  FillArguments arguments;
-  arguments.pattern = pattern;
-  arguments.element_bytes = element_bytes;
   const auto tiles_of = [&](const FillSegment& s) { return FillTiles(s, element_bytes); };
-  return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
-                      [&](int64_t) {
-                        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                        FillKernel<<<blocks, kTileThreads, 0, stream>>>(arguments);
-                        return cudaGetLastError();
-                      });
+  return WithCapacity<kMaxFillSegments>(count, [&](auto capacity) {
+    FillArguments<capacity> arguments;
+    arguments.pattern = pattern;
+    arguments.element_bytes = element_bytes;
+    return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
+                        [&](int64_t) {
+                          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+                          FillKernel<<<blocks, kTileThreads, 0, stream>>>(arguments);
+                          return cudaGetLastError();
+                        });
+  });
 }
 
 }  // namespace brigade::kernels

@@ -17,27 +17,30 @@ namespace brigade::kernels {
 inline constexpr int64_t kFillStores = 4;
 inline constexpr int64_t kFillTileBytes = kTileThreads * 16 * kFillStores;
 
-// 1300 segments of 16 bytes, with their first tiles, fill a launch's arguments.
-using FillBatch = SegmentBatch<FillSegment, 1300>;
+// Segments of 16 bytes, with their first tiles, that fill a launch's arguments.
+inline constexpr int kMaxFillSegments = 1300;
 
+template <int kCapacity = kMaxFillSegments>
 struct FillArguments {
   FillPattern pattern;
   int64_t element_bytes;
-  FillBatch batch;
+  SegmentBatch<FillSegment, kCapacity> batch;
 };
-static_assert(sizeof(FillArguments) <= kMaxLaunchArgumentBytes);
+static_assert(sizeof(FillArguments<>) <= kMaxLaunchArgumentBytes);
 
-// Bytes from the last 16-byte boundary to the array's begin: the first store is cut short by them.
+// Bytes from the last sector's begin to the array's: the first stores are cut short by them.
 BRIGADE_HOST_DEVICE inline int64_t FillShift(const FillSegment& s) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(s.data) % 16);
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(s.data) % kSectorBytes);
 }
 
 BRIGADE_HOST_DEVICE inline int64_t FillTiles(const FillSegment& s, int64_t element_bytes) {
   return s.size == 0 ? 0 : CeilDiv(s.size * element_bytes + FillShift(s), kFillTileBytes);
 }
 
-BRIGADE_INLINE void FillThread(const FillArguments& arguments, int64_t tile, int thread) {
-  const FillBatch& batch = arguments.batch;
+template <int kCapacity>
+BRIGADE_INLINE void FillThread(const FillArguments<kCapacity>& arguments, int64_t tile,
+                               int thread) {
+  const auto& batch = arguments.batch;
   const int64_t index = batch.Find(tile);
   const FillSegment& s = batch.segments[index];
   const int64_t bytes = s.size * arguments.element_bytes;

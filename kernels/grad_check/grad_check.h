@@ -25,7 +25,8 @@ int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 //              whose square overflows fp32 (2^64 and more) makes all_finite 0 and the sum infinity;
 //              a sum of finite squares never does.
 // Traffic      The gradients' bytes, read once, and 8 bytes written per 8192 elements.
-// Aliasing     stats and workspace may not overlap anything.
+// Aliasing     stats and workspace may not overlap anything. What workspace holds afterwards
+//              differs between devices.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
 // Determinism  The order of summation is canonical: same bits on every device, for any number of
 //              threads and SIMD target, for the same list. A different cut into segments is a

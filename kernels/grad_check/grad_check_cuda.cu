@@ -10,41 +10,54 @@ namespace brigade::kernels {
 namespace {
 
 constexpr int kWarps = kTileThreads / kWarp;  // tiles of a block
-constexpr int kBlocksPerSm = 4;               // untuned: 64 registers, 64 KiB of shared memory
+constexpr int kBlocksPerSm = 4;               // untuned: 64 registers, 68 KiB of shared memory
+// Loads in flight of a thread of the last steps, untuned.
+constexpr int kLoadsOfBlock = 16;
+constexpr int kLoadsOfLane = 64;  // ptxas 13.0 keeps 23 of them in flight all the time
+
+// The last halvings: thread 0 gets the sum of the warp.
+__device__ double HalveWarp(double sum) {
+  for (int half = kWarp / 2; half > 0; half /= 2) {
+    sum = precision::Add(sum, __shfl_down_sync(0xffffffffu, sum, half));
+  }
+  return sum;
+}
 
 // tile_sums[t]: the sum of one tile, by one warp.
-template <typename Grad>
+template <typename Grad, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    TileSumsKernel(const __grid_constant__ GradArguments arguments) {
-  __shared__ double shared[kWarps][kGradLanes];
+    TileSumsKernel(const __grid_constant__ GradArguments<kCapacity> arguments) {
+  __shared__ double shared[kWarps][kLanePlaces];
   const int warp = threadIdx.x / kWarp;
   const int thread = threadIdx.x % kWarp;
   const int64_t index = int64_t{blockIdx.x} * kWarps + warp;
   if (index >= arguments.batch.tiles()) return;  // the whole warp
   const auto tile = GradTile<Grad>::Find(arguments.batch, index);
-  double* const lanes = shared[warp];
-  SumLanes(tile, thread, lanes);
-  for (int half = kGradLanes / 2; half > 0; half /= 2) {
-    __syncwarp();
-    HalveLanes(lanes, half, thread, kWarp);
-  }
+  SumLanes(tile, thread, shared[warp]);
   __syncwarp();
-  double sum = lanes[0];
+  const double halved = HalveWarp(HalveToWarp(shared[warp], thread));
+  double sum = __shfl_sync(0xffffffffu, halved, 0);
   if (MayOverflow(sum) && __any_sync(0xffffffffu, FindOverflow(tile, thread))) sum = kTileOverflow;
   if (thread == 0) arguments.tile_sums[arguments.tiles_before + index] = sum;
 }
 
-// *stats from the sums of all tiles: one block.
+// The lanes of the sum of all tile sums, in place of the first of these. Each warp has a
+// multiprocessor to itself, and so registers for as many loads in flight.
+__global__ void __launch_bounds__(kWarp) LaneSumsKernel(double* tile_sums, int64_t tiles) {
+  const int lane = blockIdx.x * kWarp + threadIdx.x;
+  tile_sums[lane] = SumOfTileSums<kLoadsOfLane>(tile_sums, tiles, lane);
+}
+
+// *stats from the sums of all tiles, or from their lanes: one block.
 __global__ void __launch_bounds__(kGradLanes)
     FinishKernel(const double* tile_sums, int64_t tiles, GradStats* stats) {
-  __shared__ double lanes[kGradLanes];
-  lanes[threadIdx.x] = SumOfTileSums(tile_sums, tiles, threadIdx.x);
-  for (int half = kGradLanes / 2; half > 0; half /= 2) {
-    __syncthreads();
-    HalveLanes(lanes, half, threadIdx.x, kGradLanes);
-  }
+  __shared__ double lanes[kLanePlaces];
+  const int lane = threadIdx.x;
+  lanes[LanePlace(lane)] = SumOfTileSums<kLoadsOfBlock>(tile_sums, tiles, lane);
   __syncthreads();
-  if (threadIdx.x == 0) *stats = StatsOf(lanes[0]);
+  if (lane >= kWarp) return;  // all warps but the first
+  const double sum = HalveWarp(HalveToWarp(lanes, lane));
+  if (lane == 0) *stats = StatsOf(sum);
 }
 
 }  // namespace
@@ -52,19 +65,28 @@ __global__ void __launch_bounds__(kGradLanes)
 template <typename Grad>
 cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
                             GradStats* stats, cudaStream_t stream) {
-  GradArguments arguments;
-  arguments.tile_sums = workspace;
   int64_t tiles = 0;
-  const cudaError_t error = ForEachBatch(
-      segments, count, kMaxGridBlocks, GradTiles, arguments.batch, cudaSuccess,
-      [&](int64_t tiles_before) {
-        arguments.tiles_before = tiles_before;
-        tiles = tiles_before + arguments.batch.tiles();
-        const auto blocks = static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
-        TileSumsKernel<Grad><<<blocks, kTileThreads, 0, stream>>>(arguments);
-        return cudaGetLastError();
-      });
+  const cudaError_t error = WithCapacity<kMaxGradSegments>(count, [&](auto capacity) {
+    GradArguments<capacity> arguments;
+    arguments.tile_sums = workspace;
+    return ForEachBatch(segments, count, kMaxGridBlocks, GradTiles, arguments.batch, cudaSuccess,
+                        [&](int64_t tiles_before) {
+                          arguments.tiles_before = tiles_before;
+                          tiles = tiles_before + arguments.batch.tiles();
+                          const auto blocks =
+                              static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
+                          TileSumsKernel<Grad><<<blocks, kTileThreads, 0, stream>>>(arguments);
+                          return cudaGetLastError();
+                        });
+  });
   if (error != cudaSuccess) return error;
+  // One block reads what it can have in flight at once.
+  if (tiles > kLoadsOfBlock * kGradLanes) {
+    LaneSumsKernel<<<kGradLanes / kWarp, kWarp, 0, stream>>>(workspace, tiles);
+    const cudaError_t launched = cudaGetLastError();
+    if (launched != cudaSuccess) return launched;
+    tiles = kGradLanes;
+  }
   FinishKernel<<<1, kGradLanes, 0, stream>>>(workspace, tiles, stats);
   return cudaGetLastError();
 }

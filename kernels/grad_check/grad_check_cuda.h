@@ -12,9 +12,9 @@
 namespace brigade::kernels {
 
 // GradCheck on `stream`, without checks of the arguments: what GradCheck (grad_check.h) does once
-// it has checked them. One launch for each 1300 non-empty segments and one to finish. `segments`
-// may go when the call returns; `workspace` (a double per tile of 8192 elements of each segment),
-// `stats` and the gradients are device memory.
+// it has checked them. One launch for each 1300 non-empty segments and one to finish, two for more
+// than 4096 tiles. `segments` may go when the call returns; `workspace` (a double per tile of 8192
+// elements of each segment), `stats` and the gradients are device memory.
 template <typename Grad>
 cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
                             GradStats* stats, cudaStream_t stream);

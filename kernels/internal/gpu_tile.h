@@ -4,145 +4,196 @@
 // The layout of element-wise work on the GPU: which thread touches which elements, and how. Plain
 // C++ that the host runs in tests.
 //
-// A block of 256 threads takes a tile of 2048 elements. A thread takes 8 consecutive ones: two
-// 16-byte accesses of float, one of a 16-bit type, all issued before the first is used. That puts
-// 48 KiB and more in flight on an SM at half occupancy, which is what Hopper's memory needs.
+// A block of 256 threads takes a tile, each of its warps a chunk of 32 packs, a pack the elements
+// of one thread. A pack is made of groups: consecutive elements that a thread moves at once, of 16
+// bytes in the widest array. The groups of a warp lie side by side, so that each of its accesses
+// covers whole sectors, the units of 32 bytes in which memory moves, in arrays of every width: 512
+// bytes of float, 256 of a 16-bit type beside it. A pack of 8 puts 48 KiB and more in flight on an
+// SM at half occupancy, which is what Hopper's memory needs.
 //
-// Packs of 8 are laid so that they start on 16-byte boundaries: a segment that starts `shift`
-// elements past one has its first pack cut short by `shift`, as its last one is by its length, and
-// only these two go element by element. Where the arrays of a segment start at different distances
-// from a boundary no pack can be aligned in all of them; then the threads take single elements side
-// by side, which the memory system still joins into full lines.
+// Chunks start at sectors: a segment that starts `shift` elements past one has its first chunk cut
+// short by `shift`, as its last one is by its length. In these two, and everywhere where the arrays
+// of a segment start at different distances from a boundary, the lanes of a warp take single
+// elements side by side, which the memory system joins into sectors: as many loads in flight, in
+// four times the instructions.
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "brigade/precision/host_device.h"
 
 namespace brigade::kernels {
 
 inline constexpr int kTileThreads = 256;
-// The elements of a thread.
+inline constexpr int kWarp = 32;
+inline constexpr int kSectorBytes = 32;
+// The elements of a thread, where a kernel does not say another number. Untuned.
 inline constexpr int kPackSize = 8;
-// Untuned.
-inline constexpr int64_t kGpuTile = kTileThreads * kPackSize;
 // CUDA's limit in x.
 inline constexpr int64_t kMaxGridBlocks = (int64_t{1} << 31) - 1;
 
-// Where the packs of a segment lie.
-struct PackLayout {
-  // The elements that the first pack lacks at its front: 0 to 7.
-  int64_t shift;
-  // Whether whole packs are 16-byte aligned in every array.
-  bool vector;
+// The elements that a thread moves at once where the widest array has elements of `bytes`.
+constexpr int GroupSize(size_t bytes) { return static_cast<int>(16 / bytes); }
+
+// The elements of T that a thread holds, so that groups of them can be moved at once.
+template <typename T, int kPack = kPackSize>
+struct alignas(16) Pack {
+  T values[kPack];
 };
 
-// Elements of size `kBytes` from the last boundary between packs, whose first address a pack of 8
-// can have: 16 bytes for 16-bit types, and for float too (a pack is two accesses there).
-template <int kBytes>
-BRIGADE_HOST_DEVICE inline int64_t ElementsPastBoundary(const void* data) {
-  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % 16) / kBytes;
-}
-
-// The layout for arrays with elements of the given sizes. A 16-bit array fixes the shift; floats,
-// of which 4 fill 16 bytes, must agree with it. Null arrays do not take part.
-class PackLayoutBuilder {
- public:
-  template <typename T>
-  BRIGADE_HOST_DEVICE void Add(const T* data) {
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4);
-    if (data == nullptr) return;
-    if (sizeof(T) == 2) {
-      Agree(ElementsPastBoundary<2>(data), half_shift_, has_half_);
-    } else {
-      Agree(ElementsPastBoundary<4>(data), float_shift_, has_float_);
-    }
-  }
-
-  BRIGADE_HOST_DEVICE PackLayout Build() const {
-    PackLayout layout;
-    layout.shift = has_half_ ? half_shift_ : float_shift_;
-    layout.vector = agree_ && !(has_half_ && has_float_ && half_shift_ % 4 != float_shift_);
-    if (!layout.vector) layout.shift = 0;
-    return layout;
-  }
-
- private:
-  BRIGADE_HOST_DEVICE void Agree(int64_t shift, int64_t& known, bool& has) {
-    agree_ = agree_ && (!has || known == shift);
-    known = shift;
-    has = true;
-  }
-
-  int64_t half_shift_ = 0;
-  int64_t float_shift_ = 0;
-  bool has_half_ = false;
-  bool has_float_ = false;
-  bool agree_ = true;
-};
-
-// Tiles of a segment of `size` elements; 0 for an empty one.
-BRIGADE_HOST_DEVICE inline int64_t GpuTiles(int64_t size, PackLayout layout) {
-  return size == 0 ? 0 : (size + layout.shift + kGpuTile - 1) / kGpuTile;
-}
-
-// Eight elements of T as a thread moves them: by 16-byte accesses.
-template <typename T>
-struct alignas(16) Pack8 {
-  T values[kPackSize];
-};
-
-template <typename T>
-BRIGADE_INLINE Pack8<T> LoadPack8(const T* from) {
-  Pack8<T> pack;
+// Moves kGroup elements by one access of 8 or 16 bytes.
+template <int kGroup, typename T>
+BRIGADE_INLINE void LoadGroup(const T* from, T* to) {
+  constexpr int kBytes = kGroup * sizeof(T);
+  static_assert(kBytes == 8 || kBytes == 16);
 #ifdef __CUDA_ARCH__
-  for (unsigned i = 0; i < sizeof(pack) / sizeof(uint4); ++i) {
-    reinterpret_cast<uint4*>(&pack)[i] = reinterpret_cast<const uint4*>(from)[i];
-  }
+  using Words = std::conditional_t<kBytes == 16, uint4, uint2>;
+  *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(from);
 #else
-  std::memcpy(&pack, __builtin_assume_aligned(from, 16), sizeof(pack));
+  std::memcpy(to, __builtin_assume_aligned(from, kBytes), kBytes);
 #endif
-  return pack;
 }
 
-template <typename T>
-BRIGADE_INLINE void StorePack8(const Pack8<T>& pack, T* to) {
+template <int kGroup, typename T>
+BRIGADE_INLINE void StoreGroup(const T* from, T* to) {
+  constexpr int kBytes = kGroup * sizeof(T);
+  static_assert(kBytes == 8 || kBytes == 16);
 #ifdef __CUDA_ARCH__
   // As PTX: given plain vectors to store, nvcc 13.0 splits half of them into words.
-  uint32_t words[sizeof(pack) / sizeof(uint32_t)];
-  std::memcpy(words, &pack, sizeof(pack));
-  for (unsigned i = 0; i < sizeof(pack) / 16; ++i) {
+  uint32_t words[kBytes / sizeof(uint32_t)];
+  std::memcpy(words, from, kBytes);
+  const auto address = __cvta_generic_to_global(to);
+  if constexpr (kBytes == 16) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                  :
-                 : "l"(__cvta_generic_to_global(reinterpret_cast<char*>(to) + 16 * i)),
-                   "r"(words[4 * i]), "r"(words[4 * i + 1]), "r"(words[4 * i + 2]),
-                   "r"(words[4 * i + 3])
+                 : "l"(address), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "r"(words[0]), "r"(words[1])
                  : "memory");
   }
 #else
-  std::memcpy(__builtin_assume_aligned(to, 16), &pack, sizeof(pack));
+  std::memcpy(__builtin_assume_aligned(to, kBytes), from, kBytes);
 #endif
 }
 
-// Gives thread `thread` of tile `tile` its elements of a segment of `size`: either one call of
-// pack(first), for 8 elements that are aligned in every array, or calls of single(i).
-template <typename PackFn, typename SingleFn>
-BRIGADE_INLINE void ForThread(int64_t size, PackLayout layout, int64_t tile, int thread,
-                              const PackFn& pack, const SingleFn& single) {
-  if (layout.vector) {
-    const int64_t first = tile * kGpuTile + int64_t{thread} * kPackSize - layout.shift;
-    if (first >= 0 && first + kPackSize <= size) {
-      pack(first);
-    } else {
-      for (int64_t i = first < 0 ? 0 : first; i < first + kPackSize && i < size; ++i) single(i);
+// The elements of a thread in a chunk that lies in the arrays as a whole: groups.
+template <int kGroup, int kPack>
+class WholeChunk {
+ public:
+  BRIGADE_INLINE WholeChunk(int64_t begin, int lane) : first_(begin + lane * kGroup) {}
+
+  template <typename T>
+  BRIGADE_INLINE Pack<T, kPack> Load(const T* array) const {
+    Pack<T, kPack> pack;
+    for (int j = 0; j < kPack; j += kGroup) {
+      LoadGroup<kGroup>(array + first_ + j * kWarp, pack.values + j);
     }
-  } else {
-    for (int j = 0; j < kPackSize; ++j) {
-      const int64_t i = tile * kGpuTile + int64_t{j} * kTileThreads + thread;
-      if (i < size) single(i);
+    return pack;
+  }
+
+  template <typename T>
+  BRIGADE_INLINE void Store(const Pack<T, kPack>& pack, T* array) const {
+    for (int j = 0; j < kPack; j += kGroup) {
+      StoreGroup<kGroup>(pack.values + j, array + first_ + j * kWarp);
     }
   }
-}
+
+ private:
+  int64_t first_;
+};
+
+// The elements of a thread in any other chunk: every 32nd, those that the arrays have.
+template <int kPack>
+class EdgeChunk {
+ public:
+  BRIGADE_INLINE EdgeChunk(int64_t begin, int lane, int64_t size) : first_(begin + lane) {
+    const int64_t left = size - first_ + kWarp - 1;
+    const int count = left < kWarp * kPack ? static_cast<int>(left / kWarp) : kPack;
+    has_ = static_cast<uint32_t>((uint64_t{1} << count) - 1);
+    // A chunk begins less than 32 elements before the arrays.
+    if (first_ < 0) has_ &= ~1u;
+  }
+
+  // Those that the arrays do not have are 0.
+  template <typename T>
+  BRIGADE_INLINE Pack<T, kPack> Load(const T* array) const {
+    Pack<T, kPack> pack = {};
+    for (int j = 0; j < kPack; ++j) {
+      if (Has(j)) pack.values[j] = array[first_ + j * kWarp];
+    }
+    return pack;
+  }
+
+  template <typename T>
+  BRIGADE_INLINE void Store(const Pack<T, kPack>& pack, T* array) const {
+    for (int j = 0; j < kPack; ++j) {
+      if (Has(j)) array[first_ + j * kWarp] = pack.values[j];
+    }
+  }
+
+ private:
+  BRIGADE_INLINE bool Has(int j) const { return (has_ >> j & 1) != 0; }
+
+  static_assert(kPack <= 32);
+  int64_t first_;
+  // A bit for each element that the arrays have.
+  uint32_t has_;
+};
+
+// How a segment is cut into tiles, by where its arrays start.
+template <int kGroup, int kPack = kPackSize>
+class PackLayout {
+ public:
+  static constexpr int64_t kChunk = kWarp * kPack;
+  static constexpr int64_t kTile = kTileThreads * kPack;
+
+  // Of the arrays, `narrowest` has the smallest elements: chunks start at its sectors.
+  template <typename T>
+  BRIGADE_HOST_DEVICE explicit PackLayout(const T* narrowest)
+      : shift_(LowBits(narrowest) % kSectorBytes / sizeof(T)) {}
+
+  // Each array but null ones, `narrowest` too.
+  template <typename T>
+  BRIGADE_HOST_DEVICE void Add(const T* array) {
+    misfit_ |= (LowBits(array) - shift_ * static_cast<uint32_t>(sizeof(T))) % (kGroup * sizeof(T));
+  }
+
+  // The elements that the first chunk lacks at its front.
+  BRIGADE_HOST_DEVICE int64_t shift() const { return shift_; }
+  // Whether groups are aligned in every array.
+  BRIGADE_HOST_DEVICE bool whole() const { return misfit_ == 0; }
+
+  // Tiles of a segment of `size` elements; 0 for an empty one.
+  BRIGADE_HOST_DEVICE int64_t Tiles(int64_t size) const {
+    return size == 0 ? 0 : (size + shift_ + kTile - 1) / kTile;
+  }
+
+  // Calls run(chunk) for the elements of thread `thread` of tile `tile` in a segment of `size`:
+  // with a WholeChunk or an EdgeChunk, the same for all threads of a warp.
+  template <typename Run>
+  BRIGADE_INLINE void ForThread(int64_t size, int64_t tile, int thread, const Run& run) const {
+    const int64_t begin = tile * kTile + thread / kWarp * kChunk - shift_;
+    if (whole() && begin >= 0 && begin + kChunk <= size) {
+      run(WholeChunk<kGroup, kPack>(begin, thread % kWarp));
+    } else if (begin < size) {
+      run(EdgeChunk<kPack>(begin, thread % kWarp, size));
+    }
+  }
+
+ private:
+  // What alignment depends on.
+  BRIGADE_HOST_DEVICE static uint32_t LowBits(const void* array) {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(array));
+  }
+
+  uint32_t shift_;
+  // Bytes between groups and their boundaries, of all arrays: 0 if there are none.
+  uint32_t misfit_ = 0;
+};
 
 }  // namespace brigade::kernels
 

@@ -9,6 +9,7 @@
 // All counts are 64-bit.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "brigade/precision/host_device.h"
 
@@ -51,6 +52,17 @@ struct SegmentBatch {
     return FindSegment(count, tile, [this](int64_t i) { return first_tile[i]; });
   }
 };
+
+// The segments of a launch whose arguments are small: a model's flat ranges, not its tensors.
+inline constexpr int kFewSegments = 4;
+
+// Calls run(std::integral_constant) for how many segments a launch of this list takes: `kMost`, or
+// kFewSegments if those are enough, since each launch passes them all, used or not.
+template <int kMost, typename Run>
+auto WithCapacity(int64_t count, const Run& run) {
+  return count <= kFewSegments ? run(std::integral_constant<int, kFewSegments>())
+                               : run(std::integral_constant<int, kMost>());
+}
 
 // Cuts a list into batches: calls launch(first_tile_of_list) with `batch` filled, for each batch in
 // order, until one does not return `ok`; returns the last result. tiles_of(segment) is the number

@@ -11,7 +11,7 @@
 //     using Segment;
 //     // What a call passes beside its segments. The member state has the skip flag.
 //     using Parameters;
-//     // Segments of one launch.
+//     // Segments of one launch of a long list.
 //     static constexpr int kMaxSegments;
 //     // The largest number of arrays of optimizer state that a segment has.
 //     static constexpr int kStates;
@@ -39,24 +39,32 @@
 
 namespace brigade::kernels {
 
-template <typename Policy>
+template <typename Policy, int kCapacity = Policy::kMaxSegments>
 struct UpdateArguments {
   typename Policy::Parameters parameters;
-  SegmentBatch<typename Policy::Segment, Policy::kMaxSegments> batch;
+  SegmentBatch<typename Policy::Segment, kCapacity> batch;
 };
 
-template <typename Policy, typename Grad, typename Copy>
-BRIGADE_HOST_DEVICE PackLayout UpdateLayout(const typename Policy::Segment& s) {
-  PackLayoutBuilder builder;
-  builder.Add(s.param);
-  for (int k = 0; k < Policy::kStates; ++k) builder.Add(Policy::State(s, k));
-  builder.Add(static_cast<const Grad*>(s.grad));
-  if constexpr (!std::is_same_v<Copy, NoCopy>) builder.Add(static_cast<const Copy*>(s.param_copy));
-  return builder.Build();
-}
+using UpdatePackLayout = PackLayout<GroupSize(sizeof(float))>;
 
 template <typename Policy, typename Grad, typename Copy>
-BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy>& arguments, int64_t tile,
+BRIGADE_HOST_DEVICE UpdatePackLayout UpdateLayout(const typename Policy::Segment& s) {
+  const auto* const grad = static_cast<const Grad*>(s.grad);
+  const auto* const copy = static_cast<const Copy*>(s.param_copy);
+  constexpr bool kHasCopy = !std::is_same_v<Copy, NoCopy>;
+  UpdatePackLayout layout(grad);
+  if constexpr (kHasCopy && sizeof(Copy) < sizeof(Grad)) layout = UpdatePackLayout(copy);
+  layout.Add(s.param);
+  for (int k = 0; k < Policy::kStates; ++k) {
+    if (Policy::State(s, k) != nullptr) layout.Add(Policy::State(s, k));
+  }
+  layout.Add(grad);
+  if constexpr (kHasCopy) layout.Add(copy);
+  return layout;
+}
+
+template <typename Policy, typename Grad, typename Copy, int kCapacity>
+BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy, kCapacity>& arguments, int64_t tile,
                                  int thread) {
   static_assert(sizeof(arguments) <= kMaxLaunchArgumentBytes);
   if (arguments.parameters.state->skip != 0) return;
@@ -69,35 +77,28 @@ BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy>& arguments, int64
   Policy::VisitElement(arguments.parameters, s, [&](auto element) {
     using Element = decltype(element);
     constexpr int kStates = Element::kStates;
-    const auto pack = [&](int64_t i) {
-      // All loads before the first use: with Adam 7 or 8 accesses of 16 bytes in flight per thread.
-      const Pack8<Grad> g = LoadPack8(grad + i);
-      Pack8<float> p = LoadPack8(s.param + i);
-      Pack8<float> states[kStates + 1];  // One more, since no array may be empty.
-      for (int k = 0; k < kStates; ++k) states[k] = LoadPack8(Policy::State(s, k) + i);
+    const auto update = [&](const auto& chunk) {
+      // All loads before the first use.
+      const auto g = chunk.Load(grad);
+      auto p = chunk.Load(s.param);
+      Pack<float> states[kStates + 1];  // One more, since no array may be empty.
+      for (int k = 0; k < kStates; ++k) states[k] = chunk.Load(Policy::State(s, k));
       for (int j = 0; j < kPackSize; ++j) {
         float state[kStates + 1];
         for (int k = 0; k < kStates; ++k) state[k] = states[k].values[j];
         Element::Update(c, static_cast<float>(g.values[j]), p.values[j], state);
         for (int k = 0; k < kStates; ++k) states[k].values[j] = state[k];
       }
-      StorePack8(p, s.param + i);
-      for (int k = 0; k < kStates; ++k) StorePack8(states[k], Policy::State(s, k) + i);
+      chunk.Store(p, s.param);
+      for (int k = 0; k < kStates; ++k) chunk.Store(states[k], Policy::State(s, k));
       if constexpr (!std::is_same_v<Copy, NoCopy>) {
-        Pack8<Copy> rounded;
+        Pack<Copy> rounded;
         for (int j = 0; j < kPackSize; ++j) rounded.values[j] = Copy(p.values[j]);
-        StorePack8(rounded, copy + i);
+        chunk.Store(rounded, copy);
       }
     };
-    const auto single = [&](int64_t i) {
-      float state[kStates + 1];
-      for (int k = 0; k < kStates; ++k) state[k] = Policy::State(s, k)[i];
-      Element::Update(c, static_cast<float>(grad[i]), s.param[i], state);
-      for (int k = 0; k < kStates; ++k) Policy::State(s, k)[i] = state[k];
-      if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(s.param[i]);
-    };
-    ForThread(s.size, UpdateLayout<Policy, Grad, Copy>(s), tile - arguments.batch.first_tile[index],
-              thread, pack, single);
+    UpdateLayout<Policy, Grad, Copy>(s).ForThread(s.size, tile - arguments.batch.first_tile[index],
+                                                  thread, update);
   });
 }
 

@@ -1,6 +1,6 @@
 // Reduction on the GPU: reads every source once, writes every target once. A thread takes 8
-// elements of all sources, so with two sources of float 64 bytes are in flight per thread and 128
-// KiB an SM.
+// elements of all sources, 16 of bytes, so with two sources of float 64 bytes are in flight per
+// thread and 128 KiB an SM.
 
 #include "brigade/kernels/reduce/reduce_cuda.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
@@ -8,32 +8,40 @@
 namespace brigade::kernels {
 namespace {
 
+// Untuned: full occupancy where it takes no spills.
+template <typename T, bool kCarries>
+constexpr int kBlocksPerSm = !kCarries && (sizeof(T) == 2 || sizeof(T) == 4) ? 8 : 4;
+
 template <ReduceOp kOp, typename T, bool kCarries>
-__global__ void __launch_bounds__(kTileThreads)
-    ReduceKernel(const __grid_constant__ ReduceArrays arrays, PackLayout layout,
+__global__ void __launch_bounds__(kTileThreads, (kBlocksPerSm<T, kCarries>))
+    ReduceKernel(const __grid_constant__ ReduceArrays arrays, ReducePackLayout<T, kCarries> layout,
                  int64_t first_tile) {
   ReduceThread<kOp, T, kCarries>(arrays, layout, first_tile + blockIdx.x, threadIdx.x);
 }
 
-}  // namespace
-
-template <typename T>
-cudaError_t LaunchReduce(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
-  const PackLayout layout = ReduceLayout<T>(arrays);
-  const int64_t tiles = GpuTiles(arrays.size, layout);
-  const bool carries = arrays.carry.in != nullptr || arrays.carry.out != nullptr;
+template <typename T, bool kCarries>
+cudaError_t Launch(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
+  const auto layout = ReduceLayout<T, kCarries>(arrays);
+  const int64_t tiles = layout.Tiles(arrays.size);
   cudaError_t status = cudaSuccess;
   for (int64_t first = 0; first < tiles && status == cudaSuccess; first += kMaxGridBlocks) {
     const int64_t left = tiles - first;
     const auto blocks = static_cast<unsigned>(left < kMaxGridBlocks ? left : kMaxGridBlocks);
     VisitReduceOp(op, [&](auto constant) {
       constexpr ReduceOp kOp = decltype(constant)::value;
-      const auto kernel = carries ? ReduceKernel<kOp, T, true> : ReduceKernel<kOp, T, false>;
-      kernel<<<blocks, kTileThreads, 0, stream>>>(arrays, layout, first);
+      ReduceKernel<kOp, T, kCarries><<<blocks, kTileThreads, 0, stream>>>(arrays, layout, first);
     });
     status = cudaGetLastError();
   }
   return status;
+}
+
+}  // namespace
+
+template <typename T>
+cudaError_t LaunchReduce(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
+  const bool carries = arrays.carry.in != nullptr || arrays.carry.out != nullptr;
+  return carries ? Launch<T, true>(arrays, op, stream) : Launch<T, false>(arrays, op, stream);
 }
 
 #define BRIGADE_INSTANTIATE(T) \

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kBlocksPerSm = 5;  // untuned
 
-template <typename Grad, typename Copy>
+template <typename Grad, typename Copy, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
-    SgdKernel(const __grid_constant__ UpdateArguments<SgdPolicy> arguments) {
+    SgdKernel(const __grid_constant__ UpdateArguments<SgdPolicy, kCapacity> arguments) {
   UpdateThread<SgdPolicy, Grad, Copy>(arguments, blockIdx.x, threadIdx.x);
 }
 
@@ -22,17 +22,19 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParameters& parameters,
                       cudaStream_t stream) {
-  UpdateArguments<SgdPolicy> arguments;
-  arguments.parameters = parameters;
   const auto tiles_of = [](const SgdSegment& s) {
-    return GpuTiles(s.size, UpdateLayout<SgdPolicy, Grad, Copy>(s));
+    return UpdateLayout<SgdPolicy, Grad, Copy>(s).Tiles(s.size);
   };
-  return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
-                      [&](int64_t) {
-                        const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                        SgdKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
-                        return cudaGetLastError();
-                      });
+  return WithCapacity<SgdPolicy::kMaxSegments>(count, [&](auto capacity) {
+    UpdateArguments<SgdPolicy, capacity> arguments;
+    arguments.parameters = parameters;
+    return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
+                        [&](int64_t) {
+                          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+                          SgdKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
+                          return cudaGetLastError();
+                        });
+  });
 }
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                        \

@@ -57,7 +57,7 @@ class AdamTypedTest : public ::testing::Test {
     using Grad = typename Kind::Grad;
     using Copy = typename Kind::Copy;
     const auto tiles_of = [](const AdamSegment& s) {
-      return GpuTiles(s.size, UpdateLayout<AdamPolicy, Grad, Copy>(s));
+      return UpdateLayout<AdamPolicy, Grad, Copy>(s).Tiles(s.size);
     };
     ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
                  arguments->batch, true, [&](int64_t) {

@@ -151,7 +151,7 @@ TEST(AmaxTest, JudgesWhatIsFiniteAfterScaling) {
 
 // More parts than the block that finishes has threads, and more tiles than blocks.
 TEST(AmaxTest, FindsAValueInTheLastTileOfManyBlocks) {
-  GuardedArray<float> array(300 * kGpuTile, 0);
+  GuardedArray<float> array(300 * kTileThreads * kAmaxPack, 0);
   array[array.size() - 1] = -3.0f;
   for (const int64_t blocks : {7, 299, 300}) {
     EXPECT_EQ(RunGpuBodies(array.data(), array.size(), nullptr, blocks).value, 3.0f) << blocks;
@@ -162,7 +162,7 @@ TEST(AmaxTest, FindsAValueInTheLastTileOfManyBlocks) {
 TEST(AmaxTest, LooksPast2To31Elements) {
   constexpr int64_t kSize = (int64_t{1} << 31) + 4099;
   const SparseArray<Half> array(kSize, 5);
-  const int64_t tiles = GpuTiles(kSize, AmaxLayout(array.data()));
+  const int64_t tiles = AmaxLayout(array.data()).Tiles(kSize);
   array[kSize - 1] = Half(-7.0f);
   int32_t bits = 0;
   for (int thread = 0; thread < kTileThreads; ++thread) {

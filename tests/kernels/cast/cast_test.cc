@@ -53,10 +53,10 @@ class CastLists {
   }
 
   void RunGpuBodies(const float* scale, bool accumulate) {
-    auto arguments = std::make_unique<CastArguments>();
+    auto arguments = std::make_unique<CastArguments<>>();
     arguments->scale = scale;
     const auto tiles_of = [](const CastSegment& s) {
-      return GpuTiles(s.size, CastLayout<Source, Target>(s));
+      return CastLayout<Source, Target>(s).Tiles(s.size);
     };
     ForEachBatch(segments.data(), segments.size(), kMaxGridBlocks, tiles_of, arguments->batch, true,
                  [&](int64_t) {
@@ -140,21 +140,22 @@ TEST(CastTest, ConvertsTheEndsOfMoreThan2To31Elements) {
     const SparseArray<Half> source(kSize, 5);
     const SparseArray<float> target(kSize, 5 + spread);
     const SparseArray<float> small(5);
-    const auto arguments = std::make_unique<CastArguments>();
+    const auto arguments = std::make_unique<CastArguments<>>();
     const std::vector<CastSegment> segments = {{nullptr, nullptr, 0},
                                                {small.data(), small.data(), 5},
                                                {nullptr, nullptr, 0},
                                                {source.data(), target.data(), kSize},
                                                {small.data(), small.data(), 5}};
-    const int64_t shift = spread == 0 ? 5 : 0;
-    const int64_t last =
-        (kSize + shift - 1) / kGpuTile * kGpuTile - shift;  // begin of the last tile
+    constexpr int64_t kTile = kTileThreads * kPackSize;
+    constexpr int64_t kShift = 5;
+    // The begin of the last tile.
+    constexpr int64_t kLast = (kSize + kShift - 1) / kTile * kTile - kShift;
     const auto value = [](int64_t i) { return static_cast<float>(i % 1000 + 1); };
-    for (int64_t i = 0; i < 2 * kGpuTile; ++i) source[i] = Half(value(i));
-    for (int64_t i = last - kGpuTile; i < kSize; ++i) source[i] = Half(value(i));
+    for (int64_t i = 0; i < 2 * kTile; ++i) source[i] = Half(value(i));
+    for (int64_t i = kLast - kTile; i < kSize; ++i) source[i] = Half(value(i));
     ForEachBatch(
         segments.data(), segments.size(), kMaxGridBlocks,
-        [](const CastSegment& s) { return GpuTiles(s.size, CastLayout<Half, float>(s)); },
+        [](const CastSegment& s) { return CastLayout<Half, float>(s).Tiles(s.size); },
         arguments->batch, true,
         [&](int64_t) {
           for (const int64_t tile : {int64_t{1}, arguments->batch.tiles() - 2}) {
@@ -170,10 +171,10 @@ TEST(CastTest, ConvertsTheEndsOfMoreThan2To31Elements) {
       }
     };
     expect(-5, 0, false);
-    expect(0, kGpuTile - shift, true);
-    expect(kGpuTile - shift, 2 * kGpuTile, false);
-    expect(last - kGpuTile, last, false);
-    expect(last, kSize, true);
+    expect(0, kTile - kShift, true);
+    expect(kTile - kShift, 2 * kTile, false);
+    expect(kLast - kTile, kLast, false);
+    expect(kLast, kSize, true);
     expect(kSize, kSize + 1, false);
   }
 }

@@ -44,8 +44,8 @@ struct FillList {
 };
 
 template <typename T>
-std::unique_ptr<FillArguments> Arguments(T value) {
-  auto arguments = std::make_unique<FillArguments>();
+std::unique_ptr<FillArguments<>> Arguments(T value) {
+  auto arguments = std::make_unique<FillArguments<>>();
   for (size_t i = 0; i < sizeof(FillPattern); i += sizeof(value)) {
     std::memcpy(reinterpret_cast<char*>(&arguments->pattern) + i, &value, sizeof(value));
   }
@@ -70,7 +70,7 @@ TYPED_TEST(FillTypedTest, SetsEveryElementOnTheCpu) {
 
 TYPED_TEST(FillTypedTest, SetsEveryElementInTheGpuThreads) {
   std::vector<int64_t> sizes = InterestingSizes();
-  sizes.resize(FillBatch::kMaxSegments + 10, 3);  // more than one launch takes
+  sizes.resize(kMaxFillSegments + 10, 3);  // more than one launch takes
   sizes.insert(sizes.end(), {16383, 16384, 16385, 50000});
   FillList<TypeParam> list(sizes);
   const TypeParam value(77.0);
@@ -107,10 +107,10 @@ TYPED_TEST(FillTypedTest, SetsTheEndsOfMoreThan2To31Elements) {
         }
         return true;
       });
-  // A tile holds 16 KiB from a 16-byte boundary on.
+  // A tile holds 16 KiB from a sector on.
   constexpr int64_t kBytes = sizeof(TypeParam);
   constexpr int64_t kTile = 16384 / kBytes;
-  constexpr int64_t kShift = 3 * kBytes % 16 / kBytes;
+  constexpr int64_t kShift = 3 * kBytes % kSectorBytes / kBytes;
   constexpr int64_t kLast =
       (kSize + kShift - 1) / kTile * kTile - kShift;  // begin of the last tile
   const auto expect = [&](int64_t begin, int64_t end, TypeParam wanted) {

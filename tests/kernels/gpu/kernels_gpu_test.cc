@@ -71,6 +71,33 @@ TEST(KernelsGpuTest, GradCheckAndStepControlGiveTheCpusBits) {
   }
 }
 
+TEST(KernelsGpuTest, GradCheckAddsTheSumsOfManyTilesInTheSameOrder) {
+  // Of more tiles than one block adds: each segment has one.
+  constexpr int64_t kTiles = 5000;
+  constexpr int64_t kEach = 3;
+  ExpectSameOnBoth(
+      "grad_check of many tiles",
+      [&](char* base) {
+        Layout layout(base);
+        layout.Take<GradStats>(1);
+        FillFloats(layout.Take<float>(kTiles * kEach), DType::kFloat32, kTiles * kEach, 8);
+      },
+      [&](char* base, device::Stream& stream) -> absl::Status {
+        Layout layout(base);
+        GradStats* const stats = layout.Take<GradStats>(1);
+        const float* const grad = layout.Take<float>(kTiles * kEach);
+        std::vector<GradSegment> segments;
+        for (int64_t i = 0; i < kTiles; ++i) segments.push_back({grad + i * kEach, kEach});
+        double* const workspace = layout.Take<double>(kTiles);
+        absl::Status status =
+            GradCheck(segments, DType::kFloat32, absl::MakeSpan(workspace, kTiles), stats, stream);
+        // What it holds now differs between devices.
+        const FillSegment cleared = {workspace, kTiles};
+        status.Update(Fill({&cleared, 1}, DType::kFloat64, 0, stream));
+        return status;
+      });
+}
+
 TEST(KernelsGpuTest, CastGivesTheCpusBits) {
   for (const DType source_dtype : kFloats) {
     for (const DType target_dtype : kFloats) {

@@ -60,25 +60,34 @@ void ExpectSame(const GradStats& actual, const spec::GradStats& wanted, const st
   EXPECT_EQ(actual.all_finite, wanted.all_finite ? 1 : 0) << how;
 }
 
+// The sum of lanes at their places, by the threads of a warp.
+double SumOfLanes(const double* lanes) {
+  double sums[kWarp];
+  for (int thread = 0; thread < kWarp; ++thread) sums[thread] = HalveToWarp(lanes, thread);
+  for (int half = kWarp / 2; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) sums[j] = precision::Add(sums[j], sums[j + half]);
+  }
+  return sums[0];
+}
+
 // What the CUDA kernels do, thread by thread between the places where threads meet.
 template <typename Grad>
 double SumOfTile(const GradTile<Grad>& tile) {
-  double lanes[kGradLanes];
-  std::fill(lanes, lanes + kGradLanes, -1.0);  // each must be written
+  double lanes[kLanePlaces];
+  std::fill(lanes, lanes + kLanePlaces, -1.0);  // each must be written
   for (int thread = 0; thread < kWarp; ++thread) SumLanes(tile, thread, lanes);
-  for (int half = kGradLanes / 2; half > 0; half /= 2) {
-    for (int thread = 0; thread < kWarp; ++thread) HalveLanes(lanes, half, thread, kWarp);
-  }
+  const double sum = SumOfLanes(lanes);
   bool overflow = false;
-  for (int thread = 0; MayOverflow(lanes[0]) && thread < kWarp; ++thread) {
+  for (int thread = 0; MayOverflow(sum) && thread < kWarp; ++thread) {
     overflow = overflow || FindOverflow(tile, thread);
   }
-  return overflow ? kTileOverflow : lanes[0];
+  return overflow ? kTileOverflow : sum;
 }
 
 template <typename Grad>
 GradStats RunGpuBodies(GradList<Grad>& list) {
-  auto batch = std::make_unique<GradBatch>();
+  using Batch = decltype(GradArguments<>::batch);
+  auto batch = std::make_unique<Batch>();
   int64_t tiles = 0;
   ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, GradTiles, *batch, true,
                [&](int64_t tiles_before) {
@@ -89,16 +98,11 @@ GradStats RunGpuBodies(GradList<Grad>& list) {
                  tiles = tiles_before + batch->tiles();
                  return true;
                });
-  double lanes[kGradLanes];
-  for (int thread = 0; thread < kGradLanes; ++thread) {
-    lanes[thread] = SumOfTileSums(list.workspace.data(), tiles, thread);
+  double lanes[kLanePlaces];
+  for (int lane = 0; lane < kGradLanes; ++lane) {
+    lanes[LanePlace(lane)] = SumOfTileSums<5>(list.workspace.data(), tiles, lane);
   }
-  for (int half = kGradLanes / 2; half > 0; half /= 2) {
-    for (int thread = 0; thread < kGradLanes; ++thread) {
-      HalveLanes(lanes, half, thread, kGradLanes);
-    }
-  }
-  return StatsOf(lanes[0]);
+  return StatsOf(SumOfLanes(lanes));
 }
 
 std::vector<std::vector<int64_t>> Lists() {
@@ -144,7 +148,7 @@ TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsPast2To31Elements) {
   const SparseArray<TypeParam> small(9000);
   const std::vector<GradSegment> segments = {
       {nullptr, 0}, {small.data(), 9000}, {nullptr, 0}, {huge.data(), kSize}, {small.data(), 1}};
-  auto batch = std::make_unique<GradBatch>();
+  const auto batch = std::make_unique<decltype(GradArguments<>::batch)>();
   const auto check = [&](int64_t) {
     const int64_t tiles = batch->tiles();
     EXPECT_EQ(tiles, 2 + ((int64_t{1} << 18) + 1) + 1);

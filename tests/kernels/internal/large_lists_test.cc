@@ -39,7 +39,7 @@ struct Adam {
     return {kArray, kArray, kArray, kArray, nullptr, size, 0};
   }
   static int64_t Tiles(const AdamSegment& s) {
-    return GpuTiles(s.size, UpdateLayout<AdamPolicy, float, NoCopy>(s));
+    return UpdateLayout<AdamPolicy, float, NoCopy>(s).Tiles(s.size);
   }
 };
 struct Sgd {
@@ -47,26 +47,26 @@ struct Sgd {
   static constexpr int64_t kTile = 2048;
   static SgdSegment Make(int64_t size) { return {kArray, kArray, kArray, nullptr, size, 0}; }
   static int64_t Tiles(const SgdSegment& s) {
-    return GpuTiles(s.size, UpdateLayout<SgdPolicy, float, NoCopy>(s));
+    return UpdateLayout<SgdPolicy, float, NoCopy>(s).Tiles(s.size);
   }
 };
 struct Cast {
-  using Batch = CastBatch;
+  using Batch = decltype(CastArguments<>::batch);
   static constexpr int64_t kTile = 2048;
   static CastSegment Make(int64_t size) { return {kArray, kArray, size}; }
   static int64_t Tiles(const CastSegment& s) {
-    return GpuTiles(s.size, CastLayout<float, precision::Half>(s));
+    return CastLayout<float, precision::Half>(s).Tiles(s.size);
   }
 };
 struct GradCheck {
-  using Batch = GradBatch;
+  using Batch = decltype(GradArguments<>::batch);
   static constexpr int64_t kTile = 8192;
   static GradSegment Make(int64_t size) { return {kArray, size}; }
   static int64_t Tiles(const GradSegment& s) { return GradTiles(s); }
 };
 template <int kBytes>
 struct Fill {
-  using Batch = FillBatch;
+  using Batch = decltype(FillArguments<>::batch);
   static constexpr int64_t kTile = 16384 / kBytes;
   static FillSegment Make(int64_t size) { return {kArray, size}; }
   static int64_t Tiles(const FillSegment& s) { return FillTiles(s, kBytes); }

@@ -116,7 +116,7 @@ class ReduceTypedTest : public ::testing::Test {
   }
 
   // What a kernel does with sources [begin, end), by its threads one after the other. Returns
-  // whether they took packs.
+  // whether they took groups.
   bool RunPass(ReduceOp op, size_t begin, size_t end, const ReduceCarry& carry) {
     ReduceArrays arrays = {};
     arrays.source_count = static_cast<int32_t>(end - begin);
@@ -125,18 +125,19 @@ class ReduceTypedTest : public ::testing::Test {
     arrays.carry = carry;
     std::copy(from_.begin() + begin, from_.begin() + end, arrays.sources);
     std::copy(to_.begin(), to_.end(), arrays.targets);
-    const PackLayout layout = ReduceLayout<T>(arrays);
+    const bool carries = carry.in != nullptr || carry.out != nullptr;
+    return carries ? RunThreads<true>(op, arrays) : RunThreads<false>(op, arrays);
+  }
+
+  template <bool kCarries>
+  static bool RunThreads(ReduceOp op, const ReduceArrays& arrays) {
+    const auto layout = ReduceLayout<T, kCarries>(arrays);
     VisitReduceOp(op, [&](auto constant) {
-      ForEachGpuThread(GpuTiles(arrays.size, layout), kTileThreads, [&](int64_t tile, int thread) {
-        constexpr ReduceOp kOp = decltype(constant)::value;
-        if (carry.in != nullptr || carry.out != nullptr) {
-          ReduceThread<kOp, T, true>(arrays, layout, tile, thread);
-        } else {
-          ReduceThread<kOp, T, false>(arrays, layout, tile, thread);
-        }
+      ForEachGpuThread(layout.Tiles(arrays.size), kTileThreads, [&](int64_t tile, int thread) {
+        ReduceThread<decltype(constant)::value, T, kCarries>(arrays, layout, tile, thread);
       });
     });
-    return layout.vector;
+    return layout.whole();
   }
 
   std::deque<GuardedArray<T>> sources_, targets_;
@@ -226,10 +227,10 @@ TYPED_TEST(ReduceTypedTest, GpuThreadsDoTheSame) {
   for (const bool aligned : {true, false}) {
     for (const size_t sources : {1, 2, 5}) {
       for (const ReduceOp op : kOps) {
-        for (const int64_t size : {1, 8, 2047, 5003}) {
+        for (const int64_t size : {1, 8, 255, 2047, 4097, 5003}) {
           this->Make(sources, 2, size, aligned, 7);
-          const bool vector = this->RunPass(op, 0, sources, {});
-          EXPECT_TRUE(!aligned || vector == (sizeof(TypeParam) > 1));
+          const bool whole = this->RunPass(op, 0, sources, {});
+          EXPECT_TRUE(!aligned || whole);
           const auto wanted = this->Wanted(op);
           for (auto& target : this->targets_) this->Expect(target, wanted, "GPU thread");
         }
@@ -249,7 +250,7 @@ TYPED_TEST(ReduceTypedTest, GpuThreadsCarryFromPassToPass) {
         GuardedArray<Wide> partials(kSize, offset);
         Wide* const sums = partials.data();
         // The partials fit the arrays where they begin as many elements past a boundary.
-        const bool fits = aligned && sizeof(TypeParam) > 1 && (offset == 3 || sizeof(Wide) == 8);
+        const bool fits = aligned && (offset == 3 || sizeof(Wide) == 8);
         EXPECT_EQ(this->RunPass(op, 0, 4, {nullptr, sums}), fits);
         EXPECT_EQ(this->RunPass(op, 4, 8, {sums, sums}), fits);
         for (size_t i = 0; i < 2; ++i) {

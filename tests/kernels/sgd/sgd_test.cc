@@ -123,7 +123,7 @@ void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
   auto arguments = std::make_unique<UpdateArguments<SgdPolicy>>();
   arguments->parameters = MakeSgdParameters(setting.options);
   const auto tiles_of = [](const SgdSegment& s) {
-    return GpuTiles(s.size, UpdateLayout<SgdPolicy, Grad, Copy>(s));
+    return UpdateLayout<SgdPolicy, Grad, Copy>(s).Tiles(s.size);
   };
   ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
                arguments->batch, true, [&](int64_t) {
