@@ -100,7 +100,7 @@ def brigade_kernel(
             srcs = [name + "_cuda.cu"],
             hdrs = [name + "_cuda.h"],
             visibility = public,
-            deps = math + tile + launcher_deps,
+            deps = math + tile + ["//kernels:launch_kernel"] + launcher_deps,
         )
     native.filegroup(
         name = "sources",

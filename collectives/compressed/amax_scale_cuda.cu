@@ -2,6 +2,7 @@
 
 #include "brigade/collectives/compressed/amax_scale_cuda.h"
 #include "brigade/collectives/compressed/amax_scale_math.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::collectives {
 namespace {
@@ -15,8 +16,7 @@ __global__ void __launch_bounds__(1)
 
 cudaError_t LaunchAmaxScale(const float* amax, int64_t terms, int32_t limit, AmaxScale* result,
                             cudaStream_t stream) {
-  AmaxScaleKernel<<<1, 1, 0, stream>>>(amax, terms, limit, result);
-  return cudaGetLastError();
+  return kernels::LaunchKernel<AmaxScaleKernel>(1, 1, stream, amax, terms, limit, result);
 }
 
 }  // namespace brigade::collectives

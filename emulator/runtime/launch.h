@@ -34,8 +34,8 @@ struct LoadedKernel {
   const LoadedModule* module = nullptr;
   const Kernel* kernel = nullptr;
 };
-// The first time, the call waits for the kernels of libraries that run on the device, as lazy
-// loading may: a program whose kernels wait for each other loads them before.
+// The first time, the call waits for the kernels of libraries that are in streams of the device, as
+// lazy loading may: a program whose kernels wait for each other loads them before.
 cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel);
 
 // A variable by the one that stands for it in host code, and its address on the device.

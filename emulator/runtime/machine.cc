@@ -131,25 +131,14 @@ void Machine::RunStream(std::shared_ptr<CUstream_st> stream) {
       std::this_thread::sleep_for(
           std::chrono::microseconds(random() % static_cast<uint32_t>(options.delay_us + 1)));
     }
-    Run(operation, device);
+    if (operation.work.run != nullptr && device.error == cudaSuccess) {
+      const cudaError_t error = operation.work.run(device);
+      cudaError_t none = cudaSuccess;
+      if (error != cudaSuccess) device.error.compare_exchange_strong(none, error);
+    }
+    operation.work.run = nullptr;
     operation.completion->Complete();
     lock.Lock();
-  }
-}
-
-void Machine::Run(Operation& operation, Device& device) {
-  if (operation.work.run == nullptr || device.error != cudaSuccess) return;
-  const bool is_of_library = operation.work.kind == Work::Kind::kLibraryKernel;
-  if (is_of_library) {
-    const device::MutexLock lock(mutex);
-    device.library_kernels.insert(operation.completion);
-  }
-  const cudaError_t error = operation.work.run(device);
-  cudaError_t none = cudaSuccess;
-  if (error != cudaSuccess) device.error.compare_exchange_strong(none, error);
-  operation.work.run = nullptr;
-  if (is_of_library) {
-    const device::MutexLock lock(mutex);
     device.library_kernels.erase(operation.completion);
   }
 }
@@ -164,6 +153,9 @@ void Machine::Enqueue(CUstream_st& stream, Operation operation) {
     });
   } else if (stream.is_blocking && device.legacy->last != nullptr) {
     operation.after.push_back(device.legacy->last);
+  }
+  if (operation.work.kind == Work::Kind::kLibraryKernel) {
+    device.library_kernels.insert(operation.completion);
   }
   const bool is_first = stream.last == nullptr;
   stream.last = operation.completion;

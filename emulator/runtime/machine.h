@@ -189,7 +189,7 @@ struct Device {
   std::map<const FatBinary*, LoadedModule> modules;
   // Functions of the host whose kernels are loaded.
   std::set<const void*> kernels;
-  // Kernels of libraries that run, in streams.
+  // Kernels of libraries that are in streams.
   std::set<CompletionPtr> library_kernels;
 };
 
@@ -232,7 +232,6 @@ class Machine {
 
  private:
   Machine();
-  void Run(Operation& operation, Device& device);
   void RunStream(std::shared_ptr<CUstream_st> stream);
 
   device::Mutex reports_mutex_;

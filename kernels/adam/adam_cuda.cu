@@ -5,6 +5,7 @@
 
 #include "brigade/kernels/adam/adam_cuda.h"
 #include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
 namespace {
@@ -31,8 +32,8 @@ cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamPar
     return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
                         [&](int64_t) {
                           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                          AdamKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
-                          return cudaGetLastError();
+                          return LaunchKernel<AdamKernel<Grad, Copy, capacity>>(
+                              blocks, kTileThreads, stream, arguments);
                         });
   });
 }

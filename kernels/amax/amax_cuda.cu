@@ -4,6 +4,7 @@
 
 #include "brigade/kernels/amax/amax_cuda.h"
 #include "brigade/kernels/amax/amax_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
 namespace {
@@ -45,12 +46,11 @@ cudaError_t LaunchAmax(const T* array, int64_t size, const float* scale, AmaxWor
   const int64_t tiles = AmaxLayout(array).Tiles(size);
   const auto blocks = static_cast<unsigned>(tiles < kMaxAmaxParts ? tiles : kMaxAmaxParts);
   if (blocks > 0) {
-    AmaxKernel<<<blocks, kTileThreads, 0, stream>>>(array, size, scale, workspace->parts);
-    const cudaError_t error = cudaGetLastError();
+    const cudaError_t error = LaunchKernel<AmaxKernel<T>>(blocks, kTileThreads, stream, array, size,
+                                                          scale, workspace->parts);
     if (error != cudaSuccess) return error;
   }
-  FinishKernel<<<1, kTileThreads, 0, stream>>>(workspace->parts, blocks, result);
-  return cudaGetLastError();
+  return LaunchKernel<FinishKernel>(1, kTileThreads, stream, workspace->parts, blocks, result);
 }
 
 #define BRIGADE_INSTANTIATE(T)                                                                     \

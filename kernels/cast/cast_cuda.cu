@@ -4,6 +4,7 @@
 
 #include "brigade/kernels/cast/cast_cuda.h"
 #include "brigade/kernels/cast/cast_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
 namespace {
@@ -30,12 +31,10 @@ cudaError_t LaunchCast(const CastSegment* segments, int64_t count, const float* 
     return ForEachBatch(
         segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-          if (accumulate) {
-            CastKernel<Source, Target, true><<<blocks, kTileThreads, 0, stream>>>(arguments);
-          } else {
-            CastKernel<Source, Target, false><<<blocks, kTileThreads, 0, stream>>>(arguments);
-          }
-          return cudaGetLastError();
+          return accumulate ? LaunchKernel<CastKernel<Source, Target, true, capacity>>(
+                                  blocks, kTileThreads, stream, arguments)
+                            : LaunchKernel<CastKernel<Source, Target, false, capacity>>(
+                                  blocks, kTileThreads, stream, arguments);
         });
   });
 }

@@ -2,6 +2,7 @@
 
 #include "brigade/kernels/fill/fill_cuda.h"
 #include "brigade/kernels/fill/fill_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
 namespace {
@@ -21,12 +22,11 @@ cudaError_t LaunchFill(const FillSegment* segments, int64_t count, FillPattern p
     FillArguments<capacity> arguments;
     arguments.pattern = pattern;
     arguments.element_bytes = element_bytes;
-    return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
-                        [&](int64_t) {
-                          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                          FillKernel<<<blocks, kTileThreads, 0, stream>>>(arguments);
-                          return cudaGetLastError();
-                        });
+    return ForEachBatch(
+        segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
+          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+          return LaunchKernel<FillKernel<capacity>>(blocks, kTileThreads, stream, arguments);
+        });
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
 #include "brigade/kernels/grad_check/grad_check_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
 namespace {
@@ -75,20 +76,19 @@ cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* 
                           tiles = tiles_before + arguments.batch.tiles();
                           const auto blocks =
                               static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
-                          TileSumsKernel<Grad><<<blocks, kTileThreads, 0, stream>>>(arguments);
-                          return cudaGetLastError();
+                          return LaunchKernel<TileSumsKernel<Grad, capacity>>(blocks, kTileThreads,
+                                                                              stream, arguments);
                         });
   });
   if (error != cudaSuccess) return error;
   // One block reads what it can have in flight at once.
   if (tiles > kLoadsOfBlock * kGradLanes) {
-    LaneSumsKernel<<<kGradLanes / kWarp, kWarp, 0, stream>>>(workspace, tiles);
-    const cudaError_t launched = cudaGetLastError();
+    const cudaError_t launched =
+        LaunchKernel<LaneSumsKernel>(kGradLanes / kWarp, kWarp, stream, workspace, tiles);
     if (launched != cudaSuccess) return launched;
     tiles = kGradLanes;
   }
-  FinishKernel<<<1, kGradLanes, 0, stream>>>(workspace, tiles, stats);
-  return cudaGetLastError();
+  return LaunchKernel<FinishKernel>(1, kGradLanes, stream, workspace, tiles, stats);
 }
 
 template cudaError_t LaunchGradCheck<float>(const GradSegment*, int64_t, double*, GradStats*,

@@ -2,6 +2,7 @@
 // elements of all sources, 16 of bytes, so with two sources of float 64 bytes are in flight per
 // thread and 128 KiB an SM.
 
+#include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/reduce/reduce_cuda.h"
 #include "brigade/kernels/reduce/reduce_tile.h"
 
@@ -29,9 +30,9 @@ cudaError_t Launch(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream)
     const auto blocks = static_cast<unsigned>(left < kMaxGridBlocks ? left : kMaxGridBlocks);
     VisitReduceOp(op, [&](auto constant) {
       constexpr ReduceOp kOp = decltype(constant)::value;
-      ReduceKernel<kOp, T, kCarries><<<blocks, kTileThreads, 0, stream>>>(arrays, layout, first);
+      status = LaunchKernel<ReduceKernel<kOp, T, kCarries>>(blocks, kTileThreads, stream, arrays,
+                                                            layout, first);
     });
-    status = cudaGetLastError();
   }
   return status;
 }

@@ -4,6 +4,7 @@
 // 100 KiB, above the 48 KiB that Hopper's memory needs.
 
 #include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"
 
 namespace brigade::kernels {
@@ -31,8 +32,8 @@ cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParame
     return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
                         [&](int64_t) {
                           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-                          SgdKernel<Grad, Copy><<<blocks, kTileThreads, 0, stream>>>(arguments);
-                          return cudaGetLastError();
+                          return LaunchKernel<SgdKernel<Grad, Copy, capacity>>(blocks, kTileThreads,
+                                                                               stream, arguments);
                         });
   });
 }

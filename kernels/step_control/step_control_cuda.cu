@@ -1,6 +1,7 @@
 // The decision of one step on the GPU: one thread, then one a group; a few hundred bytes. It costs
 // a launch, not bandwidth.
 
+#include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/step_control/step_control_cuda.h"
 
 namespace brigade::kernels {
@@ -16,8 +17,7 @@ __global__ void __launch_bounds__(kMaxStepGroups)
 }  // namespace
 
 cudaError_t LaunchStepControl(const StepParameters& parameters, cudaStream_t stream) {
-  StepControlKernel<<<1, kMaxStepGroups, 0, stream>>>(parameters);
-  return cudaGetLastError();
+  return LaunchKernel<StepControlKernel>(1, kMaxStepGroups, stream, parameters);
 }
 
 }  // namespace brigade::kernels

@@ -50,6 +50,8 @@ struct RanksOptions {
   device::RaceChecker* race_checker = nullptr;
   device::Tracer* tracer = nullptr;
   device::Device device = device::Cpu();
+  // Rank r is on the device with the ordinal r.
+  bool own_devices = false;
   // Of the communicators' topology; empty: they have none.
   std::vector<int> ranks_of_node = {};
 };
@@ -67,6 +69,7 @@ inline CommunicatorOptions OptionsOf(const RanksOptions& options) {
 inline std::unique_ptr<device::Context> CreateRankContext(int rank, const RanksOptions& options) {
   device::ContextOptions context;
   context.device = options.device;
+  if (options.own_devices) context.device.ordinal = rank;
   context.compute_threads = 1 + rank % 2;
   context.name = absl::StrCat("rank ", rank);
   context.random_delay = options.random_delay;

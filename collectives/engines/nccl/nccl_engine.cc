@@ -20,10 +20,12 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/deadline.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/periodic_thread.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_device_guard.h"
-#include "brigade/device/threads/periodic_thread.h"
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/kernels/launch_kernel.h"
 #endif
 
 namespace brigade::collectives {
@@ -49,6 +51,17 @@ class OnDevice {
   explicit OnDevice(device::Device) {}
 };
 #endif
+
+// Before NCCL's kernels run, which wait for what this thread does next.
+absl::Status LoadKernels(device::Device device) {
+#if BRIGADE_CUDA
+  if (device.kind == device::DeviceKind::kCuda) {
+    const OnDevice on_device(device);
+    return device::CudaStatus(kernels::LoadKernels(), "loading the program's kernels");
+  }
+#endif
+  return absl::OkStatus();
+}
 
 class Impl final : public Engine {
  public:
@@ -171,6 +184,7 @@ absl::Status Impl::Adopt(NcclComm comm, bool lent) {
 }
 
 absl::Status Impl::Start() {
+  BRIGADE_RETURN_IF_ERROR(LoadKernels(context_.device()));
   BRIGADE_RETURN_IF_ERROR(dispatcher_.Start());
   if (options_.compare_calls && side_ != nullptr && size_ > 1) {
     verifier_ = std::make_unique<CollectiveVerifier>(

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "brigade/examples/gpt/nn/rows.h"
+#include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::nn {
 
@@ -80,17 +81,16 @@ inline unsigned Blocks(int64_t items, int64_t items_of_block) {
 template <typename Formula>
 cudaError_t LaunchRows(const Formula& formula, int64_t rows, cudaStream_t stream) {
   if (rows == 0) return cudaSuccess;
-  RowsKernel<<<Blocks(rows, kThreads / kWarp), kThreads, 0, stream>>>(formula, rows);
-  return cudaGetLastError();
+  return kernels::LaunchKernel<RowsKernel<Formula>>(Blocks(rows, kThreads / kWarp), kThreads,
+                                                    stream, formula, rows);
 }
 
 template <typename Formula>
 cudaError_t LaunchColumns(const Formula& formula, int64_t outer, int64_t columns,
                           cudaStream_t stream) {
   if (outer * columns == 0) return cudaSuccess;
-  ColumnsKernel<<<Blocks(outer * columns, kThreads), kThreads, 0, stream>>>(formula, outer,
-                                                                            columns);
-  return cudaGetLastError();
+  return kernels::LaunchKernel<ColumnsKernel<Formula>>(Blocks(outer * columns, kThreads), kThreads,
+                                                       stream, formula, outer, columns);
 }
 
 }  // namespace brigade::nn

@@ -2,6 +2,8 @@
 // hold to the specification: every byte of memory must agree, so nothing is written beside its
 // place either.
 
+#include <cuda_runtime_api.h>
+
 #include <cstring>
 #include <vector>
 
@@ -243,6 +245,20 @@ TEST(KernelsGpuTest, FillGivesTheCpusBits) {
           return Fill(segments, dtype, 7.0, stream);
         });
   }
+}
+
+TEST(LaunchGpuTest, AnOlderErrorOfTheThreadIsNotTheLaunchs) {
+  device::ContextOptions options;
+  options.device = device::Cuda();
+  auto context = device::Context::Create(options).value();
+  auto stream = context->CreateStream("compute").value();
+  auto memory = context->Allocate(4096, device::Purpose::kScratch).value();
+  ASSERT_EQ(cudaSetDevice(1000), cudaErrorInvalidDevice);
+  const FillSegment segment = {memory.data(), 1024};
+  EXPECT_OK(Fill({segment}, precision::DType::kFloat32, 1.0, *stream));
+  // It is still its maker's to read.
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+  EXPECT_OK(stream->Synchronize());
 }
 
 }  // namespace
