@@ -34,20 +34,18 @@ cuda_lineinfo_flag = rule(
     build_setting = config.bool(flag = True),
 )
 
-def _arch_flags(archs):
+def _arch_flags(archs, emulated):
     flags = []
-    for arch in archs:
-        flags += ["-gencode", "arch=compute_%s,code=sm_%s" % (arch, arch)]
+    if emulated:
+        # The emulator reads PTX out of the object.
+        flags.append("--no-compress")
+    else:
+        for arch in archs:
+            flags += ["-gencode", "arch=compute_%s,code=sm_%s" % (arch, arch)]
     return flags + ["-gencode", "arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1])]
 
 def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
-    archs = ctx.attr._archs[_ArchsInfo].archs
-    if ctx.attr.emulated:
-        # The emulator reads PTX out of the object.
-        code = ["-gencode", "arch=compute_%s,code=compute_%s" % (archs[-1], archs[-1]), "--no-compress"]
-    else:
-        code = _arch_flags(archs)
     flags = [
         "-std=c++20",
         "--fmad=false",  # as -ffp-contract=off on the host: same bits
@@ -63,7 +61,7 @@ def _flags(ctx):
     flags += {"dbg": ["-g", "-O0"], "fastbuild": ["-O1"], "opt": ["-O3", "-DNDEBUG"]}[mode]
     if ctx.attr._lineinfo[_LineinfoInfo].enabled or ctx.attr.emulated:
         flags.append("-lineinfo")
-    return flags + code
+    return flags + _arch_flags(ctx.attr._archs[_ArchsInfo].archs, ctx.attr.emulated)
 
 def _directory(ctx):
     """Two, so that going back and forth compiles nothing."""

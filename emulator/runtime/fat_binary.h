@@ -12,7 +12,7 @@ namespace brigade::emulator {
 //
 // Errors       FailedPrecondition, with nvcc's flag to use, if there is no PTX in it or only
 //              compressed PTX; InvalidArgument if it is no fat binary.
-// Source       The layout is not documented; it is that of CUDA 9 to 13, and the test compiles some.
+// Source       The layout is not documented; it is that of CUDA 13, whose nvcc the test runs.
 absl::StatusOr<std::string> PtxOf(const void* wrapper);
 
 }  // namespace brigade::emulator
