@@ -33,9 +33,9 @@ struct PastAccesses {
 // The memory of one or several devices, whose addresses the host cannot follow, and page-locked
 // memory, which it can; and what is known of each byte.
 //
-// Layout       Each owner has a range of addresses of its own, all of one size. Allocations start at
-//              multiples of 512 and are at least 256 bytes apart, so that an access of 16 bytes that
-//              leaves one meets a byte that is in none.
+// Layout       Each owner has a range of addresses of its own, all of one size. Allocations start
+//              at multiples of 512 and are at least 256 bytes apart, so that an access of 16 bytes
+//              that leaves one meets a byte that is in none.
 // Threads      Allocate, Free and Describe at any time; the others as for plain memory.
 class Memory {
  public:
