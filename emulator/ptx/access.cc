@@ -22,6 +22,8 @@ constexpr uint64_t kAllInitialized =
 // Bytes that a lane accesses, and what is known of them; `past` is null where no other thread can
 // reach them, `states` where all were written before the launch.
 struct Place {
+  // In global memory; 0: elsewhere.
+  uint64_t address = 0;
   uint8_t* data = nullptr;
   ByteState* states = nullptr;
   PastAccesses* past = nullptr;
@@ -72,14 +74,23 @@ class Access {
   // Calls transfer(lane, data) for each lane whose access is right.
   template <typename Transfer>
   void Run(const Transfer& transfer) {
+    if (instruction_.releases) warp_.Fence();
+    if (!instruction_.is_synchronizing) warp_.NoteAccess();
     warp_.ForEachActive([&](int lane) {
       Place place;
       if (!Find(lane, place)) return;
       CheckState(lane, place);
       if (place.past != nullptr) CheckRaces(lane, place);
+      const bool is_flag = instruction_.is_flag && place.address != 0;
+      const bool is_atomic = is_flag && instruction_.is_atomic;
+      // What is published is there before the flag is, and nothing is missed that the flag tells.
+      if (is_atomic) warp_.Observe(lane, place.address);
+      if (is_flag && writes_) warp_.Publish(lane, place.address, is_atomic);
       transfer(lane, place.data);
+      if (is_flag && !writes_) warp_.Observe(lane, place.address);
       if (writes_ && place.states != nullptr) SetInitialized(place.states);
     });
+    if (instruction_.acquires) warp_.Fence();
     Count();
   }
 
@@ -127,7 +138,7 @@ class Access {
       Block::Bytes& bytes = space == Space::kShared ? block_.shared() : block_.local(thread);
       is_there = FitsInto(address, bytes.data.size());
       if (is_there) {
-        place = {bytes.data.data() + address, bytes.states.data() + address,
+        place = {0, bytes.data.data() + address, bytes.states.data() + address,
                  space == Space::kShared ? bytes.past.data() + address : nullptr};
       }
     }
@@ -153,7 +164,7 @@ class Access {
     Memory& memory = block_.memory();
     // Aligned, so that the last byte is in the range with the first one.
     if (!memory.Reaches(block_.launch().loaded.device(), address)) return false;
-    place = {memory.Host(address), memory.State(address), memory.Past(address)};
+    place = {address, memory.Host(address), memory.State(address), memory.Past(address)};
     return true;
   }
 
@@ -210,16 +221,24 @@ class Access {
     const auto is_ordered = [&](uint64_t past) {
       return AccessId::IsOrdered(past, now, first_serial, warp_);
     };
-    uint64_t conflict = 0;
+    uint64_t conflict = 0, ordered = 0;
+    const auto check = [&](uint64_t past) {
+      if (is_ordered(past) || past == conflict || instruction_.is_synchronizing) return;
+      if (past == ordered ||
+          block_.launch().order.IsOrdered(past, now, place.address, first_serial, warp_)) {
+        ordered = past;
+      } else {
+        conflict = past;
+      }
+    };
     for (int i = 0; i < bytes_; ++i) {
       const std::atomic_ref<uint64_t> write(place.past[i].write), read(place.past[i].read);
       uint64_t last = 0;
       if (writes_) {
         // Of two blocks that run at the same time one sees the other.
         last = write.exchange(now, std::memory_order_relaxed);
-        if (!is_ordered(last)) conflict = last;
-        const uint64_t last_read = read.load(std::memory_order_relaxed);
-        if (!is_ordered(last_read)) conflict = last_read;
+        check(last);
+        check(read.load(std::memory_order_relaxed));
       } else {
         last = read.load(std::memory_order_relaxed);
         uint64_t next = now;
@@ -227,12 +246,11 @@ class Access {
           next = is_ordered(last) ? now : AccessId::With(last, now);
         } while (next != last &&
                  !read.compare_exchange_weak(last, next, std::memory_order_relaxed));
-        const uint64_t last_write = write.load(std::memory_order_relaxed);
-        if (!is_ordered(last_write)) conflict = last_write;
+        check(write.load(std::memory_order_relaxed));
       }
       again_ += AccessId::Serial(last) >= first_serial ? 1 : 0;
     }
-    if (conflict != 0 && !instruction_.is_synchronizing) ReportRace(lane, conflict, now);
+    if (conflict != 0) ReportRace(lane, conflict, now);
   }
 
   void ReportRace(int lane, uint64_t conflict, uint64_t now) {

@@ -16,6 +16,7 @@
 #include "brigade/emulator/ptx/launch.h"
 #include "brigade/emulator/ptx/memory.h"
 #include "brigade/emulator/ptx/module.h"
+#include "brigade/emulator/ptx/order.h"
 #include "brigade/emulator/ptx/warp.h"
 
 namespace brigade::emulator {
@@ -46,6 +47,7 @@ struct LaunchState {
 
   // Held by an instruction whose lanes read and write at once.
   device::Mutex atomics;
+  Order order;
 
   device::Mutex mutex;
   // By instruction and kind.
@@ -80,6 +82,15 @@ class AccessId {
   static uint64_t Serial(uint64_t id) { return (id & ~kOthersMask) >> kSerialShift; }
   static int Thread(uint64_t id) { return static_cast<int>(id & kThreadMask); }
   static int WarpOf(uint64_t id) { return Thread(id) / kLanes; }
+  static uint16_t WarpEpoch(uint64_t id) {
+    return static_cast<uint16_t>(id >> kWarpEpochShift & kWarpEpochMask);
+  }
+  // Barriers of the block from the access on to `block_epoch`, modulo 65536; and whether such a
+  // number says that they came later.
+  static uint64_t BlockEpochsFrom(uint64_t id, uint64_t block_epoch) {
+    return (block_epoch - (id >> kBlockEpochShift)) & kBlockEpochMask;
+  }
+  static bool IsLater(uint64_t barriers) { return barriers <= kBlockEpochMask / 2; }
 
   // Whether what `past` says has happened before what `now` does, a lane of `warp`, or is by the
   // same thread. `first_serial`: of the launch.
@@ -90,7 +101,7 @@ class AccessId {
     if (((past ^ now) >> kBlockEpochShift & kBlockEpochMask) != 0) return true;
     if (others == Others::kOfBlock || WarpOf(past) != WarpOf(now)) return false;
     if (others == Others::kNone && Thread(past) == Thread(now)) return true;
-    const auto epoch = static_cast<uint16_t>(past >> kWarpEpochShift & kWarpEpochMask);
+    const uint16_t epoch = WarpEpoch(past);
     const int lane = Thread(now) % kLanes;
     return others == Others::kNone ? warp.IsBehind(lane, Thread(past) % kLanes, epoch)
                                    : warp.IsBehindAll(lane, epoch);
@@ -125,6 +136,10 @@ class Block {
   uint64_t access_id(const Warp& warp, int lane) const {
     return AccessId::Of(serial_, epoch_, warp.epoch(lane), warp.number() * kLanes + lane);
   }
+
+  uint64_t serial() const { return serial_; }
+  // Barriers that it has passed.
+  uint64_t epoch() const { return epoch_; }
 
   // Ends the block after this instruction, or the launch.
   void Stop() { stopped_ = true; }

@@ -269,6 +269,34 @@ struct BitMaskOp {
 struct BitMaskWrapOp {
   static uint32_t Run(uint32_t first, uint32_t width) { return BitMask(first & 31, width & 31); }
 };
+// The low `width` bits of a, at `first` of b.
+struct InsertBitsOp {
+  template <typename T>
+  static T Run(T a, T b, uint32_t first, uint32_t width) {
+    const T mask = ShlOp::Run(LowBits<T>(width & 0xff), first & 0xff);
+    return (b & ~mask) | (ShlOp::Run(a, first & 0xff) & mask);
+  }
+
+  template <typename T>
+  static T LowBits(uint32_t count) {
+    return static_cast<T>(~ShlOp::Run(static_cast<T>(~T{0}), count));
+  }
+};
+// `width` bits of a from `first` on; of signed numbers the last of them is the sign.
+struct ExtractBitsOp {
+  template <typename T>
+  static T Run(T a, uint32_t first, uint32_t width) {
+    constexpr uint32_t kBits = 8 * sizeof(T);
+    first &= 0xff, width &= 0xff;
+    if (width == 0) return 0;
+    const uint32_t last = std::min(first + width, kBits) - 1;
+    // Of what begins behind the number, the sign.
+    if (first > last) return a < 0 ? static_cast<T>(-1) : T{0};
+    using Unsigned = std::make_unsigned_t<T>;
+    const auto high = static_cast<Unsigned>(static_cast<Unsigned>(a) << (kBits - 1 - last));
+    return static_cast<T>(static_cast<T>(high) >> (kBits - 1 - last + first));
+  }
+};
 struct PopcOp {
   template <typename T>
   static uint32_t Run(T a) {

@@ -80,6 +80,7 @@ struct Instruction {
   uint8_t elements = 0;
   bool is_load = false;
   bool is_store = false;
+  bool is_atomic = false;
   // Of arithmetic on floating-point numbers.
   Rounding rounding = Rounding::kNearest;
   bool flushes_to_zero = false;
@@ -88,6 +89,10 @@ struct Instruction {
   Combination combination = Combination::kNone;
   // Not checked for races: volatile, relaxed, acquire and release accesses.
   bool is_synchronizing = false;
+  // One that other blocks may take as a flag, and whether it is a fence after (before) it as well.
+  bool is_flag = false;
+  bool acquires = false;
+  bool releases = false;
 
   // Runs where the predicate is true (false). Predicate 0 is always true.
   bool guard_is_negated = false;

@@ -195,9 +195,9 @@ struct Decoder {
     if (parts.Take("shared::cta")) it().space = Space::kShared;
     if (parts.Take("param::entry")) it().space = Space::kParam;
     parts.Take("weak");
-    it().is_synchronizing = parts.TakeAny({"volatile", "relaxed", "acquire", "release"});
-    // Of caches, and of who sees it.
-    parts.TakeAny({"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "cta", "cluster", "gpu", "sys"});
+    TakeOrder();
+    // Of caches.
+    parts.TakeAny({"nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt"});
     it().elements = 1;
     if (parts.Take("v2")) it().elements = 2;
     if (parts.Take("v4")) it().elements = 4;
@@ -213,23 +213,34 @@ struct Decoder {
     out.bytes[loads ? 1 : 0] = -4;
   }
 
-  // Who sees it, and when; every access here is seen at once.
-  void TakeOrderAndScope() {
-    parts.TakeAny({"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "cta",
-                   "cluster", "gpu", "sys", "gl"});
+  // Whether other blocks see it; every access here is seen at once.
+  bool TakeScope() {
+    const bool is_narrow = parts.Take("cta");
+    parts.TakeAny({"cluster", "gpu", "sys"});
+    return !is_narrow;
+  }
+  void TakeOrder(bool is_atomic = false) {
+    const bool is_both = parts.Take("acq_rel");
+    const bool acquires = parts.Take("acquire") || is_both;
+    const bool releases = parts.Take("release") || is_both;
+    it().is_synchronizing =
+        parts.TakeAny({"volatile", "relaxed"}) || acquires || releases || is_atomic;
+    const bool is_wide = TakeScope();
+    it().is_flag = is_wide && it().is_synchronizing;
+    it().acquires = is_wide && acquires;
+    it().releases = is_wide && releases;
   }
 
   void AtomicOf(bool returns, Type type) {
-    TakeOrderAndScope();
+    TakeOrder(/*is_atomic=*/true);
     it().space = TakeSpace().value_or(Space::kGeneric);
     if (parts.Take("shared::cta")) it().space = Space::kShared;
     const auto op = parts.TakeOneOf<AtomicOp>(std::array<absl::string_view, 10>{
         "add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
     if (!op.has_value()) return;
-    it().is_synchronizing = true;
     it().elements = 1;
     it().element_bytes = static_cast<uint8_t>(SizeOf(type));
-    it().is_store = true;
+    it().is_store = it().is_atomic = true;
     std::vector<OperandKind> operands = {kAddress, kSource};
     if (*op == AtomicOp::kCas) operands.push_back(kSource);
     if (returns) operands.insert(operands.begin(), kDestination);
@@ -352,6 +363,28 @@ struct Decoder {
     }
   }
 
+  void ReduceOf(Type type) {
+    Handler run = nullptr;
+    if (type == Type::kB32) {
+      if (parts.Take("and")) run = Reduce<AndOp, uint32_t>;
+      if (parts.Take("or")) run = Reduce<OrOp, uint32_t>;
+      if (parts.Take("xor")) run = Reduce<XorOp, uint32_t>;
+    } else if (type == Type::kU32 || type == Type::kS32) {
+      const bool is_signed = type == Type::kS32;
+      if (parts.Take("add")) run = Reduce<AddOp, uint32_t>;
+      if (parts.Take("min")) run = is_signed ? Reduce<MinOp, int32_t> : Reduce<MinOp, uint32_t>;
+      if (parts.Take("max")) run = is_signed ? Reduce<MaxOp, int32_t> : Reduce<MaxOp, uint32_t>;
+    }
+    if (run != nullptr) WaitsForLanes(run, {kDestination, kSource, kSource}, 2);
+  }
+
+  void MatchOf(Type type) {
+    if (type != Type::kB32 && type != Type::kB64) return;
+    if (parts.Take("any")) WaitsForLanes(MatchAny, {kDestination, kSource, kSource}, 2);
+    if (parts.Take("all")) WaitsForLanes(MatchAll, {kDestinationAndPredicate, kSource, kSource}, 3);
+    if (it().run != nullptr) out.bytes[1] = SizeOf(type);
+  }
+
   // Names of instructions that take a type.
   void DecodeTyped(absl::string_view base, Type type) {
     width = SizeOf(type);
@@ -410,6 +443,23 @@ struct Decoder {
       if (parts.Take("wrap")) Is(Map<BitMaskWrapOp, uint32_t, uint32_t, uint32_t>, operands);
       return;
     }
+    if (base == "bfi" && SizeOf(type) >= 4) {
+      Is(type == Type::kB64 ? Map<InsertBitsOp, uint64_t, uint64_t, uint64_t, uint32_t, uint32_t>
+                            : Map<InsertBitsOp, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>,
+         {kDestination, kSource, kSource, kSource, kSource});
+      out.bytes[3] = out.bytes[4] = 4;
+      return;
+    }
+    if (base == "bfe" && SizeOf(type) >= 4) {
+      Is(VisitInteger(type,
+                      [](auto t) -> Handler {
+                        using T = decltype(t);
+                        return Map<ExtractBitsOp, T, T, uint32_t, uint32_t>;
+                      }),
+         {kDestination, kSource, kSource, kSource});
+      out.bytes[2] = out.bytes[3] = 4;
+      return;
+    }
     if (base == "atom" || base == "red") return AtomicOf(base == "atom", type);
     if (base == "nanosleep" && type == Type::kU32) return Is(DoNothing, {kSource});
     if (base == "bar" && parts.Take("red")) return BlockVoteOf();
@@ -424,8 +474,11 @@ struct Decoder {
       if (from.has_value()) Convert(type, *from);
       return;
     }
+    if (base == "activemask" && type == Type::kB32) return Is(ActiveMask, {kDestination});
     if (base == "shfl" && parts.Take("sync")) return ShuffleOf(type);
     if (base == "vote" && parts.Take("sync")) return VoteOf();
+    if (base == "redux" && parts.Take("sync")) return ReduceOf(type);
+    if (base == "match" && parts.Take("sync")) return MatchOf(type);
   }
 
   void MultiplyWide(Type type, bool adds) {
@@ -440,11 +493,12 @@ struct Decoder {
   }
 
   void DecodeUntyped(absl::string_view base) {
-    if (base == "membar" || base == "fence" || base == "prefetch" || base == "prefetchu") {
-      TakeOrderAndScope();
+    if (base == "membar" || base == "fence") {
+      parts.TakeAny({"acq_rel", "sc", "gl"});
+      Is(TakeScope() ? Fence : DoNothing, {});
+    } else if (base == "prefetch" || base == "prefetchu") {
       parts.TakeAny({"global", "L1", "L2"});
-      const bool is_prefetch = base == "prefetch" || base == "prefetchu";
-      Is(DoNothing, is_prefetch ? std::vector<OperandKind>{kAddress} : std::vector<OperandKind>());
+      Is(DoNothing, {kAddress});
     } else if (base == "bra") {
       parts.Take("uni");
       it().control = Control::kBranch;

@@ -29,6 +29,8 @@ void Warp::Start(uint32_t mask) {
   started_ = mask;
   left_ = 0;
   std::memset(passed_, 0, sizeof(passed_));
+  accessed_ = 0;
+  flags_.fill({});
   steps_ = 0;
   turn_ = 0;
 }
@@ -40,8 +42,41 @@ void Warp::Meet() {
       joined[other] = std::max(joined[other], passed_[lane][other]);
     }
   });
-  ForEachActive([&](int lane) { ++joined[lane]; });
+  // Fences have counted on in some of them.
+  uint32_t last = 0;
+  ForEachActive([&](int lane) { last = std::max(last, joined[lane]); });
+  ForEachActive([&](int lane) { joined[lane] = last + 1; });
   ForEachActive([&](int lane) { std::copy_n(joined, kLanes, passed_[lane]); });
+}
+
+// Counts like a barrier that the lane passes alone: what it does next is not behind the fence.
+void Warp::Fence() {
+  ForEachActive([&](int lane) {
+    Flags& flags = flags_[static_cast<size_t>(lane)];
+    const bool has_accessed = (accessed_ >> lane & 1) != 0;
+    if (!has_accessed && flags.seen.empty() && flags.last_fence != Order::kNone) return;
+    const uint64_t id = block_.access_id(*this, lane);
+    ++passed_[lane][lane];
+    Order::Point point = {block_.serial(), block_.epoch(), number_ * kLanes + lane};
+    for (size_t other = 0; other < kLanes; ++other) {
+      point.passed[other] = static_cast<uint16_t>(passed_[lane][other] & kEpochMask);
+    }
+    flags.last_fence = block_.launch().order.AddPoint(point, id, flags.seen);
+    flags.seen.clear();
+  });
+  accessed_ &= ~active_;
+}
+
+void Warp::Publish(int lane, uint64_t address, bool hands_on) {
+  block_.launch().order.Publish(address, flags_[static_cast<size_t>(lane)].last_fence, hands_on);
+}
+
+void Warp::Observe(int lane, uint64_t address) {
+  Flags& flags = flags_[static_cast<size_t>(lane)];
+  const int32_t published = block_.launch().order.Published(address);
+  if (published == Order::kNone || published == flags.last_seen) return;
+  flags.last_seen = published;
+  flags.seen.push_back(published);
 }
 
 uint32_t Warp::waiting() const {

@@ -1,6 +1,7 @@
 #ifndef BRIGADE_EMULATOR_PTX_WARP_H_
 #define BRIGADE_EMULATOR_PTX_WARP_H_
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "brigade/emulator/ptx/launch.h"
 #include "brigade/emulator/ptx/module.h"
+#include "brigade/emulator/ptx/order.h"
 
 namespace brigade::emulator {
 
@@ -85,7 +87,10 @@ class Warp {
   // Whether a lane has met another one, or all, at a barrier of the warp since that one was at
   // `epoch`; directly or through others.
   bool IsBehind(int lane, int other, uint16_t epoch) const {
-    const uint32_t since = (passed_[lane][other] - epoch) & kEpochMask;
+    return IsBehind(passed_[lane][other], epoch);
+  }
+  static bool IsBehind(uint32_t passed, uint16_t epoch) {
+    const uint32_t since = (passed - epoch) & kEpochMask;
     return since > 0 && since <= kEpochMask / 2;
   }
   bool IsBehindAll(int lane, uint16_t epoch) const {
@@ -96,6 +101,14 @@ class Warp {
   }
   // The active lanes meet.
   void Meet();
+
+  // The active lanes access memory that others may access.
+  void NoteAccess() { accessed_ |= active_; }
+  // The active lanes pass a fence.
+  void Fence();
+  // A lane writes a flag for other blocks, or has read one.
+  void Publish(int lane, uint64_t address, bool hands_on);
+  void Observe(int lane, uint64_t address);
 
   // Runs until all lanes wait or have left, or for so long that others are to run. Returns false
   // if nothing could be run.
@@ -141,6 +154,16 @@ class Warp {
   uint32_t left_ = 0;
   // What each lane knows of the barriers that each other one has passed.
   uint32_t passed_[kLanes][kLanes] = {};
+  // Lanes that have accessed memory since their last fence.
+  uint32_t accessed_ = 0;
+  // Of a lane, as numbers of Order.
+  struct Flags {
+    int32_t last_fence = Order::kNone;
+    // What was published at the flags that it has read since, and at the last one.
+    std::vector<int32_t> seen;
+    int32_t last_seen = Order::kNone;
+  };
+  std::array<Flags, kLanes> flags_;
   // Instructions, however many lanes ran them.
   int64_t steps_ = 0;
   // Which of the groups goes on, where one has run for long.

@@ -62,7 +62,45 @@ void Shuffle(Warp& warp, const Instruction& it) {
   warp.WritePredicate(it.operands[1], in_range);
 }
 
-// What only time or other observers would tell: fences, prefetches, sleep.
+// d, a, mask: all lanes get what the operation makes of their numbers.
+template <typename Op, typename T>
+void Reduce(Warp& warp, const Instruction& it) {
+  const Lanes& a = warp.lanes(it.operands[1]);
+  T result = FromBits<T>(a[std::countr_zero(warp.active())]);
+  for (uint32_t left = warp.active() & (warp.active() - 1); left != 0; left &= left - 1) {
+    result = Op::Run(result, FromBits<T>(a[std::countr_zero(left)]));
+  }
+  ForLanes(warp, warp.lanes(it.operands[0]), [&](int) { return ToBits(result); });
+}
+
+// d, a, mask: the lanes whose value is that of this one.
+inline void MatchAny(Warp& warp, const Instruction& it) {
+  Lanes a;
+  std::copy_n(warp.lanes(it.operands[1]), kLanes, a);
+  ForLanes(warp, warp.lanes(it.operands[0]), [&](int lane) {
+    uint64_t alike = 0;
+    warp.ForEachActive([&](int other) { alike |= uint64_t{a[other] == a[lane]} << other; });
+    return alike;
+  });
+}
+
+// d|p, a, mask: whether all values are one; then d is the lanes, otherwise 0.
+inline void MatchAll(Warp& warp, const Instruction& it) {
+  const Lanes& a = warp.lanes(it.operands[2]);
+  bool is_one = true;
+  warp.ForEachActive([&](int lane) { is_one &= a[lane] == a[std::countr_zero(warp.active())]; });
+  ForLanes(warp, warp.lanes(it.operands[0]),
+           [&](int) { return is_one ? uint64_t{warp.active()} : 0; });
+  warp.WritePredicate(it.operands[1], is_one ? ~uint32_t{0} : 0);
+}
+
+inline void ActiveMask(Warp& warp, const Instruction& it) {
+  ForLanes(warp, warp.lanes(it.operands[0]), [&](int) { return uint64_t{warp.active()}; });
+}
+
+inline void Fence(Warp& warp, const Instruction&) { warp.Fence(); }
+
+// What only time or other observers would tell: prefetches, sleep, fences of a block.
 inline void DoNothing(Warp&, const Instruction&) {}
 
 enum class VoteMode : uint8_t { kAll, kAny, kUni };

@@ -876,5 +876,102 @@ TEST(OpcodeTest, Votes) {
   }
 }
 
+TEST(OpcodeTest, InsertsAndExtractsBits) {
+  // Bit by bit, as the ISA describes it.
+  for (const int bytes : {4, 8}) {
+    const int bits = 8 * bytes;
+    const auto a = Integers(bytes, 40), b = Integers(bytes, 41);
+    for (const uint64_t first : {0, 1, 5, 31, 32, 63, 64, 200, 257}) {
+      for (const uint64_t width : {0, 1, 8, 27, 32, 64, 255, 256}) {
+        const auto begin = static_cast<int>(first & 255), count = static_cast<int>(width & 255);
+        SCOPED_TRACE(absl::StrCat("from ", first, " ", width, " bits"));
+        const auto compute = [&](const std::string& op, const char* sources) {
+          return Compute({bytes, bytes}, bytes,
+                         absl::StrCat(op, " %d, ", sources, ", ", first, ", ", width, ";"), {a, b});
+        };
+        const auto inserted = compute(absl::StrCat("bfi.b", bits), "%s0, %s1");
+        const auto low = compute(absl::StrCat("bfe.u", bits), "%s0");
+        const auto signed_low = compute(absl::StrCat("bfe.s", bits), "%s0");
+        for (size_t i = 0; i < a.size(); ++i) {
+          const auto bit = [](uint64_t of, int at) { return of >> at & 1; };
+          uint64_t insert = b[i], extract = 0, extract_signed = 0;
+          const uint64_t sign = count == 0 ? 0 : bit(a[i], std::min(begin + count - 1, bits - 1));
+          for (int at = 0; at < bits; ++at) {
+            const bool is_there = at < count && begin + at < bits;
+            if (is_there) {
+              const uint64_t one = uint64_t{1} << (begin + at);
+              insert = bit(a[i], at) != 0 ? insert | one : insert & ~one;
+            }
+            extract |= (is_there ? bit(a[i], begin + at) : 0) << at;
+            extract_signed |= (is_there ? bit(a[i], begin + at) : sign) << at;
+          }
+          ASSERT_EQ(inserted[i], insert) << std::hex << a[i] << " into " << b[i];
+          ASSERT_EQ(low[i], extract) << std::hex << a[i];
+          ASSERT_EQ(signed_low[i], extract_signed) << std::hex << a[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(OpcodeTest, ReducesAWarp) {
+  const auto a = Integers(4, 42);
+  // Of the lanes of each parity by itself.
+  const auto expect = [&](const std::string& op,
+                          const std::function<uint64_t(uint64_t, uint64_t)>& of) {
+    const auto results = Compute(
+        {4}, 4,
+        absl::StrCat("and.b32 %r1, %r0, 1;\nsetp.eq.u32 %p1, %r1, 0;\n", "@%p1 redux.sync.", op,
+                     " %d, %s0, 0x55555555;\n", "@!%p1 redux.sync.", op, " %d, %s0, 0xaaaaaaaa;"),
+        {a});
+    for (size_t i = 0; i < results.size(); ++i) {
+      const size_t first = i / 32 * 32 + i % 2;
+      uint64_t wanted = a[first];
+      for (size_t other = first + 2; other < first + 32; other += 2) wanted = of(wanted, a[other]);
+      ASSERT_EQ(results[i], wanted & 0xffffffff) << op << ", " << i;
+    }
+  };
+  const auto is_less = [](uint64_t x, uint64_t y) {
+    return static_cast<int32_t>(x) < static_cast<int32_t>(y);
+  };
+  expect("add.u32", [](uint64_t x, uint64_t y) { return x + y; });
+  expect("add.s32", [](uint64_t x, uint64_t y) { return x + y; });
+  expect("min.u32", [](uint64_t x, uint64_t y) { return std::min(x, y); });
+  expect("max.u32", [](uint64_t x, uint64_t y) { return std::max(x, y); });
+  expect("min.s32", [&](uint64_t x, uint64_t y) { return is_less(x, y) ? x : y; });
+  expect("max.s32", [&](uint64_t x, uint64_t y) { return is_less(x, y) ? y : x; });
+  expect("and.b32", [](uint64_t x, uint64_t y) { return x & y; });
+  expect("or.b32", [](uint64_t x, uint64_t y) { return x | y; });
+  expect("xor.b32", [](uint64_t x, uint64_t y) { return x ^ y; });
+}
+
+TEST(OpcodeTest, MatchesValuesOfAWarp) {
+  for (const int bytes : {4, 8}) {
+    // A warp of one value, one of three, and two of others.
+    auto a = Integers(bytes, 43);
+    for (size_t i = 0; i < 64; ++i) a[i] = i < 32 ? 9 : i % 3;
+    const std::string bits = absl::StrCat("b", 8 * bytes);
+    const auto any = Compute({bytes}, 4, "match.any.sync." + bits + " %d, %s0, -1;", {a});
+    const auto all = Compute(
+        {bytes}, 4, "match.all.sync." + bits + " %d|%p1, %s0, -1;\n" + "@%p1 xor.b32 %d, %d, 0xff;",
+        {a});
+    for (size_t i = 0; i < a.size(); ++i) {
+      uint64_t alike = 0;
+      for (size_t lane = 0; lane < 32; ++lane) {
+        alike |= uint64_t{a[i / 32 * 32 + lane] == a[i]} << lane;
+      }
+      ASSERT_EQ(any[i], alike) << i;
+      ASSERT_EQ(all[i], i < 32 ? 0xffffff00 : 0u) << i;
+    }
+  }
+}
+
+TEST(OpcodeTest, KnowsWhichLanesAreActive) {
+  const auto results =
+      Compute({4}, 4, "mov.u32 %d, 0;\nsetp.lt.u32 %p1, %r0, 5;\n@%p1 activemask.b32 %d;",
+              {Integers(4, 44)});
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], i < 5 ? 31u : 0u);
+}
+
 }  // namespace
 }  // namespace brigade::emulator
