@@ -69,7 +69,9 @@ class Access {
         word_(std::min(bytes_, 8)),
         initialized_(kAllInitialized >> (64 - 8 * word_)),
         writes_(writes),
-        reads_(!writes || reads_first) {}
+        reads_(!writes || reads_first) {
+    if (warp.unwritten() != nullptr) UseOf(address);
+  }
 
   // Calls transfer(lane, data) for each lane whose access is right.
   template <typename Transfer>
@@ -88,10 +90,21 @@ class Access {
       if (is_flag && writes_) warp_.Publish(lane, place.address, is_atomic);
       transfer(lane, place.data);
       if (is_flag && !writes_) warp_.Observe(lane, place.address);
-      if (writes_ && place.states != nullptr) SetInitialized(place.states);
+      if (writes_ && place.states != nullptr) {
+        SetInitialized(place.states);
+        if (warp_.unwritten() != nullptr && !instruction_.is_atomic) SetUnwritten(lane, place);
+      }
     });
     if (instruction_.acquires) warp_.Fence();
     Count();
+  }
+
+  // The bytes that a lane has read and that nobody has written, one bit for each.
+  uint32_t unwritten(int lane) const { return (young_lanes_ >> lane & 1) != 0 ? young_[lane] : 0; }
+
+  // Bytes that an atomic takes from a register.
+  void UseOf(Operand operand) const {
+    warp_.unwritten()->Use(warp_, instruction_, operand, warp_.active());
   }
 
  private:
@@ -210,9 +223,53 @@ class Access {
     if (!reads_ || place.states == nullptr) return;
     const int young = FirstOf(ByteState::kUninitialized, place.states);
     if (young == bytes_) return;
-    Report(FindingKind::kUninitialized, lane,
-           absl::StrCat("read of ", bytes_, " bytes at ", Describe(lane), ": byte ", young,
-                        " of them has never been written"));
+    std::string what = absl::StrCat("read of ", bytes_, " bytes at ", Describe(lane), ": byte ",
+                                    young, " of them has never been written");
+    if (instruction_.is_atomic) return Report(FindingKind::kUninitialized, lane, std::move(what));
+    // What comes of them is a mistake only where it is used.
+    warp_.MakeUnwritten();
+    Unwritten::Origin origin = {&instruction_, lane, std::move(what)};
+    if (place.address == 0) {
+      const auto stored = block_.shared_origins().find(SharedOffset(place));
+      if (stored != block_.shared_origins().end()) origin = stored->second;
+    }
+    warp_.unwritten()->SetOrigin(instruction_, std::move(origin));
+    young_lanes_ |= uint32_t{1} << lane;
+    young_[lane] = 0;
+    for (int i = 0; i < bytes_; ++i) {
+      const bool is_young =
+          LoadWord(place.states + i, 1) == static_cast<uint64_t>(ByteState::kUninitialized);
+      young_[lane] |= uint32_t{is_young} << i;
+    }
+  }
+
+  // Where the place is in shared memory; some other number if it is not there.
+  uint64_t SharedOffset(const Place& place) const {
+    return static_cast<uint64_t>(place.states - block_.shared().states.data());
+  }
+
+  // Bytes that come of such are such again. In global memory a whole element of them is a mistake:
+  // what is copied with others may be padding.
+  void SetUnwritten(int lane, const Place& place) {
+    const int bytes = instruction_.element_bytes;
+    for (int e = 0; e < instruction_.elements; ++e) {
+      const Operand from = instruction_.operands[static_cast<size_t>(1 + e)];
+      const uint64_t bits = warp_.unwritten()->bits(from, lane);
+      int count = 0;
+      for (int i = 0; bits != 0 && i < bytes; ++i) {
+        if ((bits >> 8 * i & 0xff) == 0) continue;
+        StoreWord(place.states + e * bytes + i, static_cast<uint64_t>(ByteState::kUninitialized),
+                  1);
+        ++count;
+      }
+      if (count > 0 && place.address == 0) {
+        const uint64_t offset = SharedOffset(place) + static_cast<uint64_t>(e * bytes);
+        block_.shared_origins()[offset] = warp_.unwritten()->origin(from);
+      }
+      if (count == bytes && place.address != 0) {
+        warp_.unwritten()->Use(warp_, instruction_, from, uint32_t{1} << lane);
+      }
+    }
   }
 
   void CheckRaces(int lane, const Place& place) {
@@ -348,7 +405,17 @@ class Access {
   int64_t again_ = 0;
   Lanes touched_;
   uint32_t touching_ = 0;
+  uint32_t young_[kLanes];
+  uint32_t young_lanes_ = 0;
 };
+
+// The bits of a register whose bytes are those of a mask; a signed one is filled by its sign.
+uint64_t BitsOf(uint32_t mask, size_t bytes, bool is_signed) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < bytes; ++i) bits |= (mask >> i & 1) != 0 ? uint64_t{0xff} << 8 * i : 0;
+  const bool extends = is_signed && bytes < 8 && (mask >> (bytes - 1) & 1) != 0;
+  return extends ? bits | ~uint64_t{0} << 8 * bytes : bits;
+}
 
 template <bool kSigned>
 void Load(Warp& warp, const Instruction& instruction) {
@@ -357,7 +424,8 @@ void Load(Warp& warp, const Instruction& instruction) {
   const Operand address = instruction.operands[elements];
   std::array<std::array<uint64_t, kLanes>, 4> loaded = {};
   uint32_t done = 0;
-  Access(warp, instruction, address, /*writes=*/false).Run([&](int lane, const uint8_t* data) {
+  Access access(warp, instruction, address, /*writes=*/false);
+  access.Run([&](int lane, const uint8_t* data) {
     done |= uint32_t{1} << lane;
     for (size_t e = 0; e < elements; ++e) {
       uint64_t value = LoadWord(data + e * bytes, bytes);
@@ -373,6 +441,13 @@ void Load(Warp& warp, const Instruction& instruction) {
     for (uint32_t left = done; left != 0; left &= left - 1) {
       const int lane = std::countr_zero(left);
       to[lane] = loaded[e][static_cast<size_t>(lane)];
+    }
+    if (Unwritten* const unwritten = warp.unwritten(); unwritten != nullptr) {
+      for (uint32_t left = done; left != 0; left &= left - 1) {
+        const int lane = std::countr_zero(left);
+        const uint64_t bits = BitsOf(access.unwritten(lane) >> e * bytes, bytes, kSigned);
+        unwritten->Set(instruction.operands[e], lane, bits, instruction);
+      }
     }
   }
 }
@@ -402,20 +477,28 @@ void Atomic(Warp& warp, const Instruction& instruction) {
   uint32_t done = 0;
   {
     const device::MutexLock lock(warp.block().launch().atomics);
-    Access(warp, instruction, instruction.operands[kAddress], /*writes=*/true,
-           /*reads_first=*/kOp != AtomicOp::kExch)
-        .Run([&](int lane, uint8_t* data) {
-          before[lane] = LoadWord(data, sizeof(T));
-          const T next = Updated<kOp, T>(FromBits<T>(before[lane]), FromBits<T>(b[lane]),
-                                         FromBits<T>(c[lane]));
-          StoreWord(data, ToBits(next), sizeof(T));
-          done |= uint32_t{1} << lane;
-        });
+    Access access(warp, instruction, instruction.operands[kAddress], /*writes=*/true,
+                  /*reads_first=*/kOp != AtomicOp::kExch);
+    if (warp.unwritten() != nullptr) {
+      access.UseOf(instruction.operands[kAddress + 1]);
+      if (kOp == AtomicOp::kCas) access.UseOf(instruction.operands[kAddress + 2]);
+    }
+    access.Run([&](int lane, uint8_t* data) {
+      before[lane] = LoadWord(data, sizeof(T));
+      const T next =
+          Updated<kOp, T>(FromBits<T>(before[lane]), FromBits<T>(b[lane]), FromBits<T>(c[lane]));
+      StoreWord(data, ToBits(next), sizeof(T));
+      done |= uint32_t{1} << lane;
+    });
   }
   if constexpr (kReturns) {
     Lanes& to = warp.lanes(instruction.operands[0]);
     for (uint32_t left = done; left != 0; left &= left - 1) {
-      to[std::countr_zero(left)] = before[std::countr_zero(left)];
+      const int lane = std::countr_zero(left);
+      to[lane] = before[lane];
+      if (warp.unwritten() != nullptr) {
+        warp.unwritten()->Set(instruction.operands[0], lane, 0, instruction);
+      }
     }
   }
 }

@@ -34,6 +34,7 @@ void Block::Start(int64_t number) {
   epoch_ = 0;
   stopped_ = false;
   StartShared();
+  shared_origins_.clear();
   for (Bytes& local : local_) local.Reset(kernel().local_bytes, ByteState::kUninitialized);
   const int64_t threads = launch_.options.block.count();
   for (auto& warp : warps_) {
@@ -207,6 +208,7 @@ std::string Block::ThreadName(uint64_t id) const {
 
 void Block::Report(FindingKind kind, const Warp& warp, int lane, const Instruction& instruction,
                    std::string what) {
+  if (is_silent_) return;
   const auto place = static_cast<uint32_t>(&instruction - kernel().code.data());
   const device::MutexLock lock(launch_.mutex);
   const auto [found, is_new] = launch_.findings.try_emplace({place, kind});

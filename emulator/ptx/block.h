@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/emulator/ptx/launch.h"
 #include "brigade/emulator/ptx/memory.h"
@@ -141,6 +142,9 @@ class Block {
   // Barriers that it has passed.
   uint64_t epoch() const { return epoch_; }
 
+  // Whether reports are left out, for instructions that only show what they would compute.
+  void SetSilent(bool is_silent) { is_silent_ = is_silent; }
+
   // Ends the block after this instruction, or the launch.
   void Stop() { stopped_ = true; }
   void StopLaunch() {
@@ -159,6 +163,8 @@ class Block {
   Bytes& shared() { return shared_; }
   // Of a thread.
   Bytes& local(int thread);
+  // What unwritten bytes that were stored in shared memory come of.
+  absl::flat_hash_map<uint64_t, Unwritten::Origin>& shared_origins() { return shared_origins_; }
 
   // Of the last barrier: the threads that voted yes, and all.
   int64_t votes() const { return votes_; }
@@ -184,9 +190,11 @@ class Block {
   uint64_t serial_ = 0;
   uint64_t epoch_ = 0;
   bool stopped_ = false;
+  bool is_silent_ = false;
   int64_t votes_ = 0;
   std::vector<std::unique_ptr<Warp>> warps_;
   Bytes shared_;
+  absl::flat_hash_map<uint64_t, Unwritten::Origin> shared_origins_;
   std::vector<Bytes> local_;
 };
 

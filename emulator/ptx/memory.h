@@ -59,7 +59,8 @@ class Memory {
   absl::Status Free(uint64_t address);
 
   // Copies from and to the host. InvalidArgument if a byte is outside of live allocations, or, for
-  // Read, has never been written; nothing is copied then.
+  // Read, has never been written; nothing is copied then. In what is no larger than a struct the
+  // rest of a word may be padding.
   absl::Status Read(uint64_t address, void* to, int64_t bytes) const;
   absl::Status Write(uint64_t address, const void* from, int64_t bytes);
   // Copies within the memory; what was never written stays so. Errors as of Write.

@@ -100,6 +100,10 @@ struct Instruction {
   // For each operand that is a predicate: whether it is negated.
   uint8_t negated = 0;
   std::array<Operand, kMostOperands> operands = {};
+  uint8_t operand_count = 0;
+  // For each operand: whether it is written, and whether it is a predicate.
+  uint8_t written = 0;
+  uint8_t predicates = 0;
   // Of kWarpBarrier: which operand is the mask of its lanes.
   uint8_t lane_mask = 0;
   // Of kWarpBarrier: lanes may wait for each other at different places, and memory is ordered.
@@ -117,6 +121,8 @@ struct Instruction {
   uint32_t line = 0;
   // In the source, and where the function around it was inlined.
   SourcePlace source, caller;
+
+  bool accesses_memory() const { return is_load || is_store; }
 };
 
 // %tid.x and so on. The numbering of axes is x, y, z.

@@ -725,11 +725,15 @@ class Parser {
     const std::vector<OperandKind>& kinds = decoded.operands;
     if (kinds.size() != written.size()) return false;
     size_t next = 0;
-    const auto add = [&](Operand operand) {
+    const auto add = [&](Operand operand, bool is_written = false, bool is_predicate = false) {
       if (next >= Instruction::kMostOperands) return false;
+      it.written = static_cast<uint8_t>(it.written | is_written << next);
+      it.predicates = static_cast<uint8_t>(it.predicates | is_predicate << next);
       it.operands[next++] = operand;
+      it.operand_count = static_cast<uint8_t>(next);
       return true;
     };
+    constexpr bool kWritten = true, kPredicate = true;
     for (size_t i = 0; i < kinds.size(); ++i) {
       const Written& w = written[i];
       Operand operand = 0;
@@ -756,7 +760,8 @@ class Parser {
       };
       switch (kinds[i]) {
         case OperandKind::kDestination:
-          if (!is_plain || !of_kind(w.words[0], Symbol::Kind::kRegister) || !add(operand)) {
+          if (!is_plain || !of_kind(w.words[0], Symbol::Kind::kRegister) ||
+              !add(operand, kWritten)) {
             return false;
           }
           break;
@@ -768,14 +773,16 @@ class Parser {
               is_plain && number.has_value()) {
             // Predicate 0 is true.
             if (*number == 0) it.negated = static_cast<uint8_t>(it.negated | 1 << next);
-            if (!add(0)) return false;
+            if (!add(0, !kWritten, kPredicate)) return false;
             break;
           }
           [[fallthrough]];
         case OperandKind::kDestinationPredicate:
           if (!is_plain || !of_kind(w.words[0], Symbol::Kind::kPredicate)) return false;
           if (w.is_negated) it.negated = static_cast<uint8_t>(it.negated | 1 << next);
-          if (!add(operand)) return false;
+          if (!add(operand, kinds[i] == OperandKind::kDestinationPredicate, kPredicate)) {
+            return false;
+          }
           break;
         case OperandKind::kDestinationAndPredicate:
         case OperandKind::kTwoPredicates:
@@ -783,11 +790,11 @@ class Parser {
               !of_kind(w.words[0], kinds[i] == OperandKind::kTwoPredicates
                                        ? Symbol::Kind::kPredicate
                                        : Symbol::Kind::kRegister) ||
-              !add(operand)) {
+              !add(operand, kWritten, kinds[i] == OperandKind::kTwoPredicates)) {
             return false;
           }
           if (!of_kind(w.second.empty() ? "_" : w.second, Symbol::Kind::kPredicate) ||
-              !add(operand)) {
+              !add(operand, kWritten, kPredicate)) {
             return false;
           }
           break;
@@ -798,7 +805,7 @@ class Parser {
             const bool found = kinds[i] == OperandKind::kSourceVector
                                    ? Source(kernel, word, operand)
                                    : of_kind(word, Symbol::Kind::kRegister);
-            if (!found || !add(operand)) return false;
+            if (!found || !add(operand, kinds[i] == OperandKind::kDestinationVector)) return false;
           }
           break;
         case OperandKind::kAddress:

@@ -31,6 +31,7 @@ void Warp::Start(uint32_t mask) {
   std::memset(passed_, 0, sizeof(passed_));
   accessed_ = 0;
   flags_.fill({});
+  unwritten_.reset();
   steps_ = 0;
   turn_ = 0;
 }
@@ -127,12 +128,13 @@ void Warp::RunGroup(size_t g) {
     const Instruction& instruction = code[pc];
     active_ = predicates_[instruction.guard];
     active_ = group.mask & (instruction.guard_is_negated ? ~active_ : active_);
+    if (unwritten_ != nullptr) unwritten_->UseGuard(*this, instruction, group.mask);
     const uint32_t others = group.mask & ~active_;
     counts[pc].executed += std::popcount(active_);
     ++steps_;
     goes_on = false;
     if (active_ == 0 || instruction.control == Control::kNone) {
-      if (active_ != 0) instruction.run(*this, instruction);
+      if (active_ != 0) Execute(instruction);
       ++pc;
       goes_on = pc < end && !block_.stopped();
       if (!goes_on) groups_[g].pc = pc;
@@ -174,7 +176,7 @@ void Warp::Merge() {
 
 void Warp::PassBlockBarrier(const Instruction& barrier) {
   active_ = waiting();
-  if (barrier.run != nullptr && active_ != 0) barrier.run(*this, barrier);
+  if (barrier.run != nullptr && active_ != 0) Execute(barrier);
   for (LaneGroup& group : groups_) {
     if (group.state == State::kAtBlockBarrier) group = {group.pc + 1, group.mask, State::kRuns};
   }
@@ -220,7 +222,7 @@ bool Warp::PassWarpBarrier(const LaneGroup& group) {
     // Lanes that have left, and those that the block never had, are not waited for.
     if ((members & started_ & ~left_) != alike) continue;
     active_ = alike;
-    if (instruction.run != nullptr) instruction.run(*this, instruction);
+    if (instruction.run != nullptr) Execute(instruction);
     std::vector<LaneGroup> passed;
     for (LaneGroup& other : groups_) {
       if (other.state != State::kAtWarpBarrier || (other.mask & alike) == 0) continue;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "brigade/emulator/ptx/launch.h"
 #include "brigade/emulator/ptx/module.h"
 #include "brigade/emulator/ptx/order.h"
+#include "brigade/emulator/ptx/unwritten.h"
 
 namespace brigade::emulator {
 
@@ -102,6 +104,12 @@ class Warp {
   // The active lanes meet.
   void Meet();
 
+  // What its registers hold of bytes that nobody has written; null: nothing.
+  Unwritten* unwritten() const { return unwritten_.get(); }
+  void MakeUnwritten() {
+    if (unwritten_ == nullptr) unwritten_ = std::make_unique<Unwritten>(kernel_);
+  }
+
   // The active lanes access memory that others may access.
   void NoteAccess() { accessed_ |= active_; }
   // The active lanes pass a fence.
@@ -132,6 +140,13 @@ class Warp {
     alignas(64) Lanes lanes;
   };
 
+  void Execute(const Instruction& instruction) {
+    if (unwritten_ == nullptr || instruction.accesses_memory()) {
+      instruction.run(*this, instruction);
+    } else {
+      unwritten_->Run(*this, instruction);
+    }
+  }
   // Runs group `g` until it branches, comes to the place of another one, waits, or leaves.
   void RunGroup(size_t g);
   // Lets lanes go on whose mask of a shuffle, a vote or a barrier is complete.
@@ -164,6 +179,7 @@ class Warp {
     int32_t last_seen = Order::kNone;
   };
   std::array<Flags, kLanes> flags_;
+  std::unique_ptr<Unwritten> unwritten_;
   // Instructions, however many lanes ran them.
   int64_t steps_ = 0;
   // Which of the groups goes on, where one has run for long.
