@@ -122,6 +122,38 @@ def gpu_test(name, srcs, deps = [], size = "small", **kwargs):
     srcs, deps = _gpu(name, srcs, deps, "@system//:gmock", kwargs)
     brigade_cc_test(name = name, srcs = srcs, deps = deps, size = size, **kwargs)
 
+def emulated_test(name, srcs, deps = [], size = "small", arch = "", **kwargs):
+    """brigade_cc_test of .cu files that runs on the emulator in every configuration.
+
+    Args:
+      name: of the test.
+      srcs: .cu files.
+      deps: as in cc_test.
+      size: as in cc_test.
+      arch: to compile for; empty: the last of //bazel:cuda_archs.
+      **kwargs: as in cc_test.
+    """
+    _require_cuda(kwargs)
+    nvcc_compile(
+        name = name + "_cu",
+        testonly = True,
+        srcs = srcs,
+        arch = arch,
+        directory = "_nvcc/" + name,
+        emulated = True,
+        target_compatible_with = kwargs["target_compatible_with"],
+        deps = deps + ["@local_cuda//:headers", "@system//:gmock"],
+    )
+    brigade_cc_library(
+        name = name + "_kernels",
+        testonly = True,
+        srcs = [":" + name + "_cu"],
+        alwayslink = True,
+        target_compatible_with = kwargs["target_compatible_with"],
+        deps = deps + [str(Label("//emulator/runtime")), "@system//:gmock"],
+    )
+    brigade_cc_test(name = name, srcs = [], deps = [":" + name + "_kernels"], size = size, **kwargs)
+
 def gpu_benchmark(name, srcs, deps = [], **kwargs):
     """brigade_benchmark that needs a GPU; its smoke test, if any, is a GPU test."""
     srcs, deps = _gpu(name, srcs, deps, "@system//:benchmark", kwargs)

@@ -13,6 +13,7 @@ load(
 load(
     "//bazel:cuda.bzl",
     _cuda_library = "cuda_library",
+    _emulated_test = "emulated_test",
     _gpu_benchmark = "gpu_benchmark",
     _gpu_test = "gpu_test",
 )
@@ -26,6 +27,7 @@ precompiled_test_headers = _precompiled_test_headers
 brigade_benchmark = _brigade_benchmark
 cuda_library = _cuda_library
 gpu_test = _gpu_test
+emulated_test = _emulated_test
 gpu_benchmark = _gpu_benchmark
 brigade_kernel = _brigade_kernel
 

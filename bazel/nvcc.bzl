@@ -1,4 +1,4 @@
-"""Compilation of .cu files. BUILD files use cuda_library (bazel/cuda.bzl), not this."""
+"""Compilation of .cu files. BUILD files use the macros of bazel/cuda.bzl, not this."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_cuda//:defs.bzl", "NVCC", "NVCC_TAKES_SEED", "NVCC_VERSION")
@@ -61,7 +61,8 @@ def _flags(ctx):
     flags += {"dbg": ["-g", "-O0"], "fastbuild": ["-O1"], "opt": ["-O3", "-DNDEBUG"]}[mode]
     if ctx.attr._lineinfo[_LineinfoInfo].enabled or ctx.attr.emulated:
         flags.append("-lineinfo")
-    return flags + _arch_flags(ctx.attr._archs[_ArchsInfo].archs, ctx.attr.emulated)
+    archs = [ctx.attr.arch] if ctx.attr.arch else ctx.attr._archs[_ArchsInfo].archs
+    return flags + _arch_flags(archs, ctx.attr.emulated)
 
 def _directory(ctx):
     """Two, so that going back and forth compiles nothing."""
@@ -142,6 +143,8 @@ nvcc_compile = rule(
         "local_defines": attr.string_list(),
         "directory": attr.string(mandatory = True),
         "emulated": attr.bool(),
+        # Instead of //bazel:cuda_archs.
+        "arch": attr.string(),
         "_archs": attr.label(default = "//bazel:cuda_archs"),
         "_lineinfo": attr.label(default = "//bazel:cuda_lineinfo"),
         "_wrapper": attr.label(
