@@ -35,5 +35,11 @@ brigade_kernel = _brigade_kernel
 # cuda_fp16.h. Empty when there is one.
 requires_cuda = _REQUIRES_CUDA
 
+# The same of a target for --config=emulated alone.
+requires_emulator = _REQUIRES_CUDA + select({
+    str(Label("//bazel:emulated")): [],
+    "//conditions:default": [str(Label("//bazel:emulated_device"))],
+})
+
 # For BUILD files that choose by it; prefer cuda_deps and requires_cuda.
 cuda_available = _CUDA_AVAILABLE
