@@ -135,6 +135,7 @@ absl::StatusOr<LoadedModule> LoadedModule::Create(std::shared_ptr<const Module> 
 
 absl::Status CheckLaunch(const Kernel& kernel, absl::Span<const uint8_t> parameters,
                          const LaunchOptions& options) {
+  BRIGADE_RETURN_IF_ERROR(kernel.unknown);
   const auto invalid = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat("launch of ", kernel.name, ": ", what...));
   };

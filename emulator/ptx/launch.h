@@ -140,7 +140,7 @@ class LoadedModule {
 };
 
 // InvalidArgument for a launch that CUDA refuses: sizes out of range, parameters of another size,
-// more shared memory than 227 KiB.
+// more shared memory than 227 KiB. Kernel::unknown.
 absl::Status CheckLaunch(const Kernel& kernel, absl::Span<const uint8_t> parameters,
                          const LaunchOptions& options);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -201,6 +202,8 @@ struct Kernel {
   std::vector<Instruction> code;
   // A block may wait for one that was started before it.
   bool spins = false;
+  // Not OK: what the emulator does not know of it; it has no code, and a launch is this error.
+  absl::Status unknown;
 };
 
 struct Module {
@@ -221,8 +224,13 @@ struct Module {
 // Reads PTX as nvcc writes it. `file` names it in errors.
 //
 // Errors       InvalidArgument for what is not PTX, Unimplemented for an instruction, a directive
-//              or an operand that the emulator does not know; both name file, line and text.
-absl::StatusOr<std::shared_ptr<const Module>> Parse(absl::string_view text, absl::string_view file);
+//              or an operand that the emulator does not know; both name file, line and text. With
+//              kKeep a kernel with something unknown is kept, as Kernel::unknown says, for the
+//              sake of the others.
+enum class UnknownKernels : uint8_t { kRefuse, kKeep };
+absl::StatusOr<std::shared_ptr<const Module>> Parse(
+    absl::string_view text, absl::string_view file,
+    UnknownKernels unknown = UnknownKernels::kRefuse);
 
 }  // namespace brigade::emulator
 

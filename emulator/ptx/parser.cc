@@ -164,8 +164,9 @@ constexpr absl::string_view kUnknownSpecials[] = {
 // The first error ends it: every function that returns bool says whether to go on.
 class Parser {
  public:
-  Parser(absl::string_view text, absl::string_view file, std::vector<Token> tokens)
-      : tokens_(std::move(tokens)), module_(std::make_shared<Module>()) {
+  Parser(absl::string_view text, absl::string_view file, std::vector<Token> tokens,
+         UnknownKernels unknown)
+      : tokens_(std::move(tokens)), unknown_(unknown), module_(std::make_shared<Module>()) {
     module_->file = std::string(file);
     for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       module_->lines.emplace_back(absl::StripAsciiWhitespace(line));
@@ -438,8 +439,9 @@ class Parser {
         return Unknown(absl::StrCat("'", Peek(), "' here"));
       }
     }
+    const size_t body = next_;
     if (!Expect("{")) return false;
-    if (!ParseBody(kernel)) return false;
+    if (!ParseBody(kernel) && !KeepUnknown(kernel, body)) return false;
     scopes_.pop_back();
     // The end of the text leaves the kernel.
     Instruction last = {};
@@ -450,6 +452,19 @@ class Parser {
     PlaceDynamicShared(kernel);
     module_->kernels.push_back(std::move(kernel));
     return true;
+  }
+
+  // What the parser stopped at is unknown: leaves out the kernel's body.
+  bool KeepUnknown(Kernel& kernel, size_t body) {
+    if (unknown_ == UnknownKernels::kRefuse || !absl::IsUnimplemented(error_)) return false;
+    kernel.unknown = std::exchange(error_, absl::OkStatus());
+    kernel.code.clear();
+    kernel.constants.clear();
+    kernel.specials.clear();
+    dynamic_.clear();
+    scopes_.resize(2);
+    next_ = body;
+    return SkipBraces();
   }
 
   // Dynamic shared memory begins where the static one ends.
@@ -926,6 +941,7 @@ class Parser {
   };
 
   const std::vector<Token> tokens_;
+  const UnknownKernels unknown_;
   size_t next_ = 0;
   std::shared_ptr<Module> module_;
   absl::Status error_;
@@ -953,11 +969,11 @@ const Kernel* Module::Find(absl::string_view name) const {
   return found == kernels.end() ? nullptr : &*found;
 }
 
-absl::StatusOr<std::shared_ptr<const Module>> Parse(absl::string_view text,
-                                                    absl::string_view file) {
+absl::StatusOr<std::shared_ptr<const Module>> Parse(absl::string_view text, absl::string_view file,
+                                                    UnknownKernels unknown) {
   auto tokens = Tokenize(text, file);
   if (!tokens.ok()) return tokens.status();
-  return Parser(text, file, *std::move(tokens)).Run();
+  return Parser(text, file, *std::move(tokens), unknown).Run();
 }
 
 }  // namespace brigade::emulator

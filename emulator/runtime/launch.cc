@@ -75,7 +75,7 @@ cudaError_t Load(Call& call, FatBinary& binary, const LoadedModule*& loaded) {
     if (!ptx.ok()) {
       return call.Refuse(cudaErrorNoKernelImageForDevice, ptx.status().message());
     }
-    auto module = Parse(*ptx, "PTX");
+    auto module = Parse(*ptx, "PTX", UnknownKernels::kKeep);
     if (!module.ok()) return call.Refuse(cudaErrorInvalidPtx, module.status().message());
     binary.module = *std::move(module);
   }
@@ -198,6 +198,9 @@ cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel) {
   if (kernel.kernel == nullptr) {
     return call.Refuse(cudaErrorInvalidDeviceFunction,
                        absl::StrCat("no kernel \"", host->name, "\" in its PTX"));
+  }
+  if (const absl::Status& unknown = kernel.kernel->unknown; !unknown.ok()) {
+    return call.Refuse(cudaErrorInvalidPtx, unknown.message());
   }
   if (call.device.kernels.insert(function).second) {
     const auto running = call.device.library_kernels;

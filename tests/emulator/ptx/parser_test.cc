@@ -87,6 +87,25 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
   }
 }
 
+TEST(ParserTest, KeepsTheOtherKernelsBesideAnUnknownOne) {
+  const std::string text =
+      absl::StrCat(kPtxHead, ".entry first()\n{\n.reg .b32 %r<4>;\nA: { mov.u32 %r1, 5; bra A; }\n",
+                   "sad.u32 %r1, %r2, %r3, %r1;\n}\n.entry second()\n{\nA: bra A;\n}\n");
+  EXPECT_THAT(Parse(text, "f"), StatusIs(absl::StatusCode::kUnimplemented));
+  const auto module = Parse(text, "f", UnknownKernels::kKeep);
+  ASSERT_OK(module);
+  EXPECT_OK((*module)->Find("second")->unknown);
+  const Kernel& first = *(*module)->Find("first");
+  const auto is_unknown = StatusIs(absl::StatusCode::kUnimplemented,
+                                   HasSubstr("f:8: the emulator does not know sad.u32"));
+  EXPECT_THAT(first.unknown, is_unknown);
+  EXPECT_THAT(CheckLaunch(first, {}, {}), is_unknown);
+  // What is no PTX is none.
+  EXPECT_THAT(
+      Parse(absl::StrCat(text, ".entry third()\n{\nmov.u32 5;\n}\n"), "f", UnknownKernels::kKeep),
+      StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TEST(ParserTest, NamesDirectivesThatItDoesNotKnow) {
   const auto with = [](absl::string_view directive) {
     return Parse(absl::StrCat(kPtxHead, ".entry k()\n", directive, "\n{\nret;\n}\n"), "f").status();
