@@ -1,5 +1,5 @@
-// How fast the emulator runs a kernel: AdamW with bf16 gradients and copy, by its public call, on an
-// emulated device that has one thread of the host.
+// How fast the emulator runs a kernel: AdamW with bf16 gradients and copy, by its public call, on
+// an emulated device that has one thread of the host.
 
 #include "brigade/kernels/adam/adam.h"
 

@@ -496,6 +496,9 @@ struct Decoder {
     if (base == "membar" || base == "fence") {
       parts.TakeAny({"acq_rel", "sc", "gl"});
       Is(TakeScope() ? Fence : DoNothing, {});
+    } else if (base == "griddepcontrol") {
+      // A launch begins when those before it have ended.
+      if (parts.TakeAny({"wait", "launch_dependents"})) Is(DoNothing, {});
     } else if (base == "prefetch" || base == "prefetchu") {
       parts.TakeAny({"global", "L1", "L2"});
       Is(DoNothing, {kAddress});

@@ -220,6 +220,7 @@ TEST(AtomicsTest, ABarrierMayVote) {
 
 TEST(AtomicsTest, FencesAndSleepChangeNothing) {
   EXPECT_THAT(RunBlock("membar.cta;\nmembar.gl;\nfence.acq_rel.gpu;\nnanosleep.u32 100;\n"
+                       "griddepcontrol.wait;\ngriddepcontrol.launch_dependents;\n"
                        "prefetch.global.L2 [%d1];\nmov.u32 %r3, 9;"),
               Each(9u));
 }
