@@ -110,6 +110,11 @@ TEST(UnwrittenTest, UsesAreReportedAtTheLoad) {
       "shfl.sync.bfly.b32 %r1|%p1, %r2, 0, 31, 1;\nmov.b64 {%r1, %r2}, %d1;\n"
       "shfl.sync.idx.b32 %r3|%p1, %r2, 0, 31, 1;\nst.global.u32 [%out], %r3;");
   ExpectUse("shr.u64 %d2, %d1, 8;\nmul.lo.u64 %d2, %d2, 1234567891;\nst.global.u32 [%out], %d2;");
+  // By each bit alone.
+  for (int bit = 8; bit < 64; ++bit) {
+    ExpectUse(absl::StrCat("shr.u64 %d2, %d1, ", bit, ";\nand.b64 %d2, %d2, 1;\n",
+                           "setp.ne.u64 %p1, %d2, 0;\n@%p1 bra E;\nE:"));
+  }
   // Also by way of shared memory.
   ExpectUse(
       "st.shared.u64 [s], %d1;\nld.shared.u64 %d3, [s];\nsetp.lt.u64 %p1, %d3, 1000;\n"
