@@ -54,14 +54,12 @@ cudaError_t Instantiate(Call& call, cudaGraphExec_t* executable, cudaGraph_t han
   return cudaSuccess;
 }
 
-cudaError_t RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
-  Machine& machine = Machine::Get();
+// One after the other: nodes that wait for each other, as two ranks of a collective, never end.
+void RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
+  const Machine& machine = Machine::Get();
   for (size_t node : OrderOf(nodes, seed)) {
-    if (nodes[node].work.run == nullptr) continue;
-    Device& device = *machine.devices[static_cast<size_t>(nodes[node].device)];
-    if (const cudaError_t error = nodes[node].work.run(device)) return error;
+    machine.devices[static_cast<size_t>(nodes[node].device)]->Run(nodes[node].work);
   }
-  return cudaSuccess;
 }
 
 }  // namespace
@@ -86,16 +84,16 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) 
         call.machine.options.seed == 0
             ? 0
             : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
-    const auto run = [nodes = executable->nodes, seed](Device&) { return RunNodes(*nodes, seed); };
+    const auto run = [nodes = executable->nodes, seed](Device&) {
+      RunNodes(*nodes, seed);
+      return cudaSuccess;
+    };
     // Launches of one executable graph do not overlap.
-    if (stream->capture == nullptr && executable->last != nullptr) {
-      Operation wait;
-      wait.after = {executable->last};
-      call.machine.Enqueue(*stream, std::move(wait));
-    }
+    std::vector<CompletionPtr> after;
+    if (executable->last != nullptr) after.push_back(executable->last);
     CompletionPtr done;
     const cudaError_t error =
-        call.machine.Submit(*stream, {Work::Kind::kGraph, "graph", run}, &done);
+        call.Submit(stream, {Work::Kind::kGraph, run}, &done, std::move(after));
     if (done != nullptr) executable->last = std::move(done);
     return error;
   });

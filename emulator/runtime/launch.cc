@@ -174,7 +174,20 @@ cudaError_t LaunchFunction(Call& call, const void* function, dim3 grid, dim3 blo
   const auto run = [loaded, options, parameters = std::move(parameters)](Device& device) {
     return Run(device, loaded, parameters, options);
   };
-  return call.machine.Submit(*stream, {Work::Kind::kKernel, kernel.name, run});
+  return call.Submit(stream, {Work::Kind::kKernel, run});
+}
+
+cudaError_t LaunchHostFunction(Call& call, cudaStream_t stream_handle,
+                               std::function<void()> function) {
+  const auto stream = call.Find(stream_handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  const auto run = [function = std::move(function)](Device&) {
+    ThisThread().is_in_host_function = true;
+    function();
+    ThisThread().is_in_host_function = false;
+    return cudaSuccess;
+  };
+  return call.Submit(stream, {Work::Kind::kHost, run});
 }
 
 // Sizes that <<<>>> gives, on their way to the launch.
@@ -200,10 +213,8 @@ cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel) {
                        absl::StrCat("no kernel \"", host->name, "\" in its PTX"));
   }
   if (call.device.kernels.insert(function).second) {
-    const auto running = call.device.library_kernels;
-    call.machine.mutex.Unlock();
-    for (const CompletionPtr& each : running) each->Wait();
-    call.machine.mutex.Lock();
+    const auto& running = call.device.library_kernels;
+    call.WaitNow({running.begin(), running.end()});
   }
   return cudaSuccess;
 }
@@ -304,16 +315,19 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   });
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream_handle, cudaHostFn_t function, void* data) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return Api("cudaLaunchHostFunc", Needs::kContext, [&](Call& call) {
-    const auto stream = call.Find(stream_handle);
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (function == nullptr) return cudaErrorInvalidValue;
-    const auto run = [function, data](Device&) {
-      function(data);
-      return cudaSuccess;
-    };
-    return call.machine.Submit(*stream, {Work::Kind::kHost, "host function", run});
+    return LaunchHostFunction(call, stream, [function, data] { function(data); });
+  });
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned flags) {
+  return Api("cudaStreamAddCallback", Needs::kContext, [&](Call& call) {
+    if (callback == nullptr || flags != 0) return cudaErrorInvalidValue;
+    return LaunchHostFunction(call, stream,
+                              [stream, callback, data] { callback(stream, cudaSuccess, data); });
   });
 }
 

@@ -26,7 +26,7 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
       Machine::Get().Add({Report::Kind::kCall, {}, absl::StrCat(name, ": ", status.message())});
       return cudaErrorIllegalAddress;
     };
-    return call.machine.Submit(*stream, {Work::Kind::kLibraryKernel, std::string(name), run});
+    return call.Submit(stream, {Work::Kind::kLibraryKernel, run});
   });
 }
 
