@@ -223,6 +223,7 @@ cudaError_t cudaDeviceSynchronize() {
     if (const cudaError_t error = CheckNoneCaptures(call)) return error;
     if (const cudaError_t error = call.CheckUnsafe()) return error;
     call.waits_for = call.machine.Pending(call.device);
+    call.waits_of = &call.device;
     return cudaSuccess;
   });
 }

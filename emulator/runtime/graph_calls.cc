@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <random>
 
 #include "brigade/emulator/runtime/machine.h"
@@ -62,6 +63,44 @@ void RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
   }
 }
 
+// At most *count of the chosen nodes, then null; with null `nodes`, how many there are.
+cudaError_t GetNodes(const Call& call, cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count,
+                     bool (*is_chosen)(const CUgraphNode_st&)) {
+  const auto graph = call.Find(handle);
+  if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
+  std::vector<cudaGraphNode_t> chosen;
+  for (CUgraphNode_st& node : graph->nodes) {
+    if (is_chosen(node)) chosen.push_back(&node);
+  }
+  if (nodes == nullptr) {
+    *count = chosen.size();
+    return cudaSuccess;
+  }
+  const size_t room = *count;
+  *count = std::min(room, chosen.size());
+  std::fill_n(std::copy_n(chosen.begin(), *count, nodes), room - *count, nullptr);
+  return cudaSuccess;
+}
+
+cudaGraphNodeType TypeOf(Work::Kind kind) {
+  switch (kind) {
+    case Work::Kind::kNothing:
+      return cudaGraphNodeTypeEmpty;
+    case Work::Kind::kKernel:
+    case Work::Kind::kLibraryKernel:
+      return cudaGraphNodeTypeKernel;
+    case Work::Kind::kCopy:
+      return cudaGraphNodeTypeMemcpy;
+    case Work::Kind::kFill:
+      return cudaGraphNodeTypeMemset;
+    case Work::Kind::kHost:
+      return cudaGraphNodeTypeHost;
+    case Work::Kind::kGraph:
+      return cudaGraphNodeTypeGraph;
+  }
+  return cudaGraphNodeTypeCount;
+}
+
 }  // namespace
 }  // namespace brigade::emulator
 
@@ -120,19 +159,23 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
   });
 }
 
-// At most *count of the nodes; with null `nodes`, how many there are.
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
   return Api("cudaGraphGetNodes", Needs::kNothing, [&](Call& call) {
-    const auto graph = call.Find(handle);
-    if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
-    if (nodes == nullptr) {
-      *count = graph->nodes.size();
-      return cudaSuccess;
-    }
-    for (size_t i = 0; i < *count; ++i) {
-      nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
-    }
-    *count = std::min(*count, graph->nodes.size());
+    return GetNodes(call, handle, nodes, count, [](const CUgraphNode_st&) { return true; });
+  });
+}
+
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
+  return Api("cudaGraphGetRootNodes", Needs::kNothing, [&](Call& call) {
+    return GetNodes(call, handle, nodes, count,
+                    [](const CUgraphNode_st& node) { return node.after.empty(); });
+  });
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return Api("cudaGraphNodeGetType", Needs::kNothing, [&](Call&) {
+    if (node == nullptr || type == nullptr) return cudaErrorInvalidValue;
+    *type = TypeOf(node->work.kind);
     return cudaSuccess;
   });
 }

@@ -187,6 +187,8 @@ struct Device {
   std::set<const void*> kernels;
   // Kernels of libraries that are in streams.
   std::set<CompletionPtr> library_kernels;
+  // What cudaFuncSetAttribute allows a kernel's blocks.
+  std::map<const Kernel*, int> most_dynamic_shared_bytes;
 
   // Without the mutex.
   void Run(const Work& work);
@@ -246,9 +248,10 @@ struct Call {
   const char* function;
   // The thread's current one.
   Device& device;
-  // Before the call returns, without the mutex; its result is then the error of `waits_of`.
+  // Before the call returns, without the mutex.
   std::vector<CompletionPtr> waits_for = {};
-  Device* waits_of = &device;
+  // If not null, the result is its error, after these waits.
+  const Device* waits_of = nullptr;
 
   // Says why on standard error, and returns `error`: what CUDA promises for such a call.
   cudaError_t Refuse(cudaError_t error, absl::string_view what) const;
@@ -309,7 +312,7 @@ cudaError_t Api(const char* function, Needs needs, const Body& body) {
   cudaError_t error = Begin(call, needs);
   if (error == cudaSuccess) error = body(call);
   lock.Unlock();
-  if (error == cudaSuccess && !call.waits_for.empty()) {
+  if (error == cudaSuccess && call.waits_of != nullptr) {
     for (const CompletionPtr& completion : call.waits_for) completion->Wait();
     error = call.waits_of->error;
   }

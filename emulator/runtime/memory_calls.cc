@@ -229,7 +229,9 @@ cudaError_t Fill(Call& call, void* data, int value, size_t bytes, cudaStream_t s
   CompletionPtr done;
   if (const auto error = call.Submit(stream, {Work::Kind::kFill, run}, &done)) return error;
   // The host waits where it can read what is written.
-  if (!is_async && !side.is_device) call.waits_for = {done};
+  if (is_async || side.is_device) return cudaSuccess;
+  call.waits_for = {done};
+  call.waits_of = &call.machine.DeviceOf(*stream);
   return cudaSuccess;
 }
 
@@ -393,6 +395,16 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, siz
     if (const cudaError_t error = CopyOfSymbol(call, symbol, offset, bytes, from)) return error;
     return Copy(call, to, reinterpret_cast<const void*>(from), {bytes}, kind, cudaStreamLegacy,
                 /*is_async=*/false);
+  });
+}
+
+cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
+  return Api("cudaGetSymbolSize", Needs::kContext, [&](Call& call) {
+    HostVariable variable;
+    uint64_t found = 0;
+    if (const cudaError_t error = FindVariable(call, symbol, variable, found)) return error;
+    *bytes = variable.bytes;
+    return cudaSuccess;
   });
 }
 
