@@ -31,11 +31,7 @@ TEST_F(ControlTest, TheNthCallOfAFunctionFailsAndDoesNothing) {
        [&] { return cudaMemcpyAsync(data, host.data(), 16, cudaMemcpyHostToDevice, stream_); }},
       {"cudaMemsetAsync", [&] { return cudaMemsetAsync(data, 0, 16, stream_); }},
       {"cudaEventRecord", [&] { return cudaEventRecord(event_, stream_); }},
-      {"cudaEventQuery",
-       [&] {
-         EXPECT_CUDA(cudaDeviceSynchronize());
-         return cudaEventQuery(event_);
-       }},
+      {"cudaEventQuery", [&] { return cudaEventQuery(event_); }},
       {"cudaEventSynchronize", [&] { return cudaEventSynchronize(event_); }},
       {"cudaStreamWaitEvent", [&] { return cudaStreamWaitEvent(stream_, event_, 0); }},
       {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(stream_); }},
@@ -51,10 +47,12 @@ TEST_F(ControlTest, TheNthCallOfAFunctionFailsAndDoesNothing) {
     const int64_t before = Calls(function);
     Inject({function, 2, cudaErrorLaunchTimeout});
     EXPECT_CUDA(call());
+    EXPECT_CUDA(cudaDeviceSynchronize());
     EXPECT_EQ(call(), cudaErrorLaunchTimeout);
     EXPECT_EQ(Calls(function), before + 2);
     cudaGetLastError();
     EXPECT_CUDA(call());
+    EXPECT_CUDA(cudaDeviceSynchronize());
   }
   // It is no error of the device's.
   EXPECT_CUDA(cudaDeviceSynchronize());

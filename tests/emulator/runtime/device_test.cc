@@ -85,7 +85,9 @@ TEST_F(DeviceTest, DoesNotReachTheMemoryOfAnother) {
   ASSERT_CUDA(cudaSetDevice(4));
   void* out = nullptr;
   ASSERT_CUDA(cudaMalloc(&out, 4));
+  Gate gate(nullptr);
   EXPECT_CUDA(CopyOne(static_cast<int*>(out), data, nullptr));
+  gate.Open();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
   EXPECT_THAT(TakeTexts(),
               ElementsAre(AllOf(HasSubstr("CopyOneKernel"), HasSubstr("on device 0"))));

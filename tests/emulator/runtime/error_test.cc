@@ -61,9 +61,11 @@ TEST_F(ErrorTest, AKernelsErrorStaysWithItsDevice) {
   ASSERT_CUDA(cudaMalloc(&data, 4));
   Event event;
   bool has_run = false;
+  Gate gate(stream);
   ASSERT_CUDA(CopyOne(static_cast<int*>(data), static_cast<int*>(data) + 1, stream));
   ASSERT_CUDA(cudaLaunchHostFunc(
       stream, [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run));
+  gate.Open();
   EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
   EXPECT_FALSE(has_run);
   // Every later call says so again, in all threads, and the last error stays.
@@ -90,8 +92,11 @@ TEST_F(ErrorTest, AKernelsErrorStaysWithItsDevice) {
 
 TEST_F(ErrorTest, EachKindOfMistakeHasItsError) {
   ASSERT_CUDA(cudaSetDevice(3));
-  Ints* const data = new Ints(4);  // not to be freed: the device is lost
-  EXPECT_CUDA(StoreMisaligned(*data, nullptr));
+  void* data = nullptr;
+  ASSERT_CUDA(cudaMalloc(&data, 16));
+  Gate gate(nullptr);
+  EXPECT_CUDA(StoreMisaligned(static_cast<int*>(data), nullptr));
+  gate.Open();
   EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorMisalignedAddress);
   EXPECT_THAT(TakeTexts(), ElementsAre(HasSubstr("StoreMisalignedKernel")));
 }
@@ -111,28 +116,31 @@ TEST_F(ErrorTest, UninitializedMemoryIsReportedButNoError) {
 
 TEST_F(ErrorTest, AGraphsKernelFailsOnItsOwnDevice) {
   ASSERT_CUDA(cudaSetDevice(4));
-  Stream* const failing = new Stream;  // the device is lost
+  // The device is lost: these are not destroyed.
+  cudaStream_t failing = nullptr;
+  cudaEvent_t end = nullptr;
   void* data = nullptr;
+  ASSERT_CUDA(cudaStreamCreateWithFlags(&failing, cudaStreamNonBlocking));
+  ASSERT_CUDA(cudaEventCreate(&end));
   ASSERT_CUDA(cudaMalloc(&data, 4));
   ASSERT_CUDA(cudaSetDevice(0));
   Stream stream;
   Event begin;
   ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   ASSERT_CUDA(cudaEventRecord(begin, stream));
-  ASSERT_CUDA(cudaStreamWaitEvent(*failing, begin, 0));
+  ASSERT_CUDA(cudaStreamWaitEvent(failing, begin, 0));
   ASSERT_CUDA(cudaSetDevice(4));
-  Event* const end = new Event;
-  ASSERT_CUDA(CopyOne(static_cast<int*>(data), static_cast<int*>(data) + 1, *failing));
-  ASSERT_CUDA(cudaEventRecord(*end, *failing));
+  ASSERT_CUDA(CopyOne(static_cast<int*>(data), static_cast<int*>(data) + 1, failing));
+  ASSERT_CUDA(cudaEventRecord(end, failing));
   ASSERT_CUDA(cudaSetDevice(0));
-  ASSERT_CUDA(cudaStreamWaitEvent(stream, *end, 0));
+  ASSERT_CUDA(cudaStreamWaitEvent(stream, end, 0));
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
   ASSERT_CUDA(cudaGraphInstantiate(&executable, graph, 0));
   ASSERT_CUDA(cudaGraphLaunch(executable, stream));
   EXPECT_CUDA(cudaStreamSynchronize(stream));
-  EXPECT_EQ(cudaStreamQuery(*failing), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaStreamQuery(failing), cudaErrorIllegalAddress);
   EXPECT_CUDA(cudaGraphExecDestroy(executable));
   EXPECT_CUDA(cudaGraphDestroy(graph));
   TakeReports();

@@ -72,6 +72,7 @@ TEST_F(MemoryTest, CopiesBetweenAllPlacesWithTheRightKindAlone) {
         const auto copy_kind = static_cast<cudaMemcpyKind>(kind);
         EXPECT_EQ(cudaMemcpy(to.to, from.from, kBytes, copy_kind),
                   is_right ? cudaSuccess : cudaErrorInvalidValue);
+        ASSERT_CUDA(cudaDeviceSynchronize());
         EXPECT_EQ(cudaMemcpyAsync(to.to, from.from, kBytes, copy_kind, stream_),
                   is_right ? cudaSuccess : cudaErrorInvalidValue);
         ASSERT_CUDA(cudaDeviceSynchronize());
