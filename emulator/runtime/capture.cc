@@ -24,16 +24,14 @@ void AddUnique(const std::vector<size_t>& from, std::vector<size_t>& to) {
   }
 }
 
-// Whether all streams' nodes come before the end of the origin.
+// Whether each node comes before another one or is what the origin ends with.
 bool AllJoined(const Capture& capture) {
-  std::vector<bool> is_before(capture.nodes.size(), false);
-  for (size_t node : capture.origin->tail) is_before[node] = true;
-  // Nodes come after earlier ones only.
-  for (size_t node = capture.nodes.size(); node-- > 0;) {
-    if (!is_before[node]) continue;
-    for (size_t earlier : capture.nodes[node].after) is_before[earlier] = true;
+  std::vector<bool> is_joined(capture.nodes.size(), false);
+  for (size_t node : capture.origin->tail) is_joined[node] = true;
+  for (const CUgraphNode_st& node : capture.nodes) {
+    for (size_t earlier : node.after) is_joined[earlier] = true;
   }
-  return std::all_of(is_before.begin(), is_before.end(), [](bool before) { return before; });
+  return std::find(is_joined.begin(), is_joined.end(), false) == is_joined.end();
 }
 
 // Returns `error`, and makes the capture invalid: its end says why.

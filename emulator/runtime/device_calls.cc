@@ -79,9 +79,9 @@ cudaError_t AttributeOf(cudaDeviceAttr attribute, int& value) {
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrCanUseHostPointerForRegisteredMem:
+    case cudaDevAttrMemoryPoolsSupported:
       value = 1;
       break;
-    case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrManagedMemory:
     case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrCooperativeLaunch:
@@ -259,7 +259,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->maxGridSize[0] = get(cudaDevAttrMaxGridDimX);
     properties->maxGridSize[1] = properties->maxGridSize[2] = get(cudaDevAttrMaxGridDimY);
     properties->unifiedAddressing = properties->canMapHostMemory = 1;
-    properties->concurrentKernels = 1;
+    properties->concurrentKernels = properties->memoryPoolsSupported = 1;
     return cudaSuccess;
   });
 }

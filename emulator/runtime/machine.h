@@ -270,7 +270,7 @@ struct Call {
                      CompletionPtr* completion = nullptr,
                      std::vector<CompletionPtr> after = {}) const;
   // Waits without the mutex, in the midst of a call.
-  void WaitNow(const std::vector<CompletionPtr>& completions) const;
+  void WaitNow(const std::vector<CompletionPtr>& completions) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // What may disturb a capture: an error, and the captures that it would disturb are invalid.
   cudaError_t CheckUnsafe() const;

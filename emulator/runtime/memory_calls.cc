@@ -17,10 +17,9 @@ namespace {
 
 uint64_t AddressOf(const void* data) { return reinterpret_cast<uint64_t>(data); }
 
-cudaError_t Allocate(Call& call, void** data, size_t bytes, int owner) {
+cudaError_t Allocate(const Call& call, void** data, size_t bytes, int owner) {
   if (data == nullptr) return cudaErrorInvalidValue;
   *data = nullptr;
-  if (const cudaError_t error = call.CheckUnsafe()) return error;
   if (bytes == 0) return cudaSuccess;
   Memory& memory = *call.machine.memory;
   // No two have one name.
@@ -35,24 +34,37 @@ cudaError_t Allocate(Call& call, void** data, size_t bytes, int owner) {
   return cudaSuccess;
 }
 
-// As on hardware, all work of the device ends before its memory is free.
-cudaError_t Free(Call& call, void* data, bool is_host) {
-  if (data == nullptr) return cudaSuccess;
+cudaError_t AllocateUnsafe(const Call& call, void** data, size_t bytes, int owner) {
   if (const cudaError_t error = call.CheckUnsafe()) return error;
-  Memory& memory = *call.machine.memory;
+  return Allocate(call, data, bytes, owner);
+}
+
+// Whether it is the start of an allocation; its owner.
+cudaError_t CheckFree(const Call& call, const void* data, bool is_host, int& owner) {
+  const Memory& memory = *call.machine.memory;
   const Memory::Range range = memory.Find(AddressOf(data));
   if (range.address != AddressOf(data) || range.bytes < 0 ||
       (range.owner == Memory::kHost) != is_host) {
     call.AddMistake(absl::StrCat("no such allocation: ", memory.Describe(AddressOf(data))));
     return cudaErrorInvalidValue;
   }
+  owner = range.owner;
+  return cudaSuccess;
+}
+
+// As on hardware, all work of the device ends before its memory is free.
+cudaError_t Free(const Call& call, const void* data, bool is_host) {
+  if (data == nullptr) return cudaSuccess;
+  if (const cudaError_t error = call.CheckUnsafe()) return error;
+  int owner = 0;
+  if (const cudaError_t error = CheckFree(call, data, is_host, owner)) return error;
   std::vector<CompletionPtr> pending;
   for (const auto& device : call.machine.devices) {
-    if (!is_host && device->ordinal != range.owner) continue;
+    if (!is_host && device->ordinal != owner) continue;
     for (CompletionPtr& each : call.machine.Pending(*device)) pending.push_back(std::move(each));
   }
   call.WaitNow(pending);
-  const absl::Status freed = memory.Free(AddressOf(data));
+  const absl::Status freed = call.machine.memory->Free(AddressOf(data));
   if (freed.ok()) return cudaSuccess;
   call.AddMistake(freed.message());
   return cudaErrorInvalidValue;
@@ -253,7 +265,7 @@ extern "C" {
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   return Api("cudaMalloc", Needs::kContext,
-             [&](Call& call) { return Allocate(call, data, bytes, call.device.ordinal); });
+             [&](Call& call) { return AllocateUnsafe(call, data, bytes, call.device.ordinal); });
 }
 
 cudaError_t cudaFree(void* data) {
@@ -261,14 +273,43 @@ cudaError_t cudaFree(void* data) {
              [&](Call& call) { return Free(call, data, /*is_host=*/false); });
 }
 
+// There at once, and to the end of the stream's work before cudaFreeAsync. Graphs have none.
+cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t handle) {
+  return Api("cudaMallocAsync", Needs::kContext, [&](Call& call) {
+    const auto stream = call.Find(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (stream->capture != nullptr) {
+      return call.Refuse(cudaErrorNotSupported, "memory of a graph's own");
+    }
+    return Allocate(call, data, bytes, stream->device);
+  });
+}
+
+cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
+  return Api("cudaFreeAsync", Needs::kContext, [&](Call& call) {
+    const auto stream = call.Find(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (data == nullptr) return cudaSuccess;
+    if (stream->capture != nullptr) {
+      return call.Refuse(cudaErrorNotSupported, "memory of a graph's own");
+    }
+    int owner = 0;
+    if (const auto error = CheckFree(call, data, /*is_host=*/false, owner)) return error;
+    const auto run = [address = AddressOf(data)](Device&) {
+      return Checked(Machine::Get().memory->Free(address), "cudaFreeAsync");
+    };
+    return call.Submit(stream, {Work::Kind::kNothing, run});
+  });
+}
+
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   return Api("cudaHostAlloc", Needs::kContext,
-             [&](Call& call) { return Allocate(call, data, bytes, Memory::kHost); });
+             [&](Call& call) { return AllocateUnsafe(call, data, bytes, Memory::kHost); });
 }
 
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
   return Api("cudaMallocHost", Needs::kContext,
-             [&](Call& call) { return Allocate(call, data, bytes, Memory::kHost); });
+             [&](Call& call) { return AllocateUnsafe(call, data, bytes, Memory::kHost); });
 }
 
 cudaError_t cudaFreeHost(void* data) {

@@ -39,6 +39,36 @@ TEST(ContextTest, BeginsWithTheFirstUseOfItsDevice) {
       ::testing::ExitedWithCode(0), "");
 }
 
+TEST(NoDeviceTest, EveryCallThatNeedsOneSaysThatThereIsNone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("BRIGADE_EMULATOR_DEVICES", "0", 1);
+        int count = -1;
+        int version = -1;
+        EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+        EXPECT_EQ(count, 0);
+        EXPECT_CUDA(cudaDriverGetVersion(&version));
+        EXPECT_EQ(version, 0);
+        void* data = nullptr;
+        EXPECT_EQ(cudaSetDevice(0), cudaErrorNoDevice);
+        EXPECT_EQ(cudaMalloc(&data, 4), cudaErrorNoDevice);
+        EXPECT_EQ(LaunchOf(1, 1, nullptr), cudaErrorNoDevice);
+        std::exit(::testing::Test::HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(OptionTest, ThatIsNoNumberEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        setenv("BRIGADE_EMULATOR_THREADS", "0", 1);
+        cudaFree(nullptr);
+      },
+      "BRIGADE_EMULATOR_THREADS=0 is no number from 1 on");
+}
+
 class DeviceTest : public RuntimeTest {};
 
 TEST_F(DeviceTest, EachThreadHasACurrentOne) {

@@ -210,6 +210,25 @@ TEST_F(MemoryTest, CopiesBetweenDevices) {
   EXPECT_THAT(TakeTexts(), ElementsAre(HasSubstr("not from device 1 to device 1")));
 }
 
+TEST_F(MemoryTest, IsAllocatedAndFreedInTheOrderOfAStream) {
+  void* data = nullptr;
+  ASSERT_CUDA(cudaMallocAsync(&data, kBytes, stream_));
+  ASSERT_CUDA(cudaMemsetAsync(data, 0, kBytes, stream_));
+  Gate gate(stream_);
+  ASSERT_CUDA(Add(static_cast<int*>(data), kSize, 1, stream_));
+  ASSERT_CUDA(cudaFreeAsync(data, stream_));
+  gate.OpenLate();
+  ASSERT_CUDA(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(cudaFree(data), cudaErrorInvalidValue);
+  EXPECT_THAT(TakeTexts(), ElementsAre(HasSubstr("which has been freed")));
+  EXPECT_CUDA(cudaFreeAsync(nullptr, stream_));
+  cudaGraph_t graph = nullptr;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
+  EXPECT_EQ(cudaMallocAsync(&data, kBytes, stream_), cudaErrorNotSupported);
+  ASSERT_CUDA(cudaStreamEndCapture(stream_, &graph));
+  ASSERT_CUDA(cudaGraphDestroy(graph));
+}
+
 TEST_F(MemoryTest, RefusesWhatDoesNotFit) {
   void* data = &stream_;
   EXPECT_EQ(cudaMalloc(&data, size_t{1} << 60), cudaErrorMemoryAllocation);
