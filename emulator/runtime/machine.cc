@@ -115,6 +115,12 @@ std::vector<Report> Machine::TakeReports() {
   return std::exchange(reports_, {});
 }
 
+cudaError_t Machine::Check(const absl::Status& status, absl::string_view what) {
+  if (status.ok()) return cudaSuccess;
+  Add({Report::Kind::kCall, {}, absl::StrCat(what, ": ", status.message())});
+  return cudaErrorIllegalAddress;
+}
+
 void Device::Run(const Work& work) {
   if (work.run == nullptr || error != cudaSuccess) return;
   const cudaError_t result = work.run(*this);

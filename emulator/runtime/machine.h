@@ -220,6 +220,8 @@ class Machine {
   // Prints it, and keeps it for TakeReports. At any time, with the mutex or without.
   void Add(Report report);
   std::vector<Report> TakeReports();
+  // The error for a stream whose work has failed, which is reported.
+  cudaError_t Check(const absl::Status& status, absl::string_view what);
 
   // Puts an operation into a stream's queue, behind what the stream and CUDA's default stream
   // demand.
