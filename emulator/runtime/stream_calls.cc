@@ -27,7 +27,9 @@ cudaError_t Create(Call& call, cudaEvent_t* event, unsigned flags) {
   constexpr unsigned kKnown =
       cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   if (event == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
-  if ((flags & cudaEventInterprocess) != 0) return cudaErrorNotSupported;
+  if ((flags & cudaEventInterprocess) != 0) {
+    return call.Refuse(cudaErrorNotSupported, "an event of several processes");
+  }
   auto made = std::make_shared<CUevent_st>();
   made->device = call.device.ordinal;
   made->has_time = (flags & cudaEventDisableTiming) == 0;
@@ -50,6 +52,13 @@ cudaError_t Record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
   event->record = std::move(record);
   event->capture = nullptr;
   return cudaSuccess;
+}
+
+static_assert(cudaEventRecordExternal == cudaEventWaitExternal);
+
+cudaError_t RefuseExternal(const Call& call, unsigned flags) {
+  if (flags != cudaEventRecordExternal) return cudaErrorInvalidValue;
+  return call.Refuse(cudaErrorNotSupported, "a graph's node for an event");
 }
 
 // Whether the host may query or wait for the stream.
@@ -165,7 +174,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t event_ha
     const auto stream = call.Find(stream_handle);
     const auto event = call.Find(event_handle);
     if (event == nullptr || stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (flags != cudaEventWaitDefault) return cudaErrorNotSupported;
+    if (flags != cudaEventWaitDefault) return RefuseExternal(call, flags);
     if (stream->capture != nullptr || event->capture != nullptr) {
       return WaitCaptured(call, *stream, *event);
     }
@@ -201,7 +210,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   return Api("cudaEventRecordWithFlags", Needs::kContext, [&](Call& call) {
-    if (flags != cudaEventRecordDefault) return cudaErrorNotSupported;
+    if (flags != cudaEventRecordDefault) return RefuseExternal(call, flags);
     return Record(call, event, stream);
   });
 }

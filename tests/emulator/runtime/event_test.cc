@@ -95,6 +95,26 @@ TEST_F(EventTest, HasNoTimeWithoutARecordOrWithTimingDisabled) {
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, event_, untimed), cudaErrorInvalidResourceHandle);
 }
 
+TEST_F(EventTest, NamesTheFlagsThatItDoesNotSupport) {
+  const auto expect = [](const char* text, cudaError_t expected, auto call) {
+    EXPECT_THAT(PrintedBy([&] { EXPECT_EQ(call(), expected); }), HasSubstr(text));
+  };
+  expect("a graph's node", cudaErrorNotSupported,
+         [&] { return cudaEventRecordWithFlags(event_, a_, cudaEventRecordExternal); });
+  expect("a graph's node", cudaErrorNotSupported,
+         [&] { return cudaStreamWaitEvent(a_, event_, cudaEventWaitExternal); });
+  expect("several processes", cudaErrorNotSupported, [] {
+    cudaEvent_t event = nullptr;
+    return cudaEventCreateWithFlags(&event, cudaEventInterprocess | cudaEventDisableTiming);
+  });
+  expect("", cudaErrorInvalidValue, [&] { return cudaStreamWaitEvent(a_, event_, 8); });
+  expect("", cudaErrorInvalidValue, [&] { return cudaEventRecordWithFlags(event_, a_, 8); });
+  expect("", cudaErrorInvalidValue, [] {
+    cudaEvent_t event = nullptr;
+    return cudaEventCreateWithFlags(&event, 64);
+  });
+}
+
 TEST_F(EventTest, OfAnotherDeviceIsWaitedForButNotRecorded) {
   ASSERT_CUDA(cudaSetDevice(1));
   Event other;
