@@ -167,6 +167,16 @@ TEST_F(MemoryTest, ACopyToTheHostWaitsForTheLegacyStream) {
   opener.join();
 }
 
+TEST_F(MemoryTest, ACopyFromPageableMemoryReadsItBehindTheLegacyStream) {
+  Gate gate(nullptr);
+  const auto write = [](void* data) { *static_cast<int*>(data) = 9; };
+  ASSERT_CUDA(cudaLaunchHostFunc(nullptr, write, pageable_.data()));
+  std::thread opener([&] { gate.OpenLate(); });
+  ASSERT_CUDA(cudaMemcpy(device_, pageable_.data(), kBytes, cudaMemcpyHostToDevice));
+  opener.join();
+  EXPECT_EQ(device_.Values()[0], 9);
+}
+
 TEST_F(MemoryTest, AMissingWaitShows) {
   // The copy is in no order with the kernel.
   Gate gate(stream_);
