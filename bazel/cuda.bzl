@@ -14,6 +14,7 @@ load(
 load("//bazel:nvcc.bzl", "nvcc_compile")
 
 _CUDART = str(Label("//bazel:cudart"))
+_EMULATOR = str(Label("//emulator/runtime"))
 
 # What dlopen finds by the names of CUDA's libraries, where the device is emulated.
 _EMULATED_LIBRARIES = [
@@ -25,7 +26,14 @@ def _require_cuda(kwargs):
     given = kwargs.get("target_compatible_with", [])
     kwargs["target_compatible_with"] = given + [c for c in REQUIRES_CUDA if c not in given]
 
-def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
+def cuda_library(
+        name,
+        srcs = [],
+        hdrs = [],
+        deps = [],
+        copts = [],
+        emulated = False,
+        **kwargs):
     """A library with CUDA sources, linked with the CUDA runtime, //bazel:cudart.
 
     Without a toolkit the target and all that depends on it are incompatible. Besides `name`:
@@ -39,6 +47,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
       hdrs: public headers, included as "brigade/<package>/<header>".
       deps: as in cc_library.
       copts: flags for nvcc; the host compiler's files get those of brigade_cc_library.
+      emulated: whether to link the emulator, //emulator/runtime, whatever //bazel:cudart is.
       **kwargs: as in cc_library.
     """
     _require_cuda(kwargs)
@@ -63,7 +72,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
             name = name + "_cu",
             srcs = cu,
             directory = "_nvcc/" + name,
-            emulated = select({
+            emulated = emulated or select({
                 str(Label("//bazel:emulated")): True,
                 "//conditions:default": False,
             }),
@@ -86,7 +95,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
     brigade_cc_library(
         name = name,
         srcs = host + objects,
-        deps = compile_deps + [_CUDART],
+        deps = compile_deps + [_EMULATOR if emulated else _CUDART],
         local_defines = local_defines,
         **kwargs
     )

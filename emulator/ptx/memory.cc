@@ -258,7 +258,7 @@ absl::Status Memory::CheckWritten(absl::string_view call, uint64_t address, int6
     young = std::find(young + 1, begin + bytes, ByteState::kUninitialized);
   }
   if (young == begin + bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
+  return absl::FailedPreconditionError(absl::StrCat(
       call, " of ", bytes,
       " bytes: never written: ", Describe(address + static_cast<uint64_t>(young - begin))));
 }

@@ -58,17 +58,17 @@ class Memory {
   // InvalidArgument for what is not the start of a live allocation; names what is there.
   absl::Status Free(uint64_t address);
 
-  // Copies from and to the host. InvalidArgument if a byte is outside of live allocations, or, for
-  // Read, has never been written; nothing is copied then. In what is no larger than a struct the
-  // rest of a word may be padding.
+  // Copies from and to the host. InvalidArgument if a byte is outside of live allocations,
+  // FailedPrecondition if one that the host is to read was never written; nothing is copied then.
+  // In what is no larger than a struct the rest of a word may be padding.
   absl::Status Read(uint64_t address, void* to, int64_t bytes) const;
   absl::Status Write(uint64_t address, const void* from, int64_t bytes);
-  // Copies within the memory; what was never written stays so. Errors as of Write.
+  // Copies within the memory; what was never written stays so. Errors as above.
   absl::Status Copy(uint64_t to, uint64_t from, int64_t bytes);
 
   // For host code that stands in for a kernel: InvalidArgument, naming what is there, if the bytes
-  // are not in one live allocation of the device or of page-locked memory, or one of those to be
-  // read was never written. Those to be written count as written from now on.
+  // are not in one live allocation of the device or of page-locked memory; FailedPrecondition if
+  // one of those to be read was never written. Those to be written count as written from now on.
   absl::Status CheckRead(int device, uint64_t address, int64_t bytes) const;
   absl::Status CheckWrite(int device, uint64_t address, int64_t bytes);
 

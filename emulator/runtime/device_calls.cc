@@ -79,9 +79,9 @@ cudaError_t AttributeOf(cudaDeviceAttr attribute, int& value) {
     case cudaDevAttrCanMapHostMemory:
     case cudaDevAttrConcurrentKernels:
     case cudaDevAttrCanUseHostPointerForRegisteredMem:
+    case cudaDevAttrMemoryPoolsSupported:
       value = 1;
       break;
-    case cudaDevAttrMemoryPoolsSupported:
     case cudaDevAttrManagedMemory:
     case cudaDevAttrConcurrentManagedAccess:
     case cudaDevAttrCooperativeLaunch:
@@ -109,6 +109,7 @@ const ErrorText kErrors[] = {
     BRIGADE_ERROR(cudaErrorCudartUnloading, "the process ends"),
     BRIGADE_ERROR(cudaErrorInvalidConfiguration, "bad sizes of a launch"),
     BRIGADE_ERROR(cudaErrorInvalidSymbol, "no such variable"),
+    BRIGADE_ERROR(cudaErrorInvalidPitchValue, "a pitch below the width"),
     BRIGADE_ERROR(cudaErrorInvalidMemcpyDirection, "bad direction of a copy"),
     BRIGADE_ERROR(cudaErrorInsufficientDriver, "the driver is too old"),
     BRIGADE_ERROR(cudaErrorMissingConfiguration, "a launch without sizes"),
@@ -219,15 +220,10 @@ cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
 
 cudaError_t cudaDeviceSynchronize() {
   return Api("cudaDeviceSynchronize", Needs::kContext, [&](Call& call) {
-    for (const auto& capture : call.machine.captures) {
-      for (const CUstream_st* stream : capture->streams) {
-        if (stream->device != call.device.ordinal) continue;
-        capture->is_invalid = true;
-        return cudaErrorStreamCaptureUnsupported;
-      }
-    }
+    if (const cudaError_t error = CheckNoneCaptures(call)) return error;
     if (const cudaError_t error = call.CheckUnsafe()) return error;
     call.waits_for = call.machine.Pending(call.device);
+    call.waits_of = &call.device;
     return cudaSuccess;
   });
 }
@@ -263,7 +259,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->maxGridSize[0] = get(cudaDevAttrMaxGridDimX);
     properties->maxGridSize[1] = properties->maxGridSize[2] = get(cudaDevAttrMaxGridDimY);
     properties->unifiedAddressing = properties->canMapHostMemory = 1;
-    properties->concurrentKernels = 1;
+    properties->concurrentKernels = properties->memoryPoolsSupported = 1;
     return cudaSuccess;
   });
 }

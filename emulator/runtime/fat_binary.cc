@@ -52,7 +52,7 @@ absl::StatusOr<std::string> PtxOf(const void* wrapper) {
   }
   const auto* at = reinterpret_cast<const char*>(text->data);
   std::memcpy(&header, at, sizeof(header));
-  if (header.magic != kMagic || header.header_bytes < sizeof(header)) {
+  if (header.magic != kMagic || header.header_bytes != sizeof(header)) {
     return absl::InvalidArgumentError(
         absl::StrCat("emulator: a fat binary that begins with ", absl::Hex(header.magic)));
   }

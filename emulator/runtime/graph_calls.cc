@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <random>
 
 #include "brigade/emulator/runtime/machine.h"
@@ -54,14 +55,50 @@ cudaError_t Instantiate(Call& call, cudaGraphExec_t* executable, cudaGraph_t han
   return cudaSuccess;
 }
 
-cudaError_t RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
-  Machine& machine = Machine::Get();
+// One after the other: nodes that wait for each other, as two ranks of a collective, never end.
+void RunNodes(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
+  const Machine& machine = Machine::Get();
   for (size_t node : OrderOf(nodes, seed)) {
-    if (nodes[node].work.run == nullptr) continue;
-    Device& device = *machine.devices[static_cast<size_t>(nodes[node].device)];
-    if (const cudaError_t error = nodes[node].work.run(device)) return error;
+    machine.devices[static_cast<size_t>(nodes[node].device)]->Run(nodes[node].work);
   }
+}
+
+// At most *count of the chosen nodes, then null; with null `nodes`, how many there are.
+cudaError_t GetNodes(const Call& call, cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count,
+                     bool (*is_chosen)(const CUgraphNode_st&)) {
+  const auto graph = call.Find(handle);
+  if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
+  std::vector<cudaGraphNode_t> chosen;
+  for (CUgraphNode_st& node : graph->nodes) {
+    if (is_chosen(node)) chosen.push_back(&node);
+  }
+  if (nodes == nullptr) {
+    *count = chosen.size();
+    return cudaSuccess;
+  }
+  const size_t room = *count;
+  *count = std::min(room, chosen.size());
+  std::fill_n(std::copy_n(chosen.begin(), *count, nodes), room - *count, nullptr);
   return cudaSuccess;
+}
+
+cudaGraphNodeType TypeOf(Work::Kind kind) {
+  switch (kind) {
+    case Work::Kind::kNothing:
+      return cudaGraphNodeTypeEmpty;
+    case Work::Kind::kKernel:
+    case Work::Kind::kLibraryKernel:
+      return cudaGraphNodeTypeKernel;
+    case Work::Kind::kCopy:
+      return cudaGraphNodeTypeMemcpy;
+    case Work::Kind::kFill:
+      return cudaGraphNodeTypeMemset;
+    case Work::Kind::kHost:
+      return cudaGraphNodeTypeHost;
+    case Work::Kind::kGraph:
+      return cudaGraphNodeTypeGraph;
+  }
+  return cudaGraphNodeTypeCount;
 }
 
 }  // namespace
@@ -86,16 +123,16 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) 
         call.machine.options.seed == 0
             ? 0
             : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
-    const auto run = [nodes = executable->nodes, seed](Device&) { return RunNodes(*nodes, seed); };
+    const auto run = [nodes = executable->nodes, seed](Device&) {
+      RunNodes(*nodes, seed);
+      return cudaSuccess;
+    };
     // Launches of one executable graph do not overlap.
-    if (stream->capture == nullptr && executable->last != nullptr) {
-      Operation wait;
-      wait.after = {executable->last};
-      call.machine.Enqueue(*stream, std::move(wait));
-    }
+    std::vector<CompletionPtr> after;
+    if (executable->last != nullptr) after.push_back(executable->last);
     CompletionPtr done;
     const cudaError_t error =
-        call.machine.Submit(*stream, {Work::Kind::kGraph, "graph", run}, &done);
+        call.Submit(stream, {Work::Kind::kGraph, run}, &done, std::move(after));
     if (done != nullptr) executable->last = std::move(done);
     return error;
   });
@@ -122,19 +159,23 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
   });
 }
 
-// At most *count of the nodes; with null `nodes`, how many there are.
 cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
   return Api("cudaGraphGetNodes", Needs::kNothing, [&](Call& call) {
-    const auto graph = call.Find(handle);
-    if (graph == nullptr || count == nullptr) return cudaErrorInvalidValue;
-    if (nodes == nullptr) {
-      *count = graph->nodes.size();
-      return cudaSuccess;
-    }
-    for (size_t i = 0; i < *count; ++i) {
-      nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
-    }
-    *count = std::min(*count, graph->nodes.size());
+    return GetNodes(call, handle, nodes, count, [](const CUgraphNode_st&) { return true; });
+  });
+}
+
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, size_t* count) {
+  return Api("cudaGraphGetRootNodes", Needs::kNothing, [&](Call& call) {
+    return GetNodes(call, handle, nodes, count,
+                    [](const CUgraphNode_st& node) { return node.after.empty(); });
+  });
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return Api("cudaGraphNodeGetType", Needs::kNothing, [&](Call&) {
+    if (node == nullptr || type == nullptr) return cudaErrorInvalidValue;
+    *type = TypeOf(node->work.kind);
     return cudaSuccess;
   });
 }

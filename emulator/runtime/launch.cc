@@ -138,6 +138,20 @@ cudaError_t Run(Device& device, const LoadedKernel& loaded, const std::vector<ui
   return error;
 }
 
+constexpr int kSharedBytes = 48 << 10, kSharedBytesOnRequest = 227 << 10;
+
+int SharedBytes(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const SharedVariable& variable : kernel.shared) bytes += variable.bytes;
+  return static_cast<int>(bytes);
+}
+
+int MostDynamicSharedBytes(const Device& device, const Kernel& kernel) {
+  const auto found = device.most_dynamic_shared_bytes.find(&kernel);
+  if (found != device.most_dynamic_shared_bytes.end()) return found->second;
+  return std::max(0, kSharedBytes - SharedBytes(kernel));
+}
+
 int Extent(unsigned size) { return static_cast<int>(std::min(size, 0x7fffffffu)); }
 Dim3 SizeOf(dim3 size) { return {Extent(size.x), Extent(size.y), Extent(size.z)}; }
 
@@ -168,13 +182,32 @@ cudaError_t LaunchFunction(Call& call, const void* function, dim3 grid, dim3 blo
       call.machine.options.seed == 0
           ? 0
           : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
+  if (shared_bytes > static_cast<size_t>(MostDynamicSharedBytes(call.device, kernel))) {
+    return call.Refuse(cudaErrorInvalidValue,
+                       absl::StrCat(shared_bytes, " bytes of dynamic shared memory, but ",
+                                    MostDynamicSharedBytes(call.device, kernel),
+                                    " are allowed; see cudaFuncSetAttribute"));
+  }
   if (const absl::Status sizes = CheckLaunch(kernel, parameters, options); !sizes.ok()) {
     return call.Refuse(cudaErrorInvalidConfiguration, sizes.message());
   }
   const auto run = [loaded, options, parameters = std::move(parameters)](Device& device) {
     return Run(device, loaded, parameters, options);
   };
-  return call.machine.Submit(*stream, {Work::Kind::kKernel, kernel.name, run});
+  return call.Submit(stream, {Work::Kind::kKernel, run});
+}
+
+cudaError_t LaunchHostFunction(Call& call, cudaStream_t stream_handle,
+                               std::function<void()> function) {
+  const auto stream = call.Find(stream_handle);
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  const auto run = [function = std::move(function)](Device&) {
+    ThisThread().is_in_host_function = true;
+    function();
+    ThisThread().is_in_host_function = false;
+    return cudaSuccess;
+  };
+  return call.Submit(stream, {Work::Kind::kHost, run});
 }
 
 // Sizes that <<<>>> gives, on their way to the launch.
@@ -203,10 +236,8 @@ cudaError_t FindKernel(Call& call, const void* function, LoadedKernel& kernel) {
     return call.Refuse(cudaErrorInvalidPtx, unknown.message());
   }
   if (call.device.kernels.insert(function).second) {
-    const auto running = call.device.library_kernels;
-    call.machine.mutex.Unlock();
-    for (const CompletionPtr& each : running) each->Wait();
-    call.machine.mutex.Lock();
+    const auto& running = call.device.library_kernels;
+    call.WaitNow({running.begin(), running.end()});
   }
   return cudaSuccess;
 }
@@ -307,16 +338,19 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   });
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream_handle, cudaHostFn_t function, void* data) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return Api("cudaLaunchHostFunc", Needs::kContext, [&](Call& call) {
-    const auto stream = call.Find(stream_handle);
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (function == nullptr) return cudaErrorInvalidValue;
-    const auto run = [function, data](Device&) {
-      function(data);
-      return cudaSuccess;
-    };
-    return call.machine.Submit(*stream, {Work::Kind::kHost, "host function", run});
+    return LaunchHostFunction(call, stream, [function, data] { function(data); });
+  });
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned flags) {
+  return Api("cudaStreamAddCallback", Needs::kContext, [&](Call& call) {
+    if (callback == nullptr || flags != 0) return cudaErrorInvalidValue;
+    return LaunchHostFunction(call, stream,
+                              [stream, callback, data] { callback(stream, cudaSuccess, data); });
   });
 }
 
@@ -326,22 +360,36 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
     const Kernel& kernel = *loaded.kernel;
     *attributes = {};
-    for (const SharedVariable& variable : kernel.shared) {
-      attributes->sharedSizeBytes += static_cast<size_t>(variable.bytes);
-    }
+    attributes->sharedSizeBytes = static_cast<size_t>(SharedBytes(kernel));
     attributes->localSizeBytes = static_cast<size_t>(kernel.local_bytes);
     attributes->maxThreadsPerBlock = kernel.most_threads > 0 ? kernel.most_threads : 1024;
-    attributes->maxDynamicSharedSizeBytes = 48 << 10;
+    attributes->maxDynamicSharedSizeBytes = MostDynamicSharedBytes(call.device, kernel);
     attributes->ptxVersion = attributes->binaryVersion = loaded.module->module().architecture;
     return cudaSuccess;
   });
 }
 
-// Every block may have all of the shared memory there is.
-cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
+// Preferences, of which attributes but the one for dynamic shared memory are, change nothing.
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
   return Api("cudaFuncSetAttribute", Needs::kContext, [&](Call& call) {
     LoadedKernel loaded;
-    return FindKernel(call, function, loaded);
+    if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    const Kernel& kernel = *loaded.kernel;
+    if (value < 0 || value > kSharedBytesOnRequest - SharedBytes(kernel)) {
+      return cudaErrorInvalidValue;
+    }
+    call.device.most_dynamic_shared_bytes[&kernel] = value;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFuncGetName(const char** name, const void* function) {
+  return Api("cudaFuncGetName", Needs::kContext, [&](Call& call) {
+    LoadedKernel loaded;
+    if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
+    *name = loaded.kernel->name.c_str();
+    return cudaSuccess;
   });
 }
 
@@ -352,10 +400,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         LoadedKernel loaded;
         if (const cudaError_t error = FindKernel(call, function, loaded)) return error;
         if (block_size < 1) return cudaErrorInvalidValue;
-        size_t shared_bytes = dynamic_shared_bytes + 1024;
-        for (const SharedVariable& variable : loaded.kernel->shared) {
-          shared_bytes += static_cast<size_t>(variable.bytes);
-        }
+        const size_t shared_bytes =
+            dynamic_shared_bytes + 1024 + static_cast<size_t>(SharedBytes(*loaded.kernel));
         const int threads = (block_size + kLanes - 1) / kLanes * kLanes;
         *blocks =
             std::min({2048 / threads, 32, static_cast<int>((size_t{228} << 10) / shared_bytes)});

@@ -21,12 +21,9 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     const auto run = [name = std::string(name), work = std::move(work)](Device& device) {
       device_of_work = device.ordinal;
-      const absl::Status status = work();
-      if (status.ok()) return cudaSuccess;
-      Machine::Get().Add({Report::Kind::kCall, {}, absl::StrCat(name, ": ", status.message())});
-      return cudaErrorIllegalAddress;
+      return Machine::Get().Check(work(), name);
     };
-    return call.machine.Submit(*stream, {Work::Kind::kLibraryKernel, std::string(name), run});
+    return call.Submit(stream, {Work::Kind::kLibraryKernel, run});
   });
 }
 

@@ -23,9 +23,9 @@ cudaError_t EnqueueKernel(cudaStream_t stream, absl::string_view name,
 
 // Where `bytes` of memory lie for the host, to be used while such work runs.
 //
-// Errors       InvalidArgument, with the buffer's name, if they are not in one live allocation that
-//              the work's device reaches, or were never written and are to be read. Bytes to be
-//              written count as written.
+// Errors       With the buffer's name: InvalidArgument if they are not in one live allocation that
+//              the work's device reaches, FailedPrecondition if bytes to be read were never
+//              written. Bytes to be written count as written.
 absl::StatusOr<const void*> ReadableBytes(const void* address, int64_t bytes);
 absl::StatusOr<void*> WritableBytes(void* address, int64_t bytes);
 

@@ -115,14 +115,27 @@ std::vector<Report> Machine::TakeReports() {
   return std::exchange(reports_, {});
 }
 
+cudaError_t Machine::Check(const absl::Status& status, absl::string_view what) {
+  if (status.ok()) return cudaSuccess;
+  Add({Report::Kind::kCall, {}, absl::StrCat(what, ": ", status.message())});
+  return cudaErrorIllegalAddress;
+}
+
+void Device::Run(const Work& work) {
+  if (work.run == nullptr || error != cudaSuccess) return;
+  const cudaError_t result = work.run(*this);
+  cudaError_t none = cudaSuccess;
+  if (result != cudaSuccess) error.compare_exchange_strong(none, result);
+}
+
 void Machine::RunStream(std::shared_ptr<CUstream_st> stream) {
-  Device& device = *devices[static_cast<size_t>(stream->device)];
+  Device& device = DeviceOf(*stream);
   std::minstd_rand random(static_cast<uint32_t>(options.seed * 1'000'003) +
                           static_cast<uint32_t>(stream->number));
   device::MutexLock lock(mutex);
   while (true) {
     while (stream->queue.empty() && !stream->is_destroyed) stream->changed.Wait(mutex);
-    if (stream->queue.empty()) return;
+    if (stream->queue.empty()) break;
     Operation operation = std::move(stream->queue.front());
     stream->queue.pop_front();
     lock.Unlock();
@@ -131,62 +144,53 @@ void Machine::RunStream(std::shared_ptr<CUstream_st> stream) {
       std::this_thread::sleep_for(
           std::chrono::microseconds(random() % static_cast<uint32_t>(options.delay_us + 1)));
     }
-    if (operation.work.run != nullptr && device.error == cudaSuccess) {
-      const cudaError_t error = operation.work.run(device);
-      cudaError_t none = cudaSuccess;
-      if (error != cudaSuccess) device.error.compare_exchange_strong(none, error);
-    }
+    device.Run(operation.work);
     operation.work.run = nullptr;
     operation.completion->Complete();
     lock.Lock();
     device.library_kernels.erase(operation.completion);
   }
+  device.running.erase(stream);
 }
 
-void Machine::Enqueue(CUstream_st& stream, Operation operation) {
-  Device& device = *devices[static_cast<size_t>(stream.device)];
-  if (stream.is_legacy) {
-    streams.ForEachLive([&](const std::shared_ptr<CUstream_st>& other) {
-      if (other->is_blocking && other->device == stream.device && other->last != nullptr) {
-        operation.after.push_back(other->last);
-      }
-    });
-  } else if (stream.is_blocking && device.legacy->last != nullptr) {
+void Machine::Enqueue(const std::shared_ptr<CUstream_st>& stream, Operation operation) {
+  Device& device = DeviceOf(*stream);
+  if (stream->is_legacy) {
+    for (CompletionPtr& each : Pending(*stream)) operation.after.push_back(std::move(each));
+  } else if (stream->is_blocking && device.legacy->last != nullptr) {
     operation.after.push_back(device.legacy->last);
   }
   if (operation.work.kind == Work::Kind::kLibraryKernel) {
     device.library_kernels.insert(operation.completion);
   }
-  const bool is_first = stream.last == nullptr;
-  stream.last = operation.completion;
-  stream.queue.push_back(std::move(operation));
-  if (is_first) {
-    std::thread(&Machine::RunStream, this, streams.Find(&stream)).detach();
+  stream->last = operation.completion;
+  stream->queue.push_back(std::move(operation));
+  if (device.running.insert(stream).second) {
+    std::thread(&Machine::RunStream, this, stream).detach();
   } else {
-    stream.changed.Signal();
+    stream->changed.Signal();
   }
 }
 
-cudaError_t Machine::Submit(CUstream_st& stream, Work work, CompletionPtr* completion) {
-  if (completion != nullptr) *completion = nullptr;
-  if (stream.capture != nullptr) return AddNode(stream, std::move(work));
-  if (stream.is_legacy) {
-    if (const cudaError_t error = CheckImplicit(*this, stream, /*used=*/true)) return error;
-  }
-  Operation operation;
-  operation.work = std::move(work);
-  if (completion != nullptr) *completion = operation.completion;
-  Enqueue(stream, std::move(operation));
-  return cudaSuccess;
+void Machine::Destroy(const Call& call, CUstream_st& stream) {
+  if (stream.capture != nullptr) LeaveCapture(call, stream);
+  streams.Destroy(stream);
+  stream.changed.Signal();
 }
 
 std::vector<CompletionPtr> Machine::Pending(const Device& device) const {
   std::vector<CompletionPtr> pending;
-  streams.ForEachLive([&](const std::shared_ptr<CUstream_st>& stream) {
-    if (stream->device == device.ordinal && stream->last != nullptr) {
-      pending.push_back(stream->last);
-    }
-  });
+  for (const auto& stream : device.running) pending.push_back(stream->last);
+  return pending;
+}
+
+std::vector<CompletionPtr> Machine::Pending(const CUstream_st& stream) const {
+  std::vector<CompletionPtr> pending;
+  if (stream.last != nullptr) pending.push_back(stream.last);
+  if (!stream.is_legacy) return pending;
+  for (const auto& other : DeviceOf(stream).running) {
+    if (other->is_blocking) pending.push_back(other->last);
+  }
   return pending;
 }
 
@@ -207,6 +211,27 @@ cudaError_t Call::Refuse(cudaError_t error, absl::string_view what) const {
 
 void Call::AddMistake(absl::string_view what) const {
   machine.Add({Report::Kind::kCall, {}, absl::StrCat(function, ": ", what)});
+}
+
+cudaError_t Call::Submit(const std::shared_ptr<CUstream_st>& stream, Work work,
+                         CompletionPtr* completion, std::vector<CompletionPtr> after) const {
+  if (completion != nullptr) *completion = nullptr;
+  if (stream->capture != nullptr) return AddNode(*stream, std::move(work));
+  if (stream->is_legacy) {
+    if (const cudaError_t error = CheckImplicit(*this, *stream, /*used=*/true)) return error;
+  }
+  Operation operation;
+  operation.work = std::move(work);
+  operation.after = std::move(after);
+  if (completion != nullptr) *completion = operation.completion;
+  machine.Enqueue(stream, std::move(operation));
+  return cudaSuccess;
+}
+
+void Call::WaitNow(const std::vector<CompletionPtr>& completions) const {
+  machine.mutex.Unlock();
+  for (const CompletionPtr& each : completions) each->Wait();
+  machine.mutex.Lock();
 }
 
 namespace {
@@ -255,19 +280,41 @@ std::shared_ptr<CUgraphExec_st> Call::Find(cudaGraphExec_t executable) const {
   return FindHandle(*this, machine.executables, executable);
 }
 
+Thread::~Thread() {
+  if (streams.empty()) return;
+  Machine& machine = Machine::Get();
+  const device::MutexLock lock(machine.mutex);
+  for (const auto& [ordinal, stream] : streams) {
+    machine.Destroy({machine, "end of a thread", machine.DeviceOf(*stream)}, *stream);
+  }
+}
+
 Thread& ThisThread() {
   thread_local Thread thread;
   return thread;
 }
 
+namespace {
+
+// The fault that has been injected for this call of the function.
+cudaError_t TakeFault(Machine& machine, absl::string_view function) {
+  cudaError_t error = cudaSuccess;
+  std::erase_if(machine.faults, [&](Fault& fault) {
+    if (fault.function != function || --fault.nth > 0) return false;
+    error = fault.error;
+    return true;
+  });
+  return error;
+}
+
+}  // namespace
+
 cudaError_t Begin(const Call& call, Needs needs) {
   ++call.machine.calls[call.function];
-  auto& faults = call.machine.faults;
-  for (auto fault = faults.begin(); fault != faults.end(); ++fault) {
-    if (fault->function != call.function || --fault->nth > 0) continue;
-    const cudaError_t error = fault->error;
-    faults.erase(fault);
-    return error;
+  if (const cudaError_t error = TakeFault(call.machine, call.function)) return error;
+  if (ThisThread().is_in_host_function) {
+    call.AddMistake("a host function of a stream must not call CUDA");
+    return cudaErrorNotPermitted;
   }
   if (needs == Needs::kNothing) return cudaSuccess;
   if (call.machine.options.devices == 0) return cudaErrorNoDevice;

@@ -29,8 +29,9 @@
 
 namespace brigade::emulator {
 
-struct Device;
+struct Call;
 struct Capture;
+struct Device;
 
 // Of one operation of a stream.
 class Completion {
@@ -53,7 +54,6 @@ using CompletionPtr = std::shared_ptr<Completion>;
 struct Work {
   enum class Kind : uint8_t { kNothing, kKernel, kLibraryKernel, kCopy, kFill, kHost, kGraph };
   Kind kind = Kind::kNothing;
-  std::string name;
   // Runs on the stream's thread, in a graph once for each launch. What it returns, but for
   // cudaSuccess, is the device's error from then on.
   std::function<cudaError_t(Device&)> run;
@@ -133,7 +133,8 @@ struct Capture {
   CUstream_st* origin = nullptr;
   std::set<CUstream_st*> streams;
   std::vector<CUgraphNode_st> nodes;
-  bool is_invalid = false;
+  // The call that made it so, and why; empty: it is valid.
+  std::string invalid_by;
   bool has_ended = false;
   unsigned long long number = 0;
 };
@@ -163,13 +164,6 @@ class Handles {
     destroyed_.pop_front();
   }
 
-  template <typename F>
-  void ForEachLive(const F& f) const {
-    for (const auto& [key, handle] : all_) {
-      if (!handle->is_destroyed) f(handle);
-    }
-  }
-
  private:
   static constexpr size_t kRemembered = 10'000;
 
@@ -186,11 +180,18 @@ struct Device {
   // The error that a kernel left behind, after which nothing works.
   std::atomic<cudaError_t> error{cudaSuccess};
   std::shared_ptr<CUstream_st> legacy;
+  // Those that have a thread: also destroyed ones, until their work is done.
+  std::set<std::shared_ptr<CUstream_st>> running;
   std::map<const FatBinary*, LoadedModule> modules;
   // Functions of the host whose kernels are loaded.
   std::set<const void*> kernels;
   // Kernels of libraries that are in streams.
   std::set<CompletionPtr> library_kernels;
+  // What cudaFuncSetAttribute allows a kernel's blocks.
+  std::map<const Kernel*, int> most_dynamic_shared_bytes;
+
+  // Without the mutex.
+  void Run(const Work& work);
 };
 
 class Machine {
@@ -219,16 +220,21 @@ class Machine {
   // Prints it, and keeps it for TakeReports. At any time, with the mutex or without.
   void Add(Report report);
   std::vector<Report> TakeReports();
+  // The error for a stream whose work has failed, which is reported.
+  cudaError_t Check(const absl::Status& status, absl::string_view what);
 
   // Puts an operation into a stream's queue, behind what the stream and CUDA's default stream
   // demand.
-  void Enqueue(CUstream_st& stream, Operation operation);
-  // The same with the stream's capture, if it captures: adds a node instead. `completion`, if not
-  // null, becomes that of the operation, or null in a capture.
-  cudaError_t Submit(CUstream_st& stream, Work work, CompletionPtr* completion = nullptr);
+  void Enqueue(const std::shared_ptr<CUstream_st>& stream, Operation operation);
+  // What is in the queue still runs. A capture that it is in becomes invalid.
+  void Destroy(const Call& call, CUstream_st& stream);
 
-  // Completions of all streams of the device.
+  Device& DeviceOf(const Handle& handle) const {
+    return *devices[static_cast<size_t>(handle.device)];
+  }
+  // What a wait of the host for all streams of the device, or for the stream, waits for.
   std::vector<CompletionPtr> Pending(const Device& device) const;
+  std::vector<CompletionPtr> Pending(const CUstream_st& stream) const;
 
  private:
   Machine();
@@ -245,7 +251,9 @@ struct Call {
   // The thread's current one.
   Device& device;
   // Before the call returns, without the mutex.
-  std::vector<CompletionPtr> waits_for;
+  std::vector<CompletionPtr> waits_for = {};
+  // If not null, the result is its error, after these waits.
+  const Device* waits_of = nullptr;
 
   // Says why on standard error, and returns `error`: what CUDA promises for such a call.
   cudaError_t Refuse(cudaError_t error, absl::string_view what) const;
@@ -257,6 +265,14 @@ struct Call {
   std::shared_ptr<CUevent_st> Find(cudaEvent_t event) const;
   std::shared_ptr<CUgraph_st> Find(cudaGraph_t graph) const;
   std::shared_ptr<CUgraphExec_st> Find(cudaGraphExec_t executable) const;
+
+  // Puts work into the stream's queue behind `after`, or into its capture, if it captures.
+  // `completion`, if not null, becomes that of the operation, or null in a capture.
+  cudaError_t Submit(const std::shared_ptr<CUstream_st>& stream, Work work,
+                     CompletionPtr* completion = nullptr,
+                     std::vector<CompletionPtr> after = {}) const;
+  // Waits without the mutex, in the midst of a call.
+  void WaitNow(const std::vector<CompletionPtr>& completions) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // What may disturb a capture: an error, and the captures that it would disturb are invalid.
   cudaError_t CheckUnsafe() const;
@@ -272,9 +288,12 @@ struct Thread {
   std::vector<int> contexts;
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  // It runs a host function of a stream, which must not call CUDA.
+  bool is_in_host_function = false;
   // By device.
   std::map<int, std::shared_ptr<CUstream_st>> streams;
 
+  ~Thread();
   int device() const { return contexts.empty() ? 0 : contexts.back(); }
 };
 Thread& ThisThread();
@@ -291,13 +310,13 @@ cudaError_t Api(const char* function, Needs needs, const Body& body) {
   Machine& machine = Machine::Get();
   device::MutexLock lock(machine.mutex);
   Thread& thread = ThisThread();
-  Call call{machine, function, *machine.devices[static_cast<size_t>(thread.device())], {}};
+  Call call{machine, function, *machine.devices[static_cast<size_t>(thread.device())]};
   cudaError_t error = Begin(call, needs);
   if (error == cudaSuccess) error = body(call);
   lock.Unlock();
-  if (error == cudaSuccess && !call.waits_for.empty()) {
+  if (error == cudaSuccess && call.waits_of != nullptr) {
     for (const CompletionPtr& completion : call.waits_for) completion->Wait();
-    error = call.device.error;
+    error = call.waits_of->error;
   }
   if (error != cudaSuccess) thread.last_error = error;
   return error;

@@ -27,7 +27,9 @@ cudaError_t Create(Call& call, cudaEvent_t* event, unsigned flags) {
   constexpr unsigned kKnown =
       cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
   if (event == nullptr || (flags & ~kKnown) != 0) return cudaErrorInvalidValue;
-  if ((flags & cudaEventInterprocess) != 0) return cudaErrorNotSupported;
+  if ((flags & cudaEventInterprocess) != 0) {
+    return call.Refuse(cudaErrorNotSupported, "an event of several processes");
+  }
   auto made = std::make_shared<CUevent_st>();
   made->device = call.device.ordinal;
   made->has_time = (flags & cudaEventDisableTiming) == 0;
@@ -45,15 +47,29 @@ cudaError_t Record(Call& call, cudaEvent_t event_handle, cudaStream_t stream_han
   }
   if (stream->capture != nullptr) return RecordCaptured(*stream, *event);
   CompletionPtr record;
-  const cudaError_t error = call.machine.Submit(*stream, {}, &record);
+  const cudaError_t error = call.Submit(stream, {}, &record);
   if (error != cudaSuccess) return error;
   event->record = std::move(record);
   event->capture = nullptr;
   return cudaSuccess;
 }
 
-// An event that a query or a wait of the host may look at.
-cudaError_t CheckRead(const Call& call, const CUevent_st* event) {
+static_assert(cudaEventRecordExternal == cudaEventWaitExternal);
+
+cudaError_t RefuseExternal(const Call& call, unsigned flags) {
+  if (flags != cudaEventRecordExternal) return cudaErrorInvalidValue;
+  return call.Refuse(cudaErrorNotSupported, "a graph's node for an event");
+}
+
+// Whether the host may query or wait for the stream.
+cudaError_t CheckWait(const Call& call, CUstream_st& stream) {
+  if (const cudaError_t error = CheckNotCapturing(call, stream)) return error;
+  if (const cudaError_t error = call.CheckUnsafe()) return error;
+  return stream.is_legacy ? CheckImplicit(call, stream, /*used=*/true) : cudaSuccess;
+}
+
+// The same for an event.
+cudaError_t CheckWait(const Call& call, const CUevent_st* event) {
   if (event == nullptr) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t error = CheckNotCaptured(call, *event)) return error;
   return call.CheckUnsafe();
@@ -90,6 +106,14 @@ cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   });
 }
 
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+  return Api("cudaStreamGetPriority", Needs::kContext, [&](Call& call) {
+    if (call.Find(handle) == nullptr) return cudaErrorInvalidResourceHandle;
+    *priority = 0;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   return Api("cudaStreamGetDevice", Needs::kContext, [&](Call& call) {
     const auto stream = call.Find(handle);
@@ -115,13 +139,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     if (stream == nullptr || stream->is_legacy || handle == cudaStreamPerThread) {
       return cudaErrorInvalidResourceHandle;
     }
-    if (stream->capture != nullptr) {
-      stream->capture->is_invalid = true;
-      return call.Refuse(cudaErrorStreamCaptureUnsupported,
-                         absl::StrCat(NameOf(*stream), " captures"));
-    }
-    call.machine.streams.Destroy(*stream);
-    stream->changed.Signal();
+    if (const cudaError_t error = CheckNotCapturing(call, *stream)) return error;
+    call.machine.Destroy(call, *stream);
     return cudaSuccess;
   });
 }
@@ -130,14 +149,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   return Api("cudaStreamSynchronize", Needs::kContext, [&](Call& call) {
     const auto stream = call.Find(handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t error = CheckNotCapturing(*stream)) return error;
-    if (const cudaError_t error = call.CheckUnsafe()) return error;
-    if (stream->is_legacy) {
-      if (const auto error = CheckImplicit(call.machine, *stream, /*used=*/true)) return error;
-      call.waits_for = call.machine.Pending(call.device);
-    } else if (stream->last != nullptr) {
-      call.waits_for = {stream->last};
-    }
+    if (const cudaError_t error = CheckWait(call, *stream)) return error;
+    call.waits_for = call.machine.Pending(*stream);
+    call.waits_of = &call.machine.DeviceOf(*stream);
     return cudaSuccess;
   });
 }
@@ -146,10 +160,11 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return Api("cudaStreamQuery", Needs::kContext, [&](Call& call) {
     const auto stream = call.Find(handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (const cudaError_t error = CheckNotCapturing(*stream)) return error;
-    if (const cudaError_t error = call.CheckUnsafe()) return error;
-    if (stream->last == nullptr || stream->last->IsComplete()) return call.device.error.load();
-    return cudaErrorNotReady;
+    if (const cudaError_t error = CheckWait(call, *stream)) return error;
+    for (const CompletionPtr& each : call.machine.Pending(*stream)) {
+      if (!each->IsComplete()) return cudaErrorNotReady;
+    }
+    return call.machine.DeviceOf(*stream).error.load();
   });
 }
 
@@ -159,18 +174,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t event_ha
     const auto stream = call.Find(stream_handle);
     const auto event = call.Find(event_handle);
     if (event == nullptr || stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (flags != cudaEventWaitDefault) return cudaErrorNotSupported;
+    if (flags != cudaEventWaitDefault) return RefuseExternal(call, flags);
     if (stream->capture != nullptr || event->capture != nullptr) {
       return WaitCaptured(call, *stream, *event);
     }
     if (event->record == nullptr) return cudaSuccess;
-    if (stream->is_legacy) {
-      if (const auto error = CheckImplicit(call.machine, *stream, /*used=*/true)) return error;
-    }
-    Operation wait;
-    wait.after = {event->record};
-    call.machine.Enqueue(*stream, std::move(wait));
-    return cudaSuccess;
+    return call.Submit(stream, {}, nullptr, {event->record});
   });
 }
 
@@ -201,7 +210,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   return Api("cudaEventRecordWithFlags", Needs::kContext, [&](Call& call) {
-    if (flags != cudaEventRecordDefault) return cudaErrorNotSupported;
+    if (flags != cudaEventRecordDefault) return RefuseExternal(call, flags);
     return Record(call, event, stream);
   });
 }
@@ -209,17 +218,18 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return Api("cudaEventQuery", Needs::kContext, [&](Call& call) {
     const auto event = call.Find(handle);
-    if (const cudaError_t error = CheckRead(call, event.get())) return error;
-    if (event->record == nullptr || event->record->IsComplete()) return call.device.error.load();
-    return cudaErrorNotReady;
+    if (const cudaError_t error = CheckWait(call, event.get())) return error;
+    if (event->record != nullptr && !event->record->IsComplete()) return cudaErrorNotReady;
+    return call.machine.DeviceOf(*event).error.load();
   });
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return Api("cudaEventSynchronize", Needs::kContext, [&](Call& call) {
     const auto event = call.Find(handle);
-    if (const cudaError_t error = CheckRead(call, event.get())) return error;
+    if (const cudaError_t error = CheckWait(call, event.get())) return error;
     if (event->record != nullptr) call.waits_for = {event->record};
+    call.waits_of = &call.machine.DeviceOf(*event);
     return cudaSuccess;
   });
 }

@@ -25,6 +25,8 @@ class DeviceArray {
 
   void Write(const std::vector<T>& values) const {
     EXPECT_EQ(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+    // From pageable memory it may return earlier, and other streams need not wait for it.
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
 
   // Waits for what is enqueued on the stream.

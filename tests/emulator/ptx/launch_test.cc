@@ -336,7 +336,8 @@ TEST(MemoryTest, NamesWhatIsWrong) {
   EXPECT_THAT(memory->Describe(3), HasSubstr("0x3, which is not on the device"));
   std::vector<uint8_t> bytes(1000, 7);
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  EXPECT_THAT(memory->Read(a, bytes.data(), 4), StatusIs(kInvalid, HasSubstr("never written")));
+  constexpr auto kUnwritten = absl::StatusCode::kFailedPrecondition;
+  EXPECT_THAT(memory->Read(a, bytes.data(), 4), StatusIs(kUnwritten, HasSubstr("never written")));
   ASSERT_OK(memory->Write(a, bytes.data(), 1000));
   EXPECT_THAT(memory->Write(a, bytes.data(), 1001),
               StatusIs(kInvalid, HasSubstr("outside of live allocations: byte 1000 of 1000")));
@@ -351,7 +352,7 @@ TEST(MemoryTest, NamesWhatIsWrong) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("for \"c\"")));
   EXPECT_THAT(memory->Allocate(-1, "c"), StatusIs(kInvalid));
   EXPECT_THAT(memory->CheckWrite(0, b, 101), StatusIs(kInvalid, HasSubstr("byte 100 of 100")));
-  EXPECT_THAT(memory->CheckRead(0, b, 100), StatusIs(kInvalid, HasSubstr("never written")));
+  EXPECT_THAT(memory->CheckRead(0, b, 100), StatusIs(kUnwritten, HasSubstr("never written")));
   ASSERT_OK(memory->CheckWrite(0, b, 100));
   EXPECT_OK(memory->CheckRead(0, b, 100));
   // A freed address comes again only when there is no other.
@@ -366,6 +367,7 @@ TEST(MemoryTest, NamesWhatIsWrong) {
 
 TEST(MemoryTest, KeepsOwnersApart) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  constexpr auto kUnwritten = absl::StatusCode::kFailedPrecondition;
   auto memory = Memory::Create(1 << 20, 2).value();
   const uint64_t first = memory->Allocate(100, "weights", 0).value();
   const uint64_t second = memory->Allocate(100, "weights", 1).value();
@@ -386,7 +388,7 @@ TEST(MemoryTest, KeepsOwnersApart) {
   ASSERT_OK(memory->Copy(second, first, 50));
   // Bytes that were never written may be copied, but not to the host.
   ASSERT_OK(memory->Copy(first, second, 100));
-  EXPECT_THAT(memory->Copy(pinned, second, 51), StatusIs(kInvalid, HasSubstr("never written")));
+  EXPECT_THAT(memory->Copy(pinned, second, 51), StatusIs(kUnwritten, HasSubstr("never written")));
   EXPECT_THAT(memory->Copy(first, second, 101), StatusIs(kInvalid, HasSubstr("byte 100 of 100")));
   std::vector<uint8_t> back(50);
   ASSERT_OK(memory->Read(second, back.data(), 50));
