@@ -127,10 +127,10 @@ TEST(UnwrittenTest, TheHostReadsPaddingOfAStructAndNothingElse) {
   std::vector<uint8_t> host(200);
   EXPECT_OK(memory->Write(address, host.data(), 4));
   EXPECT_OK(memory->Read(address, host.data(), 8));
-  EXPECT_EQ(memory->Read(address, host.data(), 16).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(memory->Read(address, host.data(), 16).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_OK(memory->Write(address + 8, host.data(), 192));
   EXPECT_OK(memory->Read(address, host.data(), 64));
-  EXPECT_EQ(memory->Read(address, host.data(), 72).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(memory->Read(address, host.data(), 72).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace
