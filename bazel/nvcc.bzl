@@ -5,7 +5,7 @@ load("@local_cuda//:defs.bzl", "NVCC", "NVCC_TAKES_SEED", "NVCC_VERSION")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
 _ArchsInfo = provider(fields = ["archs"])
-_LineinfoInfo = provider(fields = ["enabled"])
+_BoolInfo = provider(fields = ["enabled"])
 
 def _number(arch):
     """90 of "90" and of "90a"."""
@@ -26,11 +26,11 @@ cuda_archs_flag = rule(
     build_setting = config.string(flag = True),
 )
 
-def _cuda_lineinfo_flag_impl(ctx):
-    return _LineinfoInfo(enabled = ctx.build_setting_value)
+def _cuda_bool_flag_impl(ctx):
+    return _BoolInfo(enabled = ctx.build_setting_value)
 
-cuda_lineinfo_flag = rule(
-    implementation = _cuda_lineinfo_flag_impl,
+cuda_bool_flag = rule(
+    implementation = _cuda_bool_flag_impl,
     build_setting = config.bool(flag = True),
 )
 
@@ -59,7 +59,7 @@ def _flags(ctx):
     ]
     mode = ctx.var["COMPILATION_MODE"]
     flags += {"dbg": ["-g", "-O0"], "fastbuild": ["-O1"], "opt": ["-O3", "-DNDEBUG"]}[mode]
-    if ctx.attr._lineinfo[_LineinfoInfo].enabled or ctx.attr.emulated:
+    if ctx.attr._lineinfo[_BoolInfo].enabled or ctx.attr.emulated:
         flags.append("-lineinfo")
     archs = [ctx.attr.arch] if ctx.attr.arch else ctx.attr._archs[_ArchsInfo].archs
     return flags + _arch_flags(archs, ctx.attr.emulated)
