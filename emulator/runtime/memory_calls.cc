@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/emulator/runtime/capture.h"
-#include "brigade/emulator/runtime/launch.h"
+#include "brigade/emulator/runtime/host_code.h"
 #include "brigade/emulator/runtime/machine.h"
 
 namespace brigade::emulator {

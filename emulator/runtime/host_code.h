@@ -1,7 +1,7 @@
-#ifndef BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_
-#define BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_
+#ifndef BRIGADE_EMULATOR_RUNTIME_HOST_CODE_H_
+#define BRIGADE_EMULATOR_RUNTIME_HOST_CODE_H_
 
-// Kernels and variables of the host's code on a device. Under Machine::mutex.
+// The kernels and variables that host code has registered, on a device. Under Machine::mutex.
 
 #include <cuda_runtime_api.h>
 
@@ -11,17 +11,7 @@
 
 namespace brigade::emulator {
 
-// A fat binary that host code has registered.
-struct FatBinary {
-  const void* wrapper = nullptr;
-  // Read when the first kernel of it is used.
-  std::shared_ptr<const Module> module;
-};
-
-struct HostFunction {
-  FatBinary* binary = nullptr;
-  std::string name;
-};
+struct FatBinary;
 
 struct HostVariable {
   FatBinary* binary = nullptr;
@@ -43,4 +33,4 @@ cudaError_t FindVariable(Call& call, const void* symbol, HostVariable& variable,
 
 }  // namespace brigade::emulator
 
-#endif  // BRIGADE_EMULATOR_RUNTIME_LAUNCH_H_
+#endif  // BRIGADE_EMULATOR_RUNTIME_HOST_CODE_H_
