@@ -190,8 +190,7 @@ TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
                 "embedding_backward: the workspace is for 1000 rows; the texts have 1001"));
   EXPECT_EQ(
       Workspace::Create(lab.context(), precision::DType::kFloat32, int64_t{1} << 32, 1).status(),
-      absl::InvalidArgumentError(
-          "workspace: rows is 4294967296; it must be from 0 to 2^32 - 1"));
+      absl::InvalidArgumentError("workspace: rows is 4294967296; it must be from 0 to 2^32 - 1"));
   if (kOnGpu) {
     EXPECT_EQ(BiasBackward({precision::DType::kFloat64, 1000, 40'000}, nullptr, {}, lab.workspace(),
                            lab.stream()),
