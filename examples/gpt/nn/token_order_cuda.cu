@@ -69,9 +69,9 @@ cudaError_t LaunchSort(int64_t rows, const TokenOrder& order, const SortMemory& 
 cudaError_t LaunchOrderTokens(const Texts& texts, const TokenOrder& order, const SortMemory& memory,
                               cudaStream_t stream) {
   const int64_t rows = texts.rows();
-  cudaError_t error = kernels::LaunchKernel<TokensKernel>(
-      Blocks(std::max<int64_t>(rows, 1), kThreads), kThreads, stream, texts, memory.tokens,
-      memory.rows);
+  cudaError_t error =
+      kernels::LaunchKernel<TokensKernel>(Blocks(std::max<int64_t>(rows, 1), kThreads), kThreads,
+                                          stream, texts, memory.tokens, memory.rows);
   if (error == cudaSuccess) error = LaunchSort(rows, order, memory, stream);
   if (error != cudaSuccess) return error;
   return kernels::LaunchKernel<TokenRangesKernel>(1, kVocabulary, stream, memory.sorted_tokens,

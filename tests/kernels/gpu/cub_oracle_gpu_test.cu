@@ -73,9 +73,7 @@ struct ToHalf {
   __device__ uint16_t operator()(float x) const { return __half_as_ushort(__float2half_rn(x)); }
 };
 struct FromHalf {
-  __device__ float operator()(uint16_t bits) const {
-    return __half2float(__ushort_as_half(bits));
-  }
+  __device__ float operator()(uint16_t bits) const { return __half2float(__ushort_as_half(bits)); }
 };
 
 template <typename Source, typename Target, typename From, typename To, typename Convert>
@@ -110,8 +108,7 @@ TEST(ThrustOracleTest, Fill) {
     SCOPED_TRACE(size);
     thrust::device_vector<uint32_t> ours(size), theirs(size);
     const FillSegment segment = {Data(ours), size};
-    ASSERT_EQ(LaunchFill(&segment, 1, {{kValue, kValue, kValue, kValue}}, 4, nullptr),
-              cudaSuccess);
+    ASSERT_EQ(LaunchFill(&segment, 1, {{kValue, kValue, kValue, kValue}}, 4, nullptr), cudaSuccess);
     thrust::transform(theirs.begin(), theirs.end(), theirs.begin(), Constant{kValue});
     ExpectSame(ours, theirs);
   }
@@ -166,10 +163,9 @@ TEST(CubOracleTest, SumsOfIntegers) {
     thrust::transform(a.begin(), a.end(), b.begin(), theirs.begin(), thrust::plus<int64_t>());
     ExpectSame(ours, theirs);
     const auto sum = [&](thrust::device_vector<int64_t>& array) {
-      return static_cast<uint64_t>(
-          One<int64_t>([&](void* memory, size_t& bytes, int64_t* out) {
-            return cub::DeviceReduce::Sum(memory, bytes, Data(array), out, static_cast<int>(size));
-          }));
+      return static_cast<uint64_t>(One<int64_t>([&](void* memory, size_t& bytes, int64_t* out) {
+        return cub::DeviceReduce::Sum(memory, bytes, Data(array), out, static_cast<int>(size));
+      }));
     };
     EXPECT_EQ(sum(ours), sum(a) + sum(b));
   }

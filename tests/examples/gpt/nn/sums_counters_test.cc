@@ -68,8 +68,8 @@ class SumsCountersTest : public ::testing::Test {
 
 TEST_F(SumsCountersTest, BiasesTakeManyBlocks) {
   const auto dy = lab_.Noise<BFloat16>(kRows * kColumns), dbias = lab_.Raw<BFloat16>(kColumns);
-  ASSERT_OK(BiasBackward({kType, kRows, kColumns}, dy.data(), {dbias.data()}, workspace_,
-                         lab_.stream()));
+  ASSERT_OK(
+      BiasBackward({kType, kRows, kColumns}, dy.data(), {dbias.data()}, workspace_, lab_.stream()));
   const Cost cost = CostOf("bias", lab_.stream(), {"SumOfRows"});
   EXPECT_EQ(cost.blocks, 48);
   EXPECT_EQ(cost.load_sectors, 1.0);
@@ -78,7 +78,8 @@ TEST_F(SumsCountersTest, BiasesTakeManyBlocks) {
 }
 
 TEST_F(SumsCountersTest, LayerNormsTakeManyBlocks) {
-  const auto x = lab_.Noise<BFloat16>(kRows * kColumns), dy = lab_.Noise<BFloat16>(kRows * kColumns);
+  const auto x = lab_.Noise<BFloat16>(kRows * kColumns),
+             dy = lab_.Noise<BFloat16>(kRows * kColumns);
   const auto weight = lab_.Noise<BFloat16>(kColumns), dx = lab_.Raw<BFloat16>(kRows * kColumns);
   const auto mean = lab_.Noise<float>(kRows), inverse = lab_.Noise<float>(kRows);
   const auto dweight = lab_.Raw<BFloat16>(kColumns), dbias = lab_.Raw<BFloat16>(kColumns);
