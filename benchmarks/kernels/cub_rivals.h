@@ -1,7 +1,7 @@
 #ifndef BRIGADE_BENCHMARKS_KERNELS_CUB_RIVALS_H_
 #define BRIGADE_BENCHMARKS_KERNELS_CUB_RIVALS_H_
 
-// What CUB and Thrust make of our simplest kernels, each by the algorithm that one would take there.
+// What CUB and Thrust make of our simplest kernels, by the algorithm that one would take there.
 
 #include <driver_types.h>
 

@@ -20,8 +20,8 @@ namespace brigade::nn {
 absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width,
                        const void* tokens, const void* positions, void* x, device::Stream& stream);
 
-// The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h); no
-// atomics, the same bits every time.
+// The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
+// no atomics, the same bits every time.
 //
 // Errors       InvalidArgument if the workspace is for fewer rows.
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,

@@ -10,10 +10,10 @@
 //             fn.Rows(outer): how many rows. fn.Add<kWidth>(outer, first, begin, end, sums): adds
 //             rows [begin, end) of kWidth columns from `first` on, in ascending order.
 //             fn.Store<kWidth>(outer, first, sums): writes what the sums are for.
-//             Rows go in parts of kRowsOfPart. The rows of a part are added in ascending order, then
-//             the parts are: the same bits whether one thread has a column, or many blocks its parts.
-//             Parts are numbered through; where there are several matrices, fn.FirstPart(outer) and
-//             fn.OuterOf(part) say which are whose.
+//             Rows go in parts of kRowsOfPart. The rows of a part are added in ascending order,
+//             then the parts are: the same bits whether one thread has a column, or many blocks
+//             have its parts. Parts are numbered through; where matrices differ in rows,
+//             fn.FirstPart(outer) and fn.OuterOf(part) say which parts are whose.
 
 #include <cstdint>
 #include <limits>
@@ -75,8 +75,8 @@ class ThreadRow {
 // Sums that a CPU thread keeps in registers.
 inline constexpr int kColumnsAtOnce = 64;
 
-// Enough that a part's sum costs 1/16 of the traffic of 16-bit rows, and few enough that 8192 rows of
-// 768 columns are 384 blocks. Untuned.
+// Enough that a part's sum costs 1/16 of the traffic of 16-bit rows, and few enough that 8192 rows
+// of 768 columns are 384 blocks. Untuned.
 inline constexpr int64_t kRowsOfPart = 64;
 
 BRIGADE_INLINE constexpr int64_t PartsOf(int64_t rows) {

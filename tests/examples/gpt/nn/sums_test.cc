@@ -1,5 +1,5 @@
-// Sums over rows around the parts in which they are made: a double's oracle, and on a GPU the bits of
-// the CPU.
+// Sums over rows around the parts in which they are made: a double's oracle, and on a GPU the bits
+// of the CPU.
 
 #include <algorithm>
 #include <cmath>
