@@ -33,6 +33,7 @@ def cuda_library(
         deps = [],
         copts = [],
         emulated = False,
+        emulated_arch = "",
         **kwargs):
     """A library with CUDA sources, linked with the CUDA runtime, //bazel:cudart.
 
@@ -48,6 +49,8 @@ def cuda_library(
       deps: as in cc_library.
       copts: flags for nvcc; the host compiler's files get those of brigade_cc_library.
       emulated: whether to link the emulator, //emulator/runtime, whatever //bazel:cudart is.
+      emulated_arch: to compile for where the device is emulated, which does not know all that CUB
+        does on newer ones; empty: the last of //bazel:cuda_archs.
       **kwargs: as in cc_library.
     """
     _require_cuda(kwargs)
@@ -71,6 +74,10 @@ def cuda_library(
         nvcc_compile(
             name = name + "_cu",
             srcs = cu,
+            arch = select({
+                str(Label("//bazel:emulated")): emulated_arch,
+                "//conditions:default": "",
+            }),
             directory = "_nvcc/" + name,
             emulated = emulated or select({
                 str(Label("//bazel:emulated")): True,
@@ -100,7 +107,7 @@ def cuda_library(
         **kwargs
     )
 
-def _gpu(name, srcs, deps, framework, kwargs):
+def _gpu(name, srcs, deps, framework, emulated_arch, kwargs):
     """Adds the tag and the need for a toolkit; compiles .cu files. Returns (srcs, deps)."""
     _require_cuda(kwargs)
     kwargs["tags"] = kwargs.get("tags", []) + ["gpu"]
@@ -117,18 +124,19 @@ def _gpu(name, srcs, deps, framework, kwargs):
         testonly = True,
         srcs = cu + headers,
         alwayslink = True,
+        emulated_arch = emulated_arch,
         target_compatible_with = kwargs["target_compatible_with"],
         visibility = ["//visibility:private"],
         deps = deps + [framework],
     )
     return [s for s in srcs if not s.endswith(".cu")], deps + [":" + name + "_cuda"] + libraries
 
-def gpu_test(name, srcs, deps = [], size = "small", **kwargs):
+def gpu_test(name, srcs, deps = [], size = "small", emulated_arch = "", **kwargs):
     """brigade_cc_test that needs a GPU: built wherever there is a toolkit, run by --config=gpu.
 
-    srcs may hold .cu files.
+    srcs may hold .cu files; emulated_arch is that of cuda_library.
     """
-    srcs, deps = _gpu(name, srcs, deps, "@system//:gmock", kwargs)
+    srcs, deps = _gpu(name, srcs, deps, "@system//:gmock", emulated_arch, kwargs)
     brigade_cc_test(name = name, srcs = srcs, deps = deps, size = size, **kwargs)
 
 def emulated_test(name, srcs, deps = [], size = "small", arch = "", **kwargs):
@@ -165,5 +173,5 @@ def emulated_test(name, srcs, deps = [], size = "small", arch = "", **kwargs):
 
 def gpu_benchmark(name, srcs, deps = [], **kwargs):
     """brigade_benchmark that needs a GPU; its smoke test, if any, is a GPU test."""
-    srcs, deps = _gpu(name, srcs, deps, "@system//:benchmark", kwargs)
+    srcs, deps = _gpu(name, srcs, deps, "@system//:benchmark", "", kwargs)
     brigade_benchmark(name = name, srcs = srcs, deps = deps, **kwargs)

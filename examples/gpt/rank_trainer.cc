@@ -79,6 +79,10 @@ nn::Texts RankTrainer::TextsOf(const StepInFlight& in_flight, int64_t micro_batc
       batch_, job_.model.context};
 }
 
+double* RankTrainer::LossPartsOf(const StepInFlight& in_flight) {
+  return reinterpret_cast<double*>(in_flight.device.as<uint8_t>().data() + LossPartsOffset());
+}
+
 float* RankTrainer::LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const {
   return reinterpret_cast<float*>(in_flight.device.as<uint8_t>().data() + LossesOffset()) +
          micro_batch * batch_ * job_.model.context;
@@ -110,8 +114,8 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
     BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
-  BRIGADE_RETURN_IF_ERROR(
-      nn::MeanOfLosses(DType::kFloat32, LossesOf(in_flight, 0), losses(), sums, compute_));
+  BRIGADE_RETURN_IF_ERROR(nn::MeanOfLosses(DType::kFloat32, LossesOf(in_flight, 0), losses(),
+                                           LossPartsOf(in_flight), sums, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Record(*in_flight.computed));
 
   BRIGADE_RETURN_IF_ERROR(zero_->Step());
@@ -274,7 +278,7 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
-      one_.bytes();
+      transformer_->sums_bytes() + one_.bytes();
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

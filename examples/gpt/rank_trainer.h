@@ -15,6 +15,7 @@
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/zero/zero_optimizer.h"
@@ -69,11 +70,13 @@ class RankTrainer {
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   int64_t text_bytes() const { return job_.model.context + 1; }
   int64_t losses() const { return micro_batches() * batch_ * job_.model.context; }
-  // The device memory of a step: sums, losses, texts.
+  // The device memory of a step: sums, parts of the mean loss, losses, texts.
+  static constexpr int64_t LossPartsOffset() { return 256; }
+  int64_t LossesOffset() const { return LossPartsOffset() + nn::PartsOfLosses(losses()) * 8; }
   int64_t TextsOffset() const { return LossesOffset() + losses() * 4; }
-  static constexpr int64_t LossesOffset() { return 256; }
   int64_t StepBytes() const { return TextsOffset() + micro_batches() * batch_ * text_bytes(); }
   nn::Texts TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const;
+  static double* LossPartsOf(const StepInFlight& in_flight);
   float* LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const;
 
   absl::Status EnqueueStep(int64_t step, bool stop);

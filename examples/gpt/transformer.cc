@@ -105,6 +105,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
   LayOut(model, batch, dtype, arena, transformer->all_, transformer->blocks_);
   BRIGADE_ASSIGN_OR_RETURN(transformer->blas_,
                            nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
+  BRIGADE_ASSIGN_OR_RETURN(
+      transformer->workspace_,
+      nn::Workspace::Create(context, dtype, batch * model.context, 4 * model.width));
   return transformer;
 }
 
@@ -156,7 +159,7 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
                                            tokens, dtokens, all_.dwidth, stream));
     BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
         {dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, all_.dwidth,
-        {all_.dx, false}, dweight, dbias, stream));
+        {all_.dx, false}, dweight, dbias, workspace_, stream));
     BRIGADE_RETURN_IF_ERROR(unit.Release());
   }
   BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(head));
@@ -171,8 +174,8 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
   const nn::Gradient dtokens = GradientOf(unit, kTokens);
   const nn::Gradient dpositions = GradientOf(unit, kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  BRIGADE_RETURN_IF_ERROR(
-      nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens, dpositions, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens,
+                                                dpositions, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(unit.Release());
   return parameters.GradientsReady(0);
 }

@@ -15,6 +15,7 @@
 #include "brigade/examples/gpt/nn/gradient.h"
 #include "brigade/examples/gpt/nn/pointwise.h"
 #include "brigade/examples/gpt/nn/texts.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/step.h"
 
@@ -26,8 +27,8 @@ namespace brigade::gpt {
 // Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
 //              for float64).
 // Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
-//              workspace of matrix products (Blas::WorkspaceBytes of the largest one), scratch. All
-//              of it at Create.
+//              workspaces of matrix products (Blas::WorkspaceBytes of the largest one) and of sums
+//              (sums_bytes), scratch. All of it at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 // Errors       Create: InvalidArgument naming the option; those of Blas.
 class Transformer {
@@ -38,6 +39,8 @@ class Transformer {
 
   static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
   static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+
+  int64_t sums_bytes() const { return workspace_.memory().bytes(); }
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
   absl::Status Forward(const nn::Texts& texts, void* losses, zero::ParameterSource& parameters,
@@ -92,6 +95,7 @@ class Transformer {
   Activations all_ = {};
   std::vector<BlockActivations> blocks_;
   std::unique_ptr<nn::Blas> blas_;
+  nn::Workspace workspace_;
 };
 
 }  // namespace brigade::gpt

@@ -105,32 +105,32 @@ absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
   BRIGADE_RETURN_IF_ERROR(unit.status());
 
   BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(width), all_.dx, gradients[kContractBias], stream));
+      nn::BiasBackward(Shape(width), all_.dx, gradients[kContractBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.gelu, 4 * width, contract,
                                          gradients[kContractWeight], all_.dmlp, stream));
   BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), block.expanded, all_.dmlp, stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(4 * width), all_.dmlp, gradients[kExpandBias], stream));
+      nn::BiasBackward(Shape(4 * width), all_.dmlp, gradients[kExpandBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dmlp, 4 * width, block.norm2, width, expand,
                                          gradients[kExpandWeight], all_.dwidth, stream));
   BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
       {dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width}, all_.dwidth,
-      {all_.dx, true}, gradients[kNorm2Weight], gradients[kNorm2Bias], stream));
+      {all_.dx, true}, gradients[kNorm2Weight], gradients[kNorm2Bias], workspace_, stream));
 
   BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(width), all_.dx, gradients[kProjectionBias], stream));
+      nn::BiasBackward(Shape(width), all_.dx, gradients[kProjectionBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.attention, width, projection,
                                          gradients[kProjectionWeight], all_.dwidth, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
       {dtype_, batch_, model_.context, model_.heads, width}, block.qkv, block.probabilities,
       all_.dwidth, all_.dscores, all_.dqkv, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(3 * width), all_.dqkv, gradients[kQkvBias], stream));
+      nn::BiasBackward(Shape(3 * width), all_.dqkv, gradients[kQkvBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dqkv, 3 * width, block.norm1, width, qkv,
                                          gradients[kQkvWeight], all_.dwidth, stream));
   return nn::LayerNormBackward({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width},
                                all_.dwidth, {all_.dx, true}, gradients[kNorm1Weight],
-                               gradients[kNorm1Bias], stream);
+                               gradients[kNorm1Bias], workspace_, stream);
 }
 
 }  // namespace brigade::gpt

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/operation.h"
 #include "brigade/examples/gpt/nn/functions.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -32,6 +33,10 @@ device::Access Read(const T* data, int64_t elements) {
 template <typename T>
 device::Access Write(T* data, int64_t elements) {
   return device::Writes(data, elements * static_cast<int64_t>(sizeof(T)));
+}
+
+inline device::Access Parts(const Workspace& workspace) {
+  return device::Writes(workspace.parts(), workspace.parts_bytes());
 }
 
 // call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know

@@ -1,8 +1,8 @@
 #include "brigade/examples/gpt/nn/cross_entropy.h"
 
+#include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/arrays.h"
 #include "brigade/examples/gpt/nn/cross_entropy_math.h"
-#include "brigade/examples/gpt/nn/embedding.h"
 #include "brigade/examples/gpt/nn/enqueue.h"
 
 namespace brigade::nn {
@@ -32,14 +32,20 @@ absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, vo
   });
 }
 
-absl::Status MeanOfLosses(precision::DType dtype, const void* losses, int64_t rows, float* mean,
-                          device::Stream& stream) {
+absl::Status MeanOfLosses(precision::DType dtype, const void* losses, int64_t rows, double* parts,
+                          float* mean, device::Stream& stream) {
   return WithType("mean_loss", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const MeanLoss<T> formula = {Typed<Wide<T>>(losses), mean, rows};
-    return EnqueueColumns({"mean_loss", {Read(formula.losses, rows), Write(mean, 1)}}, 1, 1,
-                          formula, stream);
+    const LossPart<T> part = {Typed<Wide<T>>(losses), parts, rows};
+    BRIGADE_RETURN_IF_ERROR(
+        EnqueueRows({"mean_loss", {Read(part.losses, rows), Write(parts, LossParts(rows))}},
+                    LossParts(rows), part, stream));
+    const MeanLoss mean_loss = {parts, mean, rows};
+    return EnqueueRows({"mean_loss", {Read(mean_loss.parts, LossParts(rows)), Write(mean, 1)}}, 1,
+                       mean_loss, stream);
   });
 }
+
+int64_t PartsOfLosses(int64_t rows) { return LossParts(rows); }
 
 }  // namespace brigade::nn

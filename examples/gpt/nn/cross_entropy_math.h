@@ -58,18 +58,43 @@ struct CrossEntropyBackwardRows {
   }
 };
 
-// mean = sum of losses[rows] / rows, in ascending order in double; one column.
+// A row of MeanLoss.
+inline constexpr int64_t kLossesOfPart = 256;
+
+BRIGADE_INLINE constexpr int64_t LossParts(int64_t rows) {
+  return (rows + kLossesOfPart - 1) / kLossesOfPart;
+}
+
+// parts[r] = the sum of losses r * kLossesOfPart and so on, in double, in which sums of so many
+// floats round seldom: hence the order hardly matters.
 template <typename T>
-struct MeanLoss {
+struct LossPart {
   const Wide<T>* losses;
+  double* parts;
+  int64_t rows;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const Wide<T>* const in = losses + r * kLossesOfPart;
+    const int64_t left = rows - r * kLossesOfPart;
+    const double sum = row.template Sum<double>(
+        left < kLossesOfPart ? left : kLossesOfPart,
+        [&](int64_t c) BRIGADE_NN_BODY { return static_cast<double>(in[c]); });
+    if (row.first()) parts[r] = sum;
+  }
+};
+
+// mean = sum of parts / rows; one row.
+struct MeanLoss {
+  const double* parts;
   float* mean;
   int64_t rows;
 
-  template <int kWidth>
-  BRIGADE_INLINE void Columns(int64_t, int64_t) const {
-    double sum = 0;
-    for (int64_t r = 0; r < rows; ++r) sum += static_cast<double>(losses[r]);
-    *mean = static_cast<float>(sum / static_cast<double>(rows));
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t) const {
+    const double sum = row.template Sum<double>(
+        LossParts(rows), [&](int64_t c) BRIGADE_NN_BODY { return parts[c]; });
+    if (row.first()) *mean = static_cast<float>(sum / static_cast<double>(rows));
   }
 };
 

@@ -1,5 +1,6 @@
 #include "brigade/examples/gpt/nn/embedding.h"
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/nn/arrays.h"
 #include "brigade/examples/gpt/nn/embedding_math.h"
@@ -21,18 +22,49 @@ absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width
   });
 }
 
+namespace {
+
+absl::Status EnqueueOrder(const Texts& texts, const Workspace& workspace, device::Stream& stream) {
+  if (workspace.rows() < texts.rows()) {
+    return absl::InvalidArgumentError(absl::StrCat("embedding_backward: the workspace is for ",
+                                                   workspace.rows(), " rows; the texts have ",
+                                                   texts.rows()));
+  }
+  const device::Access accesses[] = {
+      Read(texts.bytes, texts.size()),
+      device::Writes(workspace.memory().data(), workspace.memory().bytes())};
+  const device::Operation operation = {"order_tokens", accesses};
+#if BRIGADE_CUDA
+  if (stream.device().kind == device::DeviceKind::kCuda) {
+    return stream.Launch(operation, [&](void* cuda_stream) {
+      return device::CudaStatus(LaunchOrderTokens(texts, workspace.order(), workspace.sort_memory(),
+                                                  static_cast<cudaStream_t>(cuda_stream)),
+                                operation.name);
+    });
+  }
+#endif
+  return stream.Enqueue(operation, [texts, order = workspace.order()](device::ThreadPool&) {
+    OrderTokens(texts, order);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
-                               device::Stream& stream) {
+                               const Workspace& workspace, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(EnqueueOrder(texts, workspace, stream));
   return WithType("embedding_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t size = texts.rows() * width;
-    const TokenGradient<T> token = {texts, Typed<T>(dx), Typed<T>(dtokens.data), dtokens.accumulate,
-                                    width};
-    BRIGADE_RETURN_IF_ERROR(EnqueueColumns({"embedding_backward",
-                                            {Read(texts.bytes, texts.size()), Read(token.dx, size),
-                                             Write(token.dtokens, kVocabulary * width)}},
-                                           kVocabulary, width, token, stream));
+    const TokenGradient<T> token = {workspace.order(), Typed<T>(dx), Typed<T>(dtokens.data),
+                                    dtokens.accumulate, width};
+    BRIGADE_RETURN_IF_ERROR(
+        EnqueueParts({"embedding_backward",
+                      {device::Writes(workspace.memory().data(), workspace.memory().bytes()),
+                       Read(token.dx, size), Write(token.dtokens, kVocabulary * width)}},
+                     kVocabulary, width, token, MostTokenParts(texts.rows()), workspace, stream));
     const PositionGradient<T> position = {
         token.dx, Typed<T>(dpositions.data), dpositions.accumulate, texts.batch, texts.context,
         width};

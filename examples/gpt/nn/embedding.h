@@ -7,12 +7,10 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/gradient.h"
 #include "brigade/examples/gpt/nn/texts.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
-
-// The number of different bytes.
-inline constexpr int64_t kVocabulary = 256;
 
 // x[b, t] = tokens[texts[b, t]] + positions[t].
 //
@@ -22,11 +20,13 @@ inline constexpr int64_t kVocabulary = 256;
 absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width,
                        const void* tokens, const void* positions, void* x, device::Stream& stream);
 
-// The gradients of both tables from dx, in ascending order of rows: no atomics, the same bits every
-// time.
+// The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
+// no atomics, the same bits every time.
+//
+// Errors       InvalidArgument if the workspace is for fewer rows.
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
-                               device::Stream& stream);
+                               const Workspace& workspace, device::Stream& stream);
 
 }  // namespace brigade::nn
 

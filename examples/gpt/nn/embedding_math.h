@@ -6,6 +6,7 @@
 #include "brigade/examples/gpt/nn/functions.h"
 #include "brigade/examples/gpt/nn/rows.h"
 #include "brigade/examples/gpt/nn/texts.h"
+#include "brigade/examples/gpt/nn/token_order.h"
 
 namespace brigade::nn {
 
@@ -28,24 +29,50 @@ struct EmbeddingRows {
   }
 };
 
-// dtokens[v] (+)= sum of dx[b, t] where texts[b, t] is v; `outer` is v.
+// dtokens[v] (+)= sum of dx[r] over the rows r with token v, in ascending order; `outer` is v.
 template <typename T>
 struct TokenGradient {
-  Texts texts;
+  TokenOrder order;
   const T* dx;
   T* dtokens;
   bool accumulate;
   int64_t columns;
 
-  template <int kWidth>
-  BRIGADE_INLINE void Columns(int64_t v, int64_t first) const {
-    Wide<T> sum[kWidth] = {};
-    for (int64_t r = 0; r < texts.rows(); ++r) {
-      if (texts.token(r) != v) continue;
-      for (int j = 0; j < kWidth; ++j) sum[j] += Widen(dx[r * columns + first + j]);
+  using Sum = Wide<T>;
+  static constexpr int kSums = 1;
+
+  BRIGADE_INLINE int64_t Rows(int64_t v) const {
+    return order.first_row[v + 1] - order.first_row[v];
+  }
+  BRIGADE_INLINE int64_t FirstPart(int64_t v) const { return order.first_part[v]; }
+  // kVocabulary behind the last part.
+  BRIGADE_INLINE int64_t OuterOf(int64_t part) const {
+    int64_t begin = 0, end = kVocabulary + 1;
+    while (begin < end) {
+      const int64_t middle = (begin + end) / 2;
+      if (order.first_part[middle] <= part) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
     }
+    return begin - 1;
+  }
+
+  template <int kWidth>
+  BRIGADE_INLINE void Add(int64_t v, int64_t first, int64_t begin, int64_t end,
+                          Sum (&sums)[kSums][kWidth]) const {
+    const uint32_t* const rows = order.rows + order.first_row[v];
+    for (int64_t i = begin; i < end; ++i) {
+      const T* const in = dx + rows[i] * columns + first;
+      for (int j = 0; j < kWidth; ++j) sums[0][j] += Widen(in[j]);
+    }
+  }
+
+  template <int kWidth>
+  BRIGADE_INLINE void Store(int64_t v, int64_t first, const Sum (&sums)[kSums][kWidth]) const {
     for (int j = 0; j < kWidth; ++j) {
-      StoreGradient(dtokens + v * columns + first + j, accumulate, sum[j]);
+      StoreGradient(dtokens + v * columns + first + j, accumulate, sums[0][j]);
     }
   }
 };
@@ -60,15 +87,24 @@ struct PositionGradient {
   int64_t context;
   int64_t columns;
 
+  using Sum = Wide<T>;
+  static constexpr int kSums = 1;
+
+  BRIGADE_INLINE int64_t Rows(int64_t) const { return batch; }
+
   template <int kWidth>
-  BRIGADE_INLINE void Columns(int64_t t, int64_t first) const {
-    Wide<T> sum[kWidth] = {};
-    for (int64_t b = 0; b < batch; ++b) {
+  BRIGADE_INLINE void Add(int64_t t, int64_t first, int64_t begin, int64_t end,
+                          Sum (&sums)[kSums][kWidth]) const {
+    for (int64_t b = begin; b < end; ++b) {
       const T* const in = dx + (b * context + t) * columns + first;
-      for (int j = 0; j < kWidth; ++j) sum[j] += Widen(in[j]);
+      for (int j = 0; j < kWidth; ++j) sums[0][j] += Widen(in[j]);
     }
+  }
+
+  template <int kWidth>
+  BRIGADE_INLINE void Store(int64_t t, int64_t first, const Sum (&sums)[kSums][kWidth]) const {
     for (int j = 0; j < kWidth; ++j) {
-      StoreGradient(dpositions + t * columns + first + j, accumulate, sum[j]);
+      StoreGradient(dpositions + t * columns + first + j, accumulate, sums[0][j]);
     }
   }
 };

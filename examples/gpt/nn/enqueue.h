@@ -6,8 +6,10 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/rows.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/kernels/simd.h"
 
 #if BRIGADE_CUDA
@@ -39,6 +41,28 @@ absl::Status EnqueueRows(const device::Operation& operation, int64_t rows, const
   });
 }
 
+namespace internal {
+
+template <typename Formula>
+absl::Status EnqueueColumnsOnCpu(const device::Operation& operation, int64_t outer, int64_t columns,
+                                 const Formula& formula, device::Stream& stream) {
+  return stream.Enqueue(operation, [formula, outer, columns](device::ThreadPool& pool) {
+    pool.ParallelFor(outer, [&](int64_t o) {
+      kernels::RunSimd([&]() BRIGADE_NN_BODY {
+        int64_t first = 0;
+        for (; first + kColumnsAtOnce <= columns; first += kColumnsAtOnce) {
+          SumColumns<kColumnsAtOnce>(formula, o, first);
+        }
+        for (; first < columns; ++first) SumColumns<1>(formula, o, first);
+      });
+    });
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace internal
+
+// A thread of the GPU has all rows of a column: for many columns of few rows.
 template <typename Formula>
 absl::Status EnqueueColumns(const device::Operation& operation, int64_t outer, int64_t columns,
                             const Formula& formula, device::Stream& stream) {
@@ -51,18 +75,33 @@ absl::Status EnqueueColumns(const device::Operation& operation, int64_t outer, i
     });
   }
 #endif
-  return stream.Enqueue(operation, [formula, outer, columns](device::ThreadPool& pool) {
-    pool.ParallelFor(outer, [&](int64_t o) {
-      kernels::RunSimd([&]() BRIGADE_NN_BODY {
-        int64_t first = 0;
-        for (; first + kColumnsAtOnce <= columns; first += kColumnsAtOnce) {
-          formula.template Columns<kColumnsAtOnce>(o, first);
-        }
-        for (; first < columns; ++first) formula.template Columns<1>(o, first);
-      });
+  return internal::EnqueueColumnsOnCpu(operation, outer, columns, formula, stream);
+}
+
+// The GPU takes at most `parts` parts first, and adds them up after: for many rows. The operation
+// says that it writes workspace.parts().
+template <typename Formula>
+absl::Status EnqueueParts(const device::Operation& operation, int64_t outer, int64_t columns,
+                          const Formula& formula, int64_t parts, const Workspace& workspace,
+                          device::Stream& stream) {
+#if BRIGADE_CUDA
+  if (stream.device().kind == device::DeviceKind::kCuda) {
+    using Sum = typename Formula::Sum;
+    const int64_t needed = parts * Formula::kSums * columns * static_cast<int64_t>(sizeof(Sum));
+    if (workspace.parts_bytes() < needed) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(operation.name, ": the workspace has room for ", workspace.parts_bytes(),
+                       " bytes of sums; it must be for ", needed));
+    }
+    return stream.Launch(operation, [&](void* cuda_stream) {
+      return device::CudaStatus(
+          LaunchParts(formula, outer, columns, parts, static_cast<Sum*>(workspace.parts()),
+                      static_cast<cudaStream_t>(cuda_stream)),
+          operation.name);
     });
-    return absl::OkStatus();
-  });
+  }
+#endif
+  return internal::EnqueueColumnsOnCpu(operation, outer, columns, formula, stream);
 }
 
 }  // namespace brigade::nn

@@ -14,26 +14,31 @@ namespace brigade::nn {
 #define BRIGADE_COLUMNS(Formula) \
   template cudaError_t LaunchColumns(const Formula&, int64_t outer, int64_t columns, cudaStream_t)
 
-#define BRIGADE_INSTANTIATE(T)                  \
-  BRIGADE_ROWS(LayerNormRows<T>);               \
-  BRIGADE_ROWS(LayerNormBackwardRows<T>);       \
-  BRIGADE_COLUMNS(LayerNormBackwardColumns<T>); \
-  BRIGADE_ROWS(AddBiasRows<T>);                 \
-  BRIGADE_ROWS(AddBiasGeluRows<T>);             \
-  BRIGADE_ROWS(GeluBackwardRows<T>);            \
-  BRIGADE_COLUMNS(SumOfRows<T>);                \
-  BRIGADE_ROWS(CausalSoftmaxRows<T>);           \
-  BRIGADE_ROWS(CausalSoftmaxBackwardRows<T>);   \
-  BRIGADE_ROWS(EmbeddingRows<T>);               \
-  BRIGADE_COLUMNS(TokenGradient<T>);            \
-  BRIGADE_COLUMNS(PositionGradient<T>);         \
-  BRIGADE_ROWS(CrossEntropyRows<T>);            \
-  BRIGADE_ROWS(CrossEntropyBackwardRows<T>);    \
-  BRIGADE_COLUMNS(MeanLoss<T>)
+#define BRIGADE_PARTS(Formula)                                                                    \
+  template cudaError_t LaunchParts(const Formula&, int64_t outer, int64_t columns, int64_t parts, \
+                                   Formula::Sum* partials, cudaStream_t)
+
+#define BRIGADE_INSTANTIATE(T)                \
+  BRIGADE_ROWS(LayerNormRows<T>);             \
+  BRIGADE_ROWS(LayerNormBackwardRows<T>);     \
+  BRIGADE_PARTS(LayerNormBackwardColumns<T>); \
+  BRIGADE_ROWS(AddBiasRows<T>);               \
+  BRIGADE_ROWS(AddBiasGeluRows<T>);           \
+  BRIGADE_ROWS(GeluBackwardRows<T>);          \
+  BRIGADE_PARTS(SumOfRows<T>);                \
+  BRIGADE_ROWS(CausalSoftmaxRows<T>);         \
+  BRIGADE_ROWS(CausalSoftmaxBackwardRows<T>); \
+  BRIGADE_ROWS(EmbeddingRows<T>);             \
+  BRIGADE_PARTS(TokenGradient<T>);            \
+  BRIGADE_COLUMNS(PositionGradient<T>);       \
+  BRIGADE_ROWS(CrossEntropyRows<T>);          \
+  BRIGADE_ROWS(CrossEntropyBackwardRows<T>);  \
+  BRIGADE_ROWS(LossPart<T>)
 
 BRIGADE_INSTANTIATE(float);
 BRIGADE_INSTANTIATE(precision::Half);
 BRIGADE_INSTANTIATE(precision::BFloat16);
 BRIGADE_INSTANTIATE(double);
+BRIGADE_ROWS(MeanLoss);
 
 }  // namespace brigade::nn

@@ -26,7 +26,8 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
 }
 
 absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,
-                               Gradient dweight, Gradient dbias, device::Stream& stream) {
+                               Gradient dweight, Gradient dbias, const Workspace& workspace,
+                               device::Stream& stream) {
   return WithType("layer_norm_backward", input.dtype, [&](auto tag) {
     using T = decltype(tag);
     using W = Wide<T>;
@@ -43,12 +44,12 @@ absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Grad
         input.columns,
     };
     const int64_t size = input.rows * input.columns;
-    BRIGADE_RETURN_IF_ERROR(EnqueueColumns(
+    BRIGADE_RETURN_IF_ERROR(EnqueueParts(
         {"layer_norm_backward",
          {Read(columns.dy, size), Read(columns.x, size), Read(columns.mean, input.rows),
           Read(columns.inverse_deviation, input.rows), Write(columns.dweight, input.columns),
-          Write(columns.dbias, input.columns)}},
-        1, input.columns, columns, stream));
+          Write(columns.dbias, input.columns), Parts(workspace)}},
+        1, input.columns, columns, PartsOf(input.rows), workspace, stream));
     const LayerNormBackwardRows<T> rows = {
         columns.dy,
         columns.x,

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/gradient.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -35,9 +36,11 @@ struct LayerNormInput {
 absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
                        device::Stream& stream);
 
-// From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias.
+// From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias. Sums over rows are
+// in an order that depends on their number alone (rows.h).
 absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,
-                               Gradient dweight, Gradient dbias, device::Stream& stream);
+                               Gradient dweight, Gradient dbias, const Workspace& workspace,
+                               device::Stream& stream);
 
 }  // namespace brigade::nn
 

@@ -94,24 +94,32 @@ struct LayerNormBackwardColumns {
   int64_t rows;
   int64_t columns;
 
+  using Sum = Wide<T>;
+  // Of dweight and of dbias.
+  static constexpr int kSums = 2;
+
+  BRIGADE_INLINE int64_t Rows(int64_t) const { return rows; }
+
   template <int kWidth>
-  BRIGADE_INLINE void Columns(int64_t, int64_t first) const {
-    using W = Wide<T>;
-    W weight_sum[kWidth] = {};
-    W bias_sum[kWidth] = {};
-    for (int64_t r = 0; r < rows; ++r) {
-      const W m = mean[r];
-      const W inverse = inverse_deviation[r];
+  BRIGADE_INLINE void Add(int64_t, int64_t first, int64_t begin, int64_t end,
+                          Sum (&sums)[kSums][kWidth]) const {
+    for (int64_t r = begin; r < end; ++r) {
+      const Sum m = mean[r];
+      const Sum inverse = inverse_deviation[r];
       const T* const in = x + r * columns + first;
       const T* const up = dy + r * columns + first;
       for (int j = 0; j < kWidth; ++j) {
-        weight_sum[j] += Widen(up[j]) * ((Widen(in[j]) - m) * inverse);
-        bias_sum[j] += Widen(up[j]);
+        sums[0][j] += Widen(up[j]) * ((Widen(in[j]) - m) * inverse);
+        sums[1][j] += Widen(up[j]);
       }
     }
+  }
+
+  template <int kWidth>
+  BRIGADE_INLINE void Store(int64_t, int64_t first, const Sum (&sums)[kSums][kWidth]) const {
     for (int j = 0; j < kWidth; ++j) {
-      StoreGradient(dweight + first + j, accumulate_weight, weight_sum[j]);
-      StoreGradient(dbias + first + j, accumulate_bias, bias_sum[j]);
+      StoreGradient(dweight + first + j, accumulate_weight, sums[0][j]);
+      StoreGradient(dbias + first + j, accumulate_bias, sums[1][j]);
     }
   }
 };

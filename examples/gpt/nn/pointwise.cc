@@ -43,15 +43,15 @@ absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
 }
 
 absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbias,
-                          device::Stream& stream) {
+                          const Workspace& workspace, device::Stream& stream) {
   return WithType("bias_backward", shape.dtype, [&](auto tag) {
     using T = decltype(tag);
     const SumOfRows<T> columns = {Typed<T>(dy), Typed<T>(dbias.data), dbias.accumulate, shape.rows,
                                   shape.columns};
-    return EnqueueColumns(
-        {"bias_backward",
-         {Read(columns.x, shape.rows * shape.columns), Write(columns.sum, shape.columns)}},
-        1, shape.columns, columns, stream);
+    return EnqueueParts({"bias_backward",
+                         {Read(columns.x, shape.rows * shape.columns),
+                          Write(columns.sum, shape.columns), Parts(workspace)}},
+                        1, shape.columns, columns, PartsOf(shape.rows), workspace, stream);
   });
 }
 

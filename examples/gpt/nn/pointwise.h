@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/gradient.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -35,9 +36,9 @@ absl::Status AddBiasGelu(const MatrixShape& shape, void* x, const void* bias, vo
 absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
                           device::Stream& stream);
 
-// dbias = sum over rows of dy, in ascending order.
+// dbias = sum over rows of dy, in an order that depends on their number alone (rows.h).
 absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbias,
-                          device::Stream& stream);
+                          const Workspace& workspace, device::Stream& stream);
 
 }  // namespace brigade::nn
 

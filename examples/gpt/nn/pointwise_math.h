@@ -78,13 +78,22 @@ struct SumOfRows {
   int64_t rows;
   int64_t columns;
 
+  using Sum = Wide<T>;
+  static constexpr int kSums = 1;
+
+  BRIGADE_INLINE int64_t Rows(int64_t) const { return rows; }
+
   template <int kWidth>
-  BRIGADE_INLINE void Columns(int64_t, int64_t first) const {
-    Wide<T> total[kWidth] = {};
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int j = 0; j < kWidth; ++j) total[j] += Widen(x[r * columns + first + j]);
+  BRIGADE_INLINE void Add(int64_t, int64_t first, int64_t begin, int64_t end,
+                          Sum (&sums)[kSums][kWidth]) const {
+    for (int64_t r = begin; r < end; ++r) {
+      for (int j = 0; j < kWidth; ++j) sums[0][j] += Widen(x[r * columns + first + j]);
     }
-    for (int j = 0; j < kWidth; ++j) StoreGradient(sum + first + j, accumulate, total[j]);
+  }
+
+  template <int kWidth>
+  BRIGADE_INLINE void Store(int64_t, int64_t first, const Sum (&sums)[kSums][kWidth]) const {
+    for (int j = 0; j < kWidth; ++j) StoreGradient(sum + first + j, accumulate, sums[0][j]);
   }
 };
 

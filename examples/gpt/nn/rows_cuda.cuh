@@ -1,8 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
 #define BRIGADE_EXAMPLES_GPT_NN_ROWS_CUDA_CUH_
 
-// The two kernels that run every formula of rows.h on the GPU. Untuned: a warp takes a row, a
-// thread takes a column.
+// The kernels that run every formula of rows.h on the GPU. Untuned: a warp takes a row, a thread
+// takes a column or, where columns are few and long, a part of one.
 
 #include <cuda_runtime_api.h>
 
@@ -17,6 +17,8 @@ namespace brigade::nn {
 
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;
+// What follows the parts is short: it spreads over more blocks.
+inline constexpr int kFinishThreads = 32;
 inline constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // beyond, blocks take turns
 
 // A row that a warp shares: thread i has the columns i, i + 32, ...
@@ -70,7 +72,63 @@ __global__ void __launch_bounds__(kThreads)
     ColumnsKernel(const Formula formula, int64_t outer, int64_t columns) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < outer * columns;
        i += int64_t{gridDim.x} * kThreads) {
-    formula.template Columns<1>(i / columns, i % columns);
+    SumColumns<1>(formula, i / columns, i % columns);
+  }
+}
+
+template <typename Formula>
+__device__ int64_t FirstPart(const Formula& formula, int64_t outer) {
+  if constexpr (requires { formula.FirstPart(outer); }) {
+    return formula.FirstPart(outer);
+  } else {
+    return outer * PartsOf(formula.Rows(0));
+  }
+}
+
+template <typename Formula>
+__device__ int64_t OuterOf(const Formula& formula, int64_t part) {
+  if constexpr (requires { formula.OuterOf(part); }) {
+    return formula.OuterOf(part);
+  } else {
+    return part / PartsOf(formula.Rows(0));
+  }
+}
+
+// partials[part, s, column]
+template <typename Formula>
+__global__ void __launch_bounds__(kThreads)
+    PartsKernel(const Formula formula, int64_t outer, int64_t columns, int64_t parts,
+                typename Formula::Sum* partials) {
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < parts * columns;
+       i += int64_t{gridDim.x} * kThreads) {
+    const int64_t part = i / columns, column = i % columns;
+    const int64_t o = OuterOf(formula, part);
+    // There may be fewer parts than there is room for.
+    if (o >= outer) return;
+    SumsOf<Formula, 1> sums = {};
+    AddPart<1>(formula, o, column, part - FirstPart(formula, o), sums);
+    for (int s = 0; s < Formula::kSums; ++s) {
+      partials[(part * Formula::kSums + s) * columns + column] = sums[s][0];
+    }
+  }
+}
+
+template <typename Formula>
+__global__ void __launch_bounds__(kFinishThreads)
+    FinishKernel(const Formula formula, int64_t outer, int64_t columns,
+                 const typename Formula::Sum* partials) {
+  for (int64_t i = int64_t{blockIdx.x} * kFinishThreads + threadIdx.x; i < outer * columns;
+       i += int64_t{gridDim.x} * kFinishThreads) {
+    const int64_t o = i / columns, column = i % columns;
+    const int64_t begin = FirstPart(formula, o), end = begin + PartsOf(formula.Rows(o));
+    SumsOf<Formula, 1> totals = {};
+#pragma unroll 8
+    for (int64_t part = begin; part < end; ++part) {
+      for (int s = 0; s < Formula::kSums; ++s) {
+        totals[s][0] += partials[(part * Formula::kSums + s) * columns + column];
+      }
+    }
+    formula.template Store<1>(o, column, totals);
   }
 }
 
@@ -91,6 +149,21 @@ cudaError_t LaunchColumns(const Formula& formula, int64_t outer, int64_t columns
   if (outer * columns == 0) return cudaSuccess;
   return kernels::LaunchKernel<ColumnsKernel<Formula>>(Blocks(outer * columns, kThreads), kThreads,
                                                        stream, formula, outer, columns);
+}
+
+template <typename Formula>
+cudaError_t LaunchParts(const Formula& formula, int64_t outer, int64_t columns, int64_t parts,
+                        typename Formula::Sum* partials, cudaStream_t stream) {
+  if (outer * columns == 0) return cudaSuccess;
+  if (parts > 0) {
+    const cudaError_t error = kernels::LaunchKernel<PartsKernel<Formula>>(
+        Blocks(parts * columns, kThreads), kThreads, stream, formula, outer, columns, parts,
+        partials);
+    if (error != cudaSuccess) return error;
+  }
+  return kernels::LaunchKernel<FinishKernel<Formula>>(Blocks(outer * columns, kFinishThreads),
+                                                      kFinishThreads, stream, formula, outer,
+                                                      columns, partials);
 }
 
 }  // namespace brigade::nn

@@ -7,6 +7,9 @@
 
 namespace brigade::nn {
 
+// The number of different bytes.
+inline constexpr int64_t kVocabulary = 256;
+
 // Device memory, [batch, context + 1] bytes: row r = b * context + t of a layer sees token(r) and
 // predicts the byte behind it.
 struct Texts {

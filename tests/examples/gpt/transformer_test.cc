@@ -80,11 +80,15 @@ TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
       2 * (5 * matrix(6) + matrix(18) + 2 * matrix(24) + matrix(10) + 4 * statistics) +
       4 * matrix(6) + matrix(24) + matrix(18) + matrix(256) + matrix(10) + 2 * statistics;
   EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
+  const int64_t before = lab.context().memory_stats().current_bytes(device::Purpose::kScratch);
   auto transformer =
       Transformer::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
-  EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch),
-            Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16));
+  // Where the rows of each token begin, and their parts; and the rows.
+  EXPECT_EQ(transformer->sums_bytes(), 2 * padded(257 * 8) + padded(10 * 4));
+  EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch) - before,
+            Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16) +
+                transformer->sums_bytes());
 }
 
 TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {

@@ -12,6 +12,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/device/context.h"
+#include "brigade/examples/gpt/nn/workspace.h"
 #include "brigade/examples/gpt/random.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -26,12 +27,18 @@ inline const bool kOnGpu = (BRIGADE_LAB_DEVICE).kind == device::DeviceKind::kCud
 
 class Lab {
  public:
+  static constexpr int64_t kRows = 1000, kSums = 2 * 1025;
+
   explicit Lab(device::Device device = BRIGADE_LAB_DEVICE)
       : context_(device::Context::Create({.device = device, .compute_threads = 2}).value()),
-        stream_(context_->CreateStream("compute").value()) {}
+        stream_(context_->CreateStream("compute").value()),
+        workspace_(Workspace::Create(*context_, precision::DType::kFloat64, kRows, kSums).value()) {
+  }
 
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }
+  // For kRows rows and kSums sums of any type.
+  const Workspace& workspace() const { return workspace_; }
 
   // Memory with its 0xFF of birth, so that what a layer does not write shows. Of the host, which
   // GPUs reach too.
@@ -60,6 +67,7 @@ class Lab {
  private:
   std::unique_ptr<device::Context> context_;
   std::unique_ptr<device::Stream> stream_;
+  Workspace workspace_;
   std::vector<device::Buffer> arrays_;
 };
 

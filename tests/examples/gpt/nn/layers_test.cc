@@ -45,7 +45,8 @@ TEST(LayersTest, LayerNorm) {
     f();
     const auto dx = lab.Raw<double>(kRows * width);
     const auto dweight = lab.Raw<double>(width), dbias = lab.Raw<double>(width);
-    ASSERT_OK(LayerNormBackward(input, dy.data(), To(dx), To(dweight), To(dbias), lab.stream()));
+    ASSERT_OK(LayerNormBackward(input, dy.data(), To(dx), To(dweight), To(dbias), lab.workspace(),
+                                lab.stream()));
     ASSERT_OK(lab.stream().Synchronize());
     ExpectGradient(x, dx, f);
     ExpectGradient(weight, dweight, f);
@@ -74,10 +75,10 @@ TEST(LayersTest, BackwardAddsWhereAskedTo) {
     added.push_back(lab.Noise<double>(size));
     before.emplace_back(added.back().begin(), added.back().end());
   }
-  ASSERT_OK(
-      LayerNormBackward(input, dy.data(), To(fresh[0]), To(fresh[1]), To(fresh[2]), lab.stream()));
+  ASSERT_OK(LayerNormBackward(input, dy.data(), To(fresh[0]), To(fresh[1]), To(fresh[2]),
+                              lab.workspace(), lab.stream()));
   ASSERT_OK(LayerNormBackward(input, dy.data(), To(added[0], true), To(added[1], true),
-                              To(added[2], true), lab.stream()));
+                              To(added[2], true), lab.workspace(), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   for (size_t a = 0; a < fresh.size(); ++a) {
     for (size_t i = 0; i < fresh[a].size(); ++i) {
@@ -107,9 +108,9 @@ TEST(LayersTest, BiasResidualAndGelu) {
     const auto dsum = lab.Raw<double>(kRows * width), dbias = lab.Raw<double>(width);
     std::copy(weights.begin(), weights.end(), dsum.begin());
     ASSERT_OK(GeluBackward(shape, sum.data(), dsum.data(), lab.stream()));
-    ASSERT_OK(BiasBackward(shape, dsum.data(), To(dbias), lab.stream()));
-    ASSERT_OK(
-        BiasBackward(shape, dsum.data(), To(dbias, true), lab.stream()));  // it is added twice
+    ASSERT_OK(BiasBackward(shape, dsum.data(), To(dbias), lab.workspace(), lab.stream()));
+    ASSERT_OK(BiasBackward(shape, dsum.data(), To(dbias, true), lab.workspace(),
+                           lab.stream()));  // it is added twice
     ASSERT_OK(lab.stream().Synchronize());
     ExpectGradient(x, dsum, f);
     ExpectGradient(residual, dsum, f);
@@ -191,7 +192,7 @@ TEST(LayersTest, Embedding) {
     const auto dtokens = lab.Raw<double>(kVocabulary * width);
     const auto dpositions = lab.Raw<double>(texts.context * width);
     ASSERT_OK(EmbeddingBackward(texts, kDouble, width, dx.data(), To(dtokens), To(dpositions),
-                                lab.stream()));
+                                lab.workspace(), lab.stream()));
     ASSERT_OK(lab.stream().Synchronize());
     // Letters that occur, and one that does not.
     ExpectGradient(tokens.subspan(0, 5 * width), dtokens.subspan(0, 5 * width), f);
@@ -215,7 +216,8 @@ TEST(LayersTest, CrossEntropy) {
     return 8 * sum / static_cast<double>(losses.size());
   };
   const double value = f();
-  ASSERT_OK(MeanOfLosses(kDouble, losses.data(), texts.rows(), mean.data(), lab.stream()));
+  ASSERT_OK(MeanOfLosses(kDouble, losses.data(), texts.rows(), lab.Raw<double>(1).data(),
+                         mean.data(), lab.stream()));
   const auto gradient = lab.Raw<double>(logits.size());
   std::copy(logits.begin(), logits.end(), gradient.begin());
   ASSERT_OK(CrossEntropyBackward(texts, kDouble, gradient.data(), seed.data(), lab.stream()));
@@ -237,7 +239,7 @@ TEST(LayersTest, CrossEntropyOfEqualLogitsIsLn256) {
 
 TEST(LayersTest, OtherTypesAreRefused) {
   Lab lab;
-  EXPECT_EQ(BiasBackward({DType::kInt32, 1, 1}, nullptr, {}, lab.stream()),
+  EXPECT_EQ(BiasBackward({DType::kInt32, 1, 1}, nullptr, {}, lab.workspace(), lab.stream()),
             absl::InvalidArgumentError("bias_backward: dtype is int32; it must be float32, "
                                        "float16, bfloat16 or float64"));
 }

@@ -89,9 +89,9 @@ TYPED_TEST(TypesTest, LayerNorm) {
   ASSERT_OK(LayerNorm(narrow, bias.narrow.data(), y.narrow.data(), lab.stream()));
   ASSERT_OK(LayerNorm(wide, bias.wide.data(), y.wide.data(), reference.stream()));
   ASSERT_OK(LayerNormBackward(narrow, dy.narrow.data(), {dx.narrow.data()}, {dweight.narrow.data()},
-                              {dbias.narrow.data()}, lab.stream()));
+                              {dbias.narrow.data()}, lab.workspace(), lab.stream()));
   ASSERT_OK(LayerNormBackward(wide, dy.wide.data(), {dx.wide.data()}, {dweight.wide.data()},
-                              {dbias.wide.data()}, reference.stream()));
+                              {dbias.wide.data()}, reference.workspace(), reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   ASSERT_OK(reference.stream().Synchronize());
   // One rounding; float's own sums are of up to 96 terms.
@@ -168,10 +168,14 @@ TYPED_TEST(TypesTest, BiasesAndTheirGradients) {
       AddBias(narrow, x.narrow.data(), bias.narrow.data(), residual.narrow.data(), lab.stream()));
   ASSERT_OK(
       AddBias(wide, x.wide.data(), bias.wide.data(), residual.wide.data(), reference.stream()));
-  ASSERT_OK(BiasBackward(narrow, dy.narrow.data(), {fresh.narrow.data()}, lab.stream()));
-  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {fresh.wide.data()}, reference.stream()));
-  ASSERT_OK(BiasBackward(narrow, dy.narrow.data(), {dbias.narrow.data(), true}, lab.stream()));
-  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {dbias.wide.data(), true}, reference.stream()));
+  ASSERT_OK(
+      BiasBackward(narrow, dy.narrow.data(), {fresh.narrow.data()}, lab.workspace(), lab.stream()));
+  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {fresh.wide.data()}, reference.workspace(),
+                         reference.stream()));
+  ASSERT_OK(BiasBackward(narrow, dy.narrow.data(), {dbias.narrow.data(), true}, lab.workspace(),
+                         lab.stream()));
+  ASSERT_OK(BiasBackward(wide, dy.wide.data(), {dbias.wide.data(), true}, reference.workspace(),
+                         reference.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   ASSERT_OK(reference.stream().Synchronize());
   this->ExpectNear(x, std::is_same_v<T, float> ? 2 : 1.01);
@@ -188,13 +192,14 @@ TYPED_TEST(TypesTest, EmbeddingAndItsGradients) {
   const auto tokens = this->Noise(kVocabulary * kWidth), positions = this->Noise(12 * kWidth);
   const auto dtokens = this->Noise(kVocabulary * kWidth), dpositions = this->Raw(12 * kWidth);
   const auto x = this->Raw(texts.rows() * kWidth), dx = this->Noise(texts.rows() * kWidth);
-  const auto run = [&](DType dtype, device::Stream& stream, auto part) {
+  const auto run = [&](DType dtype, Lab& of, auto part) {
+    device::Stream& stream = of.stream();
     EXPECT_OK(Embedding(texts, dtype, kWidth, part(tokens), part(positions), part(x), stream));
     EXPECT_OK(EmbeddingBackward(texts, dtype, kWidth, part(dx), {part(dtokens), true},
-                                {part(dpositions)}, stream));
+                                {part(dpositions)}, of.workspace(), stream));
   };
-  run(precision::kDType<T>, lab.stream(), [](const auto& both) { return both.narrow.data(); });
-  run(DType::kFloat64, reference.stream(), [](const auto& both) { return both.wide.data(); });
+  run(precision::kDType<T>, lab, [](const auto& both) { return both.narrow.data(); });
+  run(DType::kFloat64, reference, [](const auto& both) { return both.wide.data(); });
   ASSERT_OK(lab.stream().Synchronize());
   ASSERT_OK(reference.stream().Synchronize());
   this->ExpectNear(x, 1.01);

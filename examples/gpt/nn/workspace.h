@@ -1,0 +1,49 @@
+#ifndef BRIGADE_EXAMPLES_GPT_NN_WORKSPACE_H_
+#define BRIGADE_EXAMPLES_GPT_NN_WORKSPACE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/examples/gpt/nn/token_order.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// What the gradients of layers need to add up rows on many blocks of a GPU: the parts of sums
+// (rows.h), and rows in order of tokens.
+//
+// Memory       Scratch, at Create; the CPU needs the order alone.
+// Stream       One for all calls that use it.
+class Workspace {
+ public:
+  // For layers with as many rows, and with as many sums: the columns of a matrix, twice those of a
+  // layer normalisation. InvalidArgument for 2^32 rows or more.
+  static absl::StatusOr<Workspace> Create(device::Context& context, precision::DType dtype,
+                                          int64_t rows, int64_t sums);
+
+  const device::Buffer& memory() const { return memory_; }
+  int64_t rows() const { return rows_; }
+
+  const TokenOrder& order() const { return order_; }
+  // Null on the CPU.
+  void* parts() const { return parts_; }
+  int64_t parts_bytes() const { return parts_bytes_; }
+  const SortMemory& sort_memory() const { return sort_; }
+
+ private:
+  // Cuts the memory; counts its bytes if there is none.
+  int64_t LayOut(char* memory);
+
+  device::Buffer memory_;
+  int64_t rows_ = 0;
+  TokenOrder order_ = {};
+  void* parts_ = nullptr;
+  int64_t parts_bytes_ = 0;
+  SortMemory sort_ = {};
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_EXAMPLES_GPT_NN_WORKSPACE_H_

@@ -1,0 +1,204 @@
+// Sums over rows around the parts in which they are made: a double's oracle, and on a GPU the bits
+// of the CPU.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "brigade/examples/gpt/nn/cross_entropy.h"
+#include "brigade/examples/gpt/nn/embedding.h"
+#include "brigade/examples/gpt/nn/functions.h"
+#include "brigade/examples/gpt/nn/layer_norm.h"
+#include "brigade/examples/gpt/nn/pointwise.h"
+#include "brigade/tests/examples/gpt/nn/lab.h"
+
+namespace brigade::nn {
+namespace {
+
+constexpr int64_t kRowNumbers[] = {1, 63, 64, 65, 1000};
+constexpr int64_t kColumnNumbers[] = {1, 31, 768, 1025};
+
+// A sum in double, and of the terms' magnitudes, which bounds the error of float's.
+struct Exact {
+  double sum = 0, magnitude = 0;
+
+  void Add(double term) {
+    sum += term;
+    magnitude += std::abs(term);
+  }
+};
+
+template <typename T>
+class SumsTest : public ::testing::Test {
+ protected:
+  static constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
+
+  // Of parts of 64 rows, and of 16 parts; each term takes 3 operations.
+  static void ExpectNear(absl::Span<const T> sums, const std::vector<Exact>& exact) {
+    ASSERT_EQ(sums.size(), exact.size());
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double bound =
+          (64 + 16 + 3) * 0x1p-24 * exact[i].magnitude + kRounding * std::abs(exact[i].sum);
+      ASSERT_NEAR(static_cast<double>(Widen(sums[i])), exact[i].sum, bound) << "column " << i;
+    }
+  }
+
+  // What run(lab) returns, the same bits twice on this test's device, and on the CPU.
+  static std::vector<T> SameBits(const std::function<absl::Span<T>(Lab&)>& run) {
+    std::vector<std::vector<T>> results;
+    for (const device::Device& device : {BRIGADE_LAB_DEVICE, BRIGADE_LAB_DEVICE, device::Cpu()}) {
+      Lab lab(device);
+      const absl::Span<T> sums = run(lab);
+      EXPECT_OK(lab.stream().Synchronize());
+      results.emplace_back(sums.begin(), sums.end());
+      EXPECT_EQ(std::memcmp(results.back().data(), results[0].data(), sums.size() * sizeof(T)), 0);
+    }
+    return results[0];
+  }
+};
+
+using Types = ::testing::Types<float, precision::BFloat16>;
+TYPED_TEST_SUITE(SumsTest, Types);
+
+TYPED_TEST(SumsTest, Biases) {
+  using T = TypeParam;
+  for (const int64_t rows : kRowNumbers) {
+    for (const int64_t columns : kColumnNumbers) {
+      SCOPED_TRACE(::testing::Message() << rows << " rows, " << columns << " columns");
+      absl::Span<T> dy;
+      std::vector<Exact> exact(static_cast<size_t>(columns));
+      const std::vector<T> sums = this->SameBits([&](Lab& lab) {
+        dy = lab.Noise<T>(rows * columns);
+        exact.assign(static_cast<size_t>(columns), {});
+        for (int64_t i = 0; i < rows * columns; ++i) {
+          exact[static_cast<size_t>(i % columns)].Add(static_cast<double>(Widen(dy[i])));
+        }
+        const auto dbias = lab.Raw<T>(columns);
+        EXPECT_OK(BiasBackward({precision::kDType<T>, rows, columns}, dy.data(), {dbias.data()},
+                               lab.workspace(), lab.stream()));
+        return dbias;
+      });
+      this->ExpectNear(sums, exact);
+    }
+  }
+}
+
+TYPED_TEST(SumsTest, LayerNorms) {
+  using T = TypeParam;
+  for (const int64_t rows : kRowNumbers) {
+    for (const int64_t columns : {31, 1025}) {
+      SCOPED_TRACE(::testing::Message() << rows << " rows, " << columns << " columns");
+      std::vector<Exact> exact(static_cast<size_t>(2 * columns));
+      const std::vector<T> sums = this->SameBits([&](Lab& lab) {
+        const auto x = lab.Noise<T>(rows * columns), dy = lab.Noise<T>(rows * columns);
+        const auto weight = lab.Noise<T>(columns), dx = lab.Raw<T>(rows * columns);
+        const auto mean = lab.Noise<float>(rows), inverse = lab.Noise<float>(rows);
+        exact.assign(static_cast<size_t>(2 * columns), {});
+        for (int64_t i = 0; i < rows * columns; ++i) {
+          const int64_t r = i / columns, c = i % columns;
+          const double up = static_cast<double>(Widen(dy[i]));
+          const double normalised =
+              (static_cast<double>(Widen(x[i])) - static_cast<double>(mean[r])) *
+              static_cast<double>(inverse[r]);
+          exact[static_cast<size_t>(c)].Add(up * normalised);
+          exact[static_cast<size_t>(columns + c)].Add(up);
+        }
+        const auto gradients = lab.Raw<T>(2 * columns);
+        EXPECT_OK(LayerNormBackward({precision::kDType<T>, x.data(), weight.data(), mean.data(),
+                                     inverse.data(), rows, columns},
+                                    dy.data(), {dx.data()}, {gradients.data()},
+                                    {gradients.data() + columns}, lab.workspace(), lab.stream()));
+        return gradients;
+      });
+      // (x - mean) may cancel: its error is of the order of its terms.
+      for (Exact& sum : exact) sum.magnitude += static_cast<double>(rows);
+      this->ExpectNear(sums, exact);
+    }
+  }
+}
+
+TYPED_TEST(SumsTest, Tokens) {
+  using T = TypeParam;
+  constexpr int64_t kWidth = 33;
+  constexpr uint8_t kAbsent = 13;
+  std::mt19937 random(3);
+  const std::function<uint8_t(int64_t)> kinds[] = {
+      [](int64_t) { return uint8_t{97}; },
+      [](int64_t i) { return static_cast<uint8_t>(i); },
+      // As in texts, some tokens have most of the rows.
+      [&](int64_t) {
+        const auto token = static_cast<uint8_t>(random() % (random() % 2 == 0 ? 4 : 256));
+        return token == kAbsent ? uint8_t{255} : token;
+      },
+  };
+  for (const int64_t batch : {1, 10}) {
+    for (const int64_t rows : kRowNumbers) {
+      for (const auto& kind : kinds) {
+        if (rows % batch != 0) continue;
+        SCOPED_TRACE(::testing::Message() << rows << " rows, batch of " << batch);
+        std::vector<Exact> exact(kVocabulary * kWidth);
+        std::vector<uint8_t> bytes(static_cast<size_t>(rows + batch));
+        for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = kind(static_cast<int64_t>(i));
+        const std::vector<T> sums = this->SameBits([&](Lab& lab) {
+          const auto copy = lab.Raw<uint8_t>(rows + batch);
+          std::copy(bytes.begin(), bytes.end(), copy.begin());
+          const Texts texts = {copy.data(), batch, rows / batch};
+          const auto dx = lab.Noise<T>(rows * kWidth);
+          exact.assign(kVocabulary * kWidth, {});
+          for (int64_t i = 0; i < rows * kWidth; ++i) {
+            const int64_t v = texts.token(i / kWidth);
+            exact[static_cast<size_t>(v * kWidth + i % kWidth)].Add(
+                static_cast<double>(Widen(dx[i])));
+          }
+          const auto dtokens = lab.Raw<T>(kVocabulary * kWidth);
+          const auto dpositions = lab.Raw<T>(texts.context * kWidth);
+          EXPECT_OK(EmbeddingBackward(texts, precision::kDType<T>, kWidth, dx.data(),
+                                      {dtokens.data()}, {dpositions.data()}, lab.workspace(),
+                                      lab.stream()));
+          return dtokens;
+        });
+        this->ExpectNear(sums, exact);
+      }
+    }
+  }
+}
+
+TEST(MeanOfLossesTest, IsTheOneOfTheSumInDouble) {
+  Lab lab;
+  for (const int64_t rows : {1, 255, 256, 257, 1000, 10'000}) {
+    SCOPED_TRACE(rows);
+    const auto losses = lab.Noise<float>(rows), mean = lab.Raw<float>(1);
+    const auto parts = lab.Raw<double>(PartsOfLosses(rows));
+    double sum = 0;
+    for (const float loss : losses) sum += static_cast<double>(loss);
+    ASSERT_OK(MeanOfLosses(precision::DType::kFloat32, losses.data(), rows, parts.data(),
+                           mean.data(), lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    EXPECT_EQ(mean[0], static_cast<float>(sum / static_cast<double>(rows)));
+  }
+}
+
+TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
+  Lab lab;
+  const auto bytes = lab.Bytes(1002), dx = lab.Raw<uint8_t>(4 * 1001);
+  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1001}, precision::DType::kFloat32, 1, dx.data(), {},
+                              {}, lab.workspace(), lab.stream()),
+            absl::InvalidArgumentError(
+                "embedding_backward: the workspace is for 1000 rows; the texts have 1001"));
+  EXPECT_EQ(
+      Workspace::Create(lab.context(), precision::DType::kFloat32, int64_t{1} << 32, 1).status(),
+      absl::InvalidArgumentError("workspace: rows is 4294967296; it must be from 0 to 2^32 - 1"));
+  if (kOnGpu) {
+    EXPECT_EQ(BiasBackward({precision::DType::kFloat64, 1000, 40'000}, nullptr, {}, lab.workspace(),
+                           lab.stream()),
+              absl::InvalidArgumentError(
+                  "bias_backward: the workspace has room for 4444400 bytes of sums; it must be for "
+                  "5120000"));
+  }
+}
+
+}  // namespace
+}  // namespace brigade::nn
