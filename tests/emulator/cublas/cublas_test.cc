@@ -174,7 +174,7 @@ TEST_F(CublasTest, BadArgumentsHaveCublassStatus) {
 }
 
 TEST_F(CublasTest, HandlesAndWorkspacesAreChecked) {
-  alignas(256) char workspace[512];
+  alignas(256) static char workspace[512];
   EXPECT_EQ(cublasSetWorkspace_v2(handle_, workspace, 512), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasSetWorkspace_v2(handle_, workspace + 128, 256), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasCreate_v2(nullptr), CUBLAS_STATUS_INVALID_VALUE);
