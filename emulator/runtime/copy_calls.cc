@@ -13,8 +13,6 @@
 namespace brigade::emulator {
 namespace {
 
-uint64_t AddressOf(const void* data) { return reinterpret_cast<uint64_t>(data); }
-
 // One side of a copy.
 struct Side {
   uint64_t address = 0;

@@ -119,11 +119,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) 
     const auto executable = call.Find(handle);
     const auto stream = call.Find(stream_handle);
     if (executable == nullptr || stream == nullptr) return cudaErrorInvalidResourceHandle;
-    const uint64_t seed =
-        call.machine.options.seed == 0
-            ? 0
-            : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
-    const auto run = [nodes = executable->nodes, seed](Device&) {
+    const auto run = [nodes = executable->nodes, seed = call.seed()](Device&) {
       RunNodes(*nodes, seed);
       return cudaSuccess;
     };

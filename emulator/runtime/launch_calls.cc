@@ -108,10 +108,7 @@ cudaError_t LaunchFunction(Call& call, const void* function, dim3 grid, dim3 blo
   options.block = SizeOf(block);
   options.dynamic_shared_bytes = static_cast<int64_t>(shared_bytes);
   options.threads = call.machine.options.threads;
-  options.seed =
-      call.machine.options.seed == 0
-          ? 0
-          : call.machine.options.seed + static_cast<uint64_t>(call.machine.calls[call.function]);
+  options.seed = call.seed();
   if (shared_bytes > static_cast<size_t>(MostDynamicSharedBytes(call.device, kernel))) {
     return call.Refuse(cudaErrorInvalidValue,
                        absl::StrCat(shared_bytes, " bytes of dynamic shared memory, but ",

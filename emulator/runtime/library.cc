@@ -29,14 +29,14 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
 
 absl::StatusOr<const void*> ReadableBytes(const void* data, int64_t bytes) {
   Memory& memory = *Machine::Get().memory;
-  const auto address = reinterpret_cast<uint64_t>(data);
+  const uint64_t address = AddressOf(data);
   BRIGADE_RETURN_IF_ERROR(memory.CheckRead(device_of_work, address, bytes));
   return memory.Host(address);
 }
 
 absl::StatusOr<void*> WritableBytes(void* data, int64_t bytes) {
   Memory& memory = *Machine::Get().memory;
-  const auto address = reinterpret_cast<uint64_t>(data);
+  const uint64_t address = AddressOf(data);
   BRIGADE_RETURN_IF_ERROR(memory.CheckWrite(device_of_work, address, bytes));
   return memory.Host(address);
 }

@@ -228,6 +228,11 @@ cudaError_t Call::Submit(const std::shared_ptr<CUstream_st>& stream, Work work,
   return cudaSuccess;
 }
 
+uint64_t Call::seed() const {
+  const uint64_t seed = machine.options.seed;
+  return seed == 0 ? 0 : seed + static_cast<uint64_t>(machine.calls[function]);
+}
+
 void Call::WaitNow(const std::vector<CompletionPtr>& completions) const {
   machine.mutex.Unlock();
   for (const CompletionPtr& each : completions) each->Wait();

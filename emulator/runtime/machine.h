@@ -271,12 +271,17 @@ struct Call {
   cudaError_t Submit(const std::shared_ptr<CUstream_st>& stream, Work work,
                      CompletionPtr* completion = nullptr,
                      std::vector<CompletionPtr> after = {}) const;
+  // Of what this call puts into a stream: by the options' seed, another one for each call; 0 where
+  // that is 0.
+  uint64_t seed() const;
   // Waits without the mutex, in the midst of a call.
   void WaitNow(const std::vector<CompletionPtr>& completions) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   // What may disturb a capture: an error, and the captures that it would disturb are invalid.
   cudaError_t CheckUnsafe() const;
 };
+
+inline uint64_t AddressOf(const void* data) { return reinterpret_cast<uint64_t>(data); }
 
 // "stream 3 of device 0", "the legacy stream of device 1".
 std::string NameOf(const CUstream_st& stream);

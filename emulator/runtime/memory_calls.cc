@@ -7,13 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/emulator/runtime/capture.h"
-#include "brigade/emulator/runtime/host_code.h"
 #include "brigade/emulator/runtime/machine.h"
 
 namespace brigade::emulator {
 namespace {
-
-uint64_t AddressOf(const void* data) { return reinterpret_cast<uint64_t>(data); }
 
 cudaError_t Allocate(const Call& call, void** data, size_t bytes, int owner) {
   if (data == nullptr) return cudaErrorInvalidValue;
