@@ -17,9 +17,7 @@ inline constexpr int kAmaxPack = 16;
 
 template <typename T>
 BRIGADE_HOST_DEVICE auto AmaxLayout(const T* array) {
-  PackLayout<GroupSize(sizeof(T)), kAmaxPack> layout(array);
-  layout.Add(array);
-  return layout;
+  return PackLayout<GroupSize(sizeof(T)), kAmaxPack>(array);
 }
 
 // The maximum of what thread `thread` of block `block` looks at: its packs of every `blocks`-th
@@ -34,6 +32,8 @@ BRIGADE_INLINE int32_t AmaxThread(const T* array, int64_t size, const float* sca
   const auto look = [&](const auto& chunk) {
     const auto x = chunk.Load(array);
     for (int j = 0; j < kAmaxPack; ++j) {
+      // Not even 0 may stand for an element that is not there: times infinity it is no number.
+      if (!chunk.Has(j)) continue;
       bits = LargerBits(bits, MagnitudeBits(static_cast<float>(x.values[j]), scale));
     }
   };

@@ -48,6 +48,7 @@ BRIGADE_INLINE void FillThread(const FillArguments<kCapacity>& arguments, int64_
   char* const data = static_cast<char*>(s.data);
   for (int store = 0; store < kFillStores; ++store) {
     const int64_t first = begin + (int64_t{store} * kTileThreads + thread) * 16;
+    if (first >= bytes) return;
     if (first >= 0 && first + 16 <= bytes) {
       *reinterpret_cast<FillPattern*>(data + first) = arguments.pattern;
     } else {

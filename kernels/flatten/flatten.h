@@ -43,7 +43,9 @@ struct FlattenOptions {
 // places is not touched: whoever lays out padding zeroes it.
 //
 // Shapes       Any number of slots of any size, empty ones included; any element-aligned tensor,
-//              any offset.
+//              any offset. On a GPU a tensor whose place lies at another distance from a sector of
+//              32 bytes than itself moves by single elements: offsets that are multiples of 16
+//              elements avoid that.
 // Precision    Product and sum round to fp32, the result to nearest even in the type written.
 // Traffic      As Cast (kernels/cast/cast.h): 2 * size * sizeof(T) bytes where the types agree.
 // Aliasing     None: nothing written may overlap anything else; in particular places may not

@@ -106,10 +106,11 @@ template <typename Grad>
 BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lanes) {
   constexpr int kGroup = GradTile<Grad>::kGroup;
   double sums[kGradPack] = {};
-  // Adds kRows rows from element `row` on, all of them loaded before the first is added.
+  // Adds `rows` rows from element `row` on, all of them loaded before the first is added.
   const auto add_rows = [&](auto rows, int row, const auto& load) {
-    Pack<Grad, kGradPack> packs[rows];
-    for (int r = 0; r < rows; ++r) {
+    constexpr int kRows = decltype(rows)::value;
+    Pack<Grad, kGradPack> packs[kRows];
+    for (int r = 0; r < kRows; ++r) {
       for (int j = 0; j < kGradPack; j += kGroup) {
         load(row + r * kGradLanes + j * kWarp + thread * kGroup, packs[r].values + j);
       }
@@ -120,15 +121,15 @@ BRIGADE_INLINE void SumLanes(const GradTile<Grad>& tile, int thread, double* lan
       }
     }
   };
-  constexpr std::integral_constant<int, kRowsAtOnce> kWholeRows;
-  constexpr std::integral_constant<int, kRowsOfEdge> kEdgeRows;
   for (int row = -tile.shift; row < tile.size;) {
-    if (row >= 0 && row + kWholeRows * kGradLanes <= tile.size) {
-      add_rows(kWholeRows, row, [&](int i, Grad* to) { LoadGroup<kGroup>(tile.grad + i, to); });
-      row += kWholeRows * kGradLanes;
+    if (row >= 0 && row + kRowsAtOnce * kGradLanes <= tile.size) {
+      add_rows(std::integral_constant<int, kRowsAtOnce>(), row,
+               [&](int i, Grad* to) { LoadGroup<kGroup>(tile.grad + i, to); });
+      row += kRowsAtOnce * kGradLanes;
     } else {
-      add_rows(kEdgeRows, row, [&](int i, Grad* to) { tile.LoadGroupOfEdge(i, to); });
-      row += kEdgeRows * kGradLanes;
+      add_rows(std::integral_constant<int, kRowsOfEdge>(), row,
+               [&](int i, Grad* to) { tile.LoadGroupOfEdge(i, to); });
+      row += kRowsOfEdge * kGradLanes;
     }
   }
   for (int j = 0; j < kGradPack; ++j) {

@@ -15,25 +15,23 @@ constexpr int kBlocksPerSm = !kCarries && (sizeof(T) == 2 || sizeof(T) == 4) ? 8
 
 template <ReduceOp kOp, typename T, bool kCarries>
 __global__ void __launch_bounds__(kTileThreads, (kBlocksPerSm<T, kCarries>))
-    ReduceKernel(const __grid_constant__ ReduceArrays arrays, ReducePackLayout<T, kCarries> layout,
-                 int64_t first_tile) {
-  ReduceThread<kOp, T, kCarries>(arrays, layout, first_tile + blockIdx.x, threadIdx.x);
+    ReduceKernel(const __grid_constant__ ReduceArrays arrays,
+                 ReducePackLayout<T, kCarries> layout) {
+  ReduceThread<kOp, T, kCarries>(arrays, layout, blockIdx.x, threadIdx.x);
 }
 
 template <typename T, bool kCarries>
 cudaError_t Launch(const ReduceArrays& arrays, ReduceOp op, cudaStream_t stream) {
   const auto layout = ReduceLayout<T, kCarries>(arrays);
-  const int64_t tiles = layout.Tiles(arrays.size);
+  // A grid holds 2^42 elements, more than any memory.
+  const auto blocks = static_cast<unsigned>(layout.Tiles(arrays.size));
   cudaError_t status = cudaSuccess;
-  for (int64_t first = 0; first < tiles && status == cudaSuccess; first += kMaxGridBlocks) {
-    const int64_t left = tiles - first;
-    const auto blocks = static_cast<unsigned>(left < kMaxGridBlocks ? left : kMaxGridBlocks);
-    VisitReduceOp(op, [&](auto constant) {
-      constexpr ReduceOp kOp = decltype(constant)::value;
-      status = LaunchKernel<ReduceKernel<kOp, T, kCarries>>(blocks, kTileThreads, stream, arrays,
-                                                            layout, first);
-    });
-  }
+  if (blocks == 0) return status;
+  VisitReduceOp(op, [&](auto constant) {
+    constexpr ReduceOp kOp = decltype(constant)::value;
+    status =
+        LaunchKernel<ReduceKernel<kOp, T, kCarries>>(blocks, kTileThreads, stream, arrays, layout);
+  });
   return status;
 }
 

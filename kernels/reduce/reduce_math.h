@@ -89,7 +89,7 @@ BRIGADE_INLINE Wide ReduceElement(Wide a, Wide b) {
 
 // Calls run(std::integral_constant) for the operation.
 template <typename Run>
-BRIGADE_HOST_DEVICE inline void VisitReduceOp(ReduceOp op, const Run& run) {
+inline void VisitReduceOp(ReduceOp op, const Run& run) {
   switch (op) {
     case ReduceOp::kSum:
       return run(std::integral_constant<ReduceOp, ReduceOp::kSum>());

@@ -15,7 +15,8 @@ namespace brigade::kernels {
 template <typename T>
 inline constexpr int kReducePack = sizeof(T) == 1 ? GroupSize(sizeof(T)) : kPackSize;
 
-// The sources that a thread loads before it adds them: as many as 64 registers hold.
+// The sources that a thread loads before it adds them: as many as its registers hold, 32 or 64 of
+// them (kBlocksPerSm of reduce_cuda.cu).
 template <typename T>
 inline constexpr int kReduceSources = sizeof(T) == 1 || sizeof(T) == 8 ? 1 : 2;
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "brigade/kernels/amax/amax_tile.h"
 #include "brigade/tests/kernels/bad_arrays.h"
@@ -84,13 +85,16 @@ TYPED_TEST_SUITE(AmaxTypedTest, Types);
 
 TYPED_TEST(AmaxTypedTest, FindsTheLargestOnEveryCpuAndInTheGpuThreads) {
   std::mt19937 random(61);
-  const float scale = 0.3f;
-  for (const int64_t size : {0, 1, 31, 32, 33, 2047, 2048, 2049, 4097, 100003}) {
+  // Times infinity or NaN, not even 0 may stand for an element that an array does not have.
+  const float scales[] = {0.3f, 0.0f, kInfinity, -kInfinity, std::nanf("")};
+  std::vector<const float*> factors = {nullptr};
+  for (const float& scale : scales) factors.push_back(&scale);
+  for (const int64_t size : {0, 1, 31, 32, 33, 511, 512, 2047, 2048, 2049, 4097, 100003}) {
     for (const int64_t offset : {0, 3}) {
       GuardedArray<TypeParam> array(size, offset);
       FillFinite(array, random);
-      for (const float* factor : {static_cast<const float*>(nullptr), &scale}) {
-        const AmaxResult wanted = Wanted(array, factor == nullptr ? 1.0f : scale);
+      for (const float* factor : factors) {
+        const AmaxResult wanted = Wanted(array, factor == nullptr ? 1.0f : *factor);
         OnEveryCpu([&](device::Stream& stream, const std::string& how) {
           ExpectSame(this->Run(array, factor, stream), wanted, how);
         });

@@ -50,7 +50,8 @@ struct Counted {
   // Sectors over the fewest that hold as many bytes.
   double load_sectors() const { return Ratio(loads.sectors, loads.least_sectors); }
   double store_sectors() const { return Ratio(stores.sectors, stores.least_sectors); }
-  // The bytes of an element that accesses of 16 (of 8 or 16) bytes move.
+  // The bytes of an element that all accesses, those of 16 and those of 8 or 16 bytes move.
+  double moved() const { return Ratio(loads.bytes + stores.bytes, elements); }
   double wide() const { return Ratio(wide_loads.bytes + wide_stores.bytes, elements); }
   double grouped() const { return Ratio(group_loads.bytes + group_stores.bytes, elements); }
   double instructions_per_element() const { return Ratio(instructions, elements); }

@@ -2,6 +2,7 @@
 #define BRIGADE_TESTS_KERNELS_COUNTERS_EXPECT_GOALS_H_
 
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 
 #include "brigade/tests/kernels/counters/counted_launch.h"
@@ -30,6 +31,25 @@ inline void ExpectNoFindings(const std::string& name, const Counted& counted) {
   EXPECT_EQ(counted.bank_conflicts, 0) << name;
 }
 
+// The bytes of an element in arrays of one type that warps move by single elements: those of arrays
+// whose chunks start at sectors, and those of others.
+struct SideBySide {
+  int64_t element, at_sectors, elsewhere;
+};
+
+// The sectors that warps touch there over the fewest that hold as many bytes: 32 elements that start
+// elsewhere lie in one sector more.
+inline double MostSectors(std::initializer_list<SideBySide> arrays) {
+  double bytes = 0, touched = 0;
+  for (const SideBySide& each : arrays) {
+    bytes += static_cast<double>(each.at_sectors + each.elsewhere);
+    touched +=
+        static_cast<double>(each.at_sectors) +
+        static_cast<double>(each.elsewhere) * (1.0 + 1.0 / static_cast<double>(each.element));
+  }
+  return touched / bytes;
+}
+
 // What an element-wise kernel promises of large arrays that start alike: whole sectors, and groups
 // but for the edges.
 inline void ExpectWholeSectors(const std::string& name, const Counted& counted,
@@ -42,11 +62,16 @@ inline void ExpectWholeSectors(const std::string& name, const Counted& counted,
   PrintRow(name, counted, bytes);
 }
 
-// What it promises of arrays that start differently: single elements, those of a warp side by side.
-inline void ExpectSideBySide(const std::string& name, const Counted& counted, ElementBytes bytes) {
+// What it promises of arrays that start differently: single elements, those of a warp side by side,
+// each of them once.
+inline void ExpectSideBySide(const std::string& name, const Counted& counted, ElementBytes bytes,
+                             double most_load_sectors, double most_store_sectors) {
   ExpectNoFindings(name, counted);
-  EXPECT_LE(counted.load_sectors(), 1.5) << name;
-  EXPECT_LE(counted.store_sectors(), 1.5) << name;
+  EXPECT_LE(counted.load_sectors(), most_load_sectors + 0.01) << name;
+  EXPECT_LE(counted.store_sectors(), most_store_sectors + 0.01) << name;
+  // But for the arguments.
+  EXPECT_LE(counted.wide(), 0.1 * static_cast<double>(bytes.all)) << name;
+  EXPECT_GE(counted.moved(), static_cast<double>(bytes.all)) << name;
   PrintRow(name, counted, bytes);
 }
 

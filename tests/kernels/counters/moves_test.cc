@@ -2,6 +2,9 @@
 // of casts.
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,23 +26,35 @@ namespace {
 
 constexpr int64_t kSize = (int64_t{1} << 16) + 77;
 
+// Values of all kinds, NaN and infinities among them.
 template <typename T>
 std::vector<T> Typical(uint32_t seed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(seed);
   std::vector<T> values(kSize);
   for (T& value : values) {
     if constexpr (std::is_integral_v<T>) {
       value = static_cast<T>((uint64_t{random()} << 32) + random());
     } else {
-      value = T(TypicalValue(random));
+      const float specials[] = {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity};
+      value = T(random() % 16 == 0 ? specials[random() % 4] : TypicalValue(random));
     }
   }
   return values;
 }
 
+// All bits but the payload of NaN, which no device promises.
 template <typename T>
-bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+bool SameValues(const std::vector<T>& a, const std::vector<T>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) == 0) continue;
+    if constexpr (std::is_integral_v<T>) return false;
+    if (!std::isnan(static_cast<float>(a[i])) || !std::isnan(static_cast<float>(b[i]))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 template <typename Source, typename Target, bool kAccumulate>
@@ -66,7 +81,7 @@ Counted RunCast(CountedKernels& device, int64_t source_shift, int64_t target_shi
                  {precision::kDType<Source>, precision::kDType<Target>, &scale, kAccumulate},
                  *cpu.stream));
   EXPECT_OK(cpu.stream->Synchronize());
-  EXPECT_TRUE(SameBytes(device.Download(device_target, kSize), target));
+  EXPECT_TRUE(SameValues(device.Download(device_target, kSize), target));
   EXPECT_TRUE(device.SurroundingsAreIntact());
   return counted;
 }
@@ -80,6 +95,9 @@ void CountCast() {
   constexpr ElementBytes kAdding = {kPlain.all + sizeof(Target), kPlain.wide + kTargetIsWide};
   const std::string mix =
       absl::StrCat(TypeName<Source>::kInTable, " to ", TypeName<Target>::kInTable);
+  // Chunks start at the sectors of the narrower array, the target if both are as wide.
+  constexpr bool kWidens = sizeof(Source) < sizeof(Target);
+  constexpr int64_t kSource = sizeof(Source), kTarget = sizeof(Target);
   CountedKernels device("cast");
   for (const int64_t shift : {0, 1, 13}) {
     const int64_t source_shift = shift % (32 / static_cast<int64_t>(sizeof(Source)));
@@ -90,7 +108,9 @@ void CountCast() {
                        RunCast<Source, Target, true>(device, source_shift, target_shift), kAdding);
   }
   ExpectSideBySide(absl::StrCat("cast ", mix, ", shifts that differ"),
-                   RunCast<Source, Target, false>(device, 1, 3), kPlain);
+                   RunCast<Source, Target, false>(device, 1, 3), kPlain,
+                   MostSectors({{sizeof(Source), kWidens ? kSource : 0, kWidens ? 0 : kSource}}),
+                   MostSectors({{sizeof(Target), kWidens ? 0 : kTarget, kWidens ? kTarget : 0}}));
 }
 
 TEST(MoveCountersTest, CastMovesWholeSectors) {
@@ -116,7 +136,7 @@ void CountFill() {
     arguments.batch.count = 1;
     const Counted counted = device.Launch(absl::StrCat("FillKernel<", kFewSegments, ">"), kSize,
                                           arguments.batch.tiles(), kTileThreads, arguments);
-    EXPECT_TRUE(SameBytes(device.Download(data, kSize), std::vector<T>(kSize, value)));
+    EXPECT_TRUE(SameValues(device.Download(data, kSize), std::vector<T>(kSize, value)));
     EXPECT_TRUE(device.SurroundingsAreIntact());
     ExpectWholeSectors(absl::StrCat("fill ", TypeName<T>::kInTable, ", shift ", shift), counted,
                        {sizeof(T), sizeof(T)});
@@ -130,8 +150,8 @@ TEST(MoveCountersTest, FillMovesWholeSectors) {
   CountFill<double>();
 }
 
-// Sums of two sources; with a carry, those and the sums of a pass before.
-template <typename T, bool kCarries>
+// Of two sources; with a carry, those and the result of a pass before.
+template <typename T, bool kCarries, ReduceOp kOp = ReduceOp::kSum>
 Counted RunReduce(CountedKernels& device, int64_t shift, int64_t target_shift) {
   using Wide = ReduceWide<T>;
   const std::vector<T> a = Typical<T>(3), b = Typical<T>(4);
@@ -151,16 +171,16 @@ Counted RunReduce(CountedKernels& device, int64_t shift, int64_t target_shift) {
   }
   const auto layout = ReduceLayout<T, kCarries>(arrays);
   const Counted counted =
-      device.Launch(absl::StrCat("ReduceKernel<(brigade::kernels::ReduceOp)0, ",
+      device.Launch(absl::StrCat("ReduceKernel<(brigade::kernels::ReduceOp)", kOp, ", ",
                                  TypeName<T>::kInKernel, kCarries ? ", true>" : ", false>"),
-                    kSize, layout.Tiles(kSize), kTileThreads, arrays, layout, int64_t{0});
+                    kSize, layout.Tiles(kSize), kTileThreads, arrays, layout);
   std::vector<T> wanted(kSize);
   for (int64_t i = 0; i < kSize; ++i) {
     Wide sum = kCarries ? carry[i] : static_cast<Wide>(a[i]);
-    if (kCarries) sum = ReduceElement<ReduceOp::kSum>(sum, static_cast<Wide>(a[i]));
-    wanted[i] = T(ReduceElement<ReduceOp::kSum>(sum, static_cast<Wide>(b[i])));
+    if (kCarries) sum = ReduceElement<kOp>(sum, static_cast<Wide>(a[i]));
+    wanted[i] = T(ReduceElement<kOp>(sum, static_cast<Wide>(b[i])));
   }
-  EXPECT_TRUE(SameBytes(device.Download(target, kSize), wanted));
+  EXPECT_TRUE(SameValues(device.Download(target, kSize), wanted));
   EXPECT_TRUE(device.SurroundingsAreIntact());
   return counted;
 }
@@ -179,10 +199,14 @@ void CountReduce() {
   }
   ExpectWholeSectors(absl::StrCat("reduce ", type, ", with a carry"),
                      RunReduce<T, true>(device, 3, 3), kCarrying);
+  // The same code but for the operation.
+  RunReduce<T, false, ReduceOp::kMin>(device, 1, 1);
+  RunReduce<T, true, ReduceOp::kMax>(device, 1, 2);
   // Bytes side by side touch two sectors where one would do.
   if (sizeof(T) > 1) {
     ExpectSideBySide(absl::StrCat("reduce ", type, ", shifts that differ"),
-                     RunReduce<T, false>(device, 1, 2), kPlain);
+                     RunReduce<T, false>(device, 1, 2), kPlain, 1.0,
+                     MostSectors({{sizeof(T), 0, sizeof(T)}}));
   }
 }
 

@@ -171,7 +171,13 @@ void CountMix() {
   ExpectWholeSectors(mix + ", aligned", run(true, {}), kBytes);
   // The same distance modulo a sector of each type.
   ExpectWholeSectors(mix + ", 13 past", run(false, {5, 13, 13, 5}), kBytes);
-  ExpectSideBySide(mix + ", apart", run(true, {1, 3, 2, 6}), kBytes);
+  // Chunks start at the sectors of the narrowest array, the gradient if the copy is as wide.
+  constexpr bool kAtCopy = kCopy != 0 && kCopy < static_cast<int64_t>(sizeof(Grad));
+  constexpr int64_t kGrad = sizeof(Grad);
+  ExpectSideBySide(
+      mix + ", apart", run(true, {1, 3, 2, 6}), kBytes,
+      MostSectors({{4, 0, kFloats / 2}, {kGrad, kAtCopy ? 0 : kGrad, kAtCopy ? kGrad : 0}}),
+      MostSectors({{4, 0, kFloats / 2}, {2, kAtCopy ? kCopy : 0, kAtCopy ? 0 : kCopy}}));
 }
 
 TEST(UpdateCountersTest, AdamMovesWholeSectors) {

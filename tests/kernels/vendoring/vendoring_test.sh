@@ -16,6 +16,8 @@ recipe=$TEST_TMPDIR/recipe.sh
 sed -n '/^```sh$/,/^```$/p' kernels/README.md | grep -v '^```' >"$recipe"
 grep -q '^cp ' "$recipe" || fail "kernels/README.md has no lines that copy a launcher"
 PATH=$(dirname "$nvcc"):$PATH
+# Nobody who vendors a kernel has to turn warnings off.
+export NVCC_APPEND_FLAGS="-Werror all-warnings"
 
 # try OPERATION CALL: the call compiles in a C++ program of its own and links.
 try() {
