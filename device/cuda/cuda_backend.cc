@@ -1,7 +1,9 @@
 #include "brigade/device/cuda/cuda_backend.h"
 
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExtMem.h>
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +55,22 @@ class CudaBackend final : public Backend {
     const CudaDeviceGuard guard(ordinal_);
     const CudaRelaxedCapture relaxed;
     CudaStatus(cudaFreeHost(data), "cudaFreeHost").IgnoreError();
+  }
+
+  // By NVTX: compute-sanitizer's reports name the buffer then.
+  void Name(void* data, const std::string& name) override {
+    nvtxMemRegionNameDesc_t region = {};
+    region.regionRefType = NVTX_MEM_REGION_REF_TYPE_POINTER;
+    region.region.pointer = data;
+    region.nameType = NVTX_MESSAGE_TYPE_ASCII;
+    region.name.ascii = name.c_str();
+    nvtxMemRegionsNameBatch_t regions = {};
+    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
+    regions.structSize = sizeof(regions);
+    regions.regionCount = 1;
+    regions.regionElementSize = sizeof(region);
+    regions.regionElements = &region;
+    nvtxMemRegionsName(/*domain=*/nullptr, &regions);
   }
 
   absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) override {

@@ -82,6 +82,8 @@ class Backend {
   // Memory of the host that copies reach without the host's help. On the CPU all memory is.
   virtual absl::StatusOr<void*> AllocateHost(int64_t bytes) { return Allocate(bytes); }
   virtual void FreeHost(void* data, int64_t bytes) { Free(data, bytes); }
+  // Tells the device's tools what an allocation is called.
+  virtual void Name(void*, const std::string&) {}
   // Returns when done.
   virtual absl::Status FillBytes(void* data, uint8_t value, int64_t bytes) = 0;
 

@@ -96,6 +96,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpos
   const absl::StatusOr<void*> data =
       purpose.has_value() ? backend->Allocate(bytes) : backend->AllocateHost(bytes);
   if (!data.ok()) return refuse(data.status());
+  if (!name.empty()) backend->Name(*data, std::string(name));
   const Allocation memory = {*data, bytes, purpose};
   const absl::Status poisoned = Poison(memory);
   if (!poisoned.ok()) {

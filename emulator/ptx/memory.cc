@@ -134,6 +134,14 @@ absl::StatusOr<uint64_t> Memory::Allocate(int64_t bytes, absl::string_view name,
   return address;
 }
 
+void Memory::Name(uint64_t address, absl::string_view name) {
+  const device::MutexLock lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end()) return;
+  std::string& whole = found->second.name;
+  whole = absl::StrCat(name, " (", whole, ")");
+}
+
 absl::Status Memory::Free(uint64_t address) {
   const device::MutexLock lock(mutex_);
   const auto found = live_.find(address);

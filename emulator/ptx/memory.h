@@ -36,7 +36,7 @@ struct PastAccesses {
 // Layout       Each owner has a range of addresses of its own, all of one size. Allocations start
 //              at multiples of 512 and are at least 256 bytes apart, so that an access of 16 bytes
 //              that leaves one meets a byte that is in none.
-// Threads      Allocate, Free and Describe at any time; the others as for plain memory.
+// Threads      Allocate, Free, Name and Describe at any time; the others as for plain memory.
 class Memory {
  public:
   // Owner of page-locked memory; the owners from 0 on are devices.
@@ -54,6 +54,9 @@ class Memory {
   // reports. What the host writes is not seen: its bytes count as written from the beginning.
   // ResourceExhausted if it does not fit.
   absl::StatusOr<uint64_t> Allocate(int64_t bytes, absl::string_view name, int owner = 0);
+
+  // Puts a name before that of the live allocation that starts there, if one does.
+  void Name(uint64_t address, absl::string_view name);
 
   // InvalidArgument for what is not the start of a live allocation; names what is there.
   absl::Status Free(uint64_t address);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/tests/device/testing.h"
+#include "brigade/tests/testing/emulated.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -309,6 +311,21 @@ TEST_F(CudaTest, UnknownDeviceIsUnavailable) {
   options.device = Cuda(1000);
   EXPECT_THAT(Context::Create(options),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cuda:1000: no such device")));
+}
+
+// The emulator is a tool that says what is wrong with a buffer, and fails the process.
+TEST_F(CudaTest, ToolsKnowTheNameOfABuffer) {
+  if (!brigade::testing::IsEmulated()) GTEST_SKIP() << "the tool is the emulator";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto copy_past_the_end = [this] {
+    const auto context = CreateNamedContext("rank 0");
+    const Buffer buffer = context->Allocate(64, Purpose::kParameters, "weights").value();
+    char bytes[65];
+    static_cast<void>(cudaMemcpy(bytes, buffer.data(), sizeof(bytes), cudaMemcpyDefault));
+    std::exit(EXIT_SUCCESS);
+  };
+  EXPECT_EXIT(copy_past_the_end(), ::testing::ExitedWithCode(EXIT_FAILURE),
+              "of 64 of \"weights \\(cudaMalloc number");
 }
 
 }  // namespace

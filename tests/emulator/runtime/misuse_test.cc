@@ -1,6 +1,8 @@
 // A catalogue of mistakes for which CUDA promises nothing: each is reported, with the call and what
 // it was given.
 
+#include <nvtx3/nvToolsExtMem.h>
+
 #include <memory>
 
 #include "brigade/tests/emulator/runtime/kernels.h"
@@ -79,6 +81,31 @@ TEST_F(MisuseTest, AHandleThatNeverWas) {
                [] { return cudaStreamQuery(reinterpret_cast<cudaStream_t>(0x40)); });
   ExpectReport(cudaErrorInvalidResourceHandle, "cudaEventQuery: (nil) is no event",
                [] { return cudaEventQuery(nullptr); });
+}
+
+TEST_F(MisuseTest, NamesMemoryAsTheProgramDoesThroughNvtx) {
+  void* weights = nullptr;
+  ASSERT_CUDA(cudaMalloc(&weights, 64));
+  const auto name = [](const void* data, const char* text) {
+    nvtxMemRegionNameDesc_t region = {};
+    region.regionRefType = NVTX_MEM_REGION_REF_TYPE_POINTER;
+    region.region.pointer = data;
+    region.nameType = NVTX_MESSAGE_TYPE_ASCII;
+    region.name.ascii = text;
+    nvtxMemRegionsNameBatch_t regions = {};
+    regions.extCompatID = NVTX_EXT_COMPATID_MEM;
+    regions.structSize = sizeof(regions);
+    regions.regionCount = 1;
+    regions.regionElementSize = sizeof(region);
+    regions.regionElements = &region;
+    nvtxMemRegionsName(nullptr, &regions);
+  };
+  char* const inside = static_cast<char*>(weights) + 4;
+  name(weights, "weights");
+  name(inside, "a name for no allocation");
+  ExpectReport(cudaErrorInvalidValue, "byte 4 of 64 of \"weights (cudaMalloc number",
+               [&] { return cudaFree(inside); });
+  ASSERT_CUDA(cudaFree(weights));
 }
 
 TEST_F(MisuseTest, AFreeOfWhatIsNoAllocation) {
