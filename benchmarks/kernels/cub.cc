@@ -122,7 +122,7 @@ absl::Status RegisterFills() {
                                    return kernels::Fill(segments, DType::kFloat32, 1.0, stream);
                                  });
   status.Update(Register(
-      "fill/thrust::transform", kBytes, OneByOne([](const Arrays& a, device::Stream& stream) {
+      "fill/thrust::fill", kBytes, OneByOne([](const Arrays& a, device::Stream& stream) {
         return Launch(stream,
                       [&](cudaStream_t on) { return ThrustFill(a.target, a.size, 1.0f, on); });
       })));

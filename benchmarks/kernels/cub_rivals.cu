@@ -1,5 +1,7 @@
 #include <thrust/execution_policy.h>
+#include <thrust/fill.h>
 #include <thrust/iterator/transform_iterator.h>
+#include <thrust/system_error.h>
 #include <thrust/transform.h>
 
 #include <cub/device/device_reduce.cuh>
@@ -19,17 +21,29 @@ struct Convert {
 struct Constant {
   float value;
   __device__ float operator()() const { return value; }
-  __device__ float operator()(float) const { return value; }
 };
 struct Magnitude {
   __device__ float operator()(float x) const { return ::fabsf(x); }
 };
 
+// Of Thrust, which throws.
+template <typename F>
+cudaError_t ErrorOf(const F& algorithm) {
+  try {
+    algorithm();
+    return cudaSuccess;
+  } catch (const thrust::system_error& error) {
+    return static_cast<cudaError_t>(error.code().value());
+  }
+}
+
 }  // namespace
 
 cudaError_t ThrustCast(const float* source, BFloat16* target, int64_t size, cudaStream_t stream) {
-  thrust::transform(thrust::cuda::par_nosync.on(stream), source, source + size, target, Convert());
-  return cudaPeekAtLastError();
+  return ErrorOf([&] {
+    thrust::transform(thrust::cuda::par_nosync.on(stream), source, source + size, target,
+                      Convert());
+  });
 }
 
 cudaError_t CubCast(const float* source, BFloat16* target, int64_t size, cudaStream_t stream) {
@@ -37,9 +51,8 @@ cudaError_t CubCast(const float* source, BFloat16* target, int64_t size, cudaStr
 }
 
 cudaError_t ThrustFill(float* target, int64_t size, float value, cudaStream_t stream) {
-  thrust::transform(thrust::cuda::par_nosync.on(stream), target, target + size, target,
-                    Constant{value});
-  return cudaPeekAtLastError();
+  return ErrorOf(
+      [&] { thrust::fill(thrust::cuda::par_nosync.on(stream), target, target + size, value); });
 }
 
 cudaError_t CubFill(float* target, int64_t size, float value, cudaStream_t stream) {

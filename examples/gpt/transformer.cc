@@ -107,7 +107,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
                            nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
   BRIGADE_ASSIGN_OR_RETURN(
       transformer->workspace_,
-      nn::Workspace::Create(context, dtype, batch * model.context, 4 * model.width));
+      nn::Workspace::Create(
+          context, dtype,
+          {.rows = transformer->rows_, .sums = 4 * model.width, .width = model.width}));
   return transformer;
 }
 

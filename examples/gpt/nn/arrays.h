@@ -36,7 +36,8 @@ device::Access Write(T* data, int64_t elements) {
 }
 
 inline device::Access Parts(const Workspace& workspace) {
-  return device::Writes(workspace.parts(), workspace.parts_bytes());
+  return device::Writes(workspace.parts(),
+                        workspace.parts() == nullptr ? 0 : workspace.parts_bytes());
 }
 
 // call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know

@@ -58,7 +58,7 @@ struct CrossEntropyBackwardRows {
   }
 };
 
-// A row of MeanLoss.
+// A row of LossPart.
 inline constexpr int64_t kLossesOfPart = 256;
 
 BRIGADE_INLINE constexpr int64_t LossParts(int64_t rows) {
@@ -66,7 +66,7 @@ BRIGADE_INLINE constexpr int64_t LossParts(int64_t rows) {
 }
 
 // parts[r] = the sum of losses r * kLossesOfPart and so on, in double, in which sums of so many
-// floats round seldom: hence the order hardly matters.
+// floats round seldom: hence the order, in which devices differ, hardly matters.
 template <typename T>
 struct LossPart {
   const Wide<T>* losses;

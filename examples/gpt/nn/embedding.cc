@@ -54,17 +54,19 @@ absl::Status EnqueueOrder(const Texts& texts, const Workspace& workspace, device
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
                                const Workspace& workspace, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(EnqueueOrder(texts, workspace, stream));
   return WithType("embedding_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const int64_t size = texts.rows() * width;
+    const int64_t size = texts.rows() * width, parts = MostTokenParts(texts.rows());
+    BRIGADE_RETURN_IF_ERROR(
+        CheckParts<TokenGradient<T>>("embedding_backward", width, parts, workspace, stream));
+    BRIGADE_RETURN_IF_ERROR(EnqueueOrder(texts, workspace, stream));
     const TokenGradient<T> token = {workspace.order(), Typed<T>(dx), Typed<T>(dtokens.data),
                                     dtokens.accumulate, width};
     BRIGADE_RETURN_IF_ERROR(
         EnqueueParts({"embedding_backward",
                       {device::Writes(workspace.memory().data(), workspace.memory().bytes()),
                        Read(token.dx, size), Write(token.dtokens, kVocabulary * width)}},
-                     kVocabulary, width, token, MostTokenParts(texts.rows()), workspace, stream));
+                     kVocabulary, width, token, parts, workspace, stream));
     const PositionGradient<T> position = {
         token.dx, Typed<T>(dpositions.data), dpositions.accumulate, texts.batch, texts.context,
         width};

@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/nn/rows.h"
 #include "brigade/examples/gpt/nn/workspace.h"
@@ -78,21 +80,33 @@ absl::Status EnqueueColumns(const device::Operation& operation, int64_t outer, i
   return internal::EnqueueColumnsOnCpu(operation, outer, columns, formula, stream);
 }
 
+// InvalidArgument unless the workspace is of the stream's device, with room for as many parts.
+template <typename Formula>
+absl::Status CheckParts(absl::string_view layer, int64_t columns, int64_t parts,
+                        const Workspace& workspace, const device::Stream& stream) {
+  if (workspace.memory().device() != stream.device()) {
+    return absl::InvalidArgumentError(absl::StrCat(layer, ": the workspace is of ",
+                                                   workspace.memory().device().ToString(),
+                                                   ", the stream of ", stream.device().ToString()));
+  }
+  const int64_t needed =
+      parts * Formula::kSums * columns * static_cast<int64_t>(sizeof(typename Formula::Sum));
+  if (workspace.parts_bytes() >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(layer, ": the workspace has room for ",
+                                                 workspace.parts_bytes(),
+                                                 " bytes of sums; it must be for ", needed));
+}
+
 // The GPU takes at most `parts` parts first, and adds them up after: for many rows. The operation
-// says that it writes workspace.parts().
+// says that it writes workspace.parts(). Errors of CheckParts.
 template <typename Formula>
 absl::Status EnqueueParts(const device::Operation& operation, int64_t outer, int64_t columns,
                           const Formula& formula, int64_t parts, const Workspace& workspace,
                           device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckParts<Formula>(operation.name, columns, parts, workspace, stream));
 #if BRIGADE_CUDA
   if (stream.device().kind == device::DeviceKind::kCuda) {
     using Sum = typename Formula::Sum;
-    const int64_t needed = parts * Formula::kSums * columns * static_cast<int64_t>(sizeof(Sum));
-    if (workspace.parts_bytes() < needed) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(operation.name, ": the workspace has room for ", workspace.parts_bytes(),
-                       " bytes of sums; it must be for ", needed));
-    }
     return stream.Launch(operation, [&](void* cuda_stream) {
       return device::CudaStatus(
           LaunchParts(formula, outer, columns, parts, static_cast<Sum*>(workspace.parts()),

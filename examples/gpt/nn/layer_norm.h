@@ -37,7 +37,8 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
                        device::Stream& stream);
 
 // From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias. Sums over rows are
-// in an order that depends on their number alone (rows.h).
+// in an order that depends on their number alone (rows.h). InvalidArgument if the workspace has too
+// little room for the sums, or is of another device than the stream.
 absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,
                                Gradient dweight, Gradient dbias, const Workspace& workspace,
                                device::Stream& stream);

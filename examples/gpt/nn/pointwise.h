@@ -37,6 +37,8 @@ absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
                           device::Stream& stream);
 
 // dbias = sum over rows of dy, in an order that depends on their number alone (rows.h).
+// InvalidArgument if the workspace has too little room for the sums, or is of another device than
+// the stream.
 absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbias,
                           const Workspace& workspace, device::Stream& stream);
 

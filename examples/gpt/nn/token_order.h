@@ -46,7 +46,8 @@ struct SortMemory {
 // Bytes of `temporary`, for the current device.
 cudaError_t SortTemporaryBytes(int64_t rows, size_t& bytes);
 
-// The sort alone, of tokens and rows in `memory`.
+// The sort alone, of tokens and rows in `memory`. CUB returns the thread's last error, whoever made
+// it: an older one that nobody has read is dropped.
 cudaError_t LaunchSort(int64_t rows, const TokenOrder& order, const SortMemory& memory,
                        cudaStream_t stream);
 cudaError_t LaunchOrderTokens(const Texts& texts, const TokenOrder& order, const SortMemory& memory,

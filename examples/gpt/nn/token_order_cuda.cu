@@ -1,5 +1,7 @@
 // The stable sort of rows by tokens, by CUB.
 
+#include <algorithm>
+
 #include <cub/block/block_scan.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -8,6 +10,9 @@
 
 namespace brigade::nn {
 namespace {
+
+// Of a token.
+constexpr int kBeginBit = 0, kEndBit = 8;
 
 __global__ void __launch_bounds__(kThreads)
     TokensKernel(const Texts texts, uint8_t* tokens, uint32_t* rows) {
@@ -53,17 +58,20 @@ __global__ void __launch_bounds__(kVocabulary)
 }  // namespace
 
 cudaError_t SortTemporaryBytes(int64_t rows, size_t& bytes) {
-  return cub::DeviceRadixSort::SortPairs(
-      nullptr, bytes, static_cast<const uint8_t*>(nullptr), static_cast<uint8_t*>(nullptr),
-      static_cast<const uint32_t*>(nullptr), static_cast<uint32_t*>(nullptr), rows);
+  static_cast<void>(cudaGetLastError());
+  return cub::DeviceRadixSort::SortPairs(nullptr, bytes, static_cast<const uint8_t*>(nullptr),
+                                         static_cast<uint8_t*>(nullptr),
+                                         static_cast<const uint32_t*>(nullptr),
+                                         static_cast<uint32_t*>(nullptr), rows, kBeginBit, kEndBit);
 }
 
 cudaError_t LaunchSort(int64_t rows, const TokenOrder& order, const SortMemory& memory,
                        cudaStream_t stream) {
+  static_cast<void>(cudaGetLastError());
   size_t bytes = memory.temporary_bytes;
   return cub::DeviceRadixSort::SortPairs(memory.temporary, bytes, memory.tokens,
-                                         memory.sorted_tokens, memory.rows, order.rows, rows, 0, 8,
-                                         stream);
+                                         memory.sorted_tokens, memory.rows, order.rows, rows,
+                                         kBeginBit, kEndBit, stream);
 }
 
 cudaError_t LaunchOrderTokens(const Texts& texts, const TokenOrder& order, const SortMemory& memory,

@@ -1,5 +1,6 @@
 #include "brigade/examples/gpt/nn/workspace.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -25,16 +26,19 @@ absl::StatusOr<size_t> SortBytes(const device::Context& context, int64_t rows) {
 }
 
 // CUDA loads a kernel when it is first launched, which may wait for kernels that run
-// (launch_kernel.h): CUB's run here once, of which no list is to be had.
+// (launch_kernel.h): CUB's run here once, of which no list is to be had. It has others for few rows.
 absl::Status LoadSort(device::Context& context, const Workspace& workspace) {
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("load the sort"));
   const device::Buffer& memory = workspace.memory();
   BRIGADE_RETURN_IF_ERROR(stream->Launch(
       {"load_sort", {{device::Writes(memory.data(), memory.bytes())}}}, [&](void* cuda_stream) {
-        return device::CudaStatus(
-            LaunchSort(workspace.rows(), workspace.order(), workspace.sort_memory(),
-                       static_cast<cudaStream_t>(cuda_stream)),
-            "load_sort");
+        for (const int64_t rows : {workspace.rows(), std::min<int64_t>(workspace.rows(), 1)}) {
+          BRIGADE_RETURN_IF_ERROR(
+              device::CudaStatus(LaunchSort(rows, workspace.order(), workspace.sort_memory(),
+                                            static_cast<cudaStream_t>(cuda_stream)),
+                                 "load_sort"));
+        }
+        return absl::OkStatus();
       }));
   return stream->Synchronize();
 }
@@ -62,7 +66,8 @@ int64_t Workspace::LayOut(char* memory) {
 }
 
 absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision::DType dtype,
-                                            int64_t rows, int64_t sums) {
+                                            const Sizes& sizes) {
+  const int64_t rows = sizes.rows;
   if (rows < 0 || rows > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("workspace: rows is ", rows, "; it must be from 0 to 2^32 - 1"));
@@ -75,10 +80,9 @@ absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision:
     BRIGADE_ASSIGN_OR_RETURN(workspace.sort_.temporary_bytes, SortBytes(context, rows));
   }
 #endif
-  if (on_gpu) {
-    const int64_t bytes = dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
-    workspace.parts_bytes_ = MostTokenParts(rows) * sums * bytes;
-  }
+  const int64_t bytes = dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
+  workspace.parts_bytes_ =
+      bytes * std::max(PartsOf(rows) * sizes.sums, MostTokenParts(rows) * sizes.width);
   BRIGADE_ASSIGN_OR_RETURN(
       workspace.memory_,
       context.Allocate(workspace.LayOut(nullptr), device::Purpose::kScratch, "sums of layers"));

@@ -18,17 +18,27 @@ namespace brigade::nn {
 // Stream       One for all calls that use it.
 class Workspace {
  public:
-  // For layers with as many rows, and with as many sums: the columns of a matrix, twice those of a
-  // layer normalisation. InvalidArgument for 2^32 rows or more.
+  // Of the largest layers that use it.
+  struct Sizes {
+    int64_t rows = 0;
+    // The columns of a matrix, twice those of a layer normalisation.
+    int64_t sums = 0;
+    // Of embeddings.
+    int64_t width = 0;
+  };
+
+  // InvalidArgument for 2^32 rows or more. On a GPU an older error of the thread that nobody has
+  // read is dropped, as by each sort (token_order.h).
   static absl::StatusOr<Workspace> Create(device::Context& context, precision::DType dtype,
-                                          int64_t rows, int64_t sums);
+                                          const Sizes& sizes);
 
   const device::Buffer& memory() const { return memory_; }
   int64_t rows() const { return rows_; }
 
   const TokenOrder& order() const { return order_; }
-  // Null on the CPU.
+  // Null on the CPU, which needs no memory for parts.
   void* parts() const { return parts_; }
+  // The room for parts, on the CPU too.
   int64_t parts_bytes() const { return parts_bytes_; }
   const SortMemory& sort_memory() const { return sort_; }
 

@@ -27,17 +27,18 @@ inline const bool kOnGpu = (BRIGADE_LAB_DEVICE).kind == device::DeviceKind::kCud
 
 class Lab {
  public:
-  static constexpr int64_t kRows = 1000, kSums = 2 * 1025;
+  static constexpr int64_t kRows = 1000, kSums = 2 * 1025, kWidth = 768;
 
   explicit Lab(device::Device device = BRIGADE_LAB_DEVICE)
       : context_(device::Context::Create({.device = device, .compute_threads = 2}).value()),
         stream_(context_->CreateStream("compute").value()),
-        workspace_(Workspace::Create(*context_, precision::DType::kFloat64, kRows, kSums).value()) {
-  }
+        workspace_(Workspace::Create(*context_, precision::DType::kFloat64,
+                                     {.rows = kRows, .sums = kSums, .width = kWidth})
+                       .value()) {}
 
   device::Context& context() { return *context_; }
   device::Stream& stream() { return *stream_; }
-  // For kRows rows and kSums sums of any type.
+  // For kRows rows, kSums sums and embeddings of kWidth, of any type.
   const Workspace& workspace() const { return workspace_; }
 
   // Memory with its 0xFF of birth, so that what a layer does not write shows. Of the host, which

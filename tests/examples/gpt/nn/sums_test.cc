@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "brigade/examples/gpt/nn/cross_entropy.h"
@@ -18,7 +20,7 @@
 namespace brigade::nn {
 namespace {
 
-constexpr int64_t kRowNumbers[] = {1, 63, 64, 65, 1000};
+constexpr int64_t kRowNumbers[] = {0, 1, 63, 64, 65, 1000};
 constexpr int64_t kColumnNumbers[] = {1, 31, 768, 1025};
 
 // A sum in double, and of the terms' magnitudes, which bounds the error of float's.
@@ -33,15 +35,23 @@ struct Exact {
 
 template <typename T>
 class SumsTest : public ::testing::Test {
- protected:
-  static constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
+ public:
+  // Of what sums are in, and of T.
+  static constexpr double kOfSums = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
+  static constexpr double kOfType = std::is_same_v<T, precision::Half>       ? 0x1p-11
+                                    : std::is_same_v<T, precision::BFloat16> ? 0x1p-8
+                                                                             : kOfSums;
 
-  // Of parts of 64 rows, and of 16 parts; each term takes 3 operations.
-  static void ExpectNear(absl::Span<const T> sums, const std::vector<Exact>& exact) {
+  // Of parts of 64 rows, and of so many parts; each term takes 3 operations. Halves below the
+  // smallest normal one are coarser.
+  static void ExpectNear(absl::Span<const T> sums, const std::vector<Exact>& exact,
+                         int64_t parts = 16) {
     ASSERT_EQ(sums.size(), exact.size());
     for (size_t i = 0; i < exact.size(); ++i) {
+      const double of_oracle = std::is_same_v<T, double> ? 16 : 1;
       const double bound =
-          (64 + 16 + 3) * 0x1p-24 * exact[i].magnitude + kRounding * std::abs(exact[i].sum);
+          of_oracle * static_cast<double>(64 + parts + 3) * kOfSums * exact[i].magnitude +
+          kOfType * std::abs(exact[i].sum) + (sizeof(T) == 2 ? 0x1p-25 : 0);
       ASSERT_NEAR(static_cast<double>(Widen(sums[i])), exact[i].sum, bound) << "column " << i;
     }
   }
@@ -60,7 +70,7 @@ class SumsTest : public ::testing::Test {
   }
 };
 
-using Types = ::testing::Types<float, precision::BFloat16>;
+using Types = ::testing::Types<float, precision::Half, precision::BFloat16, double>;
 TYPED_TEST_SUITE(SumsTest, Types);
 
 TYPED_TEST(SumsTest, Biases) {
@@ -76,9 +86,14 @@ TYPED_TEST(SumsTest, Biases) {
         for (int64_t i = 0; i < rows * columns; ++i) {
           exact[static_cast<size_t>(i % columns)].Add(static_cast<double>(Widen(dy[i])));
         }
-        const auto dbias = lab.Raw<T>(columns);
-        EXPECT_OK(BiasBackward({precision::kDType<T>, rows, columns}, dy.data(), {dbias.data()},
-                               lab.workspace(), lab.stream()));
+        // Every other matrix's are added to what is there.
+        const bool accumulate = columns % 2 == 1;
+        const auto dbias = accumulate ? lab.Noise<T>(columns) : lab.Raw<T>(columns);
+        for (int64_t c = 0; accumulate && c < columns; ++c) {
+          exact[static_cast<size_t>(c)].Add(static_cast<double>(Widen(dbias[c])));
+        }
+        EXPECT_OK(BiasBackward({precision::kDType<T>, rows, columns}, dy.data(),
+                               {dbias.data(), accumulate}, lab.workspace(), lab.stream()));
         return dbias;
       });
       this->ExpectNear(sums, exact);
@@ -95,7 +110,7 @@ TYPED_TEST(SumsTest, LayerNorms) {
       const std::vector<T> sums = this->SameBits([&](Lab& lab) {
         const auto x = lab.Noise<T>(rows * columns), dy = lab.Noise<T>(rows * columns);
         const auto weight = lab.Noise<T>(columns), dx = lab.Raw<T>(rows * columns);
-        const auto mean = lab.Noise<float>(rows), inverse = lab.Noise<float>(rows);
+        const auto mean = lab.Noise<Wide<T>>(rows), inverse = lab.Noise<Wide<T>>(rows);
         exact.assign(static_cast<size_t>(2 * columns), {});
         for (int64_t i = 0; i < rows * columns; ++i) {
           const int64_t r = i / columns, c = i % columns;
@@ -120,64 +135,89 @@ TYPED_TEST(SumsTest, LayerNorms) {
   }
 }
 
-TYPED_TEST(SumsTest, Tokens) {
-  using T = TypeParam;
-  constexpr int64_t kWidth = 33;
-  constexpr uint8_t kAbsent = 13;
-  std::mt19937 random(3);
-  const std::function<uint8_t(int64_t)> kinds[] = {
+// The token at a place of the texts.
+using TokenAt = std::function<uint8_t(int64_t)>;
+
+// As in texts, some tokens have most of the rows; one has none.
+TokenAt SkewedTokens() {
+  return [random = std::mt19937(3)](int64_t) mutable {
+    constexpr uint8_t kAbsent = 13;
+    const auto token = static_cast<uint8_t>(random() % (random() % 2 == 0 ? 4 : 256));
+    return token == kAbsent ? uint8_t{255} : token;
+  };
+}
+
+// The gradients of tokens, and behind them those of positions.
+template <typename T>
+void ExpectEmbeddingSums(int64_t batch, int64_t rows, int64_t width, const TokenAt& token_at) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows, batch of " << batch);
+  const int64_t context = rows / batch;
+  const int64_t tokens = kVocabulary * width, positions = context * width;
+  std::vector<Exact> exact;
+  std::vector<uint8_t> bytes(static_cast<size_t>(rows + batch));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = token_at(static_cast<int64_t>(i));
+  const std::vector<T> sums = SumsTest<T>::SameBits([&](Lab& lab) {
+    const Workspace workspace =
+        Workspace::Create(lab.context(), precision::kDType<T>, {.rows = rows, .width = width})
+            .value();
+    const auto copy = lab.Raw<uint8_t>(rows + batch);
+    std::copy(bytes.begin(), bytes.end(), copy.begin());
+    const Texts texts = {copy.data(), batch, context};
+    const auto dx = lab.Noise<T>(rows * width);
+    exact.assign(static_cast<size_t>(tokens + positions), {});
+    for (int64_t i = 0; i < rows * width; ++i) {
+      const int64_t row = i / width, column = i % width;
+      const auto term = static_cast<double>(Widen(dx[i]));
+      exact[static_cast<size_t>(texts.token(row) * width + column)].Add(term);
+      exact[static_cast<size_t>(tokens + row % context * width + column)].Add(term);
+    }
+    const auto gradients = lab.Raw<T>(tokens + positions);
+    EXPECT_OK(EmbeddingBackward(texts, precision::kDType<T>, width, dx.data(), {gradients.data()},
+                                {gradients.data() + tokens}, workspace, lab.stream()));
+    EXPECT_OK(lab.stream().Synchronize());
+    return gradients;
+  });
+  SumsTest<T>::ExpectNear(sums, exact, rows / 64 + 1);
+}
+
+TYPED_TEST(SumsTest, Embeddings) {
+  const TokenAt kinds[] = {
       [](int64_t) { return uint8_t{97}; },
       [](int64_t i) { return static_cast<uint8_t>(i); },
-      // As in texts, some tokens have most of the rows.
-      [&](int64_t) {
-        const auto token = static_cast<uint8_t>(random() % (random() % 2 == 0 ? 4 : 256));
-        return token == kAbsent ? uint8_t{255} : token;
-      },
+      SkewedTokens(),
   };
   for (const int64_t batch : {1, 10}) {
     for (const int64_t rows : kRowNumbers) {
-      for (const auto& kind : kinds) {
-        if (rows % batch != 0) continue;
-        SCOPED_TRACE(::testing::Message() << rows << " rows, batch of " << batch);
-        std::vector<Exact> exact(kVocabulary * kWidth);
-        std::vector<uint8_t> bytes(static_cast<size_t>(rows + batch));
-        for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = kind(static_cast<int64_t>(i));
-        const std::vector<T> sums = this->SameBits([&](Lab& lab) {
-          const auto copy = lab.Raw<uint8_t>(rows + batch);
-          std::copy(bytes.begin(), bytes.end(), copy.begin());
-          const Texts texts = {copy.data(), batch, rows / batch};
-          const auto dx = lab.Noise<T>(rows * kWidth);
-          exact.assign(kVocabulary * kWidth, {});
-          for (int64_t i = 0; i < rows * kWidth; ++i) {
-            const int64_t v = texts.token(i / kWidth);
-            exact[static_cast<size_t>(v * kWidth + i % kWidth)].Add(
-                static_cast<double>(Widen(dx[i])));
-          }
-          const auto dtokens = lab.Raw<T>(kVocabulary * kWidth);
-          const auto dpositions = lab.Raw<T>(texts.context * kWidth);
-          EXPECT_OK(EmbeddingBackward(texts, precision::kDType<T>, kWidth, dx.data(),
-                                      {dtokens.data()}, {dpositions.data()}, lab.workspace(),
-                                      lab.stream()));
-          return dtokens;
-        });
-        this->ExpectNear(sums, exact);
+      for (const TokenAt& kind : kinds) {
+        if (rows % batch == 0) ExpectEmbeddingSums<TypeParam>(batch, rows, 33, kind);
       }
     }
   }
+  // The rows of a position have parts as well.
+  for (const int64_t batch : {64, 65, 130}) {
+    ExpectEmbeddingSums<TypeParam>(batch, 2 * batch, 33, kinds[2]);
+  }
 }
 
-TEST(MeanOfLossesTest, IsTheOneOfTheSumInDouble) {
-  Lab lab;
-  for (const int64_t rows : {1, 255, 256, 257, 1000, 10'000}) {
-    SCOPED_TRACE(rows);
-    const auto losses = lab.Noise<float>(rows), mean = lab.Raw<float>(1);
-    const auto parts = lab.Raw<double>(PartsOfLosses(rows));
-    double sum = 0;
-    for (const float loss : losses) sum += static_cast<double>(loss);
-    ASSERT_OK(MeanOfLosses(precision::DType::kFloat32, losses.data(), rows, parts.data(),
-                           mean.data(), lab.stream()));
-    ASSERT_OK(lab.stream().Synchronize());
-    EXPECT_EQ(mean[0], static_cast<float>(sum / static_cast<double>(rows)));
+// CUB sorts so many rows in several tiles, with temporary memory; a token has more than 64 parts.
+TYPED_TEST(SumsTest, EmbeddingsOfManyRows) {
+  ExpectEmbeddingSums<TypeParam>(2, 10'000, 3, SkewedTokens());
+}
+
+TEST(MeanOfLossesTest, IsTheOneOfTheSumInDoubleOnEveryDevice) {
+  for (const device::Device& device : {BRIGADE_LAB_DEVICE, device::Cpu()}) {
+    Lab lab(device);
+    for (const int64_t rows : {1, 255, 256, 257, 1000, 10'000}) {
+      SCOPED_TRACE(rows);
+      const auto losses = lab.Noise<float>(rows), mean = lab.Raw<float>(1);
+      const auto parts = lab.Raw<double>(PartsOfLosses(rows));
+      double sum = 0;
+      for (const float loss : losses) sum += static_cast<double>(loss);
+      ASSERT_OK(MeanOfLosses(precision::DType::kFloat32, losses.data(), rows, parts.data(),
+                             mean.data(), lab.stream()));
+      ASSERT_OK(lab.stream().Synchronize());
+      EXPECT_EQ(mean[0], static_cast<float>(sum / static_cast<double>(rows)));
+    }
   }
 }
 
@@ -189,15 +229,20 @@ TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
             absl::InvalidArgumentError(
                 "embedding_backward: the workspace is for 1000 rows; the texts have 1001"));
   EXPECT_EQ(
-      Workspace::Create(lab.context(), precision::DType::kFloat32, int64_t{1} << 32, 1).status(),
+      Workspace::Create(lab.context(), precision::DType::kFloat32, {.rows = int64_t{1} << 32})
+          .status(),
       absl::InvalidArgumentError("workspace: rows is 4294967296; it must be from 0 to 2^32 - 1"));
-  if (kOnGpu) {
-    EXPECT_EQ(BiasBackward({precision::DType::kFloat64, 1000, 40'000}, nullptr, {}, lab.workspace(),
-                           lab.stream()),
-              absl::InvalidArgumentError(
-                  "bias_backward: the workspace has room for 4444400 bytes of sums; it must be for "
-                  "5120000"));
-  }
+  // On the CPU too, which needs no room: what runs there runs on a GPU.
+  EXPECT_EQ(BiasBackward({precision::DType::kFloat64, 1000, 40'000}, nullptr, {}, lab.workspace(),
+                         lab.stream()),
+            absl::InvalidArgumentError(
+                "bias_backward: the workspace has room for 1665024 bytes of sums; it must be for "
+                "5120000"));
+  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1000}, precision::DType::kFloat64, 769, dx.data(),
+                              {}, {}, lab.workspace(), lab.stream()),
+            absl::InvalidArgumentError(
+                "embedding_backward: the workspace has room for 1665024 bytes of sums; it must be "
+                "for 1667192"));
 }
 
 }  // namespace
