@@ -35,7 +35,7 @@ struct CaseOptions {
 //   flat: for N from 4 Ki to 256 Mi, times 4; lists: 10,000 tensors of 64 Mi elements altogether,
 //   and 100 of 256 Ki; each with T of 1 and of all cores.
 // or, with --device=cuda, `name`/[tensors:1000/]elements:N/cuda
-//   flat and as a GPT's tensors, for N of 10^6, 10^8 and 10^9.
+//   flat for N of 10^4; flat and as a GPT's tensors for N of 10^6, 10^8 and 10^9.
 absl::Status RegisterCases(const std::string& name, const CaseOptions& options,
                            MeasureCase measure);
 

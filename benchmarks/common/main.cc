@@ -14,6 +14,9 @@
 
 ABSL_FLAG(int64_t, rounds, 11, "how often each contestant is timed; medians are reported");
 
+ABSL_FLAG(int64_t, operations, 0,
+          "how often each contestant runs while it is timed once; 0: about a millisecond long");
+
 ABSL_FLAG(std::string, device, "cpu", "cpu, or cuda: the first GPU");
 
 namespace brigade::benchmarks {
@@ -32,6 +35,7 @@ int Main(int argc, char** argv) {
   benchmark::Initialize(&argc, arguments.data(), [] {
     std::puts(
         "  [--rounds=<how often each contestant is timed>]\n"
+        "  [--operations=<how often it runs while it is timed once>]\n"
         "  [--device=<cpu or cuda>]\n"
         "and the flags of Google Benchmark:");
     benchmark::PrintDefaultHelp();
@@ -39,6 +43,11 @@ int Main(int argc, char** argv) {
   absl::ParseCommandLine(argc, arguments.data());
   if (absl::GetFlag(FLAGS_rounds) < 1) {
     absl::FPrintF(stderr, "--rounds is %d, must be at least 1\n", absl::GetFlag(FLAGS_rounds));
+    return 1;
+  }
+  if (absl::GetFlag(FLAGS_operations) < 0) {
+    absl::FPrintF(stderr, "--operations is %d, must be at least 0\n",
+                  absl::GetFlag(FLAGS_operations));
     return 1;
   }
   if (const std::string device = absl::GetFlag(FLAGS_device); device != "cpu" && device != "cuda") {
@@ -59,6 +68,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int64_t Rounds() { return absl::GetFlag(FLAGS_rounds); }
+int64_t Operations() { return absl::GetFlag(FLAGS_operations); }
 
 device::Device BenchDevice() {
   return absl::GetFlag(FLAGS_device) == "cuda" ? device::Cuda() : device::Cpu();

@@ -14,6 +14,9 @@ absl::Status RegisterBenchmarks();
 // --rounds: how often each contestant is timed.
 int64_t Rounds();
 
+// --operations: how often a contestant runs while it is timed once; 0: about a millisecond long.
+int64_t Operations();
+
 // --device: what to measure on.
 device::Device BenchDevice();
 

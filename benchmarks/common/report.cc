@@ -31,6 +31,7 @@ absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
 }  // namespace
 
 int64_t OperationsPerTurn(int64_t bytes, device::DeviceKind device) {
+  if (Operations() != 0) return Operations();
   const int64_t turn = device == device::DeviceKind::kCuda ? kGpuTurnBytes : kTurnBytes;
   return std::clamp<int64_t>(turn / bytes, 1, kMaxOperations);
 }
