@@ -65,6 +65,11 @@ _LIBRARIES = {
         libs = ["openblas"],
         package = "libopenblas-dev",
     ),
+    "sodium": struct(
+        header = "sodium.h",
+        libs = ["sodium"],
+        package = "libsodium-dev",
+    ),
 }
 
 _FOUND = """

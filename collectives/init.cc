@@ -31,6 +31,7 @@ absl::Status CheckOptions(Backend backend, const InitOptions& options) {
   } checks[] = {
       {"group", options.group != nullptr, threads},
       {"rendezvous_folder", options.rendezvous_folder != unset.rendezvous_folder, !threads},
+      {"job_values", options.job_values != unset.job_values, !threads},
       {"interface", options.interface != unset.interface, !threads},
       {"connect_timeout", options.connect_timeout != unset.connect_timeout, !threads},
       {"timeout", options.timeout != unset.timeout, !threads},
@@ -65,13 +66,17 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
     return FileStore::Create({.rank = launch_info.rank,
                               .size = launch_info.size,
                               .folder = options.rendezvous_folder,
-                              .timeout = options.connect_timeout});
+                              .timeout = options.connect_timeout,
+                              .values = options.job_values});
   }
-  return TcpStore::Create({.rank = launch_info.rank,
-                           .size = launch_info.size,
-                           .master_addr = launch_info.master_addr,
-                           .master_port = launch_info.master_port,
-                           .timeout = options.connect_timeout});
+  return TcpStore::Create(
+      {.rank = launch_info.rank,
+       .size = launch_info.size,
+       .master_addr = launch_info.master_addr,
+       .master_port = launch_info.master_port,
+       .timeout = options.connect_timeout,
+       .job = {
+           .secret = launch_info.secret, .name = launch_info.job, .values = options.job_values}});
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& launch_info,

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/nccl/api.h"
@@ -43,6 +44,8 @@ struct InitOptions {
   std::string rendezvous_folder = {};
   // Where this rank listens, for example "eth0"; GlooOptions::interface says what else it may be.
   std::string interface = {};
+  // Of kGloo and kNccl: what must be the same on all ranks, by name; an error names what differs.
+  JobValues job_values = {};
   // How long creation waits for all ranks.
   absl::Duration connect_timeout = absl::Seconds(30);
   // How long each wait of a collective may take.

@@ -30,4 +30,11 @@ absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed) 
   return fields;
 }
 
+absl::Status ErrorOfCode(int code, absl::string_view message) {
+  const bool is_error = code >= static_cast<int>(absl::StatusCode::kCancelled) &&
+                        code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return absl::Status(is_error ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                      message);
+}
+
 }  // namespace brigade::collectives

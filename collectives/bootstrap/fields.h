@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -15,6 +16,9 @@ std::string PackFields(const std::vector<std::string>& fields);
 
 // The list again. InvalidArgument for a string that PackFields does not make of at least one field.
 absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed);
+
+// The error that another process tells by its code: Unknown for a number that is no error's.
+absl::Status ErrorOfCode(int code, absl::string_view message);
 
 }  // namespace brigade::collectives
 

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/collectives/bootstrap/fields.h"
 
 namespace brigade::collectives {
 namespace {
@@ -70,8 +71,11 @@ absl::Status FileStore::Join() {
   gethostname(host, sizeof(host) - 1);
   const std::string size = absl::StrCat(options_.size);
   const std::string key = absl::StrCat("rank/", options_.rank);
+  const std::string values_key = absl::StrCat("values/", options_.rank);
   const std::string self = absl::StrCat(size, " process ", getpid(), " of ", host);
-  const absl::Status written = WriteOnce(PathOf(key), self);
+  // Before the rank's own file, which says that all is there.
+  absl::Status written = WriteOnce(PathOf(values_key), PackValues(options_.values));
+  if (written.ok()) written = WriteOnce(PathOf(key), self);
   if (absl::IsAlreadyExists(written)) {
     const absl::Status error = absl::AlreadyExistsError(absl::StrCat(
         "two processes have rank ", options_.rank, " in ", options_.folder,
@@ -90,6 +94,16 @@ absl::Status FileStore::Join() {
     return FailAll(absl::FailedPreconditionError(absl::StrCat(
         "world sizes differ in ", options_.folder, ": rank ", rank, " was started with ", theirs,
         " ranks, rank ", options_.rank, " with ", size)));
+  }
+  const absl::StatusOr<std::string> packed = Get("values/0", absl::ZeroDuration());
+  if (!packed.ok()) return packed.status();
+  const absl::StatusOr<JobValues> of_rank_0 = UnpackValues(*packed);
+  if (!of_rank_0.ok()) return of_rank_0.status();
+  const std::string differences = Differences(options_.values, *of_rank_0);
+  if (!differences.empty()) {
+    return FailAll(absl::FailedPreconditionError(
+        absl::StrCat("rank ", options_.rank, " was started otherwise than rank 0 in ",
+                     options_.folder, ": ", differences)));
   }
   return absl::OkStatus();
 }
@@ -133,7 +147,7 @@ absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duratio
       if (space == std::string::npos || !absl::SimpleAtoi(failure->substr(0, space), &code)) {
         code = static_cast<int>(absl::StatusCode::kUnavailable);
       }
-      return absl::Status(static_cast<absl::StatusCode>(code), failure->substr(space + 1));
+      return ErrorOfCode(code, failure->substr(space + 1));
     }
     std::optional<std::string> value = Read(path);
     if (value.has_value()) return *std::move(value);

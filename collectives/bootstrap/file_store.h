@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/bootstrap/store.h"
 
 namespace brigade::collectives {
@@ -19,6 +20,8 @@ struct FileStoreOptions {
   std::string folder;
   // For all ranks to join.
   absl::Duration timeout = absl::Seconds(30);
+  // A rank whose values are not those of rank 0 is an error, on all ranks that still wait.
+  JobValues values = {};
 };
 
 // A store in a folder that all ranks share: a file is a key. For hosts that share files, but whose

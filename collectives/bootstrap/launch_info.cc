@@ -16,12 +16,18 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
+  // Of the job's name: whose, which one, and a number behind it or null.
+  const char* name;
+  const char* job;
+  const char* part;
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun", "TORCHELASTIC_RUN_ID",
+     "TORCHELASTIC_RESTART_COUNT"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun",
+     "PMIX_NAMESPACE", nullptr},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "slurm", "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
 constexpr const Launcher& kSlurm = kLaunchers[2];
 
@@ -95,6 +101,15 @@ absl::Status ReadRanks(const EnvironmentGetter& get, const Launcher& launcher,
   return absl::OkStatus();
 }
 
+std::string JobName(const EnvironmentGetter& get, const Launcher& launcher) {
+  const char* const job = get(launcher.job);
+  // torchrun's name of a job that was given none.
+  if (job == nullptr || absl::string_view(job) == "none") return "";
+  const char* const part = launcher.part == nullptr ? nullptr : get(launcher.part);
+  return absl::StrCat(launcher.name, " ", job, part == nullptr ? "" : ".",
+                      part == nullptr ? "" : part);
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& get) {
@@ -110,6 +125,7 @@ absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& ge
   if (found != nullptr) {
     const absl::Status read = ReadRanks(get, *found, launch_info);
     if (!read.ok()) return read;
+    launch_info.job = JobName(get, *found);
   }
 
   const char* const master = get("MASTER_ADDR");
@@ -123,6 +139,9 @@ absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& ge
     if (!host.ok()) return host.status();
     launch_info.master_addr = *std::move(host);
   }
+  const auto secret = JobSecret::FromEnvironment(get);
+  if (!secret.ok()) return secret.status();
+  launch_info.secret = *secret;
   const auto port = Number(get, "MASTER_PORT", 1, 65535);
   if (!port.ok()) return port.status();
   launch_info.master_port = port->value_or(launch_info.master_port);

@@ -1,10 +1,11 @@
 #ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_LAUNCH_INFO_H_
 #define BRIGADE_COLLECTIVES_BOOTSTRAP_LAUNCH_INFO_H_
 
-#include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "brigade/collectives/bootstrap/job_secret.h"
 
 namespace brigade::collectives {
 
@@ -19,10 +20,11 @@ struct LaunchInfo {
   // The host of rank 0, and a free port of it.
   std::string master_addr = "127.0.0.1";
   int master_port = 29500;
+  // BRIGADE_JOB_SECRET, or what is in the file that BRIGADE_JOB_SECRET_FILE names.
+  std::optional<JobSecret> secret = std::nullopt;
+  // The launcher's name for the job; "" if it gives none.
+  std::string job = {};
 };
-
-// Returns the value of an environment variable, or null.
-using EnvironmentGetter = std::function<const char*(const char* name)>;
 
 // Reads what the launcher says. The first set that is present counts, and is never mixed with
 // another one:
@@ -31,11 +33,15 @@ using EnvironmentGetter = std::function<const char*(const char* name)>;
 //   Open MPI's mpirun       OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
 //   Slurm's srun            SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
 //
+// The job's name is TORCHELASTIC_RUN_ID with TORCHELASTIC_RESTART_COUNT, PMIX_NAMESPACE, or
+// SLURM_JOB_ID with SLURM_STEP_ID, in the same order.
+//
 // MASTER_ADDR and MASTER_PORT are read in each case. Without MASTER_ADDR it is the first host of
 // SLURM_STEP_NODELIST under srun, and 127.0.0.1 otherwise. With no set at all this is rank 0 of 1.
 //
 // Errors       InvalidArgument naming the variable and its value: one of a set without the other,
-//              not a number, a rank outside the group, a port outside 1 to 65535.
+//              not a number, a rank outside the group, a port outside 1 to 65535. A secret's as in
+//              JobSecret::FromEnvironment.
 absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment();
 absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& get);
 

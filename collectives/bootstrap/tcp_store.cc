@@ -1,12 +1,16 @@
 #include "brigade/collectives/bootstrap/tcp_store.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/collectives/bootstrap/internal/handshake.h"
 
 namespace brigade::collectives {
 namespace {
@@ -18,6 +22,13 @@ using ::brigade::collectives::internal::StoreServer;
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.
 constexpr absl::Duration kPatience = absl::Seconds(1);
+// How long the group that had the port before may take to go.
+constexpr absl::Duration kPatienceWithOthers = absl::Seconds(2);
+
+// Whether all who reach it are on this host.
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
 
 std::string MasterName(const TcpStoreOptions& options) {
   return absl::StrCat("MASTER_ADDR=", options.master_addr, ", MASTER_PORT=", options.master_port);
@@ -40,10 +51,20 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   }
   const absl::Time deadline = absl::Now() + options.timeout;
   std::shared_ptr<TcpStore> store(new TcpStore(options));
-  absl::Status status = store->StartServer();
+  absl::Status status = options.rank == 0 ? store->StartMaster(deadline) : absl::OkStatus();
   if (!status.ok()) return status;
   status = store->ConnectTo(0, options.master_addr, options.master_port, deadline);
   if (!status.ok()) return status;
+  if (options.rank != 0) {
+    // Where the others reach this process, they reach its standby.
+    absl::StatusOr<Socket> listener = Socket::Listen(store->local_host(), 0);
+    if (!listener.ok()) {
+      return Annotated(listener.status(), absl::StrCat("rank ", options.rank, " cannot listen on ",
+                                                       store->local_host(), ": "));
+    }
+    status = store->StartServer(*std::move(listener));
+    if (!status.ok()) return status;
+  }
   status = store->ExchangeStandbys(deadline);
   if (status.ok()) return store;
   // Those who still wait hear the same.
@@ -61,57 +82,116 @@ TcpStore::~TcpStore() {
   socket_.Close();  // or our own server would wait for it
 }
 
-absl::Status TcpStore::StartServer() {
-  const int port = options_.rank == 0 ? options_.master_port : 0;
-  auto server = StoreServer::Start(port, options_.size);
-  if (absl::IsAlreadyExists(server.status())) return ExplainPortInUse(server.status());
-  if (!server.ok()) {
-    return Annotated(server.status(),
-                     absl::StrCat("rank ", options_.rank, " cannot listen on port ", port, ": "));
-  }
+absl::StatusOr<JobSecret> TcpStore::FindSecret() const {
+  if (options_.job.secret.has_value()) return *options_.job.secret;
+  if (!IsLoopback(options_.master_addr)) return JobSecret::Public();
+  return host_secret_.has_value() ? host_secret_->secret()
+                                  : internal::HostSecret::Read(options_.master_port);
+}
+
+absl::Status TcpStore::StartServer(Socket listener) {
+  const absl::StatusOr<JobSecret> secret = FindSecret();
+  if (!secret.ok()) return secret.status();
+  auto server = StoreServer::Start(
+      std::move(listener),
+      {.secret = *secret, .rank = options_.rank, .size = options_.size, .job = options_.job});
+  if (!server.ok()) return server.status();
   server_ = *std::move(server);
   return absl::OkStatus();
 }
 
-// The port belongs to another program, or to another process that calls itself rank 0: then its
-// server says so to all.
-absl::Status TcpStore::ExplainPortInUse(const absl::Status& error) {
-  absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
-                                  absl::Now() + std::min(options_.timeout, kPatience));
-  // The process of the server has not joined yet. It is refused when it does, which all ranks hear.
-  if (joined.ok()) joined = Get("the second rank 0", options_.timeout).status();
-  if (absl::IsAlreadyExists(joined) || absl::IsFailedPrecondition(joined)) return joined;
-  return absl::AlreadyExistsError(absl::StrCat(
-      "rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ", error.message()));
+absl::Status TcpStore::StartMaster(absl::Time deadline) {
+  absl::StatusOr<Socket> listener = Socket::Listen(options_.master_addr, options_.master_port);
+  const absl::Time patience = std::min(deadline, absl::Now() + kPatienceWithOthers);
+  while (absl::IsAlreadyExists(listener.status())) {
+    // The port belongs to another program, to another process that calls itself rank 0, whose server
+    // says so to all, or still to the group before.
+    const absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
+                                          std::min(deadline, absl::Now() + kPatience));
+    device::MutexLock lock(mutex_);
+    const bool ends = absl::Now() > patience;
+    if (!failure_.ok() && (ends || !met_whole_group_)) return joined;
+    socket_.Close();
+    lock.Unlock();
+    if (ends) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ",
+                       listener.status().message()));
+    }
+    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
+    listener = Socket::Listen(options_.master_addr, options_.master_port);
+  }
+  if (!listener.ok()) {
+    return Annotated(listener.status(),
+                     absl::StrCat("rank 0 cannot listen on ", MasterName(options_), ": "));
+  }
+  if (!options_.job.secret.has_value() && IsLoopback(options_.master_addr)) {
+    auto published = internal::HostSecret::Publish(options_.master_port);
+    if (!published.ok()) return published.status();
+    host_secret_.emplace(*std::move(published));
+  } else if (!options_.job.secret.has_value() && options_.size > 1) {
+    absl::FPrintF(
+        stderr,
+        "brigade: the ranks of %s share no secret, so that who reaches the port can join: "
+        "set BRIGADE_JOB_SECRET\n",
+        MasterName(options_));
+  }
+  return StartServer(*std::move(listener));
 }
 
 absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, absl::Time deadline) {
   const std::string where =
       rank == 0 ? MasterName(options_) : absl::StrCat("standby ", HostPort(host, port));
   const absl::Time began = absl::Now();
-  absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
-  absl::Status reason = socket.status();
-  // The server may come up after its clients.
-  while (absl::IsUnavailable(socket.status()) && absl::Now() + kRetryInterval < deadline) {
-    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
-    socket = Socket::Connect(host, port, deadline);
+  absl::Status reason;
+  bool again = true;
+  while (again) {
+    {
+      device::MutexLock lock(mutex_);
+      failure_ = absl::OkStatus();
+      met_whole_group_ = false;
+    }
+    absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
+    absl::Status entered = socket.status();
+    if (socket.ok()) entered = Enter(rank, where, *std::move(socket), deadline);
+    if (entered.ok()) return entered;
     // The deadline cuts the last attempt short, which then knows less than the one before.
-    if (absl::Now() < deadline) reason = socket.status();
+    if (reason.ok() || absl::Now() < deadline) reason = entered;
+    const bool in_time = absl::Now() + kRetryInterval < deadline;
+    {
+      device::MutexLock lock(mutex_);
+      // The group before one's own goes away; another job stays, as does one who has this rank.
+      again = absl::IsUnavailable(failure_) ||
+              (met_whole_group_ && absl::Now() < began + kPatienceWithOthers);
+      if (!failure_.ok() && (!again || !in_time)) return failure_;
+    }
+    // The server may come up after its clients.
+    again = in_time && (again || absl::IsUnavailable(entered) || absl::IsNotFound(entered));
+    if (again) std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
   }
-  if (!socket.ok()) {
-    const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
-    return Annotated(reason, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
-                                          " (tried ", absl::FormatDuration(tried), "): "));
-  }
+  const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
+  return Annotated(reason, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
+                                        " (tried ", absl::FormatDuration(tried), "): "));
+}
+
+// Over a new connection. An error of the server is in failure_ besides.
+absl::Status TcpStore::Enter(int rank, const std::string& where, Socket socket,
+                             absl::Time deadline) {
+  const absl::StatusOr<JobSecret> secret = FindSecret();
+  // The rank 0 that leaves it there may not be there yet.
+  if (!secret.ok()) return secret.status();
+  const absl::Status proved = internal::ProveToServer(*secret, socket, deadline);
+  if (!proved.ok()) return proved;
 
   device::MutexLock lock(mutex_);
-  socket_ = *std::move(socket);
+  socket_ = std::move(socket);
   server_rank_ = rank;
   server_name_ = absl::StrCat("the store of rank ", rank, " at ", where);
   failure_ = absl::OkStatus();
   local_host_ = socket_.local_host();
-  return Ask({"hello", std::string(internal::kStoreProtocol), absl::StrCat(options_.rank),
-              absl::StrCat(options_.size)},
+  const bool is_own = server_ != nullptr && rank == options_.rank;
+  return Ask({"hello", absl::StrCat(options_.rank), absl::StrCat(options_.size),
+              is_own ? server_->token() : "", options_.job.name, PackValues(options_.job.values)},
              deadline)
       .status();
 }
@@ -188,9 +268,12 @@ absl::StatusOr<std::string> TcpStore::Ask(const std::vector<std::string>& reques
     return failure_;
   }
   if (code == 0) return (*answer)[1];
-  const absl::Status status(static_cast<absl::StatusCode>(code),
-                            absl::StrCat((*answer)[1], ", says ", server_name_));
-  if (answer->size() > 2) failure_ = status;
+  const absl::Status status =
+      ErrorOfCode(code, absl::StrCat((*answer)[1], ", says ", server_name_));
+  if (answer->size() > 2) {
+    failure_ = status;
+    met_whole_group_ = (*answer)[2] == internal::kWhole;
+  }
   return status;
 }
 

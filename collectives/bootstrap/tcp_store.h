@@ -2,6 +2,7 @@
 #define BRIGADE_COLLECTIVES_BOOTSTRAP_TCP_STORE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/bootstrap/internal/host_secret.h"
 #include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/internal/store_server.h"
+#include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/bootstrap/store.h"
 #include "brigade/device/threads/mutex.h"
 
@@ -25,13 +28,14 @@ struct TcpStoreOptions {
   int master_port = 0;
   // For all ranks to join.
   absl::Duration timeout = absl::Seconds(30);
+  JobIdentity job = {};
 };
 
 // A store that rank 0 serves. Needs nothing but the address: no server is started by hand. Every
 // rank keeps a server ready, so that the survivors can go on when rank 0 is dead.
 //
-// Security     Servers listen on all addresses of their host and know no passwords: for networks
-//              whose hosts trust each other.
+// Security     docs/security.md. Servers listen at the address by which the ranks reach each other,
+//              and serve who proves to know the job's secret.
 // Threads      One for the server of this rank.
 // Destruction  Where others use this rank's server, waits up to a second until they have let go.
 class TcpStore : public Store {
@@ -40,9 +44,11 @@ class TcpStore : public Store {
   //
   // Errors     Name MASTER_ADDR and MASTER_PORT with their values. DeadlineExceeded naming the
   //            ranks that did not come; Unavailable if rank 0 cannot be reached in time;
-  //            AlreadyExists on rank 0 if the port is in use; InvalidArgument for a host that does
-  //            not exist. Two ranks with the same number and different sizes: as in Store, at once
-  //            on all ranks.
+  //            AlreadyExists on rank 0 if the port is in use, saying by whom; InvalidArgument for a
+  //            host that does not exist. Two ranks with the same number, different sizes, or
+  //            different values of JobIdentity::values: as in Store, at once on all ranks, where a
+  //            launcher's name or a secret that was given tells that they are of one job; else
+  //            the one who came later is refused alone, and the others name it if they miss one.
   static absl::StatusOr<std::shared_ptr<TcpStore>> Create(const TcpStoreOptions& options);
 
   ~TcpStore() override;
@@ -61,14 +67,19 @@ class TcpStore : public Store {
  private:
   explicit TcpStore(const TcpStoreOptions& options) : options_(options) {}
 
-  absl::Status StartServer();
-  absl::Status ExplainPortInUse(const absl::Status& error);
+  absl::Status StartMaster(absl::Time deadline);
+  absl::Status StartServer(internal::Socket listener);
+  absl::StatusOr<JobSecret> FindSecret() const;
   absl::Status ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
+  absl::Status Enter(int rank, const std::string& where, internal::Socket socket,
+                     absl::Time deadline);
   absl::Status ExchangeStandbys(absl::Time deadline);
   absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TcpStoreOptions options_;
+  // Of rank 0, where the ranks were given none.
+  std::optional<internal::HostSecret> host_secret_;
   std::unique_ptr<internal::StoreServer> server_;
   // By rank: fields host, port.
   std::vector<std::string> standbys_;
@@ -80,8 +91,9 @@ class TcpStore : public Store {
   int server_rank_ ABSL_GUARDED_BY(mutex_) = 0;
   // For the texts of errors.
   std::string server_name_ ABSL_GUARDED_BY(mutex_);
-  // What the server said last.
+  // What the server said last, and that it is of a group that is complete.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool met_whole_group_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace brigade::collectives

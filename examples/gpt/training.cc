@@ -44,6 +44,27 @@ class RootCause {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
+// What ranks of one job have in common: another value is another result, or a hang.
+collectives::JobValues ValuesOf(const Job& job) {
+  const ModelOptions& model = job.model;
+  const zero::ZeroOptions& zero = job.config.zero;
+  return {
+      {"model", absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ",
+                             model.width, ", context ", model.context)},
+      {"seed", absl::StrCat(job.seed)},
+      {"data",
+       absl::StrCat(job.corpus.training.size(), " bytes to train on, ", job.corpus.held_out.size(),
+                    " held out (", collectives::DigestOf(job.corpus.training), " ",
+                    collectives::DigestOf(job.corpus.held_out), ")")},
+      {"steps", absl::StrCat(job.steps)},
+      {"evaluation", absl::StrCat("every ", job.evaluate_every, " steps")},
+      {"batch", absl::StrCat(job.config.batch.train_batch_size, " texts, ",
+                             job.config.batch.train_micro_batch_size_per_gpu, " at once")},
+      {"stage", absl::StrCat(zero.stage)},
+      {"type", std::string(precision::Name(zero.dtype))},
+  };
+}
+
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
                                   device::Context& context, const Watchers& watchers,
                                   RootCause& root_cause) {
@@ -114,10 +135,12 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
                                        collectives::Backend backend, const Watchers& watchers) {
   BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto communicator,
-      collectives::Init(launch_info, {.backend = backend, .communicator = job.config.communicator},
-                        *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto communicator,
+                           collectives::Init(launch_info,
+                                             {.backend = backend,
+                                              .job_values = ValuesOf(job),
+                                              .communicator = job.config.communicator},
+                                             *context));
   RootCause root_cause;
   return TrainRank(job, *communicator, *context, watchers, root_cause);
 }

@@ -18,10 +18,6 @@
 namespace brigade::collectives::internal {
 namespace {
 
-// Far more than any value; a larger length means that the other side speaks something else.
-constexpr uint32_t kMostBytes = 16 << 20;
-constexpr size_t kHeaderBytes = sizeof(uint32_t);
-
 std::string Reason() { return std::strerror(errno); }
 
 void Prepare(int fd) {
@@ -51,33 +47,47 @@ Name NameOf(const sockaddr_storage& address) {
   return {text, ntohs(in.sin6_port)};
 }
 
-absl::StatusOr<Socket> ListenOn(int family, int port) {
-  Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+// NotFound if the address is not this host's.
+absl::StatusOr<Socket> ListenOn(const sockaddr* address, socklen_t bytes) {
+  Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.fd() < 0) return absl::UnavailableError(Reason());
   const int on = 1, off = 0;
   // A port that an earlier run left in TIME_WAIT is free; one with a listener is not.
   setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_storage address = {};
-  socklen_t bytes = sizeof(sockaddr_in);
-  if (family == AF_INET6) {
+  if (address->sa_family == AF_INET6) {
     setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    auto& in = reinterpret_cast<sockaddr_in6&>(address);
-    in.sin6_family = AF_INET6;
-    in.sin6_addr = in6addr_any;
-    in.sin6_port = htons(port);
-    bytes = sizeof(in);
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in&>(address);
-    in.sin_family = AF_INET;
-    in.sin_addr.s_addr = INADDR_ANY;
-    in.sin_port = htons(port);
   }
-  if (bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
-      listen(socket.fd(), SOMAXCONN) != 0) {
-    return errno == EADDRINUSE ? absl::AlreadyExistsError(Reason())
-                               : absl::UnavailableError(Reason());
+  if (bind(socket.fd(), address, bytes) != 0 || listen(socket.fd(), SOMAXCONN) != 0) {
+    return errno == EADDRINUSE      ? absl::AlreadyExistsError(Reason())
+           : errno == EADDRNOTAVAIL ? absl::NotFoundError(Reason())
+                                    : absl::UnavailableError(Reason());
   }
   return socket;
+}
+
+absl::StatusOr<Socket> ListenOnAll(int port) {
+  sockaddr_in6 any6 = {};
+  any6.sin6_family = AF_INET6;
+  any6.sin6_addr = in6addr_any;
+  any6.sin6_port = htons(static_cast<uint16_t>(port));
+  absl::StatusOr<Socket> socket = ListenOn(reinterpret_cast<const sockaddr*>(&any6), sizeof(any6));
+  if (socket.ok() || absl::IsAlreadyExists(socket.status())) return socket;
+  sockaddr_in any = {};  // a host without IPv6
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = INADDR_ANY;
+  any.sin_port = htons(static_cast<uint16_t>(port));
+  return ListenOn(reinterpret_cast<const sockaddr*>(&any), sizeof(any));
+}
+
+// Of a name, or an error as Connect has it.
+absl::StatusOr<addrinfo*> Resolve(const std::string& host, int port) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  if (error == 0) return found;
+  return error == EAI_AGAIN ? absl::UnavailableError(gai_strerror(error))
+                            : absl::InvalidArgumentError(gai_strerror(error));
 }
 
 }  // namespace
@@ -95,22 +105,24 @@ void Socket::Close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-absl::StatusOr<Socket> Socket::Listen(int port) {
-  absl::StatusOr<Socket> socket = ListenOn(AF_INET6, port);
-  if (socket.ok() || absl::IsAlreadyExists(socket.status())) return socket;
-  return ListenOn(AF_INET, port);  // a host without IPv6
+absl::StatusOr<Socket> Socket::Listen(const std::string& host, int port) {
+  if (host.empty()) return ListenOnAll(port);
+  const absl::StatusOr<addrinfo*> found = Resolve(host, port);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<Socket> socket = absl::NotFoundError("no address");
+  for (const addrinfo* at = *found; at != nullptr && absl::IsNotFound(socket.status());
+       at = at->ai_next) {
+    socket = ListenOn(at->ai_addr, at->ai_addrlen);
+  }
+  freeaddrinfo(*found);
+  return absl::IsNotFound(socket.status()) ? ListenOnAll(port) : std::move(socket);
 }
 
 absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::Time deadline) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  if (error == EAI_AGAIN) return absl::UnavailableError(gai_strerror(error));
-  if (error != 0) return absl::InvalidArgumentError(gai_strerror(error));
-
+  const absl::StatusOr<addrinfo*> found = Resolve(host, port);
+  if (!found.ok()) return found.status();
   absl::Status last = absl::UnavailableError("no address");
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (const addrinfo* at = *found; at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket.fd() < 0) {
       last = absl::UnavailableError(Reason());
@@ -137,16 +149,19 @@ absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::
       continue;
     }
     Prepare(socket.fd());
-    freeaddrinfo(found);
+    freeaddrinfo(*found);
     return socket;
   }
-  freeaddrinfo(found);
+  freeaddrinfo(*found);
   return last;
 }
 
 absl::StatusOr<Socket> Socket::Accept() {
   Socket socket(accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket.fd() < 0) return absl::UnavailableError(Reason());
+  if (socket.fd() < 0) {
+    return errno == EMFILE || errno == ENFILE ? absl::ResourceExhaustedError(Reason())
+                                              : absl::UnavailableError(Reason());
+  }
   Prepare(socket.fd());
   return socket;
 }
@@ -164,8 +179,12 @@ absl::Status Socket::WaitFor(short events, absl::Time deadline) const {
 }
 
 absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
+  if (payload.size() > kMostFrameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", payload.size(), " bytes, of at most ", kMostFrameBytes));
+  }
   const uint32_t length = htonl(static_cast<uint32_t>(payload.size()));
-  std::string frame(reinterpret_cast<const char*>(&length), kHeaderBytes);
+  std::string frame(reinterpret_cast<const char*>(&length), FrameBuffer::kHeaderBytes);
   frame.append(payload.data(), payload.size());
   for (size_t sent = 0; sent < frame.size();) {
     const ssize_t bytes = send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
@@ -181,12 +200,13 @@ absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status Socket::Receive(std::string& data) {
-  char chunk[4096];
-  while (true) {
+absl::Status Socket::Receive(FrameBuffer& data, size_t most) {
+  char chunk[16384];
+  for (size_t received = 0; received < most;) {
     const ssize_t bytes = recv(fd_, chunk, sizeof(chunk), 0);
     if (bytes > 0) {
-      data.append(chunk, bytes);
+      data.Append({chunk, static_cast<size_t>(bytes)});
+      received += static_cast<size_t>(bytes);
     } else if (bytes == 0) {
       return absl::UnavailableError("the connection was closed");
     } else if (errno == EAGAIN) {
@@ -195,26 +215,15 @@ absl::Status Socket::Receive(std::string& data) {
       return absl::UnavailableError(Reason());
     }
   }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Socket::TakeFrame(std::string& data, std::string& payload) {
-  if (data.size() < kHeaderBytes) return false;
-  uint32_t length = 0;
-  std::memcpy(&length, data.data(), kHeaderBytes);
-  length = ntohl(length);
-  if (length > kMostBytes) return absl::InvalidArgumentError("not a frame of this protocol");
-  if (data.size() < kHeaderBytes + length) return false;
-  payload = data.substr(kHeaderBytes, length);
-  data.erase(0, kHeaderBytes + length);
-  return true;
-}
-
-absl::StatusOr<std::string> Socket::ReceiveFrame(absl::Time deadline) {
+absl::StatusOr<std::string> Socket::ReceiveFrame(absl::Time deadline, uint32_t most) {
   std::string payload;
   while (true) {
     // A last frame and the end of the connection may come together: look at the frame first.
-    const absl::Status received = Receive(received_);
-    const absl::StatusOr<bool> taken = TakeFrame(received_, payload);
+    const absl::Status received = Receive(received_, 1);
+    const absl::StatusOr<bool> taken = received_.Take(most, payload);
     if (!taken.ok()) return taken.status();
     if (*taken) return payload;
     if (!received.ok()) return received;

@@ -9,10 +9,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/internal/frame_buffer.h"
 
 namespace brigade::collectives::internal {
 
-// A TCP socket that carries frames: a length of 4 bytes, then as many bytes. Never raises SIGPIPE.
+// Of a frame between ranks: the largest value is the list of a rank's addresses, some 150 bytes for
+// each of the others.
+inline constexpr uint32_t kMostFrameBytes = 4 << 20;
+
+// A TCP socket that carries frames (frame_buffer.h). Never raises SIGPIPE.
 class Socket {
  public:
   Socket() = default;
@@ -22,25 +27,25 @@ class Socket {
   Socket& operator=(Socket&& other) noexcept;
   ~Socket() { Close(); }
 
-  // On all addresses of this host, IPv6 and IPv4; port 0 takes a free one. AlreadyExists if the
-  // port is in use.
-  static absl::StatusOr<Socket> Listen(int port);
+  // On the address of this name; on all of this host, IPv6 and IPv4, if the name is empty or leads
+  // to another machine, as that of a proxy does. Port 0 takes a free one. AlreadyExists if the port
+  // is in use, InvalidArgument if there is no such host.
+  static absl::StatusOr<Socket> Listen(const std::string& host, int port);
 
   // One attempt. InvalidArgument if there is no such host, Unavailable if it does not answer.
   static absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Time deadline);
 
+  // ResourceExhausted if this process has no descriptors left; else Unavailable.
   absl::StatusOr<Socket> Accept();
 
-  // Unavailable if the other side is gone; DeadlineExceeded.
+  // Unavailable if the other side is gone; DeadlineExceeded. InvalidArgument for a frame of more
+  // than kMostFrameBytes, or `most`.
   absl::Status SendFrame(absl::string_view payload, absl::Time deadline);
-  absl::StatusOr<std::string> ReceiveFrame(absl::Time deadline);
+  absl::StatusOr<std::string> ReceiveFrame(absl::Time deadline, uint32_t most = kMostFrameBytes);
 
-  // Appends what has come to `data` without waiting; an error at the end of the connection.
-  absl::Status Receive(std::string& data);
-
-  // Takes the first whole frame off `data`; false if there is none. InvalidArgument for a length
-  // that no frame of ours has.
-  static absl::StatusOr<bool> TakeFrame(std::string& data, std::string& payload);
+  // Appends what has come, about `most` bytes of it, without waiting; an error at the end of the
+  // connection.
+  absl::Status Receive(FrameBuffer& data, size_t most);
 
   void Close();
   int fd() const { return fd_; }
@@ -56,7 +61,7 @@ class Socket {
 
   int fd_ = -1;
   // What ReceiveFrame has read beyond the frames that it has returned.
-  std::string received_;
+  FrameBuffer received_;
 };
 
 // "host:port", with brackets around an IPv6 address.

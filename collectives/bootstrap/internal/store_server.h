@@ -13,29 +13,51 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/internal/handshake.h"
 #include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/job.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {
 
-// A message of the store's protocol is a list of strings (fields.h). Requests and their answers:
+// After the handshake (handshake.h) a message is a list of strings (fields.h). Requests and their
+// answers:
 //
-//   hello, kStoreProtocol, rank, size    code, text
-//   set, key, value                      code, text
-//   get, key, timeout in ms              code, value or text
+//   hello, rank, size, token, job, values    code, text
+//   set, key, value                          code, text
+//   get, key, timeout in ms                  code, value or text
 //
-// A group that cannot form is told so at once: that answer comes unasked, is the last, and says so
-// by a third string.
-constexpr absl::string_view kStoreProtocol = "brigade store 1";
+// `token` is the server's own if its process speaks, else empty; `values` are names and values in
+// turn. A group that cannot form is told so at once: that answer comes unasked, is the last, and
+// says so by a third string, kLast. One who meets a whole group hears kWhole instead: it may be the
+// group before his own.
+inline constexpr absl::string_view kLast = "last", kWhole = "whole";
+
+// Of the keys and values of a server, and of what its clients have half sent.
+inline constexpr size_t kMostStoreBytes = 64 << 20;
+// Connections that have not proved yet what they know; the oldest makes room for the next.
+inline constexpr int kMostUnproved = 64;
+
+struct StoreServerOptions {
+  // What every connection proves to know.
+  JobSecret secret = JobSecret::Public();
+  // The rank of this process, for which nobody else can speak.
+  int rank = 0;
+  int size = 1;
+  JobIdentity job = {};
+};
 
 // Serves keys and values to the ranks of one group, in a thread of its own.
+//
+// Strangers    Hear nothing, change nothing, and hold a connection for kHandshakeTimeout. The first
+//              is named on standard error.
 class StoreServer {
  public:
   // Ranks that begin or end together do so within this.
   static constexpr absl::Duration kLinger = absl::Seconds(1);
 
-  // Port 0 takes a free one. AlreadyExists if the port is in use.
-  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(int port, int size);
+  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(Socket listener,
+                                                            const StoreServerOptions& options);
   ~StoreServer() { Stop(absl::UnavailableError("its process has closed it"), kLinger); }
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -46,42 +68,60 @@ class StoreServer {
   void Stop(const absl::Status& reason, absl::Duration linger);
 
   // The same, but all hear the reason at once, before they go: a connection that is closed while it
-  // brings a request is reset, and takes with it what it had to tell.
+  // brings a request is reset, and takes with it what it had to tell. The reason goes on with who
+  // was refused, if anybody was.
   void GiveUp(const absl::Status& reason);
 
   int port() const { return port_; }
+  // Of a hello.
+  const std::string& token() const { return token_; }
 
  private:
   struct Client {
+    Client(Socket from, const JobSecret& secret)
+        : socket(std::move(from)),
+          address(socket.peer_address()),
+          handshake(secret),
+          deadline(absl::Now() + kHandshakeTimeout) {}
+
     Socket socket;
-    std::string received;
-    // -1 until its first message has told.
+    const std::string address;
+    FrameBuffer received;
+    ServerHandshake handshake;
+    // -1 until its hello.
     int rank = -1;
     // The key that it waits for; empty if it waits for none.
     std::string awaiting;
-    absl::Time deadline = absl::InfiniteFuture();
+    // Of the handshake and the hello, then of what it waits for.
+    absl::Time deadline;
     // Whether it has had its last answer.
     bool done = false;
   };
 
-  StoreServer(Socket listener, int stop_read, int stop_write, int size);
+  StoreServer(Socket listener, int stop_read, int stop_write, const StoreServerOptions& options);
   void Run();
   bool StopsNow();
   int PollTimeoutMs();
-  void AcceptClient();
+  void AcceptClients();
   void Hear(Client& client);
+  void HearFrame(Client& client, const std::string& frame);
   void Handle(Client& client, const std::vector<std::string>& request);
   void Hello(Client& client, const std::vector<std::string>& request);
+  void Refuse(Client& client, const absl::Status& why, bool concerns_all);
   void Set(Client& client, const std::string& key, const std::string& value);
-  void ExpireGets();
+  void Close(Client& client);
+  void CloseStranger(Client& client, const std::string& why);
+  void Expire();
   void FailAll(const absl::Status& reason);
+  size_t HalfSentBytes() const;
   void Answer(Client& client, const absl::Status& status, const std::string& value = "");
-  void AnswerLast(Client& client, const absl::Status& status);
-  void Send(Client& client, const std::vector<std::string>& answer);
+  void AnswerLast(Client& client, const absl::Status& status, absl::string_view how);
+  void Send(Client& client, const std::string& frame);
 
   Socket listener_;
   const int port_;
-  const int size_;
+  const StoreServerOptions options_;
+  const std::string token_;
   // A pipe that ends the thread.
   Socket stop_read_, stop_write_;
   device::Mutex stop_mutex_;
@@ -92,11 +132,17 @@ class StoreServer {
   // Of the thread.
   std::list<Client> clients_;
   std::map<std::string, std::string> values_;
+  size_t values_bytes_ = 0;
   // Addresses by rank, of those that have connected.
   std::map<int, std::string> addresses_;
   int hellos_ = 0;
+  int64_t strangers_ = 0;
+  // What the last one heard who was refused alone.
+  std::string refusal_;
   // Whether all have connected once.
-  bool complete_ = false;
+  bool whole_ = false;
+  // Until then none is accepted: there are no descriptors.
+  absl::Time accepts_again_ = absl::InfinitePast();
   absl::Status failure_;
 
   std::thread thread_;

@@ -76,6 +76,11 @@ void ControlChannel::Watch(int rank, absl::Status posted) {
       return;
     }
     if (!received) return;
+    if (peer.incoming.kind < 0 || peer.incoming.kind >= ControlMessage::kKinds ||
+        peer.incoming.rank < -1 || peer.incoming.rank >= static_cast<int>(peers_.size())) {
+      listener_.on_closed(rank, absl::UnavailableError("what it says is no control message"));
+      return;
+    }
     listener_.on_message(rank, peer.incoming);
     posted = PostReceive(rank);
   }

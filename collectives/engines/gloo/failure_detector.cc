@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives::internal {
@@ -148,8 +149,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
 void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlMessage::kAbort:
-      Fail(absl::Status(static_cast<absl::StatusCode>(message.code), TextOf(message)),
-           message.rank);
+      Fail(ErrorOfCode(message.code, TextOf(message)), message.rank);
       return;
     case ControlMessage::kProbe: {
       ControlMessage answer;

@@ -138,7 +138,7 @@ TEST(TcpStoreTest, AProcessTooManyDoesNotHarmAWholeGroup) {
 }
 
 TEST(TcpStoreTest, APortInUseIsNamed) {
-  const internal::Socket other = internal::Socket::Listen(0).value();
+  const internal::Socket other = internal::Socket::Listen("", 0).value();
   EXPECT_THAT(TcpStore::Create(StoreOptions(0, 2, other.local_port())).status(),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        absl::StrCat("rank 0 cannot listen on MASTER_PORT=", other.local_port(),

@@ -1,0 +1,55 @@
+#include "brigade/collectives/bootstrap/internal/handshake.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
+
+namespace brigade::collectives::internal {
+namespace {
+
+absl::Status Stranger() { return absl::PermissionDeniedError("it does not know the job's secret"); }
+
+}  // namespace
+
+absl::StatusOr<std::string> ServerHandshake::Hear(absl::string_view frame) {
+  const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(frame);
+  if (!fields.ok()) return Stranger();
+  if (step_ == 0 && fields->size() == 3 && (*fields)[0] == kProtocol &&
+      secret_.IsSignatureOf((*fields)[2], {"knock", (*fields)[1]})) {
+    step_ = 1;
+    client_nonce_ = (*fields)[1];
+    server_nonce_ = Nonce();
+    return PackFields({server_nonce_, secret_.Sign({"server", client_nonce_, server_nonce_})});
+  }
+  if (step_ == 1 && fields->size() == 1 &&
+      secret_.IsSignatureOf((*fields)[0], {"client", client_nonce_, server_nonce_})) {
+    step_ = 2;
+    return "";
+  }
+  return Stranger();
+}
+
+absl::Status ProveToServer(const JobSecret& secret, Socket& socket, absl::Time deadline) {
+  deadline = std::min(deadline, absl::Now() + kHandshakeTimeout);
+  const std::string client_nonce = Nonce();
+  absl::Status sent = socket.SendFrame(
+      PackFields({std::string(kProtocol), client_nonce, secret.Sign({"knock", client_nonce})}),
+      deadline);
+  const absl::StatusOr<std::string> frame =
+      sent.ok() ? socket.ReceiveFrame(deadline, kMostUnprovedBytes) : sent;
+  if (!frame.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        "it does not answer one who knows this job's secret: ", frame.status().message()));
+  }
+  const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(*frame);
+  if (!fields.ok() || fields->size() != 2 ||
+      !secret.IsSignatureOf((*fields)[1], {"server", client_nonce, (*fields)[0]})) {
+    return Stranger();
+  }
+  return socket.SendFrame(PackFields({secret.Sign({"client", client_nonce, (*fields)[0]})}),
+                          deadline);
+}
+
+}  // namespace brigade::collectives::internal

@@ -1,0 +1,53 @@
+#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
+#define BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
+
+// How both ends of a connection prove to each other that they know the job's secret, before either
+// says anything else. Frames of at most kMostUnprovedBytes; S is JobSecret::Sign:
+//
+//   client   kProtocol, c, S("knock", c)              c and s: new nonces
+//   server   s, S("server", c, s)
+//   client   S("client", c, s)
+//
+// Who does not know the secret hears nothing. Who repeats the first frame of another connection
+// hears the second, and cannot make the third.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/job_secret.h"
+
+namespace brigade::collectives::internal {
+
+inline constexpr absl::string_view kProtocol = "brigade 2";
+// Of a frame, until the other end has proved what it knows.
+inline constexpr uint32_t kMostUnprovedBytes = 256;
+inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(5);
+
+// The server's end of one connection, as its frames come.
+class ServerHandshake {
+ public:
+  explicit ServerHandshake(const JobSecret& secret) : secret_(secret) {}
+
+  // The frame to answer with, "" for none. PermissionDenied: the other end is a stranger.
+  absl::StatusOr<std::string> Hear(absl::string_view frame);
+  bool is_proved() const { return step_ == 2; }
+
+ private:
+  const JobSecret secret_;
+  int step_ = 0;
+  std::string client_nonce_, server_nonce_;
+};
+
+// The client's end, at once. Unavailable if the connection ends or nothing comes before the
+// deadline or kHandshakeTimeout, as where the server knows another secret; PermissionDenied if the
+// server cannot prove what it knows.
+absl::Status ProveToServer(const JobSecret& secret, Socket& socket, absl::Time deadline);
+
+}  // namespace brigade::collectives::internal
+
+#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
