@@ -73,7 +73,7 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
       device::MutexLock lock(store->mutex_);
       store->socket_.Close();  // or our own server would wait for it
     }
-    store->server_->GiveUp(status);
+    return store->server_->GiveUp(status);
   }
   return status;
 }
@@ -151,9 +151,7 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
       failure_ = absl::OkStatus();
       met_whole_group_ = false;
     }
-    absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
-    absl::Status entered = socket.status();
-    if (socket.ok()) entered = Enter(rank, where, *std::move(socket), deadline);
+    const absl::Status entered = Enter(rank, where, host, port, deadline);
     if (entered.ok()) return entered;
     // The deadline cuts the last attempt short, which then knows less than the one before.
     if (reason.ok() || absl::Now() < deadline) reason = entered;
@@ -174,12 +172,15 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
                                         " (tried ", absl::FormatDuration(tried), "): "));
 }
 
-// Over a new connection. An error of the server is in failure_ besides.
-absl::Status TcpStore::Enter(int rank, const std::string& where, Socket socket,
+// One attempt. An error of the server is in failure_ besides.
+absl::Status TcpStore::Enter(int rank, const std::string& where, const std::string& host, int port,
                              absl::Time deadline) {
-  const absl::StatusOr<JobSecret> secret = FindSecret();
   // The rank 0 that leaves it there may not be there yet.
+  const absl::StatusOr<JobSecret> secret = FindSecret();
   if (!secret.ok()) return secret.status();
+  absl::StatusOr<Socket> connected = Socket::Connect(host, port, deadline);
+  if (!connected.ok()) return connected.status();
+  Socket socket = *std::move(connected);
   const absl::Status proved = internal::ProveToServer(*secret, socket, deadline);
   if (!proved.ok()) return proved;
 
@@ -205,6 +206,9 @@ absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
   if (absl::IsDeadlineExceeded(all.status())) {
     // The whole time that they had, not what was left of it here.
     const std::string message(all.status().message());
+    device::MutexLock lock(mutex_);
+    // What rank 0 says knows more.
+    if (!failure_.ok()) return failure_;
     return absl::DeadlineExceededError(absl::StrCat(message.substr(0, message.rfind(" within ")),
                                                     " within ",
                                                     absl::FormatDuration(options_.timeout)));

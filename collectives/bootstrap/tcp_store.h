@@ -71,7 +71,7 @@ class TcpStore : public Store {
   absl::Status StartServer(internal::Socket listener);
   absl::StatusOr<JobSecret> FindSecret() const;
   absl::Status ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
-  absl::Status Enter(int rank, const std::string& where, internal::Socket socket,
+  absl::Status Enter(int rank, const std::string& where, const std::string& host, int port,
                      absl::Time deadline);
   absl::Status ExchangeStandbys(absl::Time deadline);
   absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline)

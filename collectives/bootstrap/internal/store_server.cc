@@ -55,12 +55,13 @@ void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
   thread_.join();
 }
 
-void StoreServer::GiveUp(const absl::Status& reason) {
+absl::Status StoreServer::GiveUp(const absl::Status& reason) {
   {
     device::MutexLock lock(stop_mutex_);
     gives_up_ = true;
   }
   Stop(reason, kLinger);
+  return failure_;
 }
 
 bool StoreServer::StopsNow() {
@@ -75,7 +76,7 @@ bool StoreServer::StopsNow() {
   const bool all_know =
       clients_.empty() && (failure_.ok() || gives_up_ || hellos_ >= options_.size);
   if (!all_know && absl::Now() < stop_time_) return false;
-  FailAll(stop_reason_);
+  if (failure_.ok()) FailAll(stop_reason_);
   return true;
 }
 

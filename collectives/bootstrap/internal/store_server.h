@@ -68,9 +68,9 @@ class StoreServer {
   void Stop(const absl::Status& reason, absl::Duration linger);
 
   // The same, but all hear the reason at once, before they go: a connection that is closed while it
-  // brings a request is reset, and takes with it what it had to tell. The reason goes on with who
-  // was refused, if anybody was.
-  void GiveUp(const absl::Status& reason);
+  // brings a request is reset, and takes with it what it had to tell. Returns what they hear: the
+  // reason, and who was refused, if anybody was.
+  absl::Status GiveUp(const absl::Status& reason);
 
   int port() const { return port_; }
   // Of a hello.

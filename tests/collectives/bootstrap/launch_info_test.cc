@@ -117,5 +117,40 @@ TEST(EnvironmentTest, NamesTheVariableAndItsValue) {
               "SLURM_STEP_NODELIST='gpu[' has no first host; set MASTER_ADDR");
 }
 
+TEST(EnvironmentTest, ReadsTheJobsNameAndSecret) {
+  const std::map<std::string, std::string> torchrun = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  const auto with = [](std::map<std::string, std::string> variables,
+                       const std::map<std::string, std::string>& more) {
+    variables.insert(more.begin(), more.end());
+    return variables;
+  };
+  EXPECT_EQ(Read(torchrun).value().job, "");
+  EXPECT_EQ(Read(with(torchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).value().job, "");
+  EXPECT_EQ(Read(with(torchrun, {{"TORCHELASTIC_RUN_ID", "a"},
+                                 {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                 {"SLURM_JOB_ID", "7"}}))
+                .value()
+                .job,
+            "torchrun a.2");
+  EXPECT_EQ(Read({{"OMPI_COMM_WORLD_RANK", "0"},
+                  {"OMPI_COMM_WORLD_SIZE", "1"},
+                  {"PMIX_NAMESPACE", "1234"}})
+                .value()
+                .job,
+            "mpirun 1234");
+  EXPECT_EQ(Read({{"SLURM_PROCID", "0"},
+                  {"SLURM_NTASKS", "1"},
+                  {"SLURM_JOB_ID", "7"},
+                  {"SLURM_STEP_ID", "1"}})
+                .value()
+                .job,
+            "slurm 7.1");
+  EXPECT_FALSE(Read(torchrun).value().secret.has_value());
+  const std::string hex(64, 'a');
+  EXPECT_EQ(Read({{"BRIGADE_JOB_SECRET", hex}}).value().secret->ToHex(), hex);
+  ExpectError({{"BRIGADE_JOB_SECRET", "a"}},
+              "BRIGADE_JOB_SECRET: not a secret of 64 hexadecimal digits");
+}
+
 }  // namespace
 }  // namespace brigade::collectives

@@ -1,0 +1,385 @@
+// Who is not a rank gets in nowhere and holds up nobody: attackers with sockets of their own, in
+// processes of their own, against a store that forms, and against the standby of one that has.
+
+#include <arpa/inet.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/collectives/bootstrap/internal/handshake.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/tcp_store.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/engines/gloo/processes.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives::testing {
+namespace {
+
+using ::brigade::collectives::internal::Socket;
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+absl::StatusOr<Socket> ConnectTo(int port) {
+  const absl::Time deadline = absl::Now() + kNever;
+  auto client = Socket::Connect("127.0.0.1", port, deadline);
+  while (absl::IsUnavailable(client.status())) {
+    absl::SleepFor(absl::Milliseconds(5));
+    client = Socket::Connect("127.0.0.1", port, deadline);
+  }
+  return client;
+}
+
+void Send(const Socket& socket, const std::string& bytes) {
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t some = send(socket.fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (some > 0) {
+      sent += static_cast<size_t>(some);
+    } else if (errno == EAGAIN) {
+      absl::SleepFor(absl::Milliseconds(1));
+    } else {
+      return;  // it has hung up
+    }
+  }
+}
+
+std::string Frame(const std::string& payload, uint32_t length) {
+  const uint32_t header = htonl(length);
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + payload;
+}
+std::string Frame(const std::string& payload) {
+  return Frame(payload, static_cast<uint32_t>(payload.size()));
+}
+
+// An error unless the other end closes the connection without having said anything.
+absl::Status ExpectSilence(Socket& socket) {
+  const absl::StatusOr<std::string> frame =
+      socket.ReceiveFrame(absl::Now() + 4 * internal::kHandshakeTimeout);
+  if (frame.ok()) return absl::InternalError("a stranger was answered");
+  if (absl::IsDeadlineExceeded(frame.status())) {
+    return absl::InternalError("a stranger was not closed");
+  }
+  return absl::OkStatus();
+}
+
+// On a new connection; returns when the server has hung up.
+absl::Status Attack(int port, const std::string& bytes) {
+  BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
+  Send(socket, bytes);
+  return ExpectSilence(socket);
+}
+
+std::string RandomBytes(size_t size) {
+  std::mt19937 random(1);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// What one sends who has another secret.
+std::string Knock(const JobSecret& secret) {
+  const std::string nonce = Nonce();
+  return PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", nonce})});
+}
+
+// One who has listened to the first frames of a rank repeats them. The server says its nonce, and
+// hears the proof for another one.
+absl::Status Replay(int port) {
+  const JobSecret& secret = *StoreOptions(1, 2, port).job.secret;
+  const std::string nonce = Nonce();
+  const std::string knock =
+      PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", nonce})});
+  std::string proof;
+  for (int round = 0; round < 2; ++round) {
+    BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
+    const absl::Time deadline = absl::Now() + kNever;
+    BRIGADE_RETURN_IF_ERROR(socket.SendFrame(knock, deadline));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string challenge, socket.ReceiveFrame(deadline));
+    BRIGADE_ASSIGN_OR_RETURN(const auto fields, UnpackFields(challenge));
+    if (round == 0) {
+      proof = PackFields({secret.Sign({"client", nonce, fields[0]})});  // what a rank would send
+      continue;
+    }
+    BRIGADE_RETURN_IF_ERROR(socket.SendFrame(proof, deadline));
+    BRIGADE_RETURN_IF_ERROR(ExpectSilence(socket));
+  }
+  return absl::OkStatus();
+}
+
+// So many connections that each hold a part of a message.
+absl::Status HoldHalfMessages(int port, int count, std::vector<Socket>& held) {
+  for (int i = 0; i < count; ++i) {
+    BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
+    Send(socket, Frame("half", 200));
+    held.push_back(std::move(socket));
+  }
+  return absl::OkStatus();
+}
+
+struct NamedAttack {
+  const char* name;
+  std::function<absl::Status(int port)> run;
+};
+
+const std::vector<NamedAttack>& Attacks() {
+  static const auto& attacks = *new std::vector<NamedAttack>{
+      {"Nothing", [](int port) { return Attack(port, ""); }},
+      {"RandomBytes", [](int port) { return Attack(port, RandomBytes(100'000)); }},
+      {"AMessageWithoutEnd",
+       [](int port) { return Attack(port, Frame(std::string(10 << 20, 'a'), 11 << 20)); }},
+      {"ALongMessageWithinALongLength",
+       [](int port) { return Attack(port, Frame(std::string(257, 'a'))); }},
+      {"TheLongestLength", [](int port) { return Attack(port, Frame("", 0xffffffff)); }},
+      {"TinyMessages",
+       [](int port) {
+         std::string bytes;
+         for (int i = 0; i < 1'000'000; ++i) bytes += Frame("");
+         return Attack(port, bytes);
+       }},
+      {"AnotherProtocol", [](int port) { return Attack(port, "GET / HTTP/1.1\r\n\r\n"); }},
+      {"AHelloWithoutProof",
+       [](int port) {
+         return Attack(port, Frame(PackFields({"hello", "1", "2", "", "", PackValues({})})));
+       }},
+      {"AKnockWithAnotherSecret",
+       [](int port) { return Attack(port, Frame(Knock(JobSecret::Random()))); }},
+      {"AKnockWithThePublicSecret",
+       [](int port) { return Attack(port, Frame(Knock(JobSecret::Public()))); }},
+      {"AReplay", Replay},
+  };
+  return attacks;
+}
+
+class StrangersTest : public ::testing::TestWithParam<NamedAttack> {};
+
+TEST_P(StrangersTest, DoNotDisturbAStoreThatForms) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault&) -> absl::Status {
+    if (rank == 1) BRIGADE_RETURN_IF_ERROR(GetParam().run(port));
+    BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value"));
+    return GetOfAllRanks(*store, "key", 2, kNever, "the end").status();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+TEST_P(StrangersTest, DoNotDisturbAStandby) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 3, port)));
+    if (rank == 2) {
+      BRIGADE_ASSIGN_OR_RETURN(const std::string standby, store->Get("standby/1", kNever));
+      BRIGADE_ASSIGN_OR_RETURN(const auto address, UnpackFields(standby));
+      int standby_port = 0;
+      if (address.size() != 2 || !absl::SimpleAtoi(address[1], &standby_port)) {
+        return absl::InternalError("no standby");
+      }
+      if (address[0] != "127.0.0.1") return absl::InternalError("it listens elsewhere too");
+      BRIGADE_RETURN_IF_ERROR(GetParam().run(standby_port));
+    }
+    fault.AwaitAll();
+    if (rank == 0) return absl::OkStatus();
+    BRIGADE_RETURN_IF_ERROR(store->KeepSurvivors({1, 2}, kNever));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value"));
+    return GetOfAllRanks(*store, "after/", 2, kNever, "the end").status();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+INSTANTIATE_TEST_SUITE_P(Attacks, StrangersTest, ::testing::ValuesIn(Attacks()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+int OpenDescriptors() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+// Rank 0 may have 256 descriptors; 1,000 strangers want one each, and keep them as long as they
+// may.
+TEST(CrowdTest, AThousandStrangersLeaveTheRanksIn) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
+    std::vector<Socket> held;
+    if (rank == 0) {
+      const rlimit limit = {256, 256};
+      setrlimit(RLIMIT_NOFILE, &limit);
+    } else {
+      BRIGADE_RETURN_IF_ERROR(HoldHalfMessages(port, 1000, held));
+    }
+    BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value"));
+    BRIGADE_RETURN_IF_ERROR(GetOfAllRanks(*store, "key", 2, kNever, "the end").status());
+    if (rank == 0 && OpenDescriptors() > internal::kMostUnproved + 60) {
+      return absl::InternalError(absl::StrCat(OpenDescriptors(), " descriptors"));
+    }
+    fault.AwaitAll();
+    return absl::OkStatus();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+// Fewer descriptors than strangers may have at once.
+TEST(CrowdTest, NeitherDoesAProcessWithoutDescriptors) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
+    std::vector<Socket> held;
+    if (rank == 0) {
+      const rlim_t few = static_cast<rlim_t>(OpenDescriptors()) + 16;
+      const rlimit limit = {few, few};
+      setrlimit(RLIMIT_NOFILE, &limit);
+    } else {
+      BRIGADE_RETURN_IF_ERROR(HoldHalfMessages(port, 100, held));
+    }
+    const absl::Status status = TcpStore::Create(StoreOptions(rank, 2, port)).status();
+    fault.AwaitAll();
+    return status;
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+TEST(JobTest, ARankWithAnotherSecretDoesNotGetIn) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) {
+    TcpStoreOptions options = StoreOptions(rank, 2, port, kDeadline);
+    if (rank == 1) options.job.secret = JobSecret::Random();
+    const absl::Status status = TcpStore::Create(options).status();
+    fault.AwaitAll();
+    return status;
+  });
+  EXPECT_THAT(reports[0].status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded, StartsWith("rank 1 did not join")));
+  EXPECT_THAT(reports[1].status,
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("it does not answer one who knows this job's secret")));
+}
+
+TEST(JobTest, ValuesThatDifferAreNamedOnAllRanksOfAJob) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) {
+    TcpStoreOptions options = StoreOptions(rank, 3, port);
+    options.job.values = {{"seed", rank == 2 ? "8" : "7"}, {"steps", "10"}};
+    const absl::Status status = TcpStore::Create(options).status();
+    fault.AwaitAll();
+    return status;
+  });
+  for (const Report& report : reports) {
+    EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(StartsWith("rank 2 ("), HasSubstr("seed is 8, not 7"),
+                                              Not(HasSubstr("steps")))));
+  }
+}
+
+// Without a sign that it is of the same job it is refused alone; who misses it hears of it.
+TEST(JobTest, AStrangeRankOfThisHostIsRefusedAloneAndNamed) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int process, Fault& fault) -> absl::Status {
+    TcpStoreOptions options = StoreOptions(process == 0 ? 0 : 1, 2, port);
+    options.job.secret.reset();
+    options.job.values = {{"seed", process == 1 ? "8" : "7"}};
+    if (process == 2) fault.AwaitAll();  // until process 1, which was refused, is over
+    return TcpStore::Create(options).status();
+  });
+  EXPECT_OK(reports[0].status);
+  EXPECT_THAT(reports[1].status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seed is 8, not 7")));
+  EXPECT_OK(reports[2].status);
+}
+
+TEST(JobTest, OneWhoMissesARankHearsWhoWasRefused) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) {
+    TcpStoreOptions options = StoreOptions(rank, 3, port, rank == 0 ? kDeadline : kNever);
+    options.job.secret.reset();
+    options.job.values = {{"seed", rank == 2 ? "8" : "7"}};
+    const absl::Status status = TcpStore::Create(options).status();
+    fault.AwaitAll();
+    return status;
+  });
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(
+        reports[static_cast<size_t>(rank)].status,
+        StatusIs(absl::StatusCode::kDeadlineExceeded,
+                 AllOf(HasSubstr("rank 2 did not join"), HasSubstr("one was refused: rank 2"),
+                       HasSubstr("seed is 8, not 7"))));
+  }
+  EXPECT_THAT(reports[2].status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seed is 8, not 7")));
+}
+
+#ifndef BRIGADE_ROUNDS
+#define BRIGADE_ROUNDS 5
+#endif
+
+// One of them has the port, the other one says so; nobody meets ranks of the other.
+TEST(JobTest, TwoJobsOnOnePortDoNotMix) {
+  for (int round = 0; round < BRIGADE_ROUNDS; ++round) {
+    const int port = FreePort();
+    const std::vector<Report> reports = RunRanks(4, [&](int process, Fault& fault) -> absl::Status {
+      const int rank = process % 2;
+      const std::string job(1, process < 2 ? 'A' : 'B');
+      TcpStoreOptions options = StoreOptions(rank, 2, port, 3 * kDeadline);
+      options.job.secret.reset();
+      options.job.values = {{"seed", job}};
+      const auto run = [&]() -> absl::Status {
+        BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(options));
+        BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("job of ", rank), job));
+        BRIGADE_ASSIGN_OR_RETURN(const auto jobs,
+                                 GetOfAllRanks(*store, "job of ", 2, kNever, "the end"));
+        fault.AwaitAll();
+        return jobs[0] == job && jobs[1] == job ? absl::OkStatus()
+                                                : absl::InternalError("it met the other job");
+      };
+      const absl::Status status = run();
+      if (!status.ok()) fault.AwaitAll();
+      return status;
+    });
+    const bool first = reports[0].status.ok();
+    for (int process = 0; process < 4; ++process) {
+      const absl::Status& status = reports[static_cast<size_t>(process)].status;
+      EXPECT_EQ(status.ok(), first == (process < 2)) << "process " << process << ": " << status;
+      if (status.ok()) continue;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("seed is "));
+    }
+  }
+}
+
+// Each round on the same port at once, by a rank that may be ahead of the other.
+TEST(JobTest, AGroupMadeAnewDoesNotMeetTheOneBefore) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault&) -> absl::Status {
+    for (int round = 0; round < 20 * BRIGADE_ROUNDS; ++round) {
+      TcpStoreOptions options = StoreOptions(rank, 3, port);
+      if (round % 2 == 0) options.job.secret.reset();
+      BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(options));
+      BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("round of ", rank), absl::StrCat(round)));
+      BRIGADE_ASSIGN_OR_RETURN(const auto rounds,
+                               GetOfAllRanks(*store, "round of ", 3, kNever, "the end"));
+      for (const std::string& other : rounds) {
+        if (other != absl::StrCat(round)) return absl::InternalError("another round");
+      }
+    }
+    return absl::OkStatus();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+}  // namespace
+}  // namespace brigade::collectives::testing
