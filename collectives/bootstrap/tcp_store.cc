@@ -162,6 +162,7 @@ absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, ab
       again = absl::IsUnavailable(failure_) ||
               (met_whole_group_ && absl::Now() < began + kPatienceWithOthers);
       if (!failure_.ok() && (!again || !in_time)) return failure_;
+      socket_.Close();  // or that group would wait for us to go
     }
     // The server may come up after its clients.
     again = in_time && (again || absl::IsUnavailable(entered) || absl::IsNotFound(entered));

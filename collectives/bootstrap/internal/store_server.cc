@@ -80,6 +80,12 @@ bool StoreServer::StopsNow() {
   return true;
 }
 
+// Whether who comes now belongs to the next group. Of one that could not form all are to hear.
+bool StoreServer::IsClosed() {
+  device::MutexLock lock(stop_mutex_);
+  return !stop_reason_.ok() && failure_.ok();
+}
+
 int StoreServer::PollTimeoutMs() {
   absl::Time next = absl::Now() + absl::Minutes(1);
   for (const Client& client : clients_) next = std::min(next, client.deadline);
@@ -96,8 +102,9 @@ void StoreServer::Run() {
   std::vector<pollfd> fds;
   while (!StopsNow()) {
     // Those who wait where no descriptor is left are looked at later.
-    const short accepts = absl::Now() < accepts_again_ ? 0 : POLLIN;
-    fds.assign({{stop_read_.fd(), POLLIN, 0}, {listener_.fd(), accepts, 0}});
+    const bool accepts = absl::Now() >= accepts_again_ && !IsClosed();
+    fds.assign({{stop_read_.fd(), POLLIN, 0},
+                {listener_.fd(), static_cast<short>(accepts ? POLLIN : 0), 0}});
     for (const Client& client : clients_) fds.push_back({client.socket.fd(), POLLIN, 0});
     if (poll(fds.data(), fds.size(), PollTimeoutMs()) < 0) continue;  // a signal
     size_t at = 2;

@@ -101,6 +101,7 @@ class StoreServer {
   StoreServer(Socket listener, int stop_read, int stop_write, const StoreServerOptions& options);
   void Run();
   bool StopsNow();
+  bool IsClosed();
   int PollTimeoutMs();
   void AcceptClients();
   void Hear(Client& client);
