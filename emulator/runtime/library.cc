@@ -1,6 +1,9 @@
 #include "brigade/emulator/runtime/library.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -14,8 +17,19 @@ thread_local int device_of_work = 0;
 
 }  // namespace
 
+struct KernelChain::State {
+  // Of the last kernel outside of captures.
+  CompletionPtr last;
+  // Of the last kernel in a capture. Does not own it: the capture owns kernels.
+  std::weak_ptr<Capture> capture;
+  std::vector<size_t> nodes;
+};
+
+KernelChain::KernelChain() : state_(std::make_unique<State>()) {}
+KernelChain::~KernelChain() = default;
+
 cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
-                          std::function<absl::Status()> work) {
+                          std::function<absl::Status()> work, KernelChain* chain) {
   return Api("EnqueueKernel", Needs::kContext, [&](Call& call) {
     const auto stream = call.Find(stream_handle);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -23,7 +37,28 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
       device_of_work = device.ordinal;
       return Machine::Get().Check(work(), name);
     };
-    return call.Submit(stream, {Work::Kind::kLibraryKernel, run});
+    const Work kernel = {Work::Kind::kLibraryKernel, run};
+    if (chain == nullptr) return call.Submit(stream, kernel);
+    KernelChain::State& state = *chain->state_;
+    if (stream->capture == nullptr) {
+      std::vector<CompletionPtr> after;
+      if (state.last != nullptr) after.push_back(state.last);
+      CompletionPtr last;
+      const cudaError_t enqueued = call.Submit(stream, kernel, &last, std::move(after));
+      if (last != nullptr) state.last = std::move(last);
+      return enqueued;
+    }
+    if (state.capture.lock() == stream->capture) {
+      for (const size_t node : state.nodes) {
+        if (std::count(stream->tail.begin(), stream->tail.end(), node) == 0) {
+          stream->tail.push_back(node);
+        }
+      }
+    }
+    const cudaError_t added = call.Submit(stream, kernel);
+    state.capture = stream->capture;
+    state.nodes = stream->tail;
+    return added;
   });
 }
 
@@ -39,6 +74,10 @@ absl::StatusOr<void*> WritableBytes(void* data, int64_t bytes) {
   const uint64_t address = AddressOf(data);
   BRIGADE_RETURN_IF_ERROR(memory.CheckWrite(device_of_work, address, bytes));
   return memory.Host(address);
+}
+
+void ReportMistake(absl::string_view text) {
+  Machine::Get().Add({Report::Kind::kCall, {}, std::string(text)});
 }
 
 }  // namespace brigade::emulator
