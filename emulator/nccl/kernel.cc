@@ -11,7 +11,9 @@ absl::Status NcclKernel::Run(absl::Span<const TransferPart> transfers, NcclStrea
     const auto reads = static_cast<int64_t>(InputBytes(part, group.size()));
     const auto writes = static_cast<int64_t>(OutputBytes(part, group.size()));
     // What is read comes first: bytes that are written count as initialised from then on.
-    BRIGADE_ASSIGN_OR_RETURN(part.input, streams.Readable(part.input, reads));
+    if (part.Reads(rank->rank)) {
+      BRIGADE_ASSIGN_OR_RETURN(part.input, streams.Readable(part.input, reads));
+    }
     BRIGADE_ASSIGN_OR_RETURN(part.output, streams.Writable(part.output, writes));
     return group.Run(rank->rank, rank->collectives++, part, rank->aborted);
   }

@@ -2,31 +2,44 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/emulator/nccl/accumulate.h"
 
 namespace brigade::emulator {
 
 struct RankGroup::Shared {
+  // Of the last collective of a slot that has ended.
+  struct Outcome {
+    uint64_t number;  // + 1
+    // Empty: all have their results.
+    char error[256];
+  };
+
   pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  // Who waits sleeps until it is another one. Not a condition variable: that would count a process
+  // that is killed among those that wait.
+  std::atomic<uint32_t> changes;
   std::atomic<int> joined;
-  // Number + 1 of the last collective of each slot that was complete. No rank is further ahead than
-  // by one.
-  uint64_t done[2];
+  // No rank is further ahead than by one.
+  Outcome outcomes[2];
 };
 
 struct RankGroup::CollectivePost {
@@ -57,7 +70,8 @@ struct RankGroup::Mail {
 // Where the arrays lie behind Shared.
 struct RankGroup::Layout {
   explicit Layout(int ranks) : size(static_cast<size_t>(ranks)) {}
-  size_t collectives() const { return (sizeof(Shared) + 63) / 64 * 64; }
+  size_t joined() const { return (sizeof(Shared) + 63) / 64 * 64; }
+  size_t collectives() const { return joined() + (size + 63) / 64 * 64; }
   size_t splits() const { return collectives() + 2 * size * sizeof(CollectivePost); }
   size_t mail() const { return splits() + 2 * size * sizeof(SplitPost); }
   size_t bytes() const { return mail() + size * size * sizeof(Mail); }
@@ -73,7 +87,9 @@ absl::Status ErrnoError(absl::string_view what) {
 
 absl::Status Copied(ssize_t done, size_t bytes, absl::string_view function) {
   if (done == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  return ErrnoError(absl::StrCat(function, " of another rank's array"));
+  if (done < 0) return ErrnoError(absl::StrCat(function, " of another rank's array"));
+  return absl::UnavailableError(
+      absl::StrCat(function, ": ", done, " of ", bytes, " bytes of another rank's array"));
 }
 
 absl::Status Fetch(void* to, pid_t process, const void* from, size_t bytes) {
@@ -128,12 +144,26 @@ class RankGroup::Lock {
 
   template <typename Condition>
   void Await(Condition condition) {
-    while (!condition()) Repair(pthread_cond_wait(&shared_.changed, &shared_.mutex));
+    while (!condition()) {
+      const uint32_t seen = shared_.changes;
+      pthread_mutex_unlock(&shared_.mutex);
+      Futex(FUTEX_WAIT, seen);
+      Repair(pthread_mutex_lock(&shared_.mutex));
+    }
+  }
+
+  void WakeAll() {
+    ++shared_.changes;
+    Futex(FUTEX_WAKE, INT_MAX);
   }
 
  private:
   void Repair(int locked) {
     if (locked == EOWNERDEAD) pthread_mutex_consistent(&shared_.mutex);
+  }
+
+  void Futex(int operation, uint32_t value) {
+    syscall(SYS_futex, &shared_.changes, operation, value, nullptr, nullptr, 0);
   }
 
   Shared& shared_;
@@ -146,14 +176,18 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0) return ErrnoError(absl::StrCat("shm_open of ", name));
   // The first that comes makes the group.
-  flock(file, LOCK_EX);
   const size_t bytes = Layout(size).bytes();
   struct stat found = {};
-  fstat(file, &found);
-  const bool is_new = found.st_size == 0;
   absl::Status status;
-  if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
-    status = absl::InvalidArgumentError("the ranks disagree on their number");
+  if (flock(file, LOCK_EX) != 0 || fstat(file, &found) != 0) {
+    status = ErrnoError("lock of shared memory");
+  }
+  const bool is_new = found.st_size == 0;
+  if (!status.ok()) {
+    // Closed below.
+  } else if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("of ", size, " ranks, where others have another number"));
   } else if (is_new && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     status = ErrnoError("ftruncate of shared memory");
   }
@@ -170,11 +204,6 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
     pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&shared->mutex, &mutex);
     pthread_mutexattr_destroy(&mutex);
-    pthread_condattr_t condition;
-    pthread_condattr_init(&condition);
-    pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
-    pthread_cond_init(&shared->changed, &condition);
-    pthread_condattr_destroy(&condition);
   }
   // The mapping would keep the lock.
   flock(file, LOCK_UN);
@@ -188,12 +217,22 @@ RankGroup::~RankGroup() {
   munmap(shared_, Layout(size_).bytes());
 }
 
-void RankGroup::Join() {
+absl::Status RankGroup::Join(int rank) {
+  const Lock lock(*this);
+  if (std::exchange(Joined()[static_cast<size_t>(rank)], true)) {
+    return absl::InvalidArgumentError(absl::StrCat("as rank ", rank, ", which another one is"));
+  }
   // All have it mapped: nobody needs the name any more.
   if (++shared_->joined == size_) shm_unlink(name_.c_str());
+  return absl::OkStatus();
 }
 
 bool RankGroup::is_complete() const { return shared_->joined >= size_; }
+
+absl::Span<bool> RankGroup::Joined() {
+  const Layout layout(size_);
+  return {reinterpret_cast<bool*>(shared_) + layout.joined(), layout.size};
+}
 
 absl::Span<RankGroup::CollectivePost> RankGroup::CollectivePosts(uint64_t number) {
   const Layout layout(size_);
@@ -215,29 +254,35 @@ RankGroup::Mail& RankGroup::MailOf(int from, int to) {
   return mail[from * size_ + to];
 }
 
-void RankGroup::Wake() {
-  const Lock lock(*this);
-  pthread_cond_broadcast(&shared_->changed);
+void RankGroup::Withdraw(int rank) {
+  Lock lock(*this);
+  for (const uint64_t slot : {0, 1}) CollectivePosts(slot)[static_cast<size_t>(rank)].number = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    Mail& mail = MailOf(rank, peer);
+    mail.taken = mail.posted;
+  }
+  lock.WakeAll();
 }
 
 absl::Status RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
                             const std::atomic<bool>& aborted) {
   Lock lock(*this);
+  if (aborted) return absl::OkStatus();
   const absl::Span<CollectivePost> posts = CollectivePosts(number);
-  CollectivePost& post = posts[static_cast<size_t>(rank)];
-  post = {number + 1, getpid(), mine};
+  Shared::Outcome& outcome = shared_->outcomes[number % 2];
+  posts[static_cast<size_t>(rank)] = {number + 1, getpid(), mine};
   if (std::all_of(posts.begin(), posts.end(), [&](const CollectivePost& other) {
         return other.number == number + 1 && AreAlike(other.part, mine);
       })) {
-    BRIGADE_RETURN_IF_ERROR(Compute(posts));
-    shared_->done[number % 2] = number + 1;
-    pthread_cond_broadcast(&shared_->changed);
-    return absl::OkStatus();
+    const absl::Status computed = Compute(posts);
+    outcome.number = number + 1;
+    absl::SNPrintF(outcome.error, sizeof(outcome.error), "%s", computed.message());
+    lock.WakeAll();
+    return computed;
   }
-  lock.Await([&] { return shared_->done[number % 2] == number + 1 || aborted; });
-  // An aborted rank leaves: nobody reads its arrays any more.
-  if (shared_->done[number % 2] != number + 1) post.number = 0;
-  return absl::OkStatus();
+  lock.Await([&] { return outcome.number == number + 1 || aborted; });
+  if (outcome.number != number + 1 || outcome.error[0] == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("in another rank: ", outcome.error));
 }
 
 // Rounds at each hop, and from the highest rank down: not the bits of a sum in ascending order.
@@ -256,6 +301,7 @@ absl::Status RankGroup::Reduce(absl::Span<const CollectivePost> posts, size_t be
     }
     Accumulate(first.type, first.op, input, count, result);
   }
+  Finish(first.type, first.op, size_, count, result);
   return absl::OkStatus();
 }
 
@@ -282,11 +328,24 @@ absl::Status RankGroup::Compute(absl::Span<const CollectivePost> posts) {
   return absl::OkStatus();
 }
 
+// Copies what its peer has sent first.
+absl::Status RankGroup::Take(int rank, const TransferPart& receive) {
+  Mail& mail = MailOf(receive.peer, rank);
+  const Mail::Message& message = mail.front();
+  ++mail.taken;
+  return Fetch(receive.data, message.process, message.part.data, receive.bytes);
+}
+
 absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
                             const std::atomic<bool>& aborted) {
   Lock lock(*this);
+  if (aborted) return absl::OkStatus();
+  absl::InlinedVector<TransferPart, kFewTransfers> receives;
   for (const TransferPart& transfer : transfers) {
-    if (!transfer.sends) continue;
+    if (!transfer.sends) {
+      receives.push_back(transfer);
+      continue;
+    }
     Mail& mail = MailOf(rank, transfer.peer);
     if (mail.posted - mail.taken == Mail::kMostMessages) {
       return absl::ResourceExhaustedError(
@@ -294,25 +353,29 @@ absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
     }
     mail.messages[mail.posted++ % Mail::kMostMessages] = {getpid(), transfer};
   }
-  pthread_cond_broadcast(&shared_->changed);
-  for (const TransferPart& transfer : transfers) {
-    if (transfer.sends) continue;
-    Mail& mail = MailOf(transfer.peer, rank);
+  lock.WakeAll();
+  // Any that has come, but in order from each peer.
+  const auto ready = [&](const TransferPart& receive) {
+    Mail& mail = MailOf(receive.peer, rank);
+    return mail.taken < mail.posted && mail.front().part.bytes == receive.bytes &&
+           std::none_of(receives.cbegin(), &receive,
+                        [&](const TransferPart& earlier) { return earlier.peer == receive.peer; });
+  };
+  while (!receives.empty()) {
+    auto next = receives.end();
     lock.Await([&] {
-      return aborted || (mail.taken < mail.posted && mail.front().part.bytes == transfer.bytes);
+      next = std::find_if(receives.begin(), receives.end(), ready);
+      return aborted || next != receives.end();
     });
-    if (aborted) break;
-    const auto& message = mail.front();
-    BRIGADE_RETURN_IF_ERROR(
-        Fetch(transfer.data, message.process, message.part.data, transfer.bytes));
-    ++mail.taken;
-    pthread_cond_broadcast(&shared_->changed);
+    if (aborted) return absl::OkStatus();
+    BRIGADE_RETURN_IF_ERROR(Take(rank, *next));
+    receives.erase(next);
+    lock.WakeAll();
   }
   for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) continue;
-    Mail& mail = MailOf(rank, transfer.peer);
+    const Mail& mail = MailOf(rank, transfer.peer);
     lock.Await([&] { return aborted || mail.taken == mail.posted; });
-    if (aborted) mail.taken = mail.posted;
   }
   return absl::OkStatus();
 }

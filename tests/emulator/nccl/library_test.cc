@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/emulator/runtime/control.h"
 #include "brigade/tests/emulator/device_array.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -170,7 +171,10 @@ TEST(LibraryTest, SaysLastWhatItRefused) {
   int count = 0;
   EXPECT_EQ(api.comm_count(nullptr, &count), NcclResult::kInvalidArgument);
   EXPECT_STREQ(api.get_last_error(nullptr), "ncclCommCount on no communicator");
-  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "invalid argument");
+  const auto reports = TakeReports();
+  ASSERT_EQ(reports.size(), 1);
+  EXPECT_EQ(reports[0].text, "ncclCommCount on no communicator");
+  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "ncclInvalidArgument");
 }
 
 }  // namespace
