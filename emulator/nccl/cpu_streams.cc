@@ -97,7 +97,8 @@ class Cpu final : public NcclStreams {
   }
 
   absl::StatusOr<const void*> Readable(const void* address, int64_t) override { return address; }
-  absl::StatusOr<void*> Writable(void* address, int64_t) override { return address; }
+  absl::StatusOr<void*> Reachable(void* address, int64_t) override { return address; }
+  absl::Status SetWritten(void*, int64_t) override { return absl::OkStatus(); }
   // Tests ask for EmulatedNccl::Misuses.
   void Report(const std::string&) override {}
 };

@@ -33,8 +33,11 @@ class Cuda final : public NcclStreams {
   absl::StatusOr<const void*> Readable(const void* address, int64_t bytes) override {
     return bytes == 0 ? address : ReadableBytes(address, bytes);
   }
-  absl::StatusOr<void*> Writable(void* address, int64_t bytes) override {
-    return bytes == 0 ? address : WritableBytes(address, bytes);
+  absl::StatusOr<void*> Reachable(void* address, int64_t bytes) override {
+    return bytes == 0 ? address : ReachableBytes(address, bytes);
+  }
+  absl::Status SetWritten(void* address, int64_t bytes) override {
+    return WritableBytes(address, bytes).status();
   }
 
   void Report(const std::string& misuse) override { ReportMistake(misuse); }

@@ -264,10 +264,10 @@ void RankGroup::Withdraw(int rank) {
   lock.WakeAll();
 }
 
-absl::Status RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
-                            const std::atomic<bool>& aborted) {
+absl::StatusOr<bool> RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
+                                    const std::atomic<bool>& aborted) {
   Lock lock(*this);
-  if (aborted) return absl::OkStatus();
+  if (aborted) return false;
   const absl::Span<CollectivePost> posts = CollectivePosts(number);
   Shared::Outcome& outcome = shared_->outcomes[number % 2];
   posts[static_cast<size_t>(rank)] = {number + 1, getpid(), mine};
@@ -278,10 +278,12 @@ absl::Status RankGroup::Run(int rank, uint64_t number, const CollectivePart& min
     outcome.number = number + 1;
     absl::SNPrintF(outcome.error, sizeof(outcome.error), "%s", computed.message());
     lock.WakeAll();
-    return computed;
+    BRIGADE_RETURN_IF_ERROR(computed);
+    return true;
   }
   lock.Await([&] { return outcome.number == number + 1 || aborted; });
-  if (outcome.number != number + 1 || outcome.error[0] == 0) return absl::OkStatus();
+  if (outcome.number != number + 1) return false;
+  if (outcome.error[0] == 0) return true;
   return absl::UnavailableError(absl::StrCat("in another rank: ", outcome.error));
 }
 
@@ -336,10 +338,10 @@ absl::Status RankGroup::Take(int rank, const TransferPart& receive) {
   return Fetch(receive.data, message.process, message.part.data, receive.bytes);
 }
 
-absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
-                            const std::atomic<bool>& aborted) {
+absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
+                                    const std::atomic<bool>& aborted) {
   Lock lock(*this);
-  if (aborted) return absl::OkStatus();
+  if (aborted) return false;
   absl::InlinedVector<TransferPart, kFewTransfers> receives;
   for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) {
@@ -367,7 +369,7 @@ absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
       next = std::find_if(receives.begin(), receives.end(), ready);
       return aborted || next != receives.end();
     });
-    if (aborted) return absl::OkStatus();
+    if (aborted) return false;
     BRIGADE_RETURN_IF_ERROR(Take(rank, *next));
     receives.erase(next);
     lock.WakeAll();
@@ -377,7 +379,7 @@ absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
     const Mail& mail = MailOf(rank, transfer.peer);
     lock.Await([&] { return aborted || mail.taken == mail.posted; });
   }
-  return absl::OkStatus();
+  return !aborted;
 }
 
 void RankGroup::PostSplit(int rank, uint64_t number, int color, int key) {

@@ -70,11 +70,12 @@ class RankGroup {
   absl::Status Join(int rank);
   bool is_complete() const;
 
-  // In the stream's worker. `number` counts this rank's collectives.
-  absl::Status Run(int rank, uint64_t number, const CollectivePart& mine,
-                   const std::atomic<bool>& aborted);
-  absl::Status Run(int rank, absl::Span<const TransferPart> transfers,
-                   const std::atomic<bool>& aborted);
+  // In the stream's worker. `number` counts this rank's collectives. Whether it has its results:
+  // not when it was aborted.
+  absl::StatusOr<bool> Run(int rank, uint64_t number, const CollectivePart& mine,
+                           const std::atomic<bool>& aborted);
+  absl::StatusOr<bool> Run(int rank, absl::Span<const TransferPart> transfers,
+                           const std::atomic<bool>& aborted);
 
   // After `aborted` has been set: the rank's kernels end, and nobody reaches their arrays any more.
   void Withdraw(int rank);

@@ -59,7 +59,9 @@ class NcclStreams {
 
   // In a kernel's run: where the host finds bytes of the device.
   virtual absl::StatusOr<const void*> Readable(const void* address, int64_t bytes) = 0;
-  virtual absl::StatusOr<void*> Writable(void* address, int64_t bytes) = 0;
+  // To be written there; from SetWritten on they count as written.
+  virtual absl::StatusOr<void*> Reachable(void* address, int64_t bytes) = 0;
+  virtual absl::Status SetWritten(void* address, int64_t bytes) = 0;
 
   // A misuse, beside EmulatedNccl::Misuses.
   virtual void Report(const std::string& misuse) = 0;

@@ -76,6 +76,19 @@ absl::StatusOr<void*> WritableBytes(void* data, int64_t bytes) {
   return memory.Host(address);
 }
 
+absl::StatusOr<void*> ReachableBytes(void* data, int64_t bytes) {
+  const Memory& memory = *Machine::Get().memory;
+  const uint64_t address = AddressOf(data);
+  const Memory::Range range = memory.Find(address);
+  const uint64_t end = address - range.address + static_cast<uint64_t>(bytes);
+  if (range.bytes >= 0 && end <= static_cast<uint64_t>(range.bytes) &&
+      memory.Reaches(device_of_work, address)) {
+    return memory.Host(address);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no ", bytes, " bytes of device ", device_of_work,
+                                                 " at ", memory.Describe(address)));
+}
+
 void ReportMistake(absl::string_view text) {
   Machine::Get().Add({Report::Kind::kCall, {}, std::string(text)});
 }

@@ -40,9 +40,10 @@ cudaError_t EnqueueKernel(cudaStream_t stream, absl::string_view name,
 //
 // Errors       With the buffer's name: InvalidArgument if they are not in one live allocation that
 //              the work's device reaches, FailedPrecondition if bytes to be read were never
-//              written. Bytes to be written count as written.
+//              written. Bytes to be written count as written; those that are only reached do not.
 absl::StatusOr<const void*> ReadableBytes(const void* address, int64_t bytes);
 absl::StatusOr<void*> WritableBytes(void* address, int64_t bytes);
+absl::StatusOr<void*> ReachableBytes(void* address, int64_t bytes);
 
 // Reports a wrong call of the library, as the runtime does with its own (control.h).
 void ReportMistake(absl::string_view text);

@@ -3,8 +3,10 @@
 
 // Ranks of one thread on EmulatedNccl, each with a CPU stream.
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "brigade/device/context.h"
@@ -63,6 +65,14 @@ class EmulatedNcclTest : public ::testing::Test {
   void Enqueued(NcclResult result, NcclComm comm) {
     while (result == NcclResult::kInProgress) result = Poll(comm);
     EXPECT_EQ(result, NcclResult::kSuccess);
+  }
+
+  // For a while in which kernels that can end do.
+  void ExpectStaysInProgress(NcclComm comm) {
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_EQ(Poll(comm), NcclResult::kInProgress);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 
   void Add(int rank, const std::vector<float>& input, std::vector<float>& output) {

@@ -21,7 +21,7 @@ TEST_F(EndTest, FinalizeIsInProgressUntilTheKernelsHaveEnded) {
   Connect(2);
   Add(0, one_, first_);
   EXPECT_EQ(api_.comm_finalize(comms_[0]), NcclResult::kInProgress);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(Poll(comms_[0]), NcclResult::kInProgress);
+  ExpectStaysInProgress(comms_[0]);
   EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kInvalidArgument);
   EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre("ncclCommDestroy while a call is in progress"));
   Add(1, two_, second_);
@@ -74,7 +74,7 @@ TEST_F(EndTest, AnAbortEndsKernelsAndNobodyReachesTheirArrays) {
   EXPECT_OK(streams_[0]->Synchronize());
   Add(1, two_, second_);
   EXPECT_EQ(api_.comm_finalize(comms_[1]), NcclResult::kInProgress);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(Poll(comms_[1]), NcclResult::kInProgress);
+  ExpectStaysInProgress(comms_[1]);
   EXPECT_EQ(api_.comm_abort(comms_[1]), NcclResult::kSuccess);
   EXPECT_OK(streams_[1]->Synchronize());
   EXPECT_THAT(first_, ElementsAre(0));
@@ -158,9 +158,8 @@ TEST_F(EndTest, RegistrationsAreOfOneCommunicatorAndEndBeforeIt) {
   EXPECT_EQ(api_.comm_deregister(comms_[0], handles[0]), NcclResult::kInvalidUsage);
   EXPECT_EQ(api_.comm_destroy(comms_[1]), NcclResult::kSuccess);
   EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kSuccess);
-  EXPECT_THAT(EmulatedNccl::Misuses(),
-              ElementsAre("ncclCommDeregister of what is not registered",
-                          "ncclCommDestroy with 1 registrations"));
+  EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre("ncclCommDeregister of what is not registered",
+                                                   "ncclCommDestroy with 1 registrations"));
   comms_.clear();
 }
 

@@ -123,9 +123,9 @@ TEST_F(GroupTest, TwoStreamsOfACommunicatorAreRefused) {
   Arrays mine = {.sent = 1};
   EXPECT_EQ(api_.group_start(), kSuccess);
   EXPECT_EQ(AllReduce(0, mine.sent, mine.sum), kSuccess);
-  EXPECT_EQ(api_.all_reduce(&mine.sent, &mine.sum, 1, kFloat32, NcclOp::kSum, comms_[0],
-                            StreamOf(1)),
-            NcclResult::kInvalidUsage);
+  EXPECT_EQ(
+      api_.all_reduce(&mine.sent, &mine.sum, 1, kFloat32, NcclOp::kSum, comms_[0], StreamOf(1)),
+      NcclResult::kInvalidUsage);
   EXPECT_EQ(api_.group_end(), NcclResult::kInvalidUsage);
   EXPECT_THAT(EmulatedNccl::Misuses(), Each(HasSubstr("not supported here")));
 }
