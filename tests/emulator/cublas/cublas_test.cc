@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "brigade/emulator/runtime/control.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/emulator/device_array.h"
 #include "gtest/gtest.h"
@@ -184,8 +185,12 @@ TEST_F(CublasTest, HandlesAndWorkspacesAreChecked) {
   ASSERT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_NOT_INITIALIZED);
   EXPECT_EQ(cublasSetMathMode(gone, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
+  const auto reports = TakeReports();
+  ASSERT_EQ(reports.size(), 2);
+  EXPECT_EQ(reports[0].text, "cublasDestroy: the handle is gone");
+  EXPECT_EQ(reports[1].text, "cublasSetMathMode: the handle is gone");
   EXPECT_STREQ(cublasGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED),
-               "the library was not initialized");
+               "CUBLAS_STATUS_NOT_INITIALIZED");
 }
 
 }  // namespace
