@@ -1,6 +1,6 @@
 // The functions of cublas_v2.h that the project calls, on the streams of the emulator's runtime:
-// libcublas.so.13. Checks and status codes are those of the cuBLAS manual; what it leaves undefined is
-// reported.
+// libcublas.so.13. Checks and status codes are those of the cuBLAS manual; what it leaves undefined
+// is reported.
 
 #include <cblas.h>
 #include <cublas_v2.h>
