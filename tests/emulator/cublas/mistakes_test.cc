@@ -100,9 +100,7 @@ TEST_F(MistakesTest, AnOutputOverAnInput) {
 
 TEST_F(MistakesTest, NoneInAnOutputBehindAnInput) { ExpectNone({.c_offset = 8, .c_is_a = true}); }
 
-TEST_F(MistakesTest, AMisalignedArray) {
-  ExpectReport({.a_byte = 2}, "has elements of 4 bytes");
-}
+TEST_F(MistakesTest, AMisalignedArray) { ExpectReport({.a_byte = 2}, "has elements of 4 bytes"); }
 
 TEST_F(MistakesTest, AWorkspaceThatEndsBehindItsArray) {
   ASSERT_EQ(cublasSetWorkspace_v2(handle_, arrays_[1], 8192), CUBLAS_STATUS_SUCCESS);

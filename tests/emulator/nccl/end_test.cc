@@ -67,9 +67,24 @@ TEST_F(EndTest, DestroyWaitsForKernels) {
   EXPECT_THAT(EmulatedNccl::Misuses(), IsEmpty());
 }
 
+TEST_F(EndTest, AThreadInACommunicatorThatAnotherOneIsInIsFound) {
+  Connect(2);
+  Add(0, one_, first_);
+  std::thread waits([&] { EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kSuccess); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(Poll(comms_[0]), NcclResult::kSuccess);
+  Add(1, two_, second_);
+  waits.join();
+  comms_.erase(comms_.begin());
+  EXPECT_THAT(EmulatedNccl::Misuses(),
+              ElementsAre("ncclCommGetAsyncError while another thread is in NCCL"));
+}
+
 TEST_F(EndTest, AnAbortEndsKernelsAndNobodyReachesTheirArrays) {
   Connect(2);
   Add(0, one_, first_);
+  // Time for the kernel to wait.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(api_.comm_abort(comms_[0]), NcclResult::kSuccess);
   EXPECT_OK(streams_[0]->Synchronize());
   Add(1, two_, second_);
