@@ -122,6 +122,7 @@ NcclComm CreateComm(std::shared_ptr<RankState> state) {
   auto& comms = NcclState::Get().comms;
   comms.push_back(std::make_unique<ncclComm>());
   const NcclComm comm = comms.back().get();
+  comm->kernels = {state.get(), [state](RankState* rank) { rank->kernels_ended = true; }};
   comm->state = std::move(state);
   NcclState::Get().live.insert(comm);
   return comm;

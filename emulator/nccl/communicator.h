@@ -51,6 +51,9 @@ struct NcclSplit {
 struct ncclComm {
   // Null when it is gone.
   std::shared_ptr<brigade::emulator::RankState> state;
+  // The same, as kernels share it. Null when no more are enqueued: kernels_ended is set when the
+  // last one lets it go.
+  std::shared_ptr<brigade::emulator::RankState> kernels;
   std::atomic<bool> inside{false};
   bool initialised = false;
   std::optional<brigade::emulator::NcclSplit> split;
@@ -72,8 +75,6 @@ struct ncclComm {
   brigade::emulator::NcclResult Error() const;
   void Keep(brigade::emulator::NcclResult new_error);
   bool InProgress() const;
-  // Also those in graphs that live.
-  bool HasKernels() const { return state.use_count() > 1; }
 };
 
 namespace brigade::emulator {
@@ -81,7 +82,7 @@ namespace brigade::emulator {
 struct NcclState {
   static NcclState& Get();
 
-  // Prints nothing; whoever has the streams does.
+  // Keeps it, and gives it to the streams.
   void AddMisuse(const std::string& misuse) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // Of the last call that was refused, or could not be carried out.
   void SetLastError(std::string error);

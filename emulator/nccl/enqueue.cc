@@ -26,10 +26,10 @@ NcclResult EnqueueNow(ncclComm& comm, const NcclWork& work) {
   NcclStreams& streams = *NcclState::Get().streams;
   absl::Status enqueued;
   for (const CollectivePart& collective : work.collectives) {
-    if (enqueued.ok()) enqueued = streams.Enqueue(work.stream, {comm.state, collective}, {});
+    if (enqueued.ok()) enqueued = streams.Enqueue(work.stream, {comm.kernels, collective}, {});
   }
   if (enqueued.ok() && !work.transfers.empty()) {
-    enqueued = streams.Enqueue(work.stream, {comm.state, std::nullopt}, work.transfers);
+    enqueued = streams.Enqueue(work.stream, {comm.kernels, std::nullopt}, work.transfers);
   }
   if (enqueued.ok()) return NcclResult::kSuccess;
   NcclState::Get().SetLastError(enqueued.ToString());
@@ -233,7 +233,7 @@ NcclResult StateOf(ncclComm& comm) {
     return comm.Error() == NcclResult::kSuccess ? kInProgress : comm.Error();
   }
   if (comm.polls_left > 0 && --comm.polls_left > 0) return kInProgress;
-  if (comm.awaits_kernels && comm.HasKernels()) return kInProgress;
+  if (comm.awaits_kernels && !comm.state->kernels_ended) return kInProgress;
   comm.awaits_kernels = false;
   return Complete(comm);
 }

@@ -24,7 +24,7 @@ void End(NcclComm comm) {
   NcclState::Get().live.erase(comm);
   std::erase_if(NcclState::Get().registered,
                 [&](const auto& each) { return each.first.first == comm; });
-  comm->state = nullptr;
+  comm->state = comm->kernels = nullptr;
   comm->split.reset();
 }
 
@@ -37,10 +37,12 @@ void AbortKernels(const ncclComm& comm) {
 }
 
 // NCCL waits without a limit.
-bool AwaitKernels(const ncclComm& comm) {
+bool AwaitKernels(ncclComm& comm) {
+  comm.kernels = nullptr;
+  const std::atomic<bool>& ended = comm.state->kernels_ended;
   const absl::Time deadline = absl::Now() + kPatience;
-  while (comm.HasKernels() && absl::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
-  return !comm.HasKernels();
+  while (!ended && absl::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
+  return ended;
 }
 
 int64_t RegistrationsOf(NcclComm comm) {
@@ -135,8 +137,8 @@ NcclResult CommFinalize(NcclComm comm) {
                  comm->revoked ? "after ncclCommRevoke" : "a second time");
   }
   if (entry.failed()) return entry.KeepError();
-  comm->finalized = true;
-  comm->awaits_kernels = true;
+  comm->finalized = comm->awaits_kernels = true;
+  comm->kernels = nullptr;
   comm->polls_left = 2;
   return NcclResult::kInProgress;
 }
@@ -183,6 +185,7 @@ NcclResult CommRevoke(NcclComm comm, int flags) {
   }
   AbortKernels(*comm);
   comm->revoked = comm->finalized = comm->awaits_kernels = true;
+  comm->kernels = nullptr;
   comm->hangs = comm->is_deferred = false;
   comm->polls_left = 0;
   comm->split.reset();

@@ -25,8 +25,7 @@ class KernelOrder {
   virtual void Abort() {}
 };
 
-// What kernels of a rank need, also when its communicator is gone. Each kernel that is enqueued,
-// runs, or is captured in a graph that lives shares it.
+// What kernels of a rank need, also when its communicator is gone.
 struct RankState {
   std::shared_ptr<RankGroup> group;
   int rank = 0;
@@ -34,6 +33,8 @@ struct RankState {
   std::atomic<bool> aborted{false};
   // That have begun to run: a graph's replay runs more than were enqueued.
   std::atomic<uint64_t> collectives{0};
+  // No kernel is enqueued, runs, or lies in a graph that lives, and none will.
+  std::atomic<bool> kernels_ended{false};
 };
 
 // A collective, or the transfers of a group of calls.

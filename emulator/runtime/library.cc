@@ -1,8 +1,8 @@
 #include "brigade/emulator/runtime/library.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +20,6 @@ thread_local int device_of_work = 0;
 struct KernelChain::State {
   // Of the last kernel outside of captures.
   CompletionPtr last;
-  // Of the last kernel in a capture. Does not own it: the capture owns kernels.
-  std::weak_ptr<Capture> capture;
-  std::vector<size_t> nodes;
 };
 
 KernelChain::KernelChain() : state_(std::make_unique<State>()) {}
@@ -38,27 +35,14 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
       return Machine::Get().Check(work(), name);
     };
     const Work kernel = {Work::Kind::kLibraryKernel, run};
-    if (chain == nullptr) return call.Submit(stream, kernel);
-    KernelChain::State& state = *chain->state_;
-    if (stream->capture == nullptr) {
-      std::vector<CompletionPtr> after;
-      if (state.last != nullptr) after.push_back(state.last);
-      CompletionPtr last;
-      const cudaError_t enqueued = call.Submit(stream, kernel, &last, std::move(after));
-      if (last != nullptr) state.last = std::move(last);
-      return enqueued;
-    }
-    if (state.capture.lock() == stream->capture) {
-      for (const size_t node : state.nodes) {
-        if (std::count(stream->tail.begin(), stream->tail.end(), node) == 0) {
-          stream->tail.push_back(node);
-        }
-      }
-    }
-    const cudaError_t added = call.Submit(stream, kernel);
-    state.capture = stream->capture;
-    state.nodes = stream->tail;
-    return added;
+    if (chain == nullptr || stream->capture != nullptr) return call.Submit(stream, kernel);
+    CompletionPtr& last = chain->state_->last;
+    std::vector<CompletionPtr> after;
+    if (last != nullptr) after.push_back(last);
+    CompletionPtr completion;
+    const cudaError_t enqueued = call.Submit(stream, kernel, &completion, std::move(after));
+    if (completion != nullptr) last = std::move(completion);
+    return enqueued;
   });
 }
 

@@ -15,8 +15,8 @@
 
 namespace brigade::emulator {
 
-// Keeps kernels of a library in the order in which they were enqueued, whatever their streams are:
-// those outside of captures, and those of the latest capture.
+// Keeps kernels of a library in the order in which they were enqueued, whatever their streams are.
+// Those of a graph always keep it among themselves.
 class KernelChain {
  public:
   KernelChain();

@@ -72,12 +72,13 @@ TEST_F(EndTest, AThreadInACommunicatorThatAnotherOneIsInIsFound) {
   Add(0, one_, first_);
   std::thread waits([&] { EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kSuccess); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(Poll(comms_[0]), NcclResult::kSuccess);
+  int size = 0;
+  EXPECT_EQ(api_.comm_count(comms_[0], &size), NcclResult::kSuccess);
   Add(1, two_, second_);
   waits.join();
   comms_.erase(comms_.begin());
   EXPECT_THAT(EmulatedNccl::Misuses(),
-              ElementsAre("ncclCommGetAsyncError while another thread is in NCCL"));
+              ElementsAre("ncclCommCount while another thread is in NCCL"));
 }
 
 TEST_F(EndTest, AnAbortEndsKernelsAndNobodyReachesTheirArrays) {
@@ -96,6 +97,21 @@ TEST_F(EndTest, AnAbortEndsKernelsAndNobodyReachesTheirArrays) {
   EXPECT_THAT(second_, ElementsAre(0));
   comms_.clear();
   EXPECT_THAT(EmulatedNccl::Misuses(), IsEmpty());
+}
+
+TEST_F(EndTest, AnAbortTakesBackWhatHasNotBeenReceived) {
+  Connect(2);
+  Enqueued(api_.send(one_.data(), 1, NcclType::kFloat32, 1, comms_[0], StreamOf(0)), comms_[0]);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(api_.comm_abort(comms_[0]), NcclResult::kSuccess);
+  Enqueued(api_.receive(second_.data(), 1, NcclType::kFloat32, 0, comms_[1], StreamOf(1)),
+           comms_[1]);
+  EXPECT_EQ(api_.comm_finalize(comms_[1]), NcclResult::kInProgress);
+  ExpectStaysInProgress(comms_[1]);
+  EXPECT_EQ(api_.comm_abort(comms_[1]), NcclResult::kSuccess);
+  EXPECT_OK(streams_[1]->Synchronize());
+  EXPECT_THAT(second_, ElementsAre(0));
+  comms_.clear();
 }
 
 TEST_F(EndTest, ARevokedCommunicatorIsOnlyDestroyed) {

@@ -92,7 +92,7 @@ class TwoRanks {
     };
     Expect(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     order(stream_, other);
-    // Only the communicator orders these two.
+    // Nothing but the graph orders these two.
     add(a, stream_);
     Done(api_.all_reduce(b.data(), b.data(), 100, NcclType::kFloat32, NcclOp::kMax, comm_, other));
     order(other, stream_);
