@@ -55,7 +55,8 @@ int64_t RegistrationsOf(NcclComm comm) {
 // What is wrong with a configuration, or nothing.
 std::string ConfigError(const NcclConfig* config) {
   if (config == nullptr) return "";
-  if (config->magic != NcclConfig().magic || config->size < offsetof(NcclConfig, net_name)) {
+  if (config->magic != NcclConfig().magic ||
+      config->size < offsetof(NcclConfig, cga_cluster_size)) {
     return "with a configuration that was not initialised";
   }
   // Also where it is not set.

@@ -213,7 +213,8 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
 }
 
 RankGroup::~RankGroup() {
-  if (!is_complete()) shm_unlink(name_.c_str());
+  // One that was refused leaves it to the others.
+  if (has_joined_ && !is_complete()) shm_unlink(name_.c_str());
   munmap(shared_, Layout(size_).bytes());
 }
 
@@ -222,6 +223,7 @@ absl::Status RankGroup::Join(int rank) {
   if (std::exchange(Joined()[static_cast<size_t>(rank)], true)) {
     return absl::InvalidArgumentError(absl::StrCat("as rank ", rank, ", which another one is"));
   }
+  has_joined_ = true;
   // All have it mapped: nobody needs the name any more.
   if (++shared_->joined == size_) shm_unlink(name_.c_str());
   return absl::OkStatus();
@@ -370,9 +372,10 @@ absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> tra
       return aborted || next != receives.end();
     });
     if (aborted) return false;
-    BRIGADE_RETURN_IF_ERROR(Take(rank, *next));
-    receives.erase(next);
+    const absl::Status taken = Take(rank, *next);
     lock.WakeAll();
+    BRIGADE_RETURN_IF_ERROR(taken);
+    receives.erase(next);
   }
   for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) continue;

@@ -112,6 +112,8 @@ class RankGroup {
   const std::string name_;
   const int size_;
   Shared* const shared_;
+  // A rank of this process.
+  std::atomic<bool> has_joined_{false};
   // Of the rank that computes; the lock is held.
   std::vector<char> results_, fetched_;
 };

@@ -81,6 +81,18 @@ TEST_F(RankGroupTest, AnErrorIsThatOfAllRanks) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS) << status;
 }
 
+TEST_F(RankGroupTest, ARankThatIsRefusedLeavesTheGroupToTheOthers) {
+  const std::string name = "/brigade-rank-group-test-refused-" + std::to_string(getpid());
+  const auto first = RankGroup::Open(name, 2).value();
+  ASSERT_OK(first->Join(0));
+  EXPECT_THAT(RankGroup::Open(name, 2).value()->Join(0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("as rank 0")));
+  EXPECT_THAT(RankGroup::Open(name, 3).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3 ranks")));
+  ASSERT_OK(RankGroup::Open(name, 2).value()->Join(1));
+  EXPECT_TRUE(first->is_complete());
+}
+
 // A condition variable of the system would wait for it at its next use but one.
 TEST_F(RankGroupTest, ARankThatIsKilledWhileItWaitsIsForgotten) {
   const float one = 1;
