@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -45,11 +44,13 @@ bool AwaitKernels(ncclComm& comm) {
   return ended;
 }
 
-int64_t RegistrationsOf(NcclComm comm) {
+int RegistrationsOf(NcclComm comm) {
   const device::MutexLock lock(NcclState::Get().mutex);
-  const auto& registered = NcclState::Get().registered;
-  return std::count_if(registered.begin(), registered.end(),
-                       [&](const auto& each) { return each.first.first == comm; });
+  int found = 0;
+  for (const auto& [handle, registration] : NcclState::Get().registered) {
+    if (handle.first == comm) ++found;
+  }
+  return found;
 }
 
 // What is wrong with a configuration, or nothing.
@@ -152,7 +153,7 @@ NcclResult CommDestroy(NcclComm comm) {
     return entry.result();
   }
   const NcclResult result = entry.result();
-  if (const int64_t left = RegistrationsOf(comm); left > 0) {
+  if (const int left = RegistrationsOf(comm); left > 0) {
     entry.Refuse(result, absl::StrCat("with ", left, " registrations"));
   }
   if (!AwaitKernels(*comm)) {

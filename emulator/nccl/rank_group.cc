@@ -2,15 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +17,12 @@
 #include "absl/strings/str_format.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/emulator/nccl/accumulate.h"
+#include "brigade/emulator/nccl/process_memory.h"
+#include "brigade/emulator/nccl/shared_monitor.h"
 
 namespace brigade::emulator {
+
+using Lock = SharedMonitor::Lock;
 
 struct RankGroup::Shared {
   // Of the last collective of a slot that has ended.
@@ -33,10 +32,7 @@ struct RankGroup::Shared {
     char error[256];
   };
 
-  pthread_mutex_t mutex;
-  // Who waits sleeps until it is another one. Not a condition variable: that would count a process
-  // that is killed among those that wait.
-  std::atomic<uint32_t> changes;
+  SharedMonitor monitor;
   std::atomic<int> joined;
   // No rank is further ahead than by one.
   Outcome outcomes[2];
@@ -85,33 +81,6 @@ absl::Status ErrnoError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-absl::Status Copied(ssize_t done, size_t bytes, absl::string_view function) {
-  if (done == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  if (done < 0) return ErrnoError(absl::StrCat(function, " of another rank's array"));
-  return absl::UnavailableError(
-      absl::StrCat(function, ": ", done, " of ", bytes, " bytes of another rank's array"));
-}
-
-absl::Status Fetch(void* to, pid_t process, const void* from, size_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
-  if (process == getpid()) {
-    if (to != from) std::memcpy(to, from, bytes);
-    return absl::OkStatus();
-  }
-  const iovec here = {to, bytes}, there = {const_cast<void*>(from), bytes};
-  return Copied(process_vm_readv(process, &here, 1, &there, 1, 0), bytes, "process_vm_readv");
-}
-
-absl::Status Store(pid_t process, void* to, const void* from, size_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
-  if (process == getpid()) {
-    std::memcpy(to, from, bytes);
-    return absl::OkStatus();
-  }
-  const iovec here = {const_cast<void*>(from), bytes}, there = {to, bytes};
-  return Copied(process_vm_writev(process, &here, 1, &there, 1, 0), bytes, "process_vm_writev");
-}
-
 const char* At(const void* array, size_t bytes) { return static_cast<const char*>(array) + bytes; }
 
 bool Scatters(const CollectivePart& part) {
@@ -133,41 +102,6 @@ size_t InputBytes(const CollectivePart& part, int size) {
 size_t OutputBytes(const CollectivePart& part, int size) {
   return part.count * BytesOf(part.type) * (Gathers(part) ? static_cast<size_t>(size) : 1);
 }
-
-// A process that dies with the lock leaves the state as it is: then the others wait for ever.
-class RankGroup::Lock {
- public:
-  explicit Lock(RankGroup& group) : shared_(*group.shared_) {
-    Repair(pthread_mutex_lock(&shared_.mutex));
-  }
-  ~Lock() { pthread_mutex_unlock(&shared_.mutex); }
-
-  template <typename Condition>
-  void Await(Condition condition) {
-    while (!condition()) {
-      const uint32_t seen = shared_.changes;
-      pthread_mutex_unlock(&shared_.mutex);
-      Futex(FUTEX_WAIT, seen);
-      Repair(pthread_mutex_lock(&shared_.mutex));
-    }
-  }
-
-  void WakeAll() {
-    ++shared_.changes;
-    Futex(FUTEX_WAKE, INT_MAX);
-  }
-
- private:
-  void Repair(int locked) {
-    if (locked == EOWNERDEAD) pthread_mutex_consistent(&shared_.mutex);
-  }
-
-  void Futex(int operation, uint32_t value) {
-    syscall(SYS_futex, &shared_.changes, operation, value, nullptr, nullptr, 0);
-  }
-
-  Shared& shared_;
-};
 
 absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& name, int size) {
   // Where Yama restricts tracing, ranks of other processes may reach this one's arrays all the
@@ -196,15 +130,7 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) status = ErrnoError("mmap of shared memory");
   }
-  if (status.ok() && is_new) {
-    auto* const shared = new (memory) Shared();
-    pthread_mutexattr_t mutex;
-    pthread_mutexattr_init(&mutex);
-    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&shared->mutex, &mutex);
-    pthread_mutexattr_destroy(&mutex);
-  }
+  if (status.ok() && is_new) new (memory) Shared();
   // The mapping would keep the lock.
   flock(file, LOCK_UN);
   close(file);
@@ -219,7 +145,7 @@ RankGroup::~RankGroup() {
 }
 
 absl::Status RankGroup::Join(int rank) {
-  const Lock lock(*this);
+  const Lock lock(shared_->monitor);
   if (std::exchange(Joined()[static_cast<size_t>(rank)], true)) {
     return absl::InvalidArgumentError(absl::StrCat("as rank ", rank, ", which another one is"));
   }
@@ -257,7 +183,7 @@ RankGroup::Mail& RankGroup::MailOf(int from, int to) {
 }
 
 void RankGroup::Withdraw(int rank) {
-  Lock lock(*this);
+  Lock lock(shared_->monitor);
   for (const uint64_t slot : {0, 1}) CollectivePosts(slot)[static_cast<size_t>(rank)].number = 0;
   for (int peer = 0; peer < size_; ++peer) {
     Mail& mail = MailOf(rank, peer);
@@ -268,7 +194,7 @@ void RankGroup::Withdraw(int rank) {
 
 absl::StatusOr<bool> RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
                                     const std::atomic<bool>& aborted) {
-  Lock lock(*this);
+  Lock lock(shared_->monitor);
   if (aborted) return false;
   const absl::Span<CollectivePost> posts = CollectivePosts(number);
   Shared::Outcome& outcome = shared_->outcomes[number % 2];
@@ -342,7 +268,7 @@ absl::Status RankGroup::Take(int rank, const TransferPart& receive) {
 
 absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
                                     const std::atomic<bool>& aborted) {
-  Lock lock(*this);
+  Lock lock(shared_->monitor);
   if (aborted) return false;
   absl::InlinedVector<TransferPart, kFewTransfers> receives;
   for (const TransferPart& transfer : transfers) {
@@ -386,12 +312,12 @@ absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> tra
 }
 
 void RankGroup::PostSplit(int rank, uint64_t number, int color, int key) {
-  const Lock lock(*this);
+  const Lock lock(shared_->monitor);
   SplitPosts(number)[static_cast<size_t>(rank)] = {number + 1, color, key};
 }
 
 std::optional<RankGroup::Place> RankGroup::PlaceInSplit(int rank, uint64_t number) {
-  const Lock lock(*this);
+  const Lock lock(shared_->monitor);
   const absl::Span<const SplitPost> posts = SplitPosts(number);
   const SplitPost& mine = posts[static_cast<size_t>(rank)];
   Place place;

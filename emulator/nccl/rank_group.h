@@ -94,7 +94,6 @@ class RankGroup {
   struct SplitPost;
   struct Mail;
   struct Layout;
-  class Lock;
 
   RankGroup(std::string name, int size, Shared* shared)
       : name_(name), size_(size), shared_(shared) {}
