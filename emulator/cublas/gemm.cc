@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/emulator/ptx/arithmetic.h"
 #include "brigade/emulator/runtime/library.h"
@@ -94,7 +96,7 @@ std::vector<float> Sums(const GemmCall& call, const Packed& a, const Packed& b) 
     std::vector<float> part(sums.size());
     AddTerms(call, a, b, l, std::min(l + kReducedTerms, call.k), part.data());
     for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i] = Rounded(call.a.type, sums[i] + Rounded(call.a.type, part[i]));
+      sums[i] = Rounded(call.c.type, sums[i] + Rounded(call.c.type, part[i]));
     }
   }
   return sums;
@@ -115,9 +117,65 @@ absl::Status StoreProduct(const GemmCall& call, int64_t product, const std::vect
   return absl::OkStatus();
 }
 
+// Of the bytes of a column, from its first on.
+using Interval = std::pair<uint64_t, uint64_t>;
+
+// Those of a matrix, [rows, columns], in ascending order.
+std::vector<Interval> Columns(const GemmMatrix& matrix, int64_t rows, int64_t columns,
+                              int64_t batch) {
+  if (matrix.transposed) std::swap(rows, columns);
+  std::vector<Interval> intervals;
+  // One that all products share is listed once.
+  for (int64_t product = 0; product < (matrix.stride == 0 ? 1 : batch); ++product) {
+    for (int64_t column = 0; rows > 0 && column < columns; ++column) {
+      const auto begin = reinterpret_cast<uint64_t>(Column(matrix, product, column));
+      intervals.emplace_back(begin, begin + static_cast<uint64_t>(rows * BytesOf(matrix.type)));
+    }
+  }
+  std::sort(intervals.begin(), intervals.end());
+  return intervals;
+}
+
+bool Overlap(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (a[i].second <= b[j].first) {
+      ++i;
+    } else if (b[j].second <= a[i].first) {
+      ++j;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::Status CheckArrays(const GemmCall& call) {
+  for (const GemmMatrix* matrix : {&call.a, &call.b, &call.c}) {
+    if (reinterpret_cast<uint64_t>(matrix->data) % static_cast<uint64_t>(BytesOf(matrix->type)) ==
+        0) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrFormat("a matrix at %p has elements of %d bytes",
+                                                      matrix->data, BytesOf(matrix->type)));
+  }
+  const std::vector<Interval> c = Columns(call.c, call.m, call.n, call.batch);
+  const auto overlapping = [](const Interval& a, const Interval& b) { return b.first < a.second; };
+  if ((call.c.stride == 0 && call.batch > 1) ||
+      std::adjacent_find(c.begin(), c.end(), overlapping) != c.end()) {
+    return absl::InvalidArgumentError("products of the batch overlap in c");
+  }
+  if (Overlap(c, Columns(call.a, call.m, call.k, call.batch)) ||
+      Overlap(c, Columns(call.b, call.k, call.n, call.batch))) {
+    return absl::InvalidArgumentError("c overlaps an input");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunGemm(const GemmCall& call) {
+  BRIGADE_RETURN_IF_ERROR(CheckArrays(call));
   Packed a, b;
   for (int64_t product = 0; product < call.batch; ++product) {
     BRIGADE_RETURN_IF_ERROR(Pack(call.a, product, call.m, call.k, a));

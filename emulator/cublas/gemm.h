@@ -24,16 +24,18 @@ struct GemmCall {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   GemmMatrix a = {}, b = {}, c = {};
   float alpha = 1, beta = 0;
-  // Of 16-bit inputs: whether partial sums may be rounded to their type.
+  // Of 16-bit outputs: whether partial sums may be rounded to their type.
   bool reduces_in_16_bits = false;
 };
 
 // Computes it inside a kernel's run.
 //
 // Precision    Sums in fp32, rounded once to c's type; with reduces_in_16_bits the sum of every
-//              kReducedTerms products, and the sum of those sums, is rounded to a's type. cuBLAS
+//              kReducedTerms products, and the sum of those sums, is rounded to c's type. cuBLAS
 //              would do so more rarely; here it always shows.
 // Traffic      c is read only if beta is not 0; nothing between the columns is touched.
+// Errors       InvalidArgument if an address is no multiple of its type's size, or if columns of c
+//              overlap each other or those of a or b.
 absl::Status RunGemm(const GemmCall& call);
 
 inline constexpr int64_t kReducedTerms = 8;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <type_traits>
 
 #include "brigade/emulator/nccl/rank_group.h"
@@ -29,13 +30,13 @@ struct BFloat16 {
   static uint16_t Store(float value) { return FloatToBFloat16(value, Rounding::kNearest); }
 };
 
-template <typename T>
-T Sum(T a, T b) {
+// Of integers modulo their range; in 64 bits, where no type is promoted to a signed one.
+template <typename T, typename Op>
+T Wrapped(Op op, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+    return static_cast<T>(op(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
   } else {
-    return a + b;
+    return op(a, b);
   }
 }
 
@@ -52,48 +53,77 @@ void Apply(Op op, const void* input, size_t count, void* result) {
   }
 }
 
+// ncclRedOp_t, of which api.h has those that the library uses.
+enum Op : int { kSum, kProduct, kMax, kMin, kAverage, kOps };
+
 template <typename Type>
 void AccumulateAs(Type, NcclOp op, const void* input, size_t count, void* result) {
-  switch (op) {
-    case NcclOp::kSum:
-      return Apply<Type>([](auto a, auto b) { return Sum(a, b); }, input, count, result);
-    case NcclOp::kMax:
-      return Apply<Type>([](auto a, auto b) { return std::max(a, b); }, input, count, result);
-    case NcclOp::kMin:
-      return Apply<Type>([](auto a, auto b) { return std::min(a, b); }, input, count, result);
+  const auto apply = [&](const auto& combine) { Apply<Type>(combine, input, count, result); };
+  switch (static_cast<int>(op)) {
+    case kSum:
+    case kAverage:
+      return apply([](auto a, auto b) { return Wrapped(std::plus<>(), a, b); });
+    case kProduct:
+      return apply([](auto a, auto b) { return Wrapped(std::multiplies<>(), a, b); });
+    case kMax:
+      return apply([](auto a, auto b) { return std::max(a, b); });
+    case kMin:
+      return apply([](auto a, auto b) { return std::min(a, b); });
   }
 }
 
-// Calls visit with the type's tag.
-template <typename Visit>
-auto WithType(NcclType type, Visit visit) {
-  switch (type) {
-    case NcclType::kInt32:
+// Calls visit with the type's tag, by ncclDataType_t; of others with `unknown`.
+template <typename Visit, typename Unknown>
+auto WithType(NcclType type, Visit visit, Unknown unknown) {
+  switch (static_cast<int>(type)) {
+    case 0:
+      return visit(Plain<int8_t>());
+    case 1:
+      return visit(Plain<uint8_t>());
+    case 2:
       return visit(Plain<int32_t>());
-    case NcclType::kInt64:
+    case 3:
+      return visit(Plain<uint32_t>());
+    case 4:
       return visit(Plain<int64_t>());
-    case NcclType::kFloat16:
+    case 5:
+      return visit(Plain<uint64_t>());
+    case 6:
       return visit(Half());
-    case NcclType::kFloat32:
+    case 7:
       return visit(Plain<float>());
-    case NcclType::kFloat64:
+    case 8:
       return visit(Plain<double>());
-    case NcclType::kBfloat16:
+    case 9:
       return visit(BFloat16());
-    case NcclType::kUint8:
-      break;
+    default:
+      return unknown();
   }
-  return visit(Plain<uint8_t>());
 }
 
 }  // namespace
 
 size_t BytesOf(NcclType type) {
-  return WithType(type, [](auto tag) { return sizeof(typename decltype(tag)::Stored); });
+  return WithType(
+      type, [](auto tag) { return sizeof(typename decltype(tag)::Stored); },
+      [] { return size_t{0}; });
 }
 
+bool HasOp(NcclOp op) { return static_cast<int>(op) >= 0 && static_cast<int>(op) < kOps; }
+
 void Accumulate(NcclType type, NcclOp op, const void* input, size_t count, void* result) {
-  WithType(type, [&](auto tag) { AccumulateAs(tag, op, input, count, result); });
+  WithType(
+      type, [&](auto tag) { AccumulateAs(tag, op, input, count, result); }, [] {});
+}
+
+void Finish(NcclType type, NcclOp op, int ranks, size_t count, void* result) {
+  if (static_cast<int>(op) != kAverage) return;
+  const auto average = [&](auto tag) {
+    using Type = decltype(tag);
+    const auto divide = [&](auto sum, auto) { return static_cast<decltype(sum)>(sum / ranks); };
+    Apply<Type>(divide, result, count, result);
+  };
+  WithType(type, average, [] {});
 }
 
 }  // namespace brigade::emulator

@@ -5,59 +5,96 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
-namespace brigade::emulator {
-
+using brigade::emulator::NcclResult;
 using Clock = std::chrono::steady_clock;
+
+NcclResult ncclComm::Error() const {
+  return Clock::now() >= error_at ? error : NcclResult::kSuccess;
+}
+
+void ncclComm::Keep(NcclResult new_error) {
+  error = new_error;
+  error_at = Clock::time_point::min();
+}
+
+bool ncclComm::InProgress() const {
+  // Calls after ncclCommRevoke wait for it.
+  return !initialised || split.has_value() || hangs || polls_left > 0 ||
+         (awaits_kernels && !revoked);
+}
+
+namespace brigade::emulator {
 
 NcclState& NcclState::Get() {
   static NcclState nccl;
   return nccl;
 }
 
-NcclEntry::NcclEntry(const char* function) : comm_(nullptr) {
-  const device::MutexLock lock(NcclState::Get().mutex);
-  Count(function);
-  ApplyFaults(function);
+void NcclState::AddMisuse(const std::string& misuse) {
+  last_error = misuse;
+  misuses.push_back(misuse);
+  streams.load()->Report(misuse);
 }
 
-NcclEntry::NcclEntry(const char* function, NcclComm comm, bool may_be_in_progress) : comm_(comm) {
+void NcclState::SetLastError(std::string error) {
+  const device::MutexLock lock(mutex);
+  last_error = std::move(error);
+}
+
+NcclEntry::NcclEntry(const char* function) : function_(function) {
   const device::MutexLock lock(NcclState::Get().mutex);
-  Count(function);
+  Begin();
+  ApplyFaults();
+}
+
+NcclEntry::NcclEntry(const char* function, NcclComm comm, Needs needs) : function_(function) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  Begin();
   if (comm == nullptr || NcclState::Get().live.count(comm) == 0) {
-    Refuse(function, comm == nullptr ? " on no communicator" : " on a communicator that is gone");
-    comm_ = nullptr;
     is_gone_ = true;
+    RefuseLocked(comm == nullptr ? "on no communicator" : "on a communicator that is gone");
     return;
   }
+  comm_ = comm;
   if (comm->inside.exchange(true)) {
-    NcclState::Get().misuses.push_back(std::string(function) + " while another thread is in NCCL");
+    NcclState::Get().AddMisuse(absl::StrCat(function, " while another thread is in NCCL"));
   }
-  const bool in_progress =
-      !comm->initialised || comm->split.has_value() || comm->hangs || comm->polls_left > 0;
-  if (in_progress && !may_be_in_progress) {
-    Refuse(function, " while a call is in progress");
-  } else {
-    ApplyFaults(function);
+  if (needs == Needs::kReady) {
+    result_ = comm->Error();
+    was_in_progress_ = result_ == NcclResult::kSuccess && comm->InProgress();
+    if (was_in_progress_) RefuseLocked("while a call is in progress");
   }
+  if (!failed()) ApplyFaults();
 }
 
-void NcclEntry::Count(const char* function) const {
+void NcclEntry::Begin() {
   auto& calls = NcclState::Get().calls;
-  auto found = calls.find(std::string_view(function));
-  if (found == calls.end()) found = calls.emplace(function, 0).first;
+  auto found = calls.find(absl::string_view(function_));
+  if (found == calls.end()) found = calls.emplace(function_, 0).first;
   ++found->second;
 }
 
-void NcclEntry::Refuse(const char* function, const char* why) {
-  NcclState::Get().misuses.push_back(NcclState::Get().last_error = std::string(function) + why);
+void NcclEntry::RefuseLocked(absl::string_view why) {
+  NcclState::Get().AddMisuse(absl::StrCat(function_, " ", why));
   result_ = NcclResult::kInvalidArgument;
 }
 
-void NcclEntry::ApplyFaults(const char* function) {
+NcclResult NcclEntry::Refuse(NcclResult result, absl::string_view why) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  RefuseLocked(why);
+  return result_ = result;
+}
+
+NcclResult NcclEntry::KeepError() {
+  if (comm_ != nullptr && has_error() && !was_in_progress_) comm_->Keep(result_);
+  return result_;
+}
+
+void NcclEntry::ApplyFaults() {
   auto& faults = NcclState::Get().faults;
   const auto fault = std::find_if(faults.begin(), faults.end(), [&](const auto& each) {
     const bool is_of_rank = each.rank < 0 || comm_ == nullptr || comm_->state->rank == each.rank;
-    return each.function == function && is_of_rank;
+    return each.function == function_ && is_of_rank;
   });
   if (fault == faults.end()) return;
   Apply(*fault);
@@ -74,6 +111,7 @@ void NcclEntry::Apply(const EmulatedNccl::Fault& fault) {
       if (comm_ != nullptr) comm_->hangs = true;
       return;
     case EmulatedNccl::Effect::kLater:
+      if (comm_ == nullptr) return;
       comm_->error = fault.error;
       comm_->error_at = Clock::now() + std::chrono::milliseconds(20);
       return;
@@ -81,26 +119,38 @@ void NcclEntry::Apply(const EmulatedNccl::Fault& fault) {
 }
 
 NcclComm CreateComm(std::shared_ptr<RankState> state) {
-  const NcclComm comm = new ncclComm;
+  auto& comms = NcclState::Get().comms;
+  comms.push_back(std::make_unique<ncclComm>());
+  const NcclComm comm = comms.back().get();
+  comm->kernels = {state.get(), [state](RankState* rank) { rank->kernels_ended = true; }};
   comm->state = std::move(state);
   NcclState::Get().live.insert(comm);
   return comm;
 }
 
-absl::Status JoinGroup(const std::string& name, int size, RankState& rank) {
-  std::weak_ptr<RankGroup>& known = NcclState::Get().groups[name];
-  rank.group = known.lock();
-  if (rank.group == nullptr) {
-    BRIGADE_ASSIGN_OR_RETURN(rank.group, RankGroup::Open(name, size));
-    known = rank.group;
-  }
-  rank.group->Join();
-  return absl::OkStatus();
+std::shared_ptr<RankState> CreateRank(int rank) {
+  auto state = std::make_shared<RankState>();
+  state->rank = rank;
+  state->order = NcclState::Get().streams.load()->CreateOrder();
+  return state;
 }
 
-NcclResult SystemError(const absl::Status& error) {
-  NcclState::Get().last_error = error.ToString();
-  return NcclResult::kSystemError;
+absl::Status JoinGroup(const std::string& name, int size, RankState& rank) {
+  auto& groups = NcclState::Get().groups;
+  std::erase_if(groups, [](const auto& each) { return each.second.expired(); });
+  std::shared_ptr<RankGroup> group;
+  if (const auto known = groups.find(name); known != groups.end()) group = known->second.lock();
+  if (group == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(group, RankGroup::Open(name, size));
+    groups[name] = group;
+  }
+  if (group->size() != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("of ", size, " ranks, where others have ", group->size()));
+  }
+  BRIGADE_RETURN_IF_ERROR(group->Join(rank.rank));
+  rank.group = std::move(group);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Advance(ncclComm& comm) {
@@ -110,8 +160,7 @@ absl::StatusOr<bool> Advance(ncclComm& comm) {
     const auto place = parent.PlaceInSplit(comm.state->rank, split.number);
     if (!place.has_value()) return false;
     if (split.color < 0) return true;
-    split.state = std::make_shared<RankState>();
-    split.state->rank = place->rank;
+    split.state = CreateRank(place->rank);
     BRIGADE_RETURN_IF_ERROR(
         JoinGroup(absl::StrCat(parent.name(), ".", split.number, ".", split.color), place->size,
                   *split.state));
@@ -149,7 +198,7 @@ int EmulatedNccl::LiveRegistrations() {
 int64_t EmulatedNccl::RegisteredBytes(int rank) {
   const device::MutexLock lock(NcclState::Get().mutex);
   int64_t bytes = 0;
-  for (const auto& [data, registration] : NcclState::Get().registered) {
+  for (const auto& [handle, registration] : NcclState::Get().registered) {
     if (registration.rank == rank) bytes += registration.bytes;
   }
   return bytes;

@@ -29,8 +29,8 @@ class EmulatedNccl {
     kLater,    // succeeds, and 20 ms later the communicator has the error
   };
 
-  // What happens to the next call of `function` ("ncclAllReduce"), by the rank or, if that is -1,
-  // by any.
+  // What happens to the next call of `function` ("ncclAllReduce"), by the rank or, if that is -1 or
+  // the function has no communicator, by any.
   struct Fault {
     std::string function;
     int rank = -1;
@@ -50,8 +50,8 @@ class EmulatedNccl {
   static int LiveComms();
   static int LiveRegistrations();
   static int64_t RegisteredBytes(int rank);
-  // What a caller must not do: two threads in one communicator, calls while one is in progress, or
-  // after the end.
+  // What a caller must not do: two threads in one communicator, calls while one is in progress or
+  // after the end, arguments that are out of range, and what is not supported here.
   static std::vector<std::string> Misuses();
 
   static void Reset();

@@ -1,7 +1,11 @@
-// EmulatedNccl's functions that enqueue, and what finds out whether they have.
+// EmulatedNccl's functions that enqueue, alone or in groups, and what finds out whether they have.
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "brigade/emulator/nccl/accumulate.h"
 #include "brigade/emulator/nccl/communicator.h"
 
 namespace brigade::emulator {
@@ -9,77 +13,161 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-NcclResult EnqueueNow(const ncclComm& comm, const NcclWork& work) {
-  const absl::Status enqueued = NcclState::Get().streams.load()->Enqueue(
-      work.stream, {comm.state, work.collective}, work.transfers);
-  return enqueued.ok() ? NcclResult::kSuccess : NcclResult::kUnhandledCudaError;
+// What this thread has begun. The calls themselves lie in their communicators.
+struct Group {
+  int depth = 0;
+  std::vector<NcclComm> comms;
+  // Of the last call that failed, as in NCCL.
+  NcclResult error = NcclResult::kSuccess;
+};
+thread_local Group group;
+
+NcclResult EnqueueNow(ncclComm& comm, const NcclWork& work) {
+  NcclStreams& streams = *NcclState::Get().streams;
+  absl::Status enqueued;
+  for (const CollectivePart& collective : work.collectives) {
+    if (enqueued.ok()) enqueued = streams.Enqueue(work.stream, {comm.kernels, collective}, {});
+  }
+  if (enqueued.ok() && !work.transfers.empty()) {
+    enqueued = streams.Enqueue(work.stream, {comm.kernels, std::nullopt}, work.transfers);
+  }
+  if (enqueued.ok()) return NcclResult::kSuccess;
+  NcclState::Get().SetLastError(enqueued.ToString());
+  comm.Keep(NcclResult::kUnhandledCudaError);
+  return NcclResult::kUnhandledCudaError;
 }
 
-NcclResult Launch(ncclComm& comm, NcclWork& work) {
-  if (++comm.launches % 3 != 0) return EnqueueNow(comm, work);
-  std::swap(comm.deferred, work);
-  comm.is_deferred = true;
-  comm.polls_left = 2;
-  return NcclResult::kInProgress;
+// Enqueues what lies in the communicator, or puts it off.
+NcclResult Launch(ncclComm& comm) {
+  if (comm.grouped.collectives.empty() && comm.grouped.transfers.empty()) {
+    return NcclResult::kSuccess;
+  }
+  NcclResult result = NcclResult::kInProgress;
+  if (++comm.launches % 3 != 0) {
+    result = EnqueueNow(comm, comm.grouped);
+  } else {
+    std::swap(comm.deferred, comm.grouped);
+    comm.is_deferred = true;
+    comm.polls_left = 2;
+  }
+  comm.grouped.Clear();
+  return result;
 }
 
-thread_local int group_depth = 0;
-thread_local NcclComm group_comm = nullptr;
-thread_local NcclResult group_result = NcclResult::kSuccess;  // the worst of its calls
+// A call that enqueues: add(work) adds it to the communicator's. `why_not` says what is wrong with
+// its arguments, or is empty.
+template <typename WhyNot, typename Add>
+NcclResult Call(const char* function, NcclComm comm, NcclStream stream, const WhyNot& why_not,
+                const Add& add) {
+  NcclEntry entry(function, comm);
+  if (!entry.failed()) {
+    const std::string wrong = why_not(comm->state->group->size());
+    if (comm->revoked) {
+      entry.Refuse(NcclResult::kInvalidUsage, "after ncclCommRevoke");
+    } else if (comm->finalized) {
+      entry.Refuse(NcclResult::kInvalidUsage, "after ncclCommFinalize");
+    } else if (!wrong.empty()) {
+      entry.Refuse(NcclResult::kInvalidArgument, wrong);
+    }
+  }
+  NcclWork* const work = entry.is_gone() ? nullptr : &comm->grouped;
+  const bool is_first = work == nullptr || std::find(group.comms.begin(), group.comms.end(),
+                                                     comm) == group.comms.end();
+  if (!entry.failed() && !is_first && work->stream != stream) {
+    entry.Refuse(NcclResult::kInvalidUsage,
+                 "in a group with another stream of the communicator: not supported here");
+  }
+  if (entry.failed()) {
+    if (group.depth > 0) group.error = entry.result();
+    return entry.KeepError();
+  }
+  work->stream = stream;
+  add(*work);
+  if (group.depth == 0) return Launch(*comm);
+  if (is_first) group.comms.push_back(comm);
+  return NcclResult::kSuccess;
+}
+
+std::string TypeError(NcclType type) {
+  if (BytesOf(type) > 0) return "";
+  return absl::StrCat("with type ", static_cast<int>(type), ": not NCCL's, or not supported here");
+}
+
+std::string RankError(absl::string_view what, int rank, int size) {
+  if (rank >= 0 && rank < size) return "";
+  return absl::StrCat("with ", what, " ", rank, " of ", size, " ranks");
+}
 
 NcclResult GroupStart() {
   NcclEntry entry("ncclGroupStart");
-  if (entry.failed()) return entry.result();
-  ++group_depth;
-  group_comm = nullptr;
-  group_result = NcclResult::kSuccess;
-  return NcclResult::kSuccess;
+  if (!entry.failed()) ++group.depth;
+  return entry.result();
+}
+
+// The calls of one communicator.
+NcclResult EndGroup(NcclComm comm) {
+  NcclEntry entry("ncclGroupEnd", comm, NcclEntry::Needs::kLive);
+  if (entry.is_gone()) return entry.result();
+  if (entry.failed() || group.error != NcclResult::kSuccess) {
+    comm->grouped.Clear();
+    return entry.KeepError();
+  }
+  return Launch(*comm);
 }
 
 NcclResult GroupEnd() {
-  const NcclComm comm = std::exchange(group_comm, nullptr);
-  --group_depth;
-  if (comm == nullptr) return NcclEntry("ncclGroupEnd").result();
-  NcclEntry entry("ncclGroupEnd", comm, /*may_be_in_progress=*/true);
-  if (entry.failed()) return entry.result();
-  if (group_result != NcclResult::kSuccess) return group_result;
-  return Launch(*comm, comm->grouped);
+  if (group.depth == 0) {
+    return NcclEntry("ncclGroupEnd").Refuse(NcclResult::kInvalidUsage, "without ncclGroupStart");
+  }
+  if (--group.depth > 0) return NcclEntry("ncclGroupEnd").result();
+  NcclResult result = NcclResult::kSuccess;
+  if (group.comms.empty()) result = NcclEntry("ncclGroupEnd").result();
+  for (const NcclComm comm : group.comms) {
+    const NcclResult ended = EndGroup(comm);
+    if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) {
+      result = ended == NcclResult::kSuccess ? result : ended;
+    }
+  }
+  group.comms.clear();
+  const NcclResult error = std::exchange(group.error, NcclResult::kSuccess);
+  return error == NcclResult::kSuccess ? result : error;
 }
 
-NcclResult Transfer(const char* function, TransferPart transfer, NcclComm comm, NcclStream stream) {
-  NcclEntry entry(function, comm);
-  if (entry.failed()) return group_result = entry.result();
-  NcclWork& work = comm->grouped;
-  if (group_comm == nullptr) work.transfers.clear();
-  work.stream = stream;
-  work.collective.reset();
-  if (transfer.bytes > 0) work.transfers.push_back(transfer);
-  if (group_depth == 0) return Launch(*comm, work);
-  group_comm = comm;
-  return NcclResult::kSuccess;
+NcclResult Transfer(const char* function, bool sends, void* data, size_t count, NcclType type,
+                    int peer, NcclComm comm, NcclStream stream) {
+  const auto why_not = [&](int size) {
+    const std::string wrong = TypeError(type);
+    return wrong.empty() ? RankError("peer", peer, size) : wrong;
+  };
+  return Call(function, comm, stream, why_not, [&](NcclWork& work) {
+    if (count > 0) work.transfers.push_back({sends, data, count * BytesOf(type), peer});
+  });
 }
 
 NcclResult Send(const void* input, size_t count, NcclType type, int peer, NcclComm comm,
                 NcclStream stream) {
-  return Transfer("ncclSend", {true, const_cast<void*>(input), count * BytesOf(type), peer}, comm,
-                  stream);
+  return Transfer("ncclSend", true, const_cast<void*>(input), count, type, peer, comm, stream);
 }
 
 NcclResult Receive(void* output, size_t count, NcclType type, int peer, NcclComm comm,
                    NcclStream stream) {
-  return Transfer("ncclRecv", {false, output, count * BytesOf(type), peer}, comm, stream);
+  return Transfer("ncclRecv", false, output, count, type, peer, comm, stream);
 }
 
 NcclResult Collective(const char* function, const CollectivePart& collective, NcclComm comm,
                       NcclStream stream) {
-  NcclEntry entry(function, comm);
-  if (entry.failed()) return entry.result();
-  if (collective.count == 0) return NcclResult::kSuccess;  // as NCCL does
-  NcclWork& work = comm->grouped;
-  work.stream = stream;
-  work.collective = collective;
-  work.transfers.clear();
-  return Launch(*comm, work);
+  const auto why_not = [&](int size) {
+    if (std::string wrong = TypeError(collective.type); !wrong.empty()) return wrong;
+    if (!HasOp(collective.op)) {
+      return absl::StrCat("with operation ", static_cast<int>(collective.op),
+                          ": not NCCL's, or not supported here");
+    }
+    return RankError("root", collective.root, size);
+  };
+  return Call(function, comm, stream, why_not, [&](NcclWork& work) {
+    // As NCCL does.
+    if (collective.count > 0) work.collectives.push_back(collective);
+  });
 }
 
 NcclResult AllReduce(const void* input, void* output, size_t count, NcclType type, NcclOp op,
@@ -109,31 +197,52 @@ NcclResult Broadcast(const void* input, void* output, size_t count, NcclType typ
                     stream);
 }
 
+// Whether the split is done; its error is the communicator's from then on.
+bool AdvanceSplit(ncclComm& comm) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  const absl::StatusOr<bool> is_done = Advance(comm);
+  if (is_done.ok()) return *is_done;
+  NcclState::Get().last_error = is_done.status().ToString();
+  comm.Keep(NcclResult::kSystemError);
+  return false;
+}
+
+// When the communicator is ready: a split's child is there, and ready too; what was put off is
+// enqueued.
+NcclResult Complete(ncclComm& comm) {
+  if (comm.split.has_value()) {
+    const device::MutexLock lock(NcclState::Get().mutex);
+    if (comm.split->state != nullptr) {
+      *comm.split->child = CreateComm(comm.split->state);
+      (*comm.split->child)->initialised = true;
+    }
+    comm.split.reset();
+  }
+  if (!std::exchange(comm.is_deferred, false)) return NcclResult::kSuccess;
+  const NcclResult result = EnqueueNow(comm, comm.deferred);
+  comm.deferred.Clear();
+  return result;
+}
+
+NcclResult StateOf(ncclComm& comm) {
+  constexpr auto kInProgress = NcclResult::kInProgress;
+  if (const NcclResult error = comm.Error(); error != NcclResult::kSuccess) return error;
+  if (comm.hangs || !comm.state->group->is_complete()) return kInProgress;
+  comm.initialised = true;
+  if (comm.split.has_value() && !AdvanceSplit(comm)) {
+    return comm.Error() == NcclResult::kSuccess ? kInProgress : comm.Error();
+  }
+  if (comm.polls_left > 0 && --comm.polls_left > 0) return kInProgress;
+  if (comm.awaits_kernels && !comm.state->kernels_ended) return kInProgress;
+  comm.awaits_kernels = false;
+  return Complete(comm);
+}
+
 NcclResult GetAsyncError(NcclComm comm, NcclResult* error) {
-  NcclEntry entry("ncclCommGetAsyncError", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommGetAsyncError", comm, NcclEntry::Needs::kLive);
   if (entry.failed()) return entry.result();
-  *error = NcclResult::kInProgress;
-  if (Clock::now() >= comm->error_at) {
-    *error = comm->error;
-    return NcclResult::kSuccess;
-  }
-  if (comm->hangs) return NcclResult::kSuccess;
-  if (!comm->state->group->is_complete()) return NcclResult::kSuccess;
-  comm->initialised = true;
-  if (comm->split.has_value()) {
-    const device::MutexLock lock(NcclState::Get().mutex);
-    const absl::StatusOr<bool> is_done = Advance(*comm);
-    if (!is_done.ok()) return SystemError(is_done.status());
-    if (!*is_done) return NcclResult::kSuccess;
-  }
-  if (comm->polls_left > 0 && --comm->polls_left > 0) return NcclResult::kSuccess;
-  *error = NcclResult::kSuccess;
-  if (comm->split.has_value()) {
-    const device::MutexLock lock(NcclState::Get().mutex);
-    if (comm->split->state != nullptr) *comm->split->child = CreateComm(comm->split->state);
-    comm->split.reset();
-  }
-  if (std::exchange(comm->is_deferred, false)) *error = EnqueueNow(*comm, comm->deferred);
+  if (error == nullptr) return entry.Refuse(NcclResult::kInvalidArgument, "into no result");
+  *error = StateOf(*comm);
   return NcclResult::kSuccess;
 }
 

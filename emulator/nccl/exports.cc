@@ -33,23 +33,23 @@ NcclResult ncclGetVersion(int* version) { return Functions().get_version(version
 const char* ncclGetErrorString(NcclResult result) {
   switch (result) {
     case NcclResult::kSuccess:
-      return "no error";
+      return "ncclSuccess";
     case NcclResult::kUnhandledCudaError:
-      return "unhandled cuda error";
+      return "ncclUnhandledCudaError";
     case NcclResult::kSystemError:
-      return "unhandled system error";
+      return "ncclSystemError";
     case NcclResult::kInternalError:
-      return "internal error";
+      return "ncclInternalError";
     case NcclResult::kInvalidArgument:
-      return "invalid argument";
+      return "ncclInvalidArgument";
     case NcclResult::kInvalidUsage:
-      return "invalid usage";
+      return "ncclInvalidUsage";
     case NcclResult::kRemoteError:
-      return "remote process exited or there was a network error";
+      return "ncclRemoteError";
     case NcclResult::kInProgress:
-      return "NCCL operation in progress";
+      return "ncclInProgress";
   }
-  return "unknown result code";
+  return "no ncclResult_t";
 }
 
 // The communicator is ignored, as NCCL does.

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,23 +14,54 @@
 namespace brigade::emulator {
 namespace {
 
-bool IsError(const NcclEntry& entry) {
-  return entry.failed() && entry.result() != NcclResult::kInProgress;
+// How long ncclCommDestroy waits for kernels before it is taken for one that never ends.
+constexpr absl::Duration kPatience = absl::Seconds(10);
+
+// Its handle is never another communicator's.
+void End(NcclComm comm) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  NcclState::Get().live.erase(comm);
+  std::erase_if(NcclState::Get().registered,
+                [&](const auto& each) { return each.first.first == comm; });
+  comm->state = comm->kernels = nullptr;
+  comm->split.reset();
 }
 
-void DeleteComm(NcclComm comm) {
-  {
-    const device::MutexLock lock(NcclState::Get().mutex);
-    if (NcclState::Get().live.erase(comm) == 0) return;
-    std::erase_if(NcclState::Get().registered,
-                  [&](const auto& each) { return each.second.comm == comm; });
+// Other ranks no longer reach this one's arrays when it returns.
+void AbortKernels(const ncclComm& comm) {
+  RankState& rank = *comm.state;
+  rank.aborted = true;
+  rank.order->Abort();
+  if (rank.group != nullptr) rank.group->Withdraw(rank.rank);
+}
+
+// NCCL waits without a limit.
+bool AwaitKernels(ncclComm& comm) {
+  comm.kernels = nullptr;
+  const std::atomic<bool>& ended = comm.state->kernels_ended;
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!ended && absl::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
+  return ended;
+}
+
+int RegistrationsOf(NcclComm comm) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  int found = 0;
+  for (const auto& [handle, registration] : NcclState::Get().registered) {
+    if (handle.first == comm) ++found;
   }
-  delete comm;
+  return found;
 }
 
-void AbortKernels(NcclComm comm) {
-  comm->state->aborted = true;
-  if (comm->state->group != nullptr) comm->state->group->Wake();
+// What is wrong with a configuration, or nothing.
+std::string ConfigError(const NcclConfig* config) {
+  if (config == nullptr) return "";
+  if (config->magic != NcclConfig().magic ||
+      config->size < offsetof(NcclConfig, cga_cluster_size)) {
+    return "with a configuration that was not initialised";
+  }
+  // Also where it is not set.
+  return config->blocking == 0 ? "" : "for a blocking communicator: not supported here";
 }
 
 NcclResult GetUniqueId(NcclUniqueId* id) {
@@ -42,37 +75,55 @@ NcclResult GetUniqueId(NcclUniqueId* id) {
   return NcclResult::kSuccess;
 }
 
-NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int rank,
-                              NcclConfig* config) {
-  // Without a configuration it would be blocking.
-  if (config == nullptr || config->blocking != 0 || rank < 0 || rank >= ranks ||
-      id.internal[0] == 0) {
-    return NcclResult::kInvalidArgument;
-  }
+NcclResult Join(NcclComm comm, NcclEntry& entry, const NcclUniqueId& id, int ranks) {
+  absl::Status joined;
   {
     const device::MutexLock lock(NcclState::Get().mutex);
-    *comm = CreateComm(std::make_shared<RankState>());
+    const std::string name(id.internal, strnlen(id.internal, sizeof(id.internal)));
+    joined = JoinGroup(name, ranks, *comm->state);
   }
-  (*comm)->state->rank = rank;
-  NcclEntry entry("ncclCommInitRankConfig", *comm, /*may_be_in_progress=*/true);
-  NcclResult result = entry.result();
-  if (!IsError(entry)) {
+  if (joined.ok()) return NcclResult::kInProgress;
+  if (absl::IsInvalidArgument(joined)) {
+    return entry.Refuse(NcclResult::kInvalidArgument, joined.message());
+  }
+  NcclState::Get().SetLastError(joined.ToString());
+  return NcclResult::kSystemError;
+}
+
+NcclResult CommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int rank,
+                              NcclConfig* config) {
+  constexpr const char* kFunction = "ncclCommInitRankConfig";
+  // Without a configuration it would be blocking.
+  std::string wrong =
+      config == nullptr ? "for a blocking communicator: not supported here" : ConfigError(config);
+  if (comm == nullptr) wrong = "into no communicator";
+  if (rank < 0 || rank >= ranks) wrong = absl::StrCat("with rank ", rank, " of ", ranks);
+  if (id.internal[0] == 0) wrong = "with an id that ncclGetUniqueId has not made";
+  if (!wrong.empty()) return NcclEntry(kFunction).Refuse(NcclResult::kInvalidArgument, wrong);
+  {
+    const auto state = CreateRank(rank);
     const device::MutexLock lock(NcclState::Get().mutex);
-    const absl::Status joined = JoinGroup(id.internal, ranks, *(*comm)->state);
-    result = joined.ok() ? NcclResult::kInProgress : SystemError(joined);
+    *comm = CreateComm(state);
   }
-  if (result != NcclResult::kInProgress) {
-    entry.Leave();
-    DeleteComm(std::exchange(*comm, nullptr));
-  }
+  NcclEntry entry(kFunction, *comm, NcclEntry::Needs::kLive);
+  const NcclResult result = entry.has_error() ? entry.result() : Join(*comm, entry, id, ranks);
+  if (result != NcclResult::kInProgress) End(std::exchange(*comm, nullptr));
   return result;
 }
 
 // Succeeds while the split is in progress, as NCCL does: `child` is filled when the parent is ready
 // again.
-NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclConfig*) {
+NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclConfig* config) {
   NcclEntry entry("ncclCommSplit", comm);
-  if (IsError(entry)) return entry.result();
+  if (entry.has_error()) return entry.result();
+  if (comm->finalized && !comm->revoked) {
+    return entry.Refuse(NcclResult::kInvalidUsage, "after ncclCommFinalize");
+  }
+  if (child == nullptr) return entry.Refuse(NcclResult::kInvalidArgument, "into no communicator");
+  // Without one the child has its parent's.
+  if (const std::string wrong = ConfigError(config); !wrong.empty()) {
+    return entry.Refuse(NcclResult::kInvalidArgument, wrong);
+  }
   *child = nullptr;
   comm->split = {comm->splits++, color, nullptr, child};
   comm->polls_left = 2;
@@ -81,34 +132,67 @@ NcclResult CommSplit(NcclComm comm, int color, int key, NcclComm* child, NcclCon
 }
 
 NcclResult CommFinalize(NcclComm comm) {
+  if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommFinalize", comm);
-  return entry.result();
+  if (!entry.failed() && comm->finalized) {
+    entry.Refuse(NcclResult::kInvalidArgument,
+                 comm->revoked ? "after ncclCommRevoke" : "a second time");
+  }
+  if (entry.failed()) return entry.KeepError();
+  comm->finalized = comm->awaits_kernels = true;
+  comm->kernels = nullptr;
+  comm->polls_left = 2;
+  return NcclResult::kInProgress;
 }
 
+// Also if a fault has been injected.
 NcclResult CommDestroy(NcclComm comm) {
   if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommDestroy", comm);
-  if (entry.is_gone()) return entry.result();
-  entry.Leave();
-  DeleteComm(comm);
-  return entry.result();
+  if (entry.is_gone() || comm->InProgress() || comm->Error() != NcclResult::kSuccess) {
+    return entry.result();
+  }
+  const NcclResult result = entry.result();
+  if (const int left = RegistrationsOf(comm); left > 0) {
+    entry.Refuse(result, absl::StrCat("with ", left, " registrations"));
+  }
+  if (!AwaitKernels(*comm)) {
+    entry.Refuse(result, "waits for kernels that do not end, or for graphs that hold them");
+    AbortKernels(*comm);
+  }
+  End(comm);
+  return result;
 }
 
 NcclResult CommAbort(NcclComm comm) {
   if (comm == nullptr) return NcclResult::kSuccess;
-  NcclEntry entry("ncclCommAbort", comm, /*may_be_in_progress=*/true);
+  NcclEntry entry("ncclCommAbort", comm, NcclEntry::Needs::kLive);
   if (entry.is_gone()) return entry.result();
-  AbortKernels(comm);
-  entry.Leave();
-  DeleteComm(comm);
+  AbortKernels(*comm);
+  End(comm);
   return entry.result();
 }
 
-NcclResult CommRevoke(NcclComm comm, int) {
-  NcclEntry entry("ncclCommRevoke", comm, /*may_be_in_progress=*/true);
+// What was in progress is given up.
+NcclResult CommRevoke(NcclComm comm, int flags) {
+  if (comm == nullptr) return NcclResult::kSuccess;
+  NcclEntry entry("ncclCommRevoke", comm, NcclEntry::Needs::kLive);
   if (entry.failed()) return entry.result();
-  AbortKernels(comm);
-  return NcclResult::kSuccess;
+  if (flags != 0) {
+    return entry.Refuse(NcclResult::kInvalidArgument, absl::StrCat("with flags ", flags));
+  }
+  if (comm->finalized) {
+    return entry.Refuse(NcclResult::kInvalidArgument,
+                        comm->revoked ? "a second time" : "after ncclCommFinalize");
+  }
+  AbortKernels(*comm);
+  comm->revoked = comm->finalized = comm->awaits_kernels = true;
+  comm->kernels = nullptr;
+  comm->hangs = comm->is_deferred = false;
+  comm->polls_left = 0;
+  comm->split.reset();
+  comm->error_at = std::chrono::steady_clock::time_point::max();
+  return NcclResult::kInProgress;
 }
 
 NcclResult CommCount(NcclComm comm, int* count) {
@@ -127,17 +211,25 @@ NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) 
   NcclEntry entry("ncclCommRegister", comm);
   if (entry.failed()) return entry.result();
   const device::MutexLock lock(NcclState::Get().mutex);
-  NcclState::Get().registered[*handle = data] = {comm, comm->state->rank,
-                                                 static_cast<int64_t>(bytes)};
+  auto& registration = NcclState::Get().registered[{comm, data}];
+  registration = {comm->state->rank, static_cast<int64_t>(bytes), registration.times + 1};
+  *handle = data;
   return NcclResult::kSuccess;
 }
 
 NcclResult CommDeregister(NcclComm comm, void* handle) {
   NcclEntry entry("ncclCommDeregister", comm);
-  if (entry.failed()) return entry.result();
-  const device::MutexLock lock(NcclState::Get().mutex);
-  NcclState::Get().registered.erase(handle);
-  return entry.result();
+  if (entry.failed() || handle == nullptr) return entry.result();
+  {
+    const device::MutexLock lock(NcclState::Get().mutex);
+    auto& registered = NcclState::Get().registered;
+    const auto found = registered.find({comm, handle});
+    if (found != registered.end()) {
+      if (--found->second.times == 0) registered.erase(found);
+      return NcclResult::kSuccess;
+    }
+  }
+  return entry.Refuse(NcclResult::kInvalidUsage, "of what is not registered");
 }
 
 }  // namespace

@@ -2,31 +2,40 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/emulator/nccl/accumulate.h"
+#include "brigade/emulator/nccl/process_memory.h"
+#include "brigade/emulator/nccl/shared_monitor.h"
 
 namespace brigade::emulator {
 
+using Lock = SharedMonitor::Lock;
+
 struct RankGroup::Shared {
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
+  // Of the last collective of a slot that has ended.
+  struct Outcome {
+    uint64_t number;  // + 1
+    // Empty: all have their results.
+    char error[256];
+  };
+
+  SharedMonitor monitor;
   std::atomic<int> joined;
-  // Number + 1 of the last collective of each slot that was complete. No rank is further ahead than
-  // by one.
-  uint64_t done[2];
+  // No rank is further ahead than by one.
+  Outcome outcomes[2];
 };
 
 struct RankGroup::CollectivePost {
@@ -57,7 +66,8 @@ struct RankGroup::Mail {
 // Where the arrays lie behind Shared.
 struct RankGroup::Layout {
   explicit Layout(int ranks) : size(static_cast<size_t>(ranks)) {}
-  size_t collectives() const { return (sizeof(Shared) + 63) / 64 * 64; }
+  size_t joined() const { return (sizeof(Shared) + 63) / 64 * 64; }
+  size_t collectives() const { return joined() + (size + 63) / 64 * 64; }
   size_t splits() const { return collectives() + 2 * size * sizeof(CollectivePost); }
   size_t mail() const { return splits() + 2 * size * sizeof(SplitPost); }
   size_t bytes() const { return mail() + size * size * sizeof(Mail); }
@@ -69,31 +79,6 @@ namespace {
 
 absl::Status ErrnoError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
-}
-
-absl::Status Copied(ssize_t done, size_t bytes, absl::string_view function) {
-  if (done == static_cast<ssize_t>(bytes)) return absl::OkStatus();
-  return ErrnoError(absl::StrCat(function, " of another rank's array"));
-}
-
-absl::Status Fetch(void* to, pid_t process, const void* from, size_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
-  if (process == getpid()) {
-    if (to != from) std::memcpy(to, from, bytes);
-    return absl::OkStatus();
-  }
-  const iovec here = {to, bytes}, there = {const_cast<void*>(from), bytes};
-  return Copied(process_vm_readv(process, &here, 1, &there, 1, 0), bytes, "process_vm_readv");
-}
-
-absl::Status Store(pid_t process, void* to, const void* from, size_t bytes) {
-  if (bytes == 0) return absl::OkStatus();
-  if (process == getpid()) {
-    std::memcpy(to, from, bytes);
-    return absl::OkStatus();
-  }
-  const iovec here = {const_cast<void*>(from), bytes}, there = {to, bytes};
-  return Copied(process_vm_writev(process, &here, 1, &there, 1, 0), bytes, "process_vm_writev");
 }
 
 const char* At(const void* array, size_t bytes) { return static_cast<const char*>(array) + bytes; }
@@ -118,27 +103,6 @@ size_t OutputBytes(const CollectivePart& part, int size) {
   return part.count * BytesOf(part.type) * (Gathers(part) ? static_cast<size_t>(size) : 1);
 }
 
-// A process that dies with the lock leaves the state as it is: then the others wait for ever.
-class RankGroup::Lock {
- public:
-  explicit Lock(RankGroup& group) : shared_(*group.shared_) {
-    Repair(pthread_mutex_lock(&shared_.mutex));
-  }
-  ~Lock() { pthread_mutex_unlock(&shared_.mutex); }
-
-  template <typename Condition>
-  void Await(Condition condition) {
-    while (!condition()) Repair(pthread_cond_wait(&shared_.changed, &shared_.mutex));
-  }
-
- private:
-  void Repair(int locked) {
-    if (locked == EOWNERDEAD) pthread_mutex_consistent(&shared_.mutex);
-  }
-
-  Shared& shared_;
-};
-
 absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& name, int size) {
   // Where Yama restricts tracing, ranks of other processes may reach this one's arrays all the
   // same.
@@ -146,14 +110,18 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0) return ErrnoError(absl::StrCat("shm_open of ", name));
   // The first that comes makes the group.
-  flock(file, LOCK_EX);
   const size_t bytes = Layout(size).bytes();
   struct stat found = {};
-  fstat(file, &found);
-  const bool is_new = found.st_size == 0;
   absl::Status status;
-  if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
-    status = absl::InvalidArgumentError("the ranks disagree on their number");
+  if (flock(file, LOCK_EX) != 0 || fstat(file, &found) != 0) {
+    status = ErrnoError("lock of shared memory");
+  }
+  const bool is_new = found.st_size == 0;
+  if (!status.ok()) {
+    // Closed below.
+  } else if (!is_new && found.st_size != static_cast<off_t>(bytes)) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("of ", size, " ranks, where others have another number"));
   } else if (is_new && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
     status = ErrnoError("ftruncate of shared memory");
   }
@@ -162,20 +130,7 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) status = ErrnoError("mmap of shared memory");
   }
-  if (status.ok() && is_new) {
-    auto* const shared = new (memory) Shared();
-    pthread_mutexattr_t mutex;
-    pthread_mutexattr_init(&mutex);
-    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&shared->mutex, &mutex);
-    pthread_mutexattr_destroy(&mutex);
-    pthread_condattr_t condition;
-    pthread_condattr_init(&condition);
-    pthread_condattr_setpshared(&condition, PTHREAD_PROCESS_SHARED);
-    pthread_cond_init(&shared->changed, &condition);
-    pthread_condattr_destroy(&condition);
-  }
+  if (status.ok() && is_new) new (memory) Shared();
   // The mapping would keep the lock.
   flock(file, LOCK_UN);
   close(file);
@@ -184,16 +139,28 @@ absl::StatusOr<std::shared_ptr<RankGroup>> RankGroup::Open(const std::string& na
 }
 
 RankGroup::~RankGroup() {
-  if (!is_complete()) shm_unlink(name_.c_str());
+  // One that was refused leaves it to the others.
+  if (has_joined_ && !is_complete()) shm_unlink(name_.c_str());
   munmap(shared_, Layout(size_).bytes());
 }
 
-void RankGroup::Join() {
+absl::Status RankGroup::Join(int rank) {
+  const Lock lock(shared_->monitor);
+  if (std::exchange(Joined()[static_cast<size_t>(rank)], true)) {
+    return absl::InvalidArgumentError(absl::StrCat("as rank ", rank, ", which another one is"));
+  }
+  has_joined_ = true;
   // All have it mapped: nobody needs the name any more.
   if (++shared_->joined == size_) shm_unlink(name_.c_str());
+  return absl::OkStatus();
 }
 
 bool RankGroup::is_complete() const { return shared_->joined >= size_; }
+
+absl::Span<bool> RankGroup::Joined() {
+  const Layout layout(size_);
+  return {reinterpret_cast<bool*>(shared_) + layout.joined(), layout.size};
+}
 
 absl::Span<RankGroup::CollectivePost> RankGroup::CollectivePosts(uint64_t number) {
   const Layout layout(size_);
@@ -215,29 +182,37 @@ RankGroup::Mail& RankGroup::MailOf(int from, int to) {
   return mail[from * size_ + to];
 }
 
-void RankGroup::Wake() {
-  const Lock lock(*this);
-  pthread_cond_broadcast(&shared_->changed);
+void RankGroup::Withdraw(int rank) {
+  Lock lock(shared_->monitor);
+  for (const uint64_t slot : {0, 1}) CollectivePosts(slot)[static_cast<size_t>(rank)].number = 0;
+  for (int peer = 0; peer < size_; ++peer) {
+    Mail& mail = MailOf(rank, peer);
+    mail.taken = mail.posted;
+  }
+  lock.WakeAll();
 }
 
-absl::Status RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
-                            const std::atomic<bool>& aborted) {
-  Lock lock(*this);
+absl::StatusOr<bool> RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
+                                    const std::atomic<bool>& aborted) {
+  Lock lock(shared_->monitor);
+  if (aborted) return false;
   const absl::Span<CollectivePost> posts = CollectivePosts(number);
-  CollectivePost& post = posts[static_cast<size_t>(rank)];
-  post = {number + 1, getpid(), mine};
+  Shared::Outcome& outcome = shared_->outcomes[number % 2];
+  posts[static_cast<size_t>(rank)] = {number + 1, getpid(), mine};
   if (std::all_of(posts.begin(), posts.end(), [&](const CollectivePost& other) {
         return other.number == number + 1 && AreAlike(other.part, mine);
       })) {
-    BRIGADE_RETURN_IF_ERROR(Compute(posts));
-    shared_->done[number % 2] = number + 1;
-    pthread_cond_broadcast(&shared_->changed);
-    return absl::OkStatus();
+    const absl::Status computed = Compute(posts);
+    outcome.number = number + 1;
+    absl::SNPrintF(outcome.error, sizeof(outcome.error), "%s", computed.message());
+    lock.WakeAll();
+    BRIGADE_RETURN_IF_ERROR(computed);
+    return true;
   }
-  lock.Await([&] { return shared_->done[number % 2] == number + 1 || aborted; });
-  // An aborted rank leaves: nobody reads its arrays any more.
-  if (shared_->done[number % 2] != number + 1) post.number = 0;
-  return absl::OkStatus();
+  lock.Await([&] { return outcome.number == number + 1 || aborted; });
+  if (outcome.number != number + 1) return false;
+  if (outcome.error[0] == 0) return true;
+  return absl::UnavailableError(absl::StrCat("in another rank: ", outcome.error));
 }
 
 // Rounds at each hop, and from the highest rank down: not the bits of a sum in ascending order.
@@ -256,6 +231,7 @@ absl::Status RankGroup::Reduce(absl::Span<const CollectivePost> posts, size_t be
     }
     Accumulate(first.type, first.op, input, count, result);
   }
+  Finish(first.type, first.op, size_, count, result);
   return absl::OkStatus();
 }
 
@@ -282,11 +258,24 @@ absl::Status RankGroup::Compute(absl::Span<const CollectivePost> posts) {
   return absl::OkStatus();
 }
 
-absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
-                            const std::atomic<bool>& aborted) {
-  Lock lock(*this);
+// Copies what its peer has sent first.
+absl::Status RankGroup::Take(int rank, const TransferPart& receive) {
+  Mail& mail = MailOf(receive.peer, rank);
+  const Mail::Message& message = mail.front();
+  ++mail.taken;
+  return Fetch(receive.data, message.process, message.part.data, receive.bytes);
+}
+
+absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
+                                    const std::atomic<bool>& aborted) {
+  Lock lock(shared_->monitor);
+  if (aborted) return false;
+  absl::InlinedVector<TransferPart, kFewTransfers> receives;
   for (const TransferPart& transfer : transfers) {
-    if (!transfer.sends) continue;
+    if (!transfer.sends) {
+      receives.push_back(transfer);
+      continue;
+    }
     Mail& mail = MailOf(rank, transfer.peer);
     if (mail.posted - mail.taken == Mail::kMostMessages) {
       return absl::ResourceExhaustedError(
@@ -294,36 +283,41 @@ absl::Status RankGroup::Run(int rank, absl::Span<const TransferPart> transfers,
     }
     mail.messages[mail.posted++ % Mail::kMostMessages] = {getpid(), transfer};
   }
-  pthread_cond_broadcast(&shared_->changed);
-  for (const TransferPart& transfer : transfers) {
-    if (transfer.sends) continue;
-    Mail& mail = MailOf(transfer.peer, rank);
+  lock.WakeAll();
+  // Any that has come, but in order from each peer.
+  const auto ready = [&](const TransferPart& receive) {
+    Mail& mail = MailOf(receive.peer, rank);
+    return mail.taken < mail.posted && mail.front().part.bytes == receive.bytes &&
+           std::none_of(receives.cbegin(), &receive,
+                        [&](const TransferPart& earlier) { return earlier.peer == receive.peer; });
+  };
+  while (!receives.empty()) {
+    auto next = receives.end();
     lock.Await([&] {
-      return aborted || (mail.taken < mail.posted && mail.front().part.bytes == transfer.bytes);
+      next = std::find_if(receives.begin(), receives.end(), ready);
+      return aborted || next != receives.end();
     });
-    if (aborted) break;
-    const auto& message = mail.front();
-    BRIGADE_RETURN_IF_ERROR(
-        Fetch(transfer.data, message.process, message.part.data, transfer.bytes));
-    ++mail.taken;
-    pthread_cond_broadcast(&shared_->changed);
+    if (aborted) return false;
+    const absl::Status taken = Take(rank, *next);
+    lock.WakeAll();
+    BRIGADE_RETURN_IF_ERROR(taken);
+    receives.erase(next);
   }
   for (const TransferPart& transfer : transfers) {
     if (!transfer.sends) continue;
-    Mail& mail = MailOf(rank, transfer.peer);
+    const Mail& mail = MailOf(rank, transfer.peer);
     lock.Await([&] { return aborted || mail.taken == mail.posted; });
-    if (aborted) mail.taken = mail.posted;
   }
-  return absl::OkStatus();
+  return !aborted;
 }
 
 void RankGroup::PostSplit(int rank, uint64_t number, int color, int key) {
-  const Lock lock(*this);
+  const Lock lock(shared_->monitor);
   SplitPosts(number)[static_cast<size_t>(rank)] = {number + 1, color, key};
 }
 
 std::optional<RankGroup::Place> RankGroup::PlaceInSplit(int rank, uint64_t number) {
-  const Lock lock(*this);
+  const Lock lock(shared_->monitor);
   const absl::Span<const SplitPost> posts = SplitPosts(number);
   const SplitPost& mine = posts[static_cast<size_t>(rank)];
   Place place;

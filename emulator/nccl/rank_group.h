@@ -27,6 +27,9 @@ struct CollectivePart {
   NcclType type = NcclType::kUint8;
   NcclOp op = NcclOp::kSum;
   int root = 0;
+
+  // Only the root of a broadcast reads.
+  bool Reads(int rank) const { return kind != Kind::kBroadcast || rank == root; }
 };
 
 // One send or receive of a group of calls.
@@ -37,6 +40,10 @@ struct TransferPart {
   int peer = 0;
 };
 
+// As many transfers are enqueued and run without an allocation.
+inline constexpr size_t kFewTransfers = 160;
+
+// 0 of a type that is not here.
 size_t BytesOf(NcclType type);
 size_t InputBytes(const CollectivePart& part, int size);
 size_t OutputBytes(const CollectivePart& part, int size);
@@ -47,7 +54,8 @@ size_t OutputBytes(const CollectivePart& part, int size);
 // Processes    Ranks may be threads of several processes of one host: the state lies in POSIX
 //              shared memory, and the last rank that comes reaches the arrays of the others by
 //              process_vm_readv and process_vm_writev.
-// Errors       Unavailable if the system refuses those, or shared memory.
+// Errors       Unavailable if the system refuses those, or shared memory: in the kernels of all
+//              ranks of the collective.
 class RankGroup {
  public:
   // The group of that name, the same one for all that ask in all processes until all ranks have
@@ -58,17 +66,19 @@ class RankGroup {
   const std::string& name() const { return name_; }
   int size() const { return size_; }
 
-  void Join();
+  // InvalidArgument if there is such a rank already.
+  absl::Status Join(int rank);
   bool is_complete() const;
 
-  // In the stream's worker. `number` counts this rank's collectives.
-  absl::Status Run(int rank, uint64_t number, const CollectivePart& mine,
-                   const std::atomic<bool>& aborted);
-  absl::Status Run(int rank, absl::Span<const TransferPart> transfers,
-                   const std::atomic<bool>& aborted);
+  // In the stream's worker. `number` counts this rank's collectives. Whether it has its results:
+  // not when it was aborted.
+  absl::StatusOr<bool> Run(int rank, uint64_t number, const CollectivePart& mine,
+                           const std::atomic<bool>& aborted);
+  absl::StatusOr<bool> Run(int rank, absl::Span<const TransferPart> transfers,
+                           const std::atomic<bool>& aborted);
 
-  // After `aborted` has been set.
-  void Wake();
+  // After `aborted` has been set: the rank's kernels end, and nobody reaches their arrays any more.
+  void Withdraw(int rank);
 
   // `number` counts this rank's splits; `color` is -1 for a rank that gets nothing.
   void PostSplit(int rank, uint64_t number, int color, int key);
@@ -84,11 +94,13 @@ class RankGroup {
   struct SplitPost;
   struct Mail;
   struct Layout;
-  class Lock;
 
   RankGroup(std::string name, int size, Shared* shared)
       : name_(name), size_(size), shared_(shared) {}
 
+  absl::Status Take(int rank, const TransferPart& receive);
+
+  absl::Span<bool> Joined();
   absl::Span<CollectivePost> CollectivePosts(uint64_t number);
   absl::Span<SplitPost> SplitPosts(uint64_t number);
   Mail& MailOf(int from, int to);
@@ -99,6 +111,8 @@ class RankGroup {
   const std::string name_;
   const int size_;
   Shared* const shared_;
+  // A rank of this process.
+  std::atomic<bool> has_joined_{false};
   // Of the rank that computes; the lock is held.
   std::vector<char> results_, fetched_;
 };

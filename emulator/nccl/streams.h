@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,16 +16,25 @@ namespace brigade::emulator {
 
 class NcclStreams;
 
-// As many transfers are enqueued and run without an allocation.
-inline constexpr size_t kFewTransfers = 160;
+// Keeps the kernels of a rank in the order of their calls, whatever their streams are. Each kind of
+// streams has its own.
+class KernelOrder {
+ public:
+  virtual ~KernelOrder() = default;
+  // After an abort: nobody waits for an earlier kernel any more.
+  virtual void Abort() {}
+};
 
 // What kernels of a rank need, also when its communicator is gone.
 struct RankState {
   std::shared_ptr<RankGroup> group;
   int rank = 0;
+  std::unique_ptr<KernelOrder> order;
   std::atomic<bool> aborted{false};
   // That have begun to run: a graph's replay runs more than were enqueued.
   std::atomic<uint64_t> collectives{0};
+  // No kernel is enqueued, runs, or lies in a graph that lives, and none will.
+  std::atomic<bool> kernels_ended{false};
 };
 
 // A collective, or the transfers of a group of calls.
@@ -42,13 +52,20 @@ class NcclStreams {
  public:
   virtual ~NcclStreams() = default;
 
-  // Enqueues kernel.Run(transfers, *this).
+  virtual std::unique_ptr<KernelOrder> CreateOrder() = 0;
+
+  // Enqueues kernel.Run(transfers, *this), behind the rank's kernels that were enqueued earlier.
   virtual absl::Status Enqueue(NcclStream stream, const NcclKernel& kernel,
                                absl::Span<const TransferPart> transfers) = 0;
 
   // In a kernel's run: where the host finds bytes of the device.
   virtual absl::StatusOr<const void*> Readable(const void* address, int64_t bytes) = 0;
-  virtual absl::StatusOr<void*> Writable(void* address, int64_t bytes) = 0;
+  // To be written there; from SetWritten on they count as written.
+  virtual absl::StatusOr<void*> Reachable(void* address, int64_t bytes) = 0;
+  virtual absl::Status SetWritten(void* address, int64_t bytes) = 0;
+
+  // A misuse, beside EmulatedNccl::Misuses.
+  virtual void Report(const std::string& misuse) = 0;
 };
 
 }  // namespace brigade::emulator

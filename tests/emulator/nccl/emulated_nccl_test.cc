@@ -1,46 +1,12 @@
 // What the stand-in for NCCL refuses, and when it gives out a child: as NCCL does.
 
-#include "brigade/emulator/nccl/emulated_nccl.h"
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "brigade/tests/emulator/nccl/emulated_ranks.h"
 
 namespace brigade::emulator {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class EmulatedNcclTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    EmulatedNccl::Reset();
-    ASSERT_EQ(api_.get_unique_id(&id_), NcclResult::kSuccess);
-  }
-  void TearDown() override { EXPECT_EQ(EmulatedNccl::LiveComms(), 0); }
-
-  NcclComm Begin(int rank, int size) {
-    NcclComm comm = nullptr;
-    NcclConfig config;
-    EXPECT_EQ(api_.comm_init_rank_config(&comm, size, id_, rank, &config), NcclResult::kInProgress);
-    return comm;
-  }
-
-  NcclResult Poll(NcclComm comm) {
-    NcclResult result = NcclResult::kInternalError;
-    EXPECT_EQ(api_.comm_get_async_error(comm, &result), NcclResult::kSuccess);
-    return result;
-  }
-
-  void AwaitReady(NcclComm comm) {
-    for (int i = 0; i < 10 && Poll(comm) == NcclResult::kInProgress; ++i) {
-    }
-    EXPECT_EQ(Poll(comm), NcclResult::kSuccess);
-  }
-
-  const NcclApi api_ = EmulatedNccl::Api();
-  NcclUniqueId id_ = {};
-};
 
 TEST_F(EmulatedNcclTest, RefusesQueriesOfACommunicatorThatIsNotReady) {
   const NcclComm first = Begin(0, 2);
@@ -49,6 +15,8 @@ TEST_F(EmulatedNcclTest, RefusesQueriesOfACommunicatorThatIsNotReady) {
   EXPECT_EQ(api_.comm_count(first, &value), NcclResult::kInvalidArgument);
   EXPECT_EQ(api_.comm_user_rank(first, &value), NcclResult::kInvalidArgument);
   EXPECT_EQ(api_.comm_finalize(first), NcclResult::kInvalidArgument);
+  // NCCL forgets this error when what is in progress ends.
+  EXPECT_EQ(Poll(first), NcclResult::kInProgress);
   EXPECT_EQ(value, -1);
   EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre("ncclCommCount while a call is in progress",
                                                    "ncclCommUserRank while a call is in progress",
@@ -95,7 +63,7 @@ TEST_F(EmulatedNcclTest, ASplitSucceedsWhileItIsInProgressAndFillsTheChildLater)
   AwaitReady(parents[1]);
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_NE(children[rank], nullptr);
-    AwaitReady(children[rank]);
+    // Ready without a poll of its own.
     int new_rank = -1, size = 0;
     EXPECT_EQ(api_.comm_user_rank(children[rank], &new_rank), NcclResult::kSuccess);
     EXPECT_EQ(api_.comm_count(children[rank], &size), NcclResult::kSuccess);
@@ -105,6 +73,43 @@ TEST_F(EmulatedNcclTest, ASplitSucceedsWhileItIsInProgressAndFillsTheChildLater)
   }
   for (const NcclComm comm : parents) EXPECT_EQ(api_.comm_destroy(comm), NcclResult::kSuccess);
   EXPECT_THAT(EmulatedNccl::Misuses(), IsEmpty());
+}
+
+TEST_F(EmulatedNcclTest, RanksThatDoNotFitTogetherAreRefused) {
+  const NcclComm first = Begin(0, 2);
+  NcclComm comm = first;
+  NcclConfig config;
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 3, id_, 2, &config), NcclResult::kInvalidArgument);
+  EXPECT_EQ(comm, nullptr);
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 2, id_, 0, &config), NcclResult::kInvalidArgument);
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 2, id_, 2, &config), NcclResult::kInvalidArgument);
+  EXPECT_EQ(Poll(first), NcclResult::kInProgress);
+  const std::string function = "ncclCommInitRankConfig ";
+  EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre(function + "of 3 ranks, where others have 2",
+                                                   function + "as rank 0, which another one is",
+                                                   function + "with rank 2 of 2"));
+  const NcclComm second = Begin(1, 2);
+  AwaitReady(first);
+  api_.comm_abort(first);
+  api_.comm_abort(second);
+}
+
+TEST_F(EmulatedNcclTest, RefusesConfigurationsThatItCannotFollow) {
+  NcclComm comm = nullptr, child = nullptr;
+  NcclConfig blocking, old;
+  blocking.blocking = 1;
+  old.magic = 0;
+  constexpr auto kInvalid = NcclResult::kInvalidArgument;
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 1, id_, 0, nullptr), kInvalid);
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 1, id_, 0, &blocking), kInvalid);
+  EXPECT_EQ(api_.comm_init_rank_config(&comm, 1, id_, 0, &old), kInvalid);
+  Connect(1);
+  EXPECT_EQ(api_.comm_split(comms_[0], 0, 0, &child, &blocking), kInvalid);
+  const std::string what = " for a blocking communicator: not supported here";
+  EXPECT_THAT(EmulatedNccl::Misuses(),
+              ElementsAre("ncclCommInitRankConfig" + what, "ncclCommInitRankConfig" + what,
+                          "ncclCommInitRankConfig with a configuration that was not initialised",
+                          "ncclCommSplit" + what));
 }
 
 }  // namespace

@@ -3,11 +3,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "brigade/collectives/engines/nccl/api.h"
+#include "brigade/emulator/runtime/control.h"
 #include "brigade/tests/emulator/device_array.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -50,7 +55,9 @@ class TwoRanks {
     Done(api_.reduce_scatter(b.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kMax, comm_,
                              stream_));
     Expect(a.Read(stream_)[0] == one);
-    Done(api_.broadcast(a.data(), a.data(), 100, NcclType::kFloat32, /*root=*/1, comm_, stream_));
+    // Only the root has an input.
+    Done(api_.broadcast(rank_ == 1 ? a.data() : nullptr, a.data(), 100, NcclType::kFloat32,
+                        /*root=*/1, comm_, stream_));
     Expect(a.Read(stream_)[99] == 2);
     a.Write(ones);
     Expect(api_.group_start() == NcclResult::kSuccess);
@@ -67,23 +74,92 @@ class TwoRanks {
     return End();
   }
 
-  // Three replays of a graph with one sum.
+  // Replays of a graph with sums in two streams, of which the third is put off.
   int Replay() {
     Begin();
-    const DeviceArray<float> a(std::vector<float>(100, 1));
+    cudaStream_t other = nullptr;
+    Expect(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) == cudaSuccess);
+    cudaEvent_t event = nullptr;
+    Expect(cudaEventCreate(&event) == cudaSuccess);
+    const auto order = [&](cudaStream_t before, cudaStream_t after) {
+      Expect(cudaEventRecord(event, before) == cudaSuccess);
+      Expect(cudaStreamWaitEvent(after, event, 0) == cudaSuccess);
+    };
+    const DeviceArray<float> a(std::vector<float>(100, 1)), b(std::vector<float>(100, 1));
+    const auto add = [&](const DeviceArray<float>& array, cudaStream_t stream) {
+      Done(api_.all_reduce(array.data(), array.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_,
+                           stream));
+    };
     Expect(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    Done(
-        api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, stream_));
+    order(stream_, other);
+    // Nothing but the graph orders these two.
+    add(a, stream_);
+    Done(api_.all_reduce(b.data(), b.data(), 100, NcclType::kFloat32, NcclOp::kMax, comm_, other));
+    order(other, stream_);
+    add(b, stream_);
     cudaGraph_t graph = nullptr;
     Expect(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
     Expect(a.Read(stream_)[99] == 1);
     cudaGraphExec_t executable = nullptr;
     Expect(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
-    for (int i = 0; i < 3; ++i) Expect(cudaGraphLaunch(executable, stream_) == cudaSuccess);
-    Expect(a.Read(stream_)[99] == 8);
+    constexpr int kReplays = 8;
+    for (int i = 0; i < kReplays; ++i) {
+      Expect(cudaGraphLaunch(executable, stream_) == cudaSuccess);
+    }
+    Expect(a.Read(stream_)[99] == 1 << kReplays);
+    Expect(b.Read(stream_)[99] == 1 << kReplays);
+    // As long as the graph lives, the communicator does.
+    NcclResult state = NcclResult::kSuccess;
+    Expect(api_.comm_finalize(comm_) == NcclResult::kInProgress);
+    for (int i = 0; i < 5; ++i) {
+      Expect(api_.comm_get_async_error(comm_, &state) == NcclResult::kSuccess);
+      Expect(state == NcclResult::kInProgress);
+    }
     Expect(cudaGraphExecDestroy(executable) == cudaSuccess);
     Expect(cudaGraphDestroy(graph) == cudaSuccess);
+    Done(NcclResult::kInProgress);
+    Expect(cudaEventDestroy(event) == cudaSuccess);
+    Expect(cudaStreamDestroy(other) == cudaSuccess);
     return End();
+  }
+
+  // One of two streams is late: the sums meet in the order of the calls all the same.
+  int TwoStreams() {
+    Begin();
+    cudaStream_t late = nullptr;
+    Expect(cudaStreamCreateWithFlags(&late, cudaStreamNonBlocking) == cudaSuccess);
+    const DeviceArray<float> a(std::vector<float>(100, 1)), b(std::vector<float>(100, 10));
+    if (rank_ == 0) {
+      const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+      Expect(cudaLaunchHostFunc(late, sleep, nullptr) == cudaSuccess);
+    }
+    Done(api_.all_reduce(a.data(), a.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, late));
+    Done(
+        api_.all_reduce(b.data(), b.data(), 100, NcclType::kFloat32, NcclOp::kSum, comm_, stream_));
+    Expect(b.Read(stream_)[99] == 20);
+    Expect(a.Read(late)[99] == 2);
+    Expect(cudaStreamDestroy(late) == cudaSuccess);
+    return End();
+  }
+
+  // Rank 1 never comes: what rank 0 would have received is not written.
+  int Abort() {
+    Begin();
+    float* output = nullptr;
+    Expect(cudaMalloc(reinterpret_cast<void**>(&output), 400) == cudaSuccess);
+    const DeviceArray<float> input(std::vector<float>(100, 1));
+    if (rank_ == 0) {
+      Done(api_.all_reduce(input.data(), output, 100, NcclType::kFloat32, NcclOp::kSum, comm_,
+                           stream_));
+    }
+    Expect(api_.comm_abort(comm_) == NcclResult::kSuccess);
+    Expect(cudaStreamSynchronize(stream_) == cudaSuccess);
+    // Reported.
+    std::vector<float> read(100);
+    Expect(cudaMemcpy(read.data(), output, 400, cudaMemcpyDeviceToHost) == cudaSuccess);
+    Expect(cudaFree(output) == cudaSuccess);
+    Expect(cudaStreamDestroy(stream_) == cudaSuccess);
+    return wrong_;
   }
 
  private:
@@ -113,7 +189,7 @@ class TwoRanks {
   void Done(NcclResult result) { Done(result, comm_); }
 
   void Done(NcclResult result, NcclComm comm) {
-    while (result == NcclResult::kInProgress) {
+    while (result == NcclResult::kInProgress && wrong_ == 0) {
       Expect(api_.comm_get_async_error(comm, &result) == NcclResult::kSuccess);
       std::this_thread::yield();
     }
@@ -140,29 +216,56 @@ NcclUniqueId CreateId() {
 TEST(LibraryTest, RanksOfTwoProcesses) {
   const NcclUniqueId id = CreateId();
   const pid_t child = fork();
-  if (child == 0) _exit(TwoRanks(id, 1).Run());
+  if (child == 0) {
+    const int wrong = TwoRanks(id, 1).Run();
+    _exit(wrong > 0 || ::testing::Test::HasFailure() ? EXIT_FAILURE : EXIT_SUCCESS);
+  }
+  // Rank 0 would wait for one that has died.
+  std::thread watch([&] {
+    int status = -1;
+    if (waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+      return;
+    }
+    std::fprintf(stderr, "the other rank ended with status %d\n", status);
+    _exit(EXIT_FAILURE);
+  });
   EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  watch.join();
 }
 
-TEST(LibraryTest, RanksOfOneProcess) {
+// Each on a device of its own.
+void ExpectOnTwoDevices(int (TwoRanks::*run)()) {
   const NcclUniqueId id = CreateId();
-  int wrong = -1;
-  std::thread one([&] { wrong = TwoRanks(id, 1).Run(); });
-  EXPECT_EQ(TwoRanks(id, 0).Run(), 0);
+  int wrong[] = {-1, -1};
+  const auto rank = [&](int rank) {
+    EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
+    wrong[rank] = (TwoRanks(id, rank).*run)();
+  };
+  std::thread one(rank, 1);
+  std::thread zero(rank, 0);
+  zero.join();
   one.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong[0], 0);
+  EXPECT_EQ(wrong[1], 0);
 }
 
-TEST(LibraryTest, AGraphRunsItsCollectivesOnceInEachReplay) {
-  const NcclUniqueId id = CreateId();
-  int wrong = -1;
-  std::thread one([&] { wrong = TwoRanks(id, 1).Replay(); });
-  EXPECT_EQ(TwoRanks(id, 0).Replay(), 0);
-  one.join();
-  EXPECT_EQ(wrong, 0);
+TEST(LibraryTest, RanksOfOneProcess) { ExpectOnTwoDevices(&TwoRanks::Run); }
+
+TEST(LibraryTest, AGraphRunsItsCollectivesOnceInEachReplayAndInOrder) {
+  ExpectOnTwoDevices(&TwoRanks::Replay);
+}
+
+TEST(LibraryTest, CollectivesOfTwoStreamsRunInTheOrderOfTheirCalls) {
+  ExpectOnTwoDevices(&TwoRanks::TwoStreams);
+}
+
+TEST(LibraryTest, WhatAnAbortedCollectiveLeavesIsNotWritten) {
+  ExpectOnTwoDevices(&TwoRanks::Abort);
+  const auto reports = TakeReports();
+  EXPECT_EQ(reports.size(), 2);
+  for (const Report& report : reports) {
+    EXPECT_NE(report.text.find("never written"), std::string::npos) << report.text;
+  }
 }
 
 TEST(LibraryTest, SaysLastWhatItRefused) {
@@ -170,7 +273,10 @@ TEST(LibraryTest, SaysLastWhatItRefused) {
   int count = 0;
   EXPECT_EQ(api.comm_count(nullptr, &count), NcclResult::kInvalidArgument);
   EXPECT_STREQ(api.get_last_error(nullptr), "ncclCommCount on no communicator");
-  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "invalid argument");
+  const auto reports = TakeReports();
+  ASSERT_EQ(reports.size(), 1);
+  EXPECT_EQ(reports[0].text, "ncclCommCount on no communicator");
+  EXPECT_STREQ(api.get_error_string(NcclResult::kInvalidArgument), "ncclInvalidArgument");
 }
 
 }  // namespace

@@ -38,14 +38,14 @@ inline CreateEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& ad
   };
 }
 
-// Whatever happens in a test, NCCL is called as it wants to be, and nothing is left.
+// Whatever happens in a test, NCCL is called as it wants to be, and nothing is left: also no
+// registration when a communicator is destroyed, which would be a misuse.
 class NcclTest : public ::testing::Test {
  protected:
   void SetUp() override { EmulatedNccl::Reset(); }
   void TearDown() override {
     EXPECT_THAT(EmulatedNccl::Misuses(), ::testing::IsEmpty());
     EXPECT_EQ(EmulatedNccl::LiveComms(), 0);
-    EXPECT_EQ(EmulatedNccl::LiveRegistrations(), 0);
     EXPECT_TRUE(EmulatedNccl::FaultHappened()) << "a fault was never asked for";
   }
 };
