@@ -104,8 +104,8 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
   absl::StatusOr<Socket> listener = Socket::Listen(options_.master_addr, options_.master_port);
   const absl::Time patience = std::min(deadline, absl::Now() + kPatienceWithOthers);
   while (absl::IsAlreadyExists(listener.status())) {
-    // The port belongs to another program, to another process that calls itself rank 0, whose server
-    // says so to all, or still to the group before.
+    // The port belongs to another program, to another process that calls itself rank 0, whose
+    // server says so to all, or still to the group before.
     const absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
                                           std::min(deadline, absl::Now() + kPatience));
     device::MutexLock lock(mutex_);

@@ -22,7 +22,8 @@ absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void
 absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream);
 
-// mean [1] of losses [rows], added up in double, NaN of none; `parts` [PartsOfLosses(rows)] is device memory.
+// mean [1] of losses [rows], added up in double, NaN of none; `parts` [PartsOfLosses(rows)] is
+// device memory.
 absl::Status MeanOfLosses(precision::DType dtype, const void* losses, int64_t rows, double* parts,
                           float* mean, device::Stream& stream);
 

@@ -23,8 +23,8 @@ absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width
 // The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
 // no atomics, the same bits every time.
 //
-// Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows or a
-//              smaller width, or of another device than the stream.
+// Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows or
+//              a smaller width, or of another device than the stream.
 absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
                                const Workspace& workspace, device::Stream& stream);

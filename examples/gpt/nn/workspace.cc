@@ -26,7 +26,8 @@ absl::StatusOr<size_t> SortBytes(const device::Context& context, int64_t rows) {
 }
 
 // CUDA loads a kernel when it is first launched, which may wait for kernels that run
-// (launch_kernel.h): CUB's run here once, of which no list is to be had. It has others for few rows.
+// (launch_kernel.h): CUB's run here once, of which no list is to be had. It has others for few
+// rows.
 absl::Status LoadSort(device::Context& context, const Workspace& workspace) {
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("load the sort"));
   const device::Buffer& memory = workspace.memory();

@@ -66,8 +66,8 @@ std::string Frame(const std::string& payload) {
   return Frame(payload, static_cast<uint32_t>(payload.size()));
 }
 
-// An error unless the other end closes the connection without having said anything: at once, or when
-// the stranger's time is over.
+// An error unless the other end closes the connection without having said anything: at once, or
+// when the stranger's time is over.
 absl::Status ExpectSilence(Socket& socket, bool at_once = true) {
   const absl::StatusOr<std::string> frame =
       socket.ReceiveFrame(absl::Now() + (at_once ? 0.8 : 4.0) * internal::kHandshakeTimeout);

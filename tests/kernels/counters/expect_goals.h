@@ -37,8 +37,8 @@ struct SideBySide {
   int64_t element, at_sectors, elsewhere;
 };
 
-// The sectors that warps touch there over the fewest that hold as many bytes: 32 elements that start
-// elsewhere lie in one sector more.
+// The sectors that warps touch there over the fewest that hold as many bytes: 32 elements that
+// start elsewhere lie in one sector more.
 inline double MostSectors(std::initializer_list<SideBySide> arrays) {
   double bytes = 0, touched = 0;
   for (const SideBySide& each : arrays) {
