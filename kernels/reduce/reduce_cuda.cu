@@ -16,7 +16,7 @@ constexpr int kBlocksPerSm = !kCarries && (sizeof(T) == 2 || sizeof(T) == 4) ? 8
 template <ReduceOp kOp, typename T, bool kCarries>
 __global__ void __launch_bounds__(kTileThreads, (kBlocksPerSm<T, kCarries>))
     ReduceKernel(const __grid_constant__ ReduceArrays arrays,
-                 ReducePackLayout<T, kCarries> layout) {
+                 const __grid_constant__ ReducePackLayout<T, kCarries> layout) {
   ReduceThread<kOp, T, kCarries>(arrays, layout, blockIdx.x, threadIdx.x);
 }
 

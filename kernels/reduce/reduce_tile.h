@@ -39,8 +39,9 @@ BRIGADE_HOST_DEVICE ReducePackLayout<T, kCarries> ReduceLayout(const ReduceArray
 
 // A reduction in one pass is compiled without the carry, in fewer registers.
 template <ReduceOp kOp, typename T, bool kCarries>
-BRIGADE_INLINE void ReduceThread(const ReduceArrays& arrays, ReducePackLayout<T, kCarries> layout,
-                                 int64_t tile, int thread) {
+BRIGADE_INLINE void ReduceThread(const ReduceArrays& arrays,
+                                 const ReducePackLayout<T, kCarries>& layout, int64_t tile,
+                                 int thread) {
   using Wide = ReduceWide<T>;
   constexpr int kPack = kReducePack<T>;
   const auto source = [&](int k) { return static_cast<const T*>(arrays.sources[k]); };
