@@ -53,7 +53,7 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   std::shared_ptr<TcpStore> store(new TcpStore(options));
   absl::Status status = options.rank == 0 ? store->StartMaster(deadline) : absl::OkStatus();
   if (!status.ok()) return status;
-  status = store->ConnectTo(0, options.master_addr, options.master_port, deadline);
+  status = store->ConnectTo(0, options.master_addr, options.master_port, deadline).status;
   if (!status.ok()) return status;
   if (options.rank != 0) {
     // Where the others reach this process, they reach its standby.
@@ -106,13 +106,10 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
   while (absl::IsAlreadyExists(listener.status())) {
     // The port belongs to another program, to another process that calls itself rank 0, whose
     // server says so to all, or still to the group before.
-    const absl::Status joined = ConnectTo(0, options_.master_addr, options_.master_port,
-                                          std::min(deadline, absl::Now() + kPatience));
-    device::MutexLock lock(mutex_);
+    const Entry joined = ConnectTo(0, options_.master_addr, options_.master_port,
+                                   std::min(deadline, absl::Now() + kPatience));
     const bool ends = absl::Now() > patience;
-    if (!failure_.ok() && (ends || !met_whole_group_)) return joined;
-    socket_.Close();
-    lock.Unlock();
+    if (joined.answered && (ends || !joined.whole)) return joined.status;
     if (ends) {
       return absl::AlreadyExistsError(
           absl::StrCat("rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ",
@@ -139,63 +136,62 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
   return StartServer(*std::move(listener));
 }
 
-absl::Status TcpStore::ConnectTo(int rank, const std::string& host, int port, absl::Time deadline) {
+TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
+                                    absl::Time deadline) {
   const std::string where =
       rank == 0 ? MasterName(options_) : absl::StrCat("standby ", HostPort(host, port));
   const absl::Time began = absl::Now();
-  absl::Status reason;
-  bool again = true;
-  while (again) {
-    {
-      device::MutexLock lock(mutex_);
-      failure_ = absl::OkStatus();
-      met_whole_group_ = false;
-    }
-    const absl::Status entered = Enter(rank, where, host, port, deadline);
-    if (entered.ok()) return entered;
-    // The deadline cuts the last attempt short, which then knows less than the one before.
-    if (reason.ok() || absl::Now() < deadline) reason = entered;
+  // The deadline cuts the last attempt short, which then knows less than the one before.
+  Entry last;
+  while (true) {
+    Entry entry = Enter(rank, where, host, port, deadline);
+    if (entry.status.ok()) return entry;
     const bool in_time = absl::Now() + kRetryInterval < deadline;
+    // The server may come up after its clients; the group before one's own goes away. Another job
+    // stays, as does one who has this rank.
+    const bool may_change = absl::IsUnavailable(entry.status) ||
+                            (absl::IsNotFound(entry.status) && !entry.answered) ||
+                            (entry.whole && absl::Now() < began + kPatienceWithOthers);
+    if (last.status.ok() || absl::Now() < deadline) last = std::move(entry);
+    if (!in_time || !may_change) break;
     {
       device::MutexLock lock(mutex_);
-      // The group before one's own goes away; another job stays, as does one who has this rank.
-      again = absl::IsUnavailable(failure_) ||
-              (met_whole_group_ && absl::Now() < began + kPatienceWithOthers);
-      if (!failure_.ok() && (!again || !in_time)) return failure_;
-      socket_.Close();  // or that group would wait for us to go
+      socket_.Close();  // or the group before would wait for us to go
     }
-    // The server may come up after its clients.
-    again = in_time && (again || absl::IsUnavailable(entered) || absl::IsNotFound(entered));
-    if (again) std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
+    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
   }
+  if (last.answered) return last;
   const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
-  return Annotated(reason, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
-                                        " (tried ", absl::FormatDuration(tried), "): "));
+  return {
+      Annotated(last.status, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
+                                          " (tried ", absl::FormatDuration(tried), "): "))};
 }
 
-// One attempt. An error of the server is in failure_ besides.
-absl::Status TcpStore::Enter(int rank, const std::string& where, const std::string& host, int port,
-                             absl::Time deadline) {
+// One attempt.
+TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::string& host,
+                                int port, absl::Time deadline) {
   // The rank 0 that leaves it there may not be there yet.
   const absl::StatusOr<JobSecret> secret = FindSecret();
-  if (!secret.ok()) return secret.status();
-  absl::StatusOr<Socket> connected = Socket::Connect(host, port, deadline);
-  if (!connected.ok()) return connected.status();
-  Socket socket = *std::move(connected);
-  const absl::Status proved = internal::ProveToServer(*secret, socket, deadline);
-  if (!proved.ok()) return proved;
+  if (!secret.ok()) return {secret.status()};
+  absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
+  if (!socket.ok()) return {socket.status()};
+  const absl::Status proved = internal::ProveToServer(*secret, *socket, deadline);
+  if (!proved.ok()) return {proved};
 
   device::MutexLock lock(mutex_);
-  socket_ = std::move(socket);
+  socket_ = *std::move(socket);
   server_rank_ = rank;
   server_name_ = absl::StrCat("the store of rank ", rank, " at ", where);
   failure_ = absl::OkStatus();
+  met_whole_group_ = false;
   local_host_ = socket_.local_host();
   const bool is_own = server_ != nullptr && rank == options_.rank;
-  return Ask({"hello", absl::StrCat(options_.rank), absl::StrCat(options_.size),
-              is_own ? server_->token() : "", options_.job.name, PackValues(options_.job.values)},
-             deadline)
-      .status();
+  const absl::Status heard =
+      Ask({"hello", absl::StrCat(options_.rank), absl::StrCat(options_.size),
+           is_own ? server_->token() : "", options_.job.name, PackValues(options_.job.values)},
+          deadline)
+          .status();
+  return {heard, /*answered=*/true, met_whole_group_};
 }
 
 absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
@@ -251,7 +247,7 @@ absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Dura
   if (!standby.ok() || standby->size() != 2 || !absl::SimpleAtoi((*standby)[1], &port)) {
     return absl::InternalError(absl::StrCat("rank ", lowest, " announced no standby address"));
   }
-  return ConnectTo(lowest, (*standby)[0], port, absl::Now() + timeout);
+  return ConnectTo(lowest, (*standby)[0], port, absl::Now() + timeout).status;
 }
 
 absl::StatusOr<std::string> TcpStore::Ask(const std::vector<std::string>& request,

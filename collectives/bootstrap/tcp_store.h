@@ -70,9 +70,15 @@ class TcpStore : public Store {
   absl::Status StartMaster(absl::Time deadline);
   absl::Status StartServer(internal::Socket listener);
   absl::StatusOr<JobSecret> FindSecret() const;
-  absl::Status ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
-  absl::Status Enter(int rank, const std::string& where, const std::string& host, int port,
-                     absl::Time deadline);
+  // What came of joining a server: whether it has answered, and that its group was complete.
+  struct Entry {
+    absl::Status status;
+    bool answered = false;
+    bool whole = false;
+  };
+  Entry ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
+  Entry Enter(int rank, const std::string& where, const std::string& host, int port,
+              absl::Time deadline);
   absl::Status ExchangeStandbys(absl::Time deadline);
   absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -91,7 +97,7 @@ class TcpStore : public Store {
   int server_rank_ ABSL_GUARDED_BY(mutex_) = 0;
   // For the texts of errors.
   std::string server_name_ ABSL_GUARDED_BY(mutex_);
-  // What the server said last, and that it is of a group that is complete.
+  // What the server said last.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool met_whole_group_ ABSL_GUARDED_BY(mutex_) = false;
 };
