@@ -1,11 +1,11 @@
 #include "brigade/zero/rank_state.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/zero/internal/fnv1a.h"
 
 namespace brigade::zero {
@@ -16,52 +16,44 @@ constexpr uint64_t kMagic = 0x3165746164676272;  // the file's first bytes: "rbg
 // Appends values to a checksummed file.
 class Writer {
  public:
-  explicit Writer(const std::string& path) : out_(path, std::ios::binary | std::ios::trunc) {}
+  explicit Writer(device::FileReplacement file) : file_(std::move(file)) {}
 
   template <typename T>
   void Put(const T* values, size_t count) {
     const absl::string_view bytes(reinterpret_cast<const char*>(values), count * sizeof(T));
     checksum_ = internal::Fnv1a(bytes, checksum_);
-    out_.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file_.Write(bytes);
   }
   template <typename T>
   void Put(const T& value) {
     Put(&value, 1);
   }
 
-  bool Finish() {
+  absl::Status Finish() {
     const uint64_t checksum = checksum_;
     Put(checksum);
-    out_.close();
-    return !out_.fail();
+    return file_.Commit();
   }
 
  private:
-  std::ofstream out_;
+  device::FileReplacement file_;
   uint64_t checksum_ = internal::Fnv1a("");
 };
 
 // Reads them back; a read beyond the end makes all that follow fail.
 class Reader {
  public:
-  explicit Reader(const std::string& path)
-      : in_(path, std::ios::binary | std::ios::ate),
-        left_(in_ ? static_cast<uint64_t>(in_.tellg()) : 0) {
-    in_.seekg(0);
-  }
-
-  bool opened() const { return in_.is_open(); }
-  bool ok() const { return ok_; }
+  explicit Reader(device::InputFile file)
+      : file_(std::move(file)), left_(static_cast<uint64_t>(file_.size())) {}
 
   template <typename T>
   void Get(T* values, uint64_t count) {
     ok_ = ok_ && count <= left_ / sizeof(T);
     if (!ok_) return;
     left_ -= count * sizeof(T);
-    in_.read(reinterpret_cast<char*>(values), static_cast<std::streamsize>(count * sizeof(T)));
+    ok_ = file_.Read(values, static_cast<int64_t>(count * sizeof(T)));
     checksum_ = internal::Fnv1a(
         absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(T)), checksum_);
-    ok_ = !in_.fail();
   }
   template <typename T>
   T Get() {
@@ -82,24 +74,49 @@ class Reader {
   }
 
  private:
-  std::ifstream in_;
+  device::InputFile file_;
   uint64_t left_;
   bool ok_ = true;
   uint64_t checksum_ = internal::Fnv1a("");
 };
 
+// What of the state no training makes; "" if nothing is wrong.
+std::string Contradiction(const RankState& state) {
+  const kernels::StepState& step = state.step;
+  if (state.ranks < 1 || state.rank < 0 || state.rank >= state.ranks) {
+    return absl::StrCat("rank ", state.rank, " of ", state.ranks);
+  }
+  if (step.step < 0 || step.iteration < step.step || step.last_overflow < -1 ||
+      step.last_overflow > step.iteration) {
+    return absl::StrCat("step ", step.step, ", iteration ", step.iteration, ", last overflow at ",
+                        step.last_overflow);
+  }
+  if (!std::isfinite(step.loss_scale) || step.loss_scale <= 0) {
+    return absl::StrCat("a loss scale of ", step.loss_scale);
+  }
+  if (!(step.grad_norm >= 0)) return absl::StrCat("a gradient norm of ", step.grad_norm);
+  if (step.hysteresis < 0) return absl::StrCat("a hysteresis of ", step.hysteresis);
+  for (const int32_t flag : {step.skip, step.stuck_at_minimum}) {
+    if (flag != 0 && flag != 1) return absl::StrCat("a flag of ", flag);
+  }
+  if (step.reserved != 0) return "something where nothing is kept";
+  for (size_t b = 0; b < state.buckets.size(); ++b) {
+    const auto& arrays = state.buckets[b].arrays;
+    for (size_t a = 0; a < arrays.size(); ++a) {
+      for (size_t i = 0; i < arrays[a].size(); ++i) {
+        if (std::isfinite(arrays[a][i])) continue;
+        return absl::StrCat(arrays[a][i], " as element ", i, " of array ", a, " of bucket ", b);
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::Status WriteState(const RankState& state, const std::string& path) {
-  const std::string beside = path + ".part";
-  const auto failed = [&](const char* what) {
-    const int error = errno;
-    std::remove(beside.c_str());
-    return absl::UnavailableError(
-        absl::StrCat("cannot ", what, " ", beside, ": ", std::strerror(error)));
-  };
-  errno = 0;
-  Writer out(beside);
+  BRIGADE_ASSIGN_OR_RETURN(auto file, device::FileReplacement::Begin(path));
+  Writer out(std::move(file));
   out.Put(kMagic);
   out.Put(state.plan_hash);
   out.Put(state.rank);
@@ -113,16 +130,12 @@ absl::Status WriteState(const RankState& state, const std::string& path) {
       out.Put(array.data(), array.size());
     }
   }
-  if (!out.Finish()) return failed("write");
-  if (std::rename(beside.c_str(), path.c_str()) != 0) return failed("rename");
-  return absl::OkStatus();
+  return out.Finish();
 }
 
 absl::StatusOr<RankState> ReadState(const std::string& path) {
-  Reader in(path);
-  if (!in.opened()) {
-    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
-  }
+  BRIGADE_ASSIGN_OR_RETURN(auto file, device::InputFile::Open(path));
+  Reader in(std::move(file));
   if (in.Get<uint64_t>() != kMagic) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a state of a rank"));
   }
@@ -140,6 +153,11 @@ absl::StatusOr<RankState> ReadState(const std::string& path) {
     }
   }
   if (!in.Finish()) return absl::DataLossError(absl::StrCat(path, " is cut off or damaged"));
+  const std::string contradiction = Contradiction(state);
+  if (!contradiction.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(path, " holds what no training makes: ", contradiction));
+  }
   return state;
 }
 

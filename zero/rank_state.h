@@ -27,8 +27,10 @@ struct RankState {
 };
 
 // To and from a plain file of this machine's byte order, with a checksum. The file is written
-// beside `path` and renamed, so that a failure leaves the old file. Reading: NotFound, DataLoss or
-// InvalidArgument, naming the path and the defect. Writing: Unavailable with the system's message.
+// beside `path` and renamed (device::FileReplacement), so that a failure leaves the old file.
+// Reading: NotFound, DataLoss, also for what no training makes, such as a moment that is no number,
+// InvalidArgument or ResourceExhausted, naming the path and the defect. Writing: InvalidArgument if
+// the path leads to no regular file, or what the system says.
 absl::Status WriteState(const RankState& state, const std::string& path);
 absl::StatusOr<RankState> ReadState(const std::string& path);
 

@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +21,7 @@
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/collectives/tuning/topology.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 
 ABSL_FLAG(std::string, topology, "",
@@ -54,11 +53,8 @@ std::string FromUsersFolder(const std::string& path) {
 absl::StatusOr<Topology> TopologyOfFlags() {
   const std::string flag = absl::GetFlag(FLAGS_topology);
   const std::string path = flag.empty() ? kPreset : FromUsersFolder(flag);
-  std::ostringstream text;
-  if (!(text << std::ifstream(path).rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  }
-  BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyFromJson(text.str()));
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
+  BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyFromJson(text));
   const int ranks = absl::GetFlag(FLAGS_ranks), per_node = absl::GetFlag(FLAGS_ranks_per_node);
   if (ranks < 0 || ranks > kMaxModelledRanks) {
     return absl::InvalidArgumentError(

@@ -7,6 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::gpt {
 namespace {
@@ -35,8 +37,7 @@ int ProcessOf(absl::string_view context, size_t contexts_before) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChromeTrace>> ChromeTrace::Create(const std::string& path) {
-  std::FILE* const file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open trace ", path));
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file, device::OpenForWriting(path));
   return std::unique_ptr<ChromeTrace>(new ChromeTrace(path, file));
 }
 

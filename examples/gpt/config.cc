@@ -1,12 +1,9 @@
 #include "brigade/examples/gpt/config.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -15,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "brigade/collectives/tuning/topology.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_keys.h"
 #include "brigade/examples/gpt/json_reader.h"
@@ -45,16 +43,6 @@ std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   return std::nullopt;
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
-  std::string text(kMaxJsonBytes + 1, '\0');  // one more shows that there is more
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get())) return absl::ErrnoToStatus(errno, path);
-  return text;
-}
-
 // Whether the algorithm is made for nodes.
 bool KnowsOfNodes(collectives::Algorithm algorithm) {
   return algorithm == collectives::Algorithm::kHierarchical ||
@@ -72,7 +60,8 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   const Json path = s.topology.value_or("");
   if (s.topology.has_value()) {
     const bool absolute = s.topology->front() == '/';
-    const auto text = ReadText(absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology));
+    const auto text = device::ReadFile(
+        absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology), kMaxJsonBytes);
     if (!text.ok()) return Contradiction("brigade.topology", path, text.status().message());
     auto machine = collectives::TopologyFromJson(*text);
     if (!machine.ok()) return Contradiction("brigade.topology", path, machine.status().message());
@@ -213,7 +202,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {
-  BRIGADE_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path, kMaxJsonBytes));
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
   absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder);

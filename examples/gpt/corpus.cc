@@ -1,19 +1,16 @@
 #include "brigade/examples/gpt/corpus.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/random.h"
 
@@ -25,22 +22,8 @@ constexpr const char* kHeldOutLicences[] = {"Apache-2.0", "MPL-2.0"};
 // Judging by it takes a fraction of a second.
 constexpr size_t kMaxHeldOutBytes = 64 << 10;
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is a folder"));
-  }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  std::string bytes;
-  std::array<char, 1 << 16> part;
-  while (const size_t size = std::fread(part.data(), 1, part.size(), file.get())) {
-    bytes.append(part.data(), size);
-  }
-  if (std::ferror(file.get()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
-  }
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  BRIGADE_ASSIGN_OR_RETURN(auto bytes, device::ReadFile(path));
   if (bytes.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " is empty"));
   return bytes;
 }
@@ -62,7 +45,7 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
   Corpus corpus;
   int training = 0, held_out = 0;
   for (const std::filesystem::path& path : paths) {
-    BRIGADE_ASSIGN_OR_RETURN(auto text, ReadFile(path.string()));
+    BRIGADE_ASSIGN_OR_RETURN(auto text, ReadText(path.string()));
     const bool hold = std::find(std::begin(kHeldOutLicences), std::end(kHeldOutLicences),
                                 path.filename()) != std::end(kHeldOutLicences);
     (hold ? held_out : training) += 1;
@@ -80,7 +63,7 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder) {
 }
 
 absl::StatusOr<Corpus> ReadCorpus(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  BRIGADE_ASSIGN_OR_RETURN(auto text, ReadText(path));
   const size_t held_out = std::min(text.size() / 10, kMaxHeldOutBytes);
   Corpus corpus;
   corpus.held_out = text.substr(text.size() - held_out);

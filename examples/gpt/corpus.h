@@ -21,8 +21,9 @@ struct Corpus {
 // with the others. NotFound or InvalidArgument naming the folder or file.
 absl::StatusOr<Corpus> ReadLicences(const std::string& folder = "/usr/share/common-licenses");
 
-// Any file; the last tenth is held out, at most 64 KiB. NotFound, InvalidArgument if it is empty,
-// or what the system says; naming it.
+// Any file; the last tenth is held out, at most 64 KiB. NotFound, InvalidArgument if it is empty or
+// no file, ResourceExhausted for more than a quarter of the machine's memory, or what the system
+// says; naming it.
 absl::StatusOr<Corpus> ReadCorpus(const std::string& path);
 
 // InvalidArgument unless both parts have a text of context + 1 bytes.

@@ -175,6 +175,30 @@ struct Level {
   std::string last_key = "[]";
 };
 
+// The numbers of a JSON text, as they are written, in their order.
+std::vector<std::string> NumbersOf(absl::string_view text) {
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    if (text[i] == '"') {
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      ++end;
+    } else if (text[i] == '-' || absl::ascii_isdigit(static_cast<unsigned char>(text[i]))) {
+      end = std::min(text.find_first_not_of("0123456789+-.eE", i), text.size());
+      numbers.emplace_back(text.substr(i, end - i));
+    }
+    i = end;
+  }
+  return numbers;
+}
+
+// Whether a number that was read as `value` is none that a double can come near to.
+bool IsTooSmall(const std::string& number, const Json& value) {
+  const std::string digits = number.substr(0, number.find_first_of("eE"));
+  return value.is_number_float() && value.get<double>() == 0 &&
+         digits.find_first_of("123456789") != std::string::npos;
+}
+
 // "[json.exception.parse_error.101] parse error at line 1, ..." without the part in brackets.
 std::string PlainWords(const Json::exception& error) {
   const std::string text = error.what();
@@ -188,8 +212,14 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   if (text.size() > kMaxJsonBytes) {
     return Invalid("the config has ", text.size(), " bytes, more than ", kMaxJsonBytes);
   }
+  const std::vector<std::string> numbers = NumbersOf(text);
+  size_t next_number = 0;
   std::vector<Level> levels;
   std::string problem;
+  const auto path = [&] {
+    const auto name = [](std::string* out, const Level& each) { *out += each.last_key; };
+    return Printable(absl::StrJoin(levels, ".", name));
+  };
   const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
     if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
       if (depth >= kMaxJsonDepth && problem.empty()) {
@@ -205,8 +235,15 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
       Level& level = levels.back();
       level.last_key = value.get<std::string>();
       if (!level.keys.insert(level.last_key).second) {
-        const auto name = [](std::string* out, const Level& each) { *out += each.last_key; };
-        problem = absl::StrCat(Printable(absl::StrJoin(levels, ".", name)), " is given twice");
+        problem = absl::StrCat(path(), " is given twice");
+      }
+    } else if (event == Json::parse_event_t::value && value.is_number()) {
+      const std::string number = next_number < numbers.size() ? numbers[next_number] : "";
+      ++next_number;
+      if (IsTooSmall(number, value) && problem.empty()) {
+        levels.resize(std::min<size_t>(levels.size(), depth));
+        problem = absl::StrCat(path(), " is ", Printable(number),
+                               "; it is too close to 0 for a number of 64 bits");
       }
     }
     return problem.empty();  // false: the value is dropped

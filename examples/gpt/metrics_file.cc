@@ -4,16 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::gpt {
 
 using Json = nlohmann::ordered_json;
 
 absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Create(const std::string& path) {
-  std::FILE* const file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  }
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file, device::OpenForWriting(path));
   return std::unique_ptr<MetricsFile>(new MetricsFile(path, file));
 }
 

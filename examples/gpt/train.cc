@@ -61,6 +61,8 @@ ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
+ABSL_FLAG(absl::Duration, timeout, brigade::gpt::kDefaultTimeout,
+          "how long a rank may be silent in a collective before all others give up, naming it");
 ABSL_FLAG(absl::Duration, grace_period, absl::Milliseconds(600),
           "how long the steps in flight may take after Ctrl-C or SIGTERM. If they take longer, the "
           "training ends without them, and without the tables of memory and traffic");
@@ -246,6 +248,11 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(
         absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
   }
+  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  if (timeout < absl::Milliseconds(1) || timeout > absl::Hours(24 * 365)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--timeout is ", absl::FormatDuration(timeout), "; it must be 1ms to 8760h"));
+  }
   const absl::Duration grace_period = absl::GetFlag(FLAGS_grace_period);
   if (grace_period < absl::ZeroDuration() || grace_period > absl::Hours(24)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -306,9 +313,9 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
   const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
-  const absl::StatusOr<Outcome> outcome = processes
-                                              ? TrainAsProcess(job, launch_info, backend, watchers)
-                                              : TrainOnThreads(job, ranks, watchers);
+  const absl::StatusOr<Outcome> outcome =
+      processes ? TrainAsProcess(job, launch_info, backend, watchers, timeout)
+                : TrainOnThreads(job, ranks, watchers, timeout);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

@@ -97,8 +97,11 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
 
 }  // namespace
 
-absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers) {
-  BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = ranks}));
+absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers,
+                                       absl::Duration timeout) {
+  BRIGADE_ASSIGN_OR_RETURN(auto group,
+                           collectives::ThreadGroup::Create(
+                               {.size = ranks, .timeout = timeout, .stream_timeout = timeout}));
   // What may be refused comes before the first rank begins to wait for the others.
   struct Rank {
     std::unique_ptr<device::Context> context;
@@ -133,12 +136,14 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
 }
 
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
-                                       collectives::Backend backend, const Watchers& watchers) {
+                                       collectives::Backend backend, const Watchers& watchers,
+                                       absl::Duration timeout) {
   BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Init(launch_info,
                                              {.backend = backend,
                                               .job_values = ValuesOf(job),
+                                              .timeout = timeout,
                                               .communicator = job.config.communicator},
                                              *context));
   RootCause root_cause;

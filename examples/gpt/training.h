@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/job.h"
@@ -23,14 +24,19 @@ struct Watchers {
   std::function<void(const Outcome&)> report = nullptr;
 };
 
+// How long a rank may be silent in a collective before the others give up.
+inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
+
 // Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads
 // engine. Returns when all have ended. The error is that of the rank where it began.
-absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers);
+absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers,
+                                       absl::Duration timeout = kDefaultTimeout);
 
 // Trains as one process of those that a launcher has started, over Gloo or NCCL. Errors also name a
 // rank that is gone.
 absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
-                                       collectives::Backend backend, const Watchers& watchers);
+                                       collectives::Backend backend, const Watchers& watchers,
+                                       absl::Duration timeout = kDefaultTimeout);
 
 }  // namespace brigade::gpt
 

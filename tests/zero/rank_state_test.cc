@@ -132,7 +132,48 @@ TEST(StateTest, NoticesADamagedFile) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not a state of a rank")));
   EXPECT_THAT(ReadState(path + ".none").status(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(WriteState({}, "/no/such/folder/state"),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("/no/such/folder/state")));
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/no/such/folder/state")));
+  EXPECT_THAT(WriteState({}, "/dev/null"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "/dev/null is a device, not a file"));
+  EXPECT_THAT(ReadState("/dev/zero").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "/dev/zero is a device, not a file"));
+}
+
+// With the right checksum.
+TEST(StateTest, RefusesWhatNoTrainingMakes) {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/contradiction");
+  RankState good;
+  good.step.loss_scale = 1;
+  good.buckets = {{{{1.0f}, {0.0f, 2.0f}}}};
+  const auto read = [&](const std::function<void(RankState&)>& change) {
+    RankState state = good;
+    change(state);
+    EXPECT_OK(WriteState(state, path));
+    return ReadState(path).status();
+  };
+  const auto refuses = [&](const char* text, const std::function<void(RankState&)>& change) {
+    EXPECT_THAT(read(change),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         absl::StrCat(path, " holds what no training makes: ", text)));
+  };
+  EXPECT_OK(read([](RankState&) {}));
+  refuses("rank 1 of 1", [](RankState& s) { s.rank = 1; });
+  refuses("rank -1 of 1", [](RankState& s) { s.rank = -1; });
+  refuses("rank 0 of 0", [](RankState& s) { s.ranks = 0; });
+  refuses("step 2, iteration 1, last overflow at 0", [](RankState& s) {
+    s.step.step = 2;
+    s.step.iteration = 1;
+  });
+  refuses("a loss scale of 0", [](RankState& s) { s.step.loss_scale = 0; });
+  refuses("a gradient norm of nan", [](RankState& s) { s.step.grad_norm = std::nan(""); });
+  refuses("a hysteresis of -1", [](RankState& s) { s.step.hysteresis = -1; });
+  refuses("a flag of 2", [](RankState& s) { s.step.skip = 2; });
+  refuses("a flag of -1", [](RankState& s) { s.step.stuck_at_minimum = -1; });
+  refuses("something where nothing is kept", [](RankState& s) { s.step.reserved = 1; });
+  refuses("nan as element 1 of array 1 of bucket 0",
+          [](RankState& s) { s.buckets[0].arrays[1][1] = std::nanf(""); });
+  refuses("inf as element 0 of array 0 of bucket 0",
+          [](RankState& s) { s.buckets[0].arrays[0][0] = INFINITY; });
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ refuses 'INVALID_ARGUMENT: --ranks is 1048577; it must be 1 to 1048576' --ranks=
 refuses 'INVALID_ARGUMENT: --ranks_per_node is 0; it must be at least 1' --ranks=8 --ranks_per_node=0
 refuses 'INVALID_ARGUMENT: --operation is "broadcast"; it must be all_reduce, reduce_scatter or all_gather' \
   --operation=broadcast
-refuses 'NOT_FOUND: cannot read /nowhere.json' --topology=/nowhere.json
+refuses 'NOT_FOUND: cannot open /nowhere.json: No such file or directory' --topology=/nowhere.json
 echo '{}' >"$TEST_TMPDIR/empty.json"
 refuses 'INVALID_ARGUMENT: the topology has no "inside"' --topology="$TEST_TMPDIR/empty.json"
 

@@ -239,10 +239,12 @@ TEST(ConfigErrorsTest, NameTheTopologyThatCannotBe) {
               StatusIs(kInvalid, absl::StrCat(it,
                                               "its nodes have 16 ranks, and 4 train; "
                                               "brigade.ranks_per_node would replace them")));
-  EXPECT_THAT(Error(R"("brigade": {"topology": "missing.json"})"),
-              StatusIs(kInvalid,
-                       "brigade.topology is \"missing.json\", but ./missing.json: No such file or "
-                       "directory"));
+  EXPECT_THAT(
+      Error(R"("brigade": {"topology": "missing.json"})"),
+      StatusIs(
+          kInvalid,
+          "brigade.topology is \"missing.json\", but cannot open ./missing.json: No such file or "
+          "directory"));
 }
 
 TEST(ConfigErrorsTest, PassOnWhatZeroOptionsSay) {
@@ -285,16 +287,19 @@ TEST(ConfigErrorsTest, NameABatchThatWouldDo) {
 }
 
 TEST(ConfigErrorsTest, BeginWithTheFile) {
-  EXPECT_THAT(ReadConfig("no/such.json", 4),
-              StatusIs(absl::StatusCode::kNotFound, "no/such.json: No such file or directory"));
-  EXPECT_THAT(ReadConfig("/", 4),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "/: Is a directory"));
-  EXPECT_THAT(ReadConfig("/dev/zero", 4),
-              StatusIs(kInvalid, "/dev/zero: the config has 1048577 bytes, more than 1048576"));
-  EXPECT_THAT(ReadConfig("/dev/null", 4),
-              StatusIs(kInvalid, StartsWith("/dev/null: not valid JSON: parse error at line 1, "
-                                            "column 1")));
+  EXPECT_THAT(
+      ReadConfig("no/such.json", 4),
+      StatusIs(absl::StatusCode::kNotFound, "cannot open no/such.json: No such file or directory"));
+  EXPECT_THAT(ReadConfig("/", 4), StatusIs(kInvalid, "/ is a folder, not a file"));
+  EXPECT_THAT(ReadConfig("/dev/zero", 4), StatusIs(kInvalid, "/dev/zero is a device, not a file"));
   const std::string path = ::testing::TempDir() + "/config.json";
+  std::ofstream(path) << std::string((1 << 20) + 1, ' ');
+  EXPECT_THAT(ReadConfig(path, 4), StatusIs(absl::StatusCode::kResourceExhausted,
+                                            path + " has 1048577 bytes; at most 1048576 are read"));
+  std::ofstream(path) << "";
+  EXPECT_THAT(ReadConfig(path, 4),
+              StatusIs(kInvalid, StartsWith(path + ": not valid JSON: parse error at line 1, "
+                                                   "column 1")));
   std::ofstream(path) << R"({"stage": 2})";
   EXPECT_THAT(ReadConfig(path, 4), StatusIs(kInvalid, path + ": stage is 2; there is no such key, "
                                                              "the nearest is "

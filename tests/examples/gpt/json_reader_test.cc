@@ -47,6 +47,18 @@ TEST(ParseJsonTest, RefusesNumbersThatADoubleCannotHold) {
               StatusIs(kInvalid, "not valid JSON: number overflow parsing '-1e309'"));
 }
 
+TEST(ParseJsonTest, RefusesNumbersThatBecomeZero) {
+  EXPECT_THAT(
+      ParseJson(R"({"a": [0, {"b\"1e-999": 2, "lr": 1e-400}]})"),
+      StatusIs(kInvalid, "a.[].lr is 1e-400; it is too close to 0 for a number of 64 bits"));
+  EXPECT_THAT(ParseJson("{\"lr\": -0.00000001e-330, \"b\": 1}"),
+              StatusIs(kInvalid, HasSubstr("lr is -0.00000001e-330; it is too close to 0")));
+  // Zeros, and the smallest number.
+  for (const char* number : {"0", "0.0", "-0.00e-999", "0e5", "5e-324", "1e-310"}) {
+    EXPECT_OK(ParseJson(absl::StrCat("{\"lr\": ", number, "}")).status()) << number;
+  }
+}
+
 TEST(ParseJsonTest, RefusesAKeyThatComesTwice) {
   EXPECT_THAT(ParseJson(R"({"a": {"b": 1, "c": {}, "b": 1}})"),
               StatusIs(kInvalid, "a.b is given twice"));

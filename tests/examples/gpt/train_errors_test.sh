@@ -20,8 +20,13 @@ printf 'too short' >short
 head -c 169 /dev/zero >short_held_out
 refuses 'cannot open missing.txt: No such file or directory' --data=missing.txt
 refuses 'empty is empty' --data=empty
-refuses 'folder is a folder' --data=folder
-refuses 'cannot read /proc/self/mem: Input/output error' --data=/proc/self/mem
+refuses 'folder is a folder, not a file' --data=folder
+mkfifo pipe
+refuses 'pipe is a pipe, not a file' --data=pipe
+refuses '/dev/zero is a device, not a file' --data=/dev/zero
+truncate --size=8T giant
+refuses "giant has 8796093022208 bytes; at most $(($(getconf _PHYS_PAGES) / 4 * $(getconf PAGESIZE))) are read" \
+  --data=giant
 refuses 'the text is too short: training part has 9 bytes; a context of 16 needs 17' --data=short
 refuses 'the text is too short: held-out part has 16 bytes; a context of 16 needs 17' \
   --data=short_held_out
@@ -33,23 +38,27 @@ refuses 'unknown_key.json: optimizr is {"type":"Adam"}, an object; there is no s
   --config=unknown_key.json
 refuses 'impossible_batch.json: train_batch_size 6, train_micro_batch_size_per_gpu 0, gradient_accumulation_steps 0 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks (0: not given); train_batch_size 4 would do' \
   --config=impossible_batch.json
-refuses 'missing.json: No such file or directory' --config=missing.json
+refuses 'cannot open missing.json: No such file or directory' --config=missing.json
 echo '{"train_batch_size": 4, "optimizer": {"type": "Adam"}, "brigade": {"algorithm": "native", "reduction": "rounded_per_hop"}}' >native.json
 refuses 'brigade.algorithm is "native", but the backend threads has no collectives of its own; nccl has' \
   --config=native.json
 refuses '--stage and --precision are in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 
-refuses 'cannot write /dev/full: No space left on device' --metrics=/dev/full
+refuses '/dev/full is a device, not a file' --metrics=/dev/full
 refuses 'cannot write missing/m.jsonl: No such file or directory' --metrics=missing/m.jsonl
-refuses 'cannot write trace /dev/full: No space left on device' --trace=/dev/full
-refuses 'cannot open trace missing/t.json: No such file or directory' --trace=missing/t.json
+refuses '/dev/full is a device, not a file' --trace=/dev/full
+refuses 'cannot write missing/t.json: No such file or directory' --trace=missing/t.json
+ln -s short linked
+refuses 'linked is a link, not a file' --metrics=linked
 
 refuses 'zero_optimization.stage is 7; it must be a whole number, 0 to 3' --stage=7
 refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
 refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
 refuses '--steps is 0; it must be at least 1' --steps=0
 refuses '--ranks is -1; it must be at least 1' --ranks=-1
+refuses '--timeout is 0; it must be 1ms to 8760h' --timeout=0
+refuses '--timeout is inf; it must be 1ms to 8760h' --timeout=inf
 refuses '--grace_period is -1s; it must be 0 to 24h' --grace_period=-1s
 refuses '--grace_period is inf; it must be 0 to 24h' --grace_period=inf
 refuses 'a group of threads has 1 to 64 ranks, not 65' --ranks=65

@@ -1,0 +1,136 @@
+#include "brigade/device/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace brigade::device {
+namespace {
+
+const char* NameOf(mode_t mode) {
+  return S_ISDIR(mode)    ? "a folder"
+         : S_ISLNK(mode)  ? "a link"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
+
+absl::Status NoFile(const std::string& path, mode_t mode) {
+  return absl::InvalidArgumentError(absl::StrCat(path, " is ", NameOf(mode), ", not a file"));
+}
+
+absl::Status Failed(const char* what, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
+}
+
+// Of a regular file that is open, or an error; the descriptor is closed then.
+absl::StatusOr<std::FILE*> Regular(int fd, const char* mode, const std::string& path,
+                                   struct stat& status) {
+  if (fstat(fd, &status) != 0) {
+    const absl::Status failed = Failed("open", path);
+    close(fd);
+    return failed;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    close(fd);
+    return NoFile(path, status.st_mode);
+  }
+  std::FILE* const file = fdopen(fd, mode);
+  if (file != nullptr) return file;
+  const absl::Status failed = Failed("open", path);
+  close(fd);
+  return failed;
+}
+
+}  // namespace
+
+int64_t MostFileBytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) / 4 *
+         static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+}
+
+absl::StatusOr<InputFile> InputFile::Open(const std::string& path, int64_t most_bytes) {
+  // A pipe without a writer opens at once.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Failed("open", path);
+  struct stat status = {};
+  const absl::StatusOr<std::FILE*> file = Regular(fd, "rb", path, status);
+  if (!file.ok()) return file.status();
+  InputFile input(*file, status.st_size);
+  if (input.size() > most_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, " has ", input.size(), " bytes; at most ", most_bytes, " are read"));
+  }
+  return input;
+}
+
+bool InputFile::Read(void* to, int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  return std::fread(to, 1, size, file_.get()) == size;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes) {
+  absl::StatusOr<InputFile> file = InputFile::Open(path, most_bytes);
+  if (!file.ok()) return file.status();
+  std::string bytes(static_cast<size_t>(file->size()), '\0');
+  if (file->Read(bytes.data(), file->size())) return bytes;
+  return absl::DataLossError(absl::StrCat("cannot read ", path, ": it has become shorter"));
+}
+
+absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
+  // Before it is opened: that may wait, or do something.
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return NoFile(path, status.st_mode);
+  }
+  const int fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (fd < 0) return Failed("write", path);
+  return Regular(fd, "wb", path, status);
+}
+
+absl::StatusOr<FileReplacement> FileReplacement::Begin(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    return NoFile(path, status.st_mode);
+  }
+  const absl::StatusOr<std::FILE*> file = OpenForWriting(path + ".part");
+  if (!file.ok()) return file.status();
+  return FileReplacement(path, *file);
+}
+
+FileReplacement::~FileReplacement() {
+  if (file_ != nullptr) unlink(beside().c_str());
+}
+
+void FileReplacement::Write(absl::string_view bytes) {
+  std::fwrite(bytes.data(), 1, bytes.size(), file_.get());
+}
+
+absl::Status FileReplacement::Commit() {
+  const auto failed = [&](const char* what) {
+    return absl::UnavailableError(Failed(what, beside()).message());
+  };
+  // The last of the errors is the first one that still shows.
+  if (std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0 ||
+      fsync(fileno(file_.get())) != 0) {
+    return failed("write");
+  }
+  if (std::rename(beside().c_str(), path_.c_str()) != 0) return failed("rename");
+  file_.reset();
+  // The folder holds the new name when it is on the disk itself.
+  const size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool is_kept = fd >= 0 && fsync(fd) == 0;
+  const absl::Status status = is_kept ? absl::OkStatus() : Failed("write", folder);
+  if (fd >= 0) close(fd);
+  return status;
+}
+
+}  // namespace brigade::device

@@ -1,0 +1,76 @@
+#ifndef BRIGADE_DEVICE_FILES_H_
+#define BRIGADE_DEVICE_FILES_H_
+
+// Files that a job reads and writes: regular ones. What else a path may lead to (a folder, a device,
+// a pipe) may never end, or never begin, and is refused at once, by name.
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace brigade::device {
+
+// A quarter of the machine's memory, in bytes: what is read whole is no larger.
+int64_t MostFileBytes();
+
+// Reads a file from its begin to its end.
+class InputFile {
+ public:
+  // NotFound, or what the system says; InvalidArgument for what is no regular file,
+  // ResourceExhausted for one of more than `most_bytes`, before any memory is taken. All name the
+  // path.
+  static absl::StatusOr<InputFile> Open(const std::string& path,
+                                        int64_t most_bytes = MostFileBytes());
+
+  // At the time of Open, in bytes.
+  int64_t size() const { return size_; }
+  // The next `bytes` bytes; false if there are fewer, or they cannot be read.
+  bool Read(void* to, int64_t bytes);
+
+ private:
+  InputFile(std::FILE* file, int64_t size) : file_(file, &std::fclose), size_(size) {}
+
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  int64_t size_;
+};
+
+// A whole file. Errors of InputFile; DataLoss if it becomes shorter meanwhile.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes = MostFileBytes());
+
+// Opens a file to write it from its begin; it is made if it is not there. InvalidArgument for a link
+// or what else is no regular file, or what the system says, naming the path.
+absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);
+
+// A file that takes the place of another one as a whole, also if the machine fails, or not at all.
+class FileReplacement {
+ public:
+  // Begins to write beside it, to path.part. Errors of OpenForWriting, for both.
+  static absl::StatusOr<FileReplacement> Begin(const std::string& path);
+  // Takes away what was not committed.
+  ~FileReplacement();
+  FileReplacement(FileReplacement&&) = default;
+
+  // An error is Commit's.
+  void Write(absl::string_view bytes);
+  // Writes all to the disk and renames it. Unavailable with what the system says, naming the path.
+  absl::Status Commit();
+
+ private:
+  FileReplacement(std::string path, std::FILE* file)
+      : path_(std::move(path)), file_(file, &std::fclose) {}
+
+  std::string beside() const { return path_ + ".part"; }
+
+  std::string path_;
+  // Null: committed.
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_FILES_H_
