@@ -17,7 +17,12 @@ std::string PackFields(const std::vector<std::string>& fields);
 // The list again. InvalidArgument for a string that PackFields does not make of at least one field.
 absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed);
 
-// The error that another process tells by its code: Unknown for a number that is no error's.
+// What came from outside, fit for a message: at most 2,000 bytes of it, and none that a terminal
+// obeys: those that are no printable ASCII as \x1b.
+std::string Printable(absl::string_view text);
+
+// The error that another process tells by its code, and what it says, as Printable; Unknown for a
+// number that is no error's.
 absl::Status ErrorOfCode(int code, absl::string_view message);
 
 }  // namespace brigade::collectives

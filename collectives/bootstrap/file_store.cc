@@ -54,6 +54,10 @@ absl::Status WriteOnce(const std::string& path, const std::string& value) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<FileStore>> FileStore::Create(const FileStoreOptions& options) {
+  if (options.size > kMostRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group of ", options.size, " ranks; there are at most ", kMostRanks));
+  }
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
@@ -103,7 +107,7 @@ absl::Status FileStore::Join() {
   if (!differences.empty()) {
     return FailAll(absl::FailedPreconditionError(
         absl::StrCat("rank ", options_.rank, " was started otherwise than rank 0 in ",
-                     options_.folder, ": ", differences)));
+                     options_.folder, ": ", Printable(differences))));
   }
   return absl::OkStatus();
 }

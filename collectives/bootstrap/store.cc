@@ -32,8 +32,10 @@ void Store::wait(const std::vector<std::string>& keys, const std::chrono::millis
 }
 
 std::string RankNames(absl::Span<const int> ranks) {
+  constexpr size_t kMost = 32;
   std::string names = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i == kMost) return absl::StrCat(names, " and ", ranks.size() - i, " others");
     if (i > 0) absl::StrAppend(&names, i + 1 == ranks.size() ? " and " : ", ");
     absl::StrAppend(&names, ranks[i]);
   }

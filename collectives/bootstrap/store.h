@@ -43,7 +43,10 @@ class Store : public ::gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) final;
 };
 
-// "rank 2", "ranks 2, 3 and 5"
+// Of one group: beyond, what ranks tell each other does not fit into messages.
+inline constexpr int kMostRanks = 16384;
+
+// "rank 2", "ranks 2, 3 and 5"; of more than 32: "ranks 0, 1, [...], 31 and 5 others".
 std::string RankNames(absl::Span<const int> ranks);
 
 // The value of prefix + rank for every rank of 0 to size - 1, waiting until `deadline` in all.

@@ -41,6 +41,10 @@ absl::Status Annotated(const absl::Status& status, const std::string& prefix) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& options) {
+  if (options.size > kMostRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group of ", options.size, " ranks; there are at most ", kMostRanks));
+  }
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));

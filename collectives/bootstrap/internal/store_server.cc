@@ -214,14 +214,15 @@ void StoreServer::Hello(Client& client, const std::vector<std::string>& request)
   client.deadline = absl::InfiniteFuture();
   const std::string& address = client.address;
   const bool one_job = AreOfOneJob(options_.job, request[4]);
-  const std::string differences = Differences(*values, options_.job.values);
+  const std::string job = Printable(request[4]);
+  const std::string differences = Printable(Differences(*values, options_.job.values));
   const bool is_ours = request[3] == token_;
   if (!failure_.ok()) return AnswerLast(client, failure_, kLast);
-  if (!is_ours && !options_.job.name.empty() && !request[4].empty() && !one_job) {
+  if (!is_ours && !options_.job.name.empty() && !job.empty() && !one_job) {
     return Refuse(client,
                   absl::AlreadyExistsError(absl::StrCat("the port is of job ", options_.job.name,
-                                                        ", not of ", request[4], ", to which rank ",
-                                                        rank, " (", address, ") belongs")),
+                                                        ", not of ", job, ", to which rank ", rank,
+                                                        " (", address, ") belongs")),
                   /*concerns_all=*/false);
   }
   if (size != options_.size) {

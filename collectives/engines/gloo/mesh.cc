@@ -139,7 +139,8 @@ absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
                                                     absl::FormatDuration(options.connect_timeout)));
   }
   if (refused.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(RankNames(refused), " is gone: ", refusal));
+  return absl::UnavailableError(
+      absl::StrCat(RankNames(refused), refused.size() == 1 ? " is" : " are", " gone: ", refusal));
 }
 
 }  // namespace

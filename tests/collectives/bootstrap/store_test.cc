@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -159,7 +160,20 @@ TEST(TcpStoreTest, AnAddressThatDoesNotAnswerIsNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("MASTER_ADDR=no such host")));
 }
 
+TEST(RankNamesTest, AreAFewWords) {
+  EXPECT_EQ(RankNames({3}), "rank 3");
+  EXPECT_EQ(RankNames({1, 3}), "ranks 1 and 3");
+  EXPECT_EQ(RankNames({1, 3, 5}), "ranks 1, 3 and 5");
+  std::vector<int> many(1000);
+  std::iota(many.begin(), many.end(), 0);
+  EXPECT_THAT(RankNames(many),
+              AllOf(StartsWith("ranks 0, 1, 2, "), ::testing::EndsWith(", 31 and 968 others")));
+}
+
 TEST(TcpStoreTest, WrongOptionsAreNamed) {
+  EXPECT_THAT(TcpStore::Create(StoreOptions(2, 1'000'000, 1)).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "a group of 1000000 ranks; there are at most 16384"));
   EXPECT_THAT(TcpStore::Create(StoreOptions(2, 2, 1)).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, "no rank 2 in a group of 2"));
   EXPECT_THAT(
