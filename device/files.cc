@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,11 @@ absl::StatusOr<std::FILE*> Regular(int fd, const char* mode, const std::string& 
 }
 
 }  // namespace
+
+// Another one for each process: they do not write into each other's.
+std::string FileReplacement::NameBeside(const std::string& path) {
+  return absl::StrCat(path, ".", getpid(), ".part");
+}
 
 int64_t MostFileBytes() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) / 4 *
@@ -99,7 +105,7 @@ absl::StatusOr<FileReplacement> FileReplacement::Begin(const std::string& path) 
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return NoFile(path, status.st_mode);
   }
-  const absl::StatusOr<std::FILE*> file = OpenForWriting(path + ".part");
+  const absl::StatusOr<std::FILE*> file = OpenForWriting(NameBeside(path));
   if (!file.ok()) return file.status();
   return FileReplacement(path, *file);
 }
@@ -109,28 +115,32 @@ FileReplacement::~FileReplacement() {
 }
 
 void FileReplacement::Write(absl::string_view bytes) {
-  std::fwrite(bytes.data(), 1, bytes.size(), file_.get());
+  const bool is_written = std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) == bytes.size();
+  if (!is_written && error_ == 0) error_ = errno;
 }
 
 absl::Status FileReplacement::Commit() {
-  const auto failed = [&](const char* what) {
-    return absl::UnavailableError(Failed(what, beside()).message());
+  const auto failed = [&](const char* what, int error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot ", what, " ", beside(), ": ", std::strerror(error)));
   };
-  // The last of the errors is the first one that still shows.
-  if (std::fflush(file_.get()) != 0 || std::ferror(file_.get()) != 0 ||
-      fsync(fileno(file_.get())) != 0) {
-    return failed("write");
+  if (error_ != 0) return failed("write", error_);
+  if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) {
+    return failed("write", errno);
   }
-  if (std::rename(beside().c_str(), path_.c_str()) != 0) return failed("rename");
+  if (std::rename(beside().c_str(), path_.c_str()) != 0) return failed("rename", errno);
   file_.reset();
-  // The folder holds the new name when it is on the disk itself.
+  // The name is on the disk when the folder is, where the system writes folders on demand and lets
+  // this user read it.
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool is_kept = fd >= 0 && fsync(fd) == 0;
-  const absl::Status status = is_kept ? absl::OkStatus() : Failed("write", folder);
-  if (fd >= 0) close(fd);
-  return status;
+  if (fd < 0) return absl::OkStatus();
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  return error == EIO ? absl::UnavailableError(
+                            absl::StrCat("cannot write ", folder, ": ", std::strerror(error)))
+                      : absl::OkStatus();
 }
 
 }  // namespace brigade::device

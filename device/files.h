@@ -49,7 +49,7 @@ absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);
 // A file that takes the place of another one as a whole, also if the machine fails, or not at all.
 class FileReplacement {
  public:
-  // Begins to write beside it, to path.part. Errors of OpenForWriting, for both.
+  // Begins to write beside it, to path.PID.part. Errors of OpenForWriting, for both.
   static absl::StatusOr<FileReplacement> Begin(const std::string& path);
   // Takes away what was not committed.
   ~FileReplacement();
@@ -64,9 +64,12 @@ class FileReplacement {
   FileReplacement(std::string path, std::FILE* file)
       : path_(std::move(path)), file_(file, &std::fclose) {}
 
-  std::string beside() const { return path_ + ".part"; }
+  static std::string NameBeside(const std::string& path);
+  std::string beside() const { return NameBeside(path_); }
 
   std::string path_;
+  // The first one of Write.
+  int error_ = 0;
   // Null: committed.
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };

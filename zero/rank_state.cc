@@ -13,6 +13,9 @@ namespace {
 
 constexpr uint64_t kMagic = 0x3165746164676272;  // the file's first bytes: "rbgdate1"
 
+// More than any plan has: what is made room for before the checksum is known.
+constexpr uint64_t kMostBuckets = 1 << 20, kMostArrays = 16;
+
 // Appends values to a checksummed file.
 class Writer {
  public:
@@ -62,9 +65,9 @@ class Reader {
     return value;
   }
   // A count of things of `bytes` each that are still to come.
-  uint64_t GetCount(uint64_t bytes) {
+  uint64_t GetCount(uint64_t bytes, uint64_t most = ~uint64_t{0}) {
     const auto count = Get<uint64_t>();
-    ok_ = ok_ && count <= left_ / bytes;
+    ok_ = ok_ && count <= left_ / bytes && count <= most;
     return ok_ ? count : 0;
   }
 
@@ -144,9 +147,9 @@ absl::StatusOr<RankState> ReadState(const std::string& path) {
   state.rank = in.Get<int32_t>();
   state.ranks = in.Get<int32_t>();
   state.step = in.Get<kernels::StepState>();
-  state.buckets.resize(in.GetCount(sizeof(uint64_t)));
+  state.buckets.resize(in.GetCount(sizeof(uint64_t), kMostBuckets));
   for (RankState::BucketSlice& bucket : state.buckets) {
-    bucket.arrays.resize(in.GetCount(sizeof(uint64_t)));
+    bucket.arrays.resize(in.GetCount(sizeof(uint64_t), kMostArrays));
     for (std::vector<float>& array : bucket.arrays) {
       array.resize(in.GetCount(sizeof(float)));
       in.Get(array.data(), array.size());

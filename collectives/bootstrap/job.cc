@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include <cstdlib>
 #include <map>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 namespace brigade::collectives {
 
 std::string DigestOf(absl::string_view bytes) {
+  if (sodium_init() < 0) std::abort();  // no source of randomness
   unsigned char hash[crypto_generichash_BYTES_MIN];
   crypto_generichash(hash, sizeof(hash), reinterpret_cast<const unsigned char*>(bytes.data()),
                      bytes.size(), nullptr, 0);
@@ -43,7 +45,7 @@ absl::StatusOr<JobValues> UnpackValues(absl::string_view packed) {
 }
 
 bool AreOfOneJob(const JobIdentity& a, absl::string_view name_of_other) {
-  if (!a.name.empty() || !name_of_other.empty()) return a.name == name_of_other;
+  if (!a.name.empty() && !name_of_other.empty()) return a.name == name_of_other;
   return a.secret.has_value();
 }
 

@@ -39,6 +39,7 @@ JobSecret JobSecret::Random() {
 }
 
 absl::StatusOr<JobSecret> JobSecret::FromHex(absl::string_view hex) {
+  StartSodium();
   hex = absl::StripAsciiWhitespace(hex);
   JobSecret secret;
   size_t bytes = 0;
@@ -106,6 +107,7 @@ std::string JobSecret::ToHex() const {
 }
 
 std::string JobSecret::Sign(const std::vector<std::string>& strings) const {
+  StartSodium();
   const std::string text = PackFields(strings);
   unsigned char signature[crypto_auth_hmacsha256_BYTES];
   crypto_auth_hmacsha256(signature, Bytes(text), text.size(), bytes_.data());
@@ -114,6 +116,7 @@ std::string JobSecret::Sign(const std::vector<std::string>& strings) const {
 
 bool JobSecret::IsSignatureOf(absl::string_view signature,
                               const std::vector<std::string>& strings) const {
+  StartSodium();
   const std::string text = PackFields(strings);
   return signature.size() == crypto_auth_hmacsha256_BYTES &&
          crypto_auth_hmacsha256_verify(Bytes(signature), Bytes(text), text.size(), bytes_.data()) ==

@@ -23,8 +23,7 @@ struct Launcher {
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun", "TORCHELASTIC_RUN_ID",
-     "TORCHELASTIC_RESTART_COUNT"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "torchrun", "TORCHELASTIC_RUN_ID", nullptr},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "mpirun",
      "PMIX_NAMESPACE", nullptr},
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "slurm", "SLURM_JOB_ID", "SLURM_STEP_ID"},

@@ -33,8 +33,8 @@ struct LaunchInfo {
 //   Open MPI's mpirun       OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
 //   Slurm's srun            SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID
 //
-// The job's name is TORCHELASTIC_RUN_ID with TORCHELASTIC_RESTART_COUNT, PMIX_NAMESPACE, or
-// SLURM_JOB_ID with SLURM_STEP_ID, in the same order.
+// The job's name is TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, or SLURM_JOB_ID with SLURM_STEP_ID, in the
+// same order. (TORCHELASTIC_RESTART_COUNT differs among the nodes of a job.)
 //
 // MASTER_ADDR and MASTER_PORT are read in each case. Without MASTER_ADDR it is the first host of
 // SLURM_STEP_NODELIST under srun, and 127.0.0.1 otherwise. With no set at all this is rank 0 of 1.

@@ -16,6 +16,7 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::collectives::internal::HostPort;
+using ::brigade::collectives::internal::IsLoopback;
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
 
@@ -24,11 +25,6 @@ constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 constexpr absl::Duration kPatience = absl::Seconds(1);
 // How long the group that had the port before may take to go.
 constexpr absl::Duration kPatienceWithOthers = absl::Seconds(2);
-
-// Whether all who reach it are on this host.
-bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
 
 std::string MasterName(const TcpStoreOptions& options) {
   return absl::StrCat("MASTER_ADDR=", options.master_addr, ", MASTER_PORT=", options.master_port);
@@ -61,7 +57,10 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   if (!status.ok()) return status;
   if (options.rank != 0) {
     // Where the others reach this process, they reach its standby.
-    absl::StatusOr<Socket> listener = Socket::Listen(store->local_host(), 0);
+    const std::string host = store->local_host();
+    // A host may reach itself by a loopback of its own, by which others do not reach it.
+    const bool is_reached = IsLoopback(options.master_addr) || !IsLoopback(host);
+    absl::StatusOr<Socket> listener = Socket::Listen(is_reached ? host : "", 0);
     if (!listener.ok()) {
       return Annotated(listener.status(), absl::StrCat("rank ", options.rank, " cannot listen on ",
                                                        store->local_host(), ": "));
@@ -84,10 +83,15 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
 
 TcpStore::~TcpStore() {
   socket_.Close();  // or our own server would wait for it
+  if (server_ == nullptr) return;
+  server_->Stop(absl::UnavailableError("its process has closed it"), StoreServer::kLinger);
+  // While the port is still ours: the next job's file is not taken away.
+  host_secret_.reset();
 }
 
 absl::StatusOr<JobSecret> TcpStore::FindSecret() const {
   if (options_.job.secret.has_value()) return *options_.job.secret;
+  if (secret_.has_value()) return *secret_;
   if (!IsLoopback(options_.master_addr)) return JobSecret::Public();
   return host_secret_.has_value() ? host_secret_->secret()
                                   : internal::HostSecret::Read(options_.master_port);
@@ -113,7 +117,8 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
     const Entry joined = ConnectTo(0, options_.master_addr, options_.master_port,
                                    std::min(deadline, absl::Now() + kPatience));
     const bool ends = absl::Now() > patience;
-    if (joined.answered && (ends || !joined.whole)) return joined.status;
+    if (joined.answered && (ends || !joined.whole))
+      return joined.status;  // never OK: rank 0 is here
     if (ends) {
       return absl::AlreadyExistsError(
           absl::StrCat("rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ",
@@ -154,6 +159,7 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
     // The server may come up after its clients; the group before one's own goes away. Another job
     // stays, as does one who has this rank.
     const bool may_change = absl::IsUnavailable(entry.status) ||
+                            absl::IsPermissionDenied(entry.status) ||
                             (absl::IsNotFound(entry.status) && !entry.answered) ||
                             (entry.whole && absl::Now() < began + kPatienceWithOthers);
     if (last.status.ok() || absl::Now() < deadline) last = std::move(entry);
@@ -179,12 +185,12 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
   if (!secret.ok()) return {secret.status()};
   absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
   if (!socket.ok()) return {socket.status()};
-  const absl::Status proved = internal::ProveToServer(*secret, *socket, deadline);
+  const absl::Status proved = internal::ProveToServer(*secret, rank, *socket, deadline);
   if (!proved.ok()) return {proved};
 
   device::MutexLock lock(mutex_);
   socket_ = *std::move(socket);
-  server_rank_ = rank;
+  server_rank_ = -1;
   server_name_ = absl::StrCat("the store of rank ", rank, " at ", where);
   failure_ = absl::OkStatus();
   met_whole_group_ = false;
@@ -195,6 +201,11 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
            is_own ? server_->token() : "", options_.job.name, PackValues(options_.job.values)},
           deadline)
           .status();
+  if (heard.ok()) {
+    server_rank_ = rank;
+    // The file may be another job's, or gone, when a standby is needed.
+    if (!secret_.has_value()) secret_ = *secret;
+  }
   return {heard, /*answered=*/true, met_whole_group_};
 }
 

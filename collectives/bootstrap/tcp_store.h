@@ -86,6 +86,8 @@ class TcpStore : public Store {
   const TcpStoreOptions options_;
   // Of rank 0, where the ranks were given none.
   std::optional<internal::HostSecret> host_secret_;
+  // What the first server that was joined has proved to know.
+  std::optional<JobSecret> secret_;
   std::unique_ptr<internal::StoreServer> server_;
   // By rank: fields host, port.
   std::vector<std::string> standbys_;

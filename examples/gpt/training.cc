@@ -48,6 +48,14 @@ class RootCause {
 collectives::JobValues ValuesOf(const Job& job) {
   const ModelOptions& model = job.model;
   const zero::ZeroOptions& zero = job.config.zero;
+  std::string rates;
+  for (const optim::ParameterGroup& group : zero.optimizer.groups) {
+    for (const float rate : optim::LearningRates(group.schedule, group.lr)) {
+      absl::StrAppend(&rates, rate, " ");
+    }
+    absl::StrAppend(&rates, group.weight_decay, " ", group.beta1, " ", group.beta2, " ", group.eps,
+                    " ", group.momentum, "\n");
+  }
   return {
       {"model", absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ",
                              model.width, ", context ", model.context)},
@@ -62,6 +70,8 @@ collectives::JobValues ValuesOf(const Job& job) {
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
       {"type", std::string(precision::Name(zero.dtype))},
+      {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
+                                 collectives::DigestOf(rates), ")")},
   };
 }
 

@@ -17,26 +17,29 @@ absl::StatusOr<std::string> ServerHandshake::Hear(absl::string_view frame) {
   const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(frame);
   if (!fields.ok()) return Stranger();
   if (step_ == 0 && fields->size() == 3 && (*fields)[0] == kProtocol &&
-      secret_.IsSignatureOf((*fields)[2], {"knock", (*fields)[1]})) {
+      secret_.IsSignatureOf((*fields)[2], {"knock", absl::StrCat(rank_), (*fields)[1]})) {
     step_ = 1;
     client_nonce_ = (*fields)[1];
     server_nonce_ = Nonce();
-    return PackFields({server_nonce_, secret_.Sign({"server", client_nonce_, server_nonce_})});
+    return PackFields({server_nonce_, secret_.Sign({"server", absl::StrCat(rank_), client_nonce_,
+                                                    server_nonce_})});
   }
   if (step_ == 1 && fields->size() == 1 &&
-      secret_.IsSignatureOf((*fields)[0], {"client", client_nonce_, server_nonce_})) {
+      secret_.IsSignatureOf((*fields)[0],
+                            {"client", absl::StrCat(rank_), client_nonce_, server_nonce_})) {
     step_ = 2;
     return "";
   }
   return Stranger();
 }
 
-absl::Status ProveToServer(const JobSecret& secret, Socket& socket, absl::Time deadline) {
+absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline) {
   deadline = std::min(deadline, absl::Now() + kHandshakeTimeout);
   const std::string client_nonce = Nonce();
-  absl::Status sent = socket.SendFrame(
-      PackFields({std::string(kProtocol), client_nonce, secret.Sign({"knock", client_nonce})}),
-      deadline);
+  absl::Status sent =
+      socket.SendFrame(PackFields({std::string(kProtocol), client_nonce,
+                                   secret.Sign({"knock", absl::StrCat(rank), client_nonce})}),
+                       deadline);
   const absl::StatusOr<std::string> frame =
       sent.ok() ? socket.ReceiveFrame(deadline, kMostUnprovedBytes) : sent;
   if (!frame.ok()) {
@@ -45,11 +48,13 @@ absl::Status ProveToServer(const JobSecret& secret, Socket& socket, absl::Time d
   }
   const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(*frame);
   if (!fields.ok() || fields->size() != 2 ||
-      !secret.IsSignatureOf((*fields)[1], {"server", client_nonce, (*fields)[0]})) {
+      !secret.IsSignatureOf((*fields)[1],
+                            {"server", absl::StrCat(rank), client_nonce, (*fields)[0]})) {
     return Stranger();
   }
-  return socket.SendFrame(PackFields({secret.Sign({"client", client_nonce, (*fields)[0]})}),
-                          deadline);
+  return socket.SendFrame(
+      PackFields({secret.Sign({"client", absl::StrCat(rank), client_nonce, (*fields)[0]})}),
+      deadline);
 }
 
 }  // namespace brigade::collectives::internal

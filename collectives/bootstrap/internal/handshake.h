@@ -4,12 +4,12 @@
 // How both ends of a connection prove to each other that they know the job's secret, before either
 // says anything else. Frames of at most kMostUnprovedBytes; S is JobSecret::Sign:
 //
-//   client   kProtocol, c, S("knock", c)              c and s: new nonces
-//   server   s, S("server", c, s)
-//   client   S("client", c, s)
+//   client   kProtocol, c, S("knock", r, c)           c and s: new nonces; r: rank of the server
+//   server   s, S("server", r, c, s)
+//   client   S("client", r, c, s)
 //
 // Who does not know the secret hears nothing. Who repeats the first frame of another connection
-// hears the second, and cannot make the third.
+// hears the second, and cannot make the third. What is meant for one server no other one takes.
 
 #include <cstdint>
 #include <string>
@@ -31,7 +31,7 @@ inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(5);
 // The server's end of one connection, as its frames come.
 class ServerHandshake {
  public:
-  explicit ServerHandshake(const JobSecret& secret) : secret_(secret) {}
+  ServerHandshake(const JobSecret& secret, int rank) : secret_(secret), rank_(rank) {}
 
   // The frame to answer with, "" for none. PermissionDenied: the other end is a stranger.
   absl::StatusOr<std::string> Hear(absl::string_view frame);
@@ -39,14 +39,15 @@ class ServerHandshake {
 
  private:
   const JobSecret secret_;
+  const int rank_;
   int step_ = 0;
   std::string client_nonce_, server_nonce_;
 };
 
-// The client's end, at once. Unavailable if the connection ends or nothing comes before the
+// The client's end, at once, of a connection to the server of rank `rank`. Unavailable if the connection ends or nothing comes before the
 // deadline or kHandshakeTimeout, as where the server knows another secret; PermissionDenied if the
 // server cannot prove what it knows.
-absl::Status ProveToServer(const JobSecret& secret, Socket& socket, absl::Time deadline);
+absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline);
 
 }  // namespace brigade::collectives::internal
 

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace brigade::collectives::internal {
@@ -115,7 +116,12 @@ absl::StatusOr<Socket> Socket::Listen(const std::string& host, int port) {
     socket = ListenOn(at->ai_addr, at->ai_addrlen);
   }
   freeaddrinfo(*found);
-  return absl::IsNotFound(socket.status()) ? ListenOnAll(port) : std::move(socket);
+  const bool is_elsewhere = absl::IsNotFound(socket.status());
+  const bool is_hidden = socket.ok() && IsLoopback(socket->local_host()) && !IsLoopback(host);
+  if (!is_elsewhere && !is_hidden) return socket;
+  if (is_hidden) port = socket->local_port();
+  socket = absl::NotFoundError("");  // closes it
+  return ListenOnAll(port);
 }
 
 absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::Time deadline) {
@@ -252,6 +258,10 @@ std::string Socket::peer_address() const {
   getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &bytes);
   const Name name = NameOf(address);
   return HostPort(name.host, name.port);
+}
+
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
 }
 
 std::string HostPort(const std::string& host, int port) {

@@ -27,8 +27,9 @@ class Socket {
   Socket& operator=(Socket&& other) noexcept;
   ~Socket() { Close(); }
 
-  // On the address of this name; on all of this host, IPv6 and IPv4, if the name is empty or leads
-  // to another machine, as that of a proxy does. Port 0 takes a free one. AlreadyExists if the port
+  // On the address of this name; on all of this host, IPv6 and IPv4, if the name is empty, leads to
+  // another machine, as that of a proxy does, or is a host's that leads to its loopback, as in
+  // Debian's /etc/hosts. Port 0 takes a free one. AlreadyExists if the port
   // is in use, InvalidArgument if there is no such host.
   static absl::StatusOr<Socket> Listen(const std::string& host, int port);
 
@@ -63,6 +64,9 @@ class Socket {
   // What ReceiveFrame has read beyond the frames that it has returned.
   FrameBuffer received_;
 };
+
+// Whether all who reach a host by this name are on this one.
+bool IsLoopback(absl::string_view host);
 
 // "host:port", with brackets around an IPv6 address.
 std::string HostPort(const std::string& host, int port);

@@ -134,11 +134,16 @@ void StoreServer::AcceptClients() {
   if (oldest != nullptr && (is_full || unproved >= kMostUnproved)) {
     CloseStranger(*oldest, is_full ? "no descriptors are left" : "too many connect at once");
   } else if (is_full) {
-    absl::FPrintF(stderr, "brigade: port %d accepts nobody for now: %s\n", port_,
-                  socket.status().message());
+    if (!is_short_) {
+      absl::FPrintF(stderr, "brigade: port %d accepts nobody for now: %s\n", port_,
+                    socket.status().message());
+    }
+    is_short_ = true;
     accepts_again_ = absl::Now() + kAcceptPause;
   }
-  if (socket.ok()) clients_.emplace_back(*std::move(socket), options_.secret);
+  if (!socket.ok()) return;
+  is_short_ = false;
+  clients_.emplace_back(*std::move(socket), options_.secret, options_.rank);
 }
 
 void StoreServer::Hear(Client& client) {
@@ -158,9 +163,14 @@ void StoreServer::Hear(Client& client) {
   if (client.socket.fd() < 0) return;
   if (!received.ok()) {
     client.handshake.is_proved() ? Close(client) : CloseStranger(client, "it has gone");
-  } else if (client.received.size() > 0 && HalfSentBytes() > kMostStoreBytes) {
+  } else if (client.received.size() > 0 && HalfSentBytes() > MostBytes()) {
     CloseStranger(client, "too much is half sent");
   }
+}
+
+size_t StoreServer::MostBytes() const {
+  const auto size = static_cast<size_t>(options_.size);
+  return kMostStoreBytes + size * size * kMostStoreBytesPerPair;
 }
 
 size_t StoreServer::HalfSentBytes() const {
@@ -179,7 +189,7 @@ void StoreServer::HearFrame(Client& client, const std::string& frame) {
   if (!answer.ok()) return CloseStranger(client, std::string(answer.status().message()));
   if (!answer->empty()) {
     // It fits into the memory of a new connection.
-    client.socket.SendFrame(*answer, absl::Now()).IgnoreError();
+    if (!client.socket.SendFrame(*answer, absl::Now()).ok()) CloseStranger(client, "it has gone");
   }
 }
 
@@ -279,10 +289,10 @@ void StoreServer::Set(Client& client, const std::string& key, const std::string&
   }
   if (found == values_.end()) {
     const size_t bytes = key.size() + value.size();
-    if (bytes > kMostStoreBytes - values_bytes_) {
+    if (bytes > MostBytes() - values_bytes_) {
       Answer(client, absl::ResourceExhaustedError(absl::StrCat("no room for ", bytes,
                                                                " bytes beside ", values_bytes_,
-                                                               ", of at most ", kMostStoreBytes)));
+                                                               ", of at most ", MostBytes())));
       return;
     }
     values_bytes_ += bytes;
@@ -345,8 +355,8 @@ void StoreServer::Send(Client& client, const std::string& frame) {
   client.awaiting.clear();
   client.deadline = absl::InfiniteFuture();
   if (client.socket.fd() < 0) return;
-  // A failure shows when the client is heard next.
-  client.socket.SendFrame(frame, absl::Now() + kAnswerTimeout).IgnoreError();
+  // What follows half a message would not be understood.
+  if (!client.socket.SendFrame(frame, absl::Now() + kAnswerTimeout).ok()) Close(client);
 }
 
 }  // namespace brigade::collectives::internal

@@ -33,8 +33,9 @@ namespace brigade::collectives::internal {
 // group before his own.
 inline constexpr absl::string_view kLast = "last", kWhole = "whole";
 
-// Of the keys and values of a server, and of what its clients have half sent.
-inline constexpr size_t kMostStoreBytes = 64 << 20;
+// Of the keys and values of a server, and of what its clients have half sent: each of the groups
+// that are made takes some 150 bytes for each pair of ranks.
+inline constexpr size_t kMostStoreBytes = 64 << 20, kMostStoreBytesPerPair = 16 << 10;
 // Connections that have not proved yet what they know; the oldest makes room for the next.
 inline constexpr int kMostUnproved = 64;
 
@@ -78,10 +79,10 @@ class StoreServer {
 
  private:
   struct Client {
-    Client(Socket from, const JobSecret& secret)
+    Client(Socket from, const JobSecret& secret, int rank_of_server)
         : socket(std::move(from)),
           address(socket.peer_address()),
-          handshake(secret),
+          handshake(secret, rank_of_server),
           deadline(absl::Now() + kHandshakeTimeout) {}
 
     Socket socket;
@@ -115,6 +116,7 @@ class StoreServer {
   void Expire();
   void FailAll(const absl::Status& reason);
   size_t HalfSentBytes() const;
+  size_t MostBytes() const;
   void Answer(Client& client, const absl::Status& status, const std::string& value = "");
   void AnswerLast(Client& client, const absl::Status& status, absl::string_view how);
   void Send(Client& client, const std::string& frame);
@@ -142,7 +144,8 @@ class StoreServer {
   std::string refusal_;
   // Whether all have connected once.
   bool whole_ = false;
-  // Until then none is accepted: there are no descriptors.
+  // Until then none is accepted: there are no descriptors, which has been said.
+  bool is_short_ = false;
   absl::Time accepts_again_ = absl::InfinitePast();
   absl::Status failure_;
 

@@ -132,6 +132,10 @@ TEST(JobIdentityTest, ASecretThatWasGivenOrALaunchersNameTellsTheJob) {
   job.name = "slurm 1.0";
   EXPECT_FALSE(AreOfOneJob(job, "slurm 2.0"));
   EXPECT_TRUE(AreOfOneJob(job, "slurm 1.0"));
+  // One that was started by hand, beside those of a launcher.
+  EXPECT_TRUE(AreOfOneJob(job, ""));
+  job.secret.reset();
+  EXPECT_FALSE(AreOfOneJob(job, ""));
 }
 
 }  // namespace

@@ -95,16 +95,17 @@ std::string RandomBytes(size_t size) {
 // What one sends who has another secret.
 std::string Knock(const JobSecret& secret) {
   const std::string nonce = Nonce();
-  return PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", nonce})});
+  return PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", "0", nonce})});
 }
 
 // One who has listened to the first frames of a rank repeats them. The server says its nonce, and
 // hears the proof for another one.
-absl::Status Replay(int port) {
+absl::Status Replay(int port, int rank_of_server) {
   const JobSecret& secret = *StoreOptions(1, 2, port).job.secret;
   const std::string nonce = Nonce();
   const std::string knock =
-      PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", nonce})});
+      PackFields({std::string(internal::kProtocol), nonce,
+                  secret.Sign({"knock", absl::StrCat(rank_of_server), nonce})});
   std::string proof;
   for (int round = 0; round < 2; ++round) {
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
@@ -113,7 +114,8 @@ absl::Status Replay(int port) {
     BRIGADE_ASSIGN_OR_RETURN(const std::string challenge, socket.ReceiveFrame(deadline));
     BRIGADE_ASSIGN_OR_RETURN(const auto fields, UnpackFields(challenge));
     if (round == 0) {
-      proof = PackFields({secret.Sign({"client", nonce, fields[0]})});  // what a rank would send
+      proof = PackFields({secret.Sign(
+          {"client", absl::StrCat(rank_of_server), nonce, fields[0]})});  // what a rank would send
       continue;
     }
     BRIGADE_RETURN_IF_ERROR(socket.SendFrame(proof, deadline));
@@ -134,33 +136,33 @@ absl::Status HoldHalfMessages(int port, int count, std::vector<Socket>& held) {
 
 struct NamedAttack {
   const char* name;
-  std::function<absl::Status(int port)> run;
+  std::function<absl::Status(int port, int rank_of_server)> run;
 };
 
 const std::vector<NamedAttack>& Attacks() {
   static const auto& attacks = *new std::vector<NamedAttack>{
-      {"Nothing", [](int port) { return Attack(port, ""); }},
-      {"RandomBytes", [](int port) { return Attack(port, RandomBytes(100'000)); }},
+      {"Nothing", [](int port, int) { return Attack(port, ""); }},
+      {"RandomBytes", [](int port, int) { return Attack(port, RandomBytes(100'000)); }},
       {"AMessageWithoutEnd",
-       [](int port) { return Attack(port, Frame(std::string(10 << 20, 'a'), 11 << 20)); }},
+       [](int port, int) { return Attack(port, Frame(std::string(10 << 20, 'a'), 11 << 20)); }},
       {"ALongMessageWithinALongLength",
-       [](int port) { return Attack(port, Frame(std::string(257, 'a'))); }},
-      {"TheLongestLength", [](int port) { return Attack(port, Frame("", 0xffffffff)); }},
+       [](int port, int) { return Attack(port, Frame(std::string(257, 'a'))); }},
+      {"TheLongestLength", [](int port, int) { return Attack(port, Frame("", 0xffffffff)); }},
       {"TinyMessages",
-       [](int port) {
+       [](int port, int) {
          std::string bytes;
          for (int i = 0; i < 1'000'000; ++i) bytes += Frame("");
          return Attack(port, bytes);
        }},
-      {"AnotherProtocol", [](int port) { return Attack(port, "GET / HTTP/1.1\r\n\r\n"); }},
+      {"AnotherProtocol", [](int port, int) { return Attack(port, "GET / HTTP/1.1\r\n\r\n"); }},
       {"AHelloWithoutProof",
-       [](int port) {
+       [](int port, int) {
          return Attack(port, Frame(PackFields({"hello", "1", "2", "", "", PackValues({})})));
        }},
       {"AKnockWithAnotherSecret",
-       [](int port) { return Attack(port, Frame(Knock(JobSecret::Random()))); }},
+       [](int port, int) { return Attack(port, Frame(Knock(JobSecret::Random()))); }},
       {"AKnockWithThePublicSecret",
-       [](int port) { return Attack(port, Frame(Knock(JobSecret::Public()))); }},
+       [](int port, int) { return Attack(port, Frame(Knock(JobSecret::Public()))); }},
       {"AReplay", Replay},
   };
   return attacks;
@@ -171,7 +173,7 @@ class StrangersTest : public ::testing::TestWithParam<NamedAttack> {};
 TEST_P(StrangersTest, DoNotDisturbAStoreThatForms) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault&) -> absl::Status {
-    if (rank == 1) BRIGADE_RETURN_IF_ERROR(GetParam().run(port));
+    if (rank == 1) BRIGADE_RETURN_IF_ERROR(GetParam().run(port, 0));
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
     BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value"));
     return GetOfAllRanks(*store, "key", 2, kNever, "the end").status();
@@ -191,13 +193,29 @@ TEST_P(StrangersTest, DoNotDisturbAStandby) {
         return absl::InternalError("no standby");
       }
       if (address[0] != "127.0.0.1") return absl::InternalError("it listens elsewhere too");
-      BRIGADE_RETURN_IF_ERROR(GetParam().run(standby_port));
+      BRIGADE_RETURN_IF_ERROR(GetParam().run(standby_port, 1));
     }
     fault.AwaitAll();
     if (rank == 0) return absl::OkStatus();
     BRIGADE_RETURN_IF_ERROR(store->KeepSurvivors({1, 2}, kNever));
     BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value"));
     return GetOfAllRanks(*store, "after/", 2, kNever, "the end").status();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
+// The secret that rank 0 has left on this host goes with it; its standbys know it.
+TEST(StandbyTest, TakesOverWhereRank0HasGoneWithTheHostsSecret) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) -> absl::Status {
+    TcpStoreOptions options = StoreOptions(rank, 3, port);
+    options.job.secret.reset();
+    BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(options));
+    if (rank == 0) return absl::OkStatus();
+    fault.AwaitAll();  // until rank 0 has gone
+    BRIGADE_RETURN_IF_ERROR(store->KeepSurvivors({1, 2}, 10 * kDeadline));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value"));
+    return GetOfAllRanks(*store, "after/", 2, 10 * kDeadline, "the end").status();
   });
   for (const Report& report : reports) EXPECT_OK(report.status);
 }
@@ -223,6 +241,10 @@ TEST(CrowdTest, AThousandStrangersLeaveTheRanksIn) {
       const rlimit limit = {256, 256};
       setrlimit(RLIMIT_NOFILE, &limit);
     } else {
+      rlimit limit = {};
+      getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = limit.rlim_max;
+      setrlimit(RLIMIT_NOFILE, &limit);
       BRIGADE_RETURN_IF_ERROR(HoldHalfMessages(port, 1000, held));
     }
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
