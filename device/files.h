@@ -1,8 +1,8 @@
 #ifndef BRIGADE_DEVICE_FILES_H_
 #define BRIGADE_DEVICE_FILES_H_
 
-// Files that a job reads and writes: regular ones. What else a path may lead to (a folder, a device,
-// a pipe) may never end, or never begin, and is refused at once, by name.
+// Files that a job reads and writes: regular ones. What else a path may lead to (a folder, a
+// device, a pipe) may never end, or never begin, and is refused at once, by name.
 
 #include <cstdint>
 #include <cstdio>
@@ -42,8 +42,8 @@ class InputFile {
 // A whole file. Errors of InputFile; DataLoss if it becomes shorter meanwhile.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes = MostFileBytes());
 
-// Opens a file to write it from its begin; it is made if it is not there. InvalidArgument for a link
-// or what else is no regular file, or what the system says, naming the path.
+// Opens a file to write it from its begin; it is made if it is not there. InvalidArgument for a
+// link or what else is no regular file, or what the system says, naming the path.
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);
 
 // A file that takes the place of another one as a whole, also if the machine fails, or not at all.

@@ -44,9 +44,9 @@ class ServerHandshake {
   std::string client_nonce_, server_nonce_;
 };
 
-// The client's end, at once, of a connection to the server of rank `rank`. Unavailable if the connection ends or nothing comes before the
-// deadline or kHandshakeTimeout, as where the server knows another secret; PermissionDenied if the
-// server cannot prove what it knows.
+// The client's end, at once, of a connection to the server of rank `rank`. Unavailable if the
+// connection ends or nothing comes before the deadline or kHandshakeTimeout, as where the server
+// knows another secret; PermissionDenied if the server cannot prove what it knows.
 absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline);
 
 }  // namespace brigade::collectives::internal
