@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {
@@ -19,6 +20,8 @@ namespace {
 
 using GlooContext = ::gloo::transport::Context;
 
+// Of a pair that somebody else has connected to.
+constexpr int kMostTries = 3;
 // Gloo's own timeout of a connection is five times this. We close what takes too long before.
 constexpr std::chrono::milliseconds kGlooTimeout = std::chrono::hours(24);
 
@@ -37,10 +40,14 @@ absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
   const absl::Status made = Guarded([&] {
     mesh.device = std::static_pointer_cast<::gloo::transport::tcp::Device>(
         ::gloo::transport::tcp::CreateDevice(attr));
-    mesh.context = mesh.device->createContext(options.rank, options.size);
+    mesh.context = std::make_shared<ProvedContext>(mesh.device, options.rank, options.size);
     mesh.context->setTimeout(kGlooTimeout);
     for (int rank = 0; rank < options.size; ++rank) {
-      if (rank != options.rank) mesh.context->createPair(rank);
+      if (rank == options.rank) continue;
+      int tries = 0;
+      do {
+        mesh.context->createPair(rank);
+      } while (!mesh.context->pair(rank).IsUntouched() && ++tries < kMostTries);
     }
   });
   if (made.ok()) return made;
@@ -51,9 +58,10 @@ absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
                                              ": ", made.message()));
 }
 
-// What a rank publishes: the size of its group, then the address of its end of each pair.
-std::string OwnAddresses(const GlooOptions& options, GlooContext& context) {
-  std::vector<std::string> fields = {absl::StrCat(options.size)};
+// What a rank publishes: the size of its group, a nonce, then the address of its end of each pair.
+std::string OwnAddresses(const GlooOptions& options, const std::string& nonce,
+                         GlooContext& context) {
+  std::vector<std::string> fields = {absl::StrCat(options.size), nonce};
   for (int rank = 0; rank < options.size; ++rank) {
     std::string& field = fields.emplace_back();
     if (rank == options.rank) continue;
@@ -63,18 +71,30 @@ std::string OwnAddresses(const GlooOptions& options, GlooContext& context) {
   return PackFields(fields);
 }
 
-absl::StatusOr<std::vector<char>> AddressForUs(const GlooOptions& options, int rank,
-                                               const std::string& published) {
+// What rank `from` says first to rank `to`. Only who reads the store knows the nonces.
+std::string ProofOf(const GlooOptions& options, int from, const std::string& nonce_of_from, int to,
+                    const std::string& nonce_of_to) {
+  return JobSecret::Public().Sign(
+      {"gloo", options.prefix, absl::StrCat(from), nonce_of_from, absl::StrCat(to), nonce_of_to});
+}
+
+struct PublishedByPeer {
+  std::string nonce;
+  std::vector<char> address;
+};
+
+absl::StatusOr<PublishedByPeer> ForUs(const GlooOptions& options, int rank,
+                                      const std::string& published) {
   const auto fields = UnpackFields(published);
   if (!fields.ok()) return fields.status();
   if ((*fields)[0] != absl::StrCat(options.size) ||
-      fields->size() != static_cast<size_t>(options.size) + 1) {
+      fields->size() != static_cast<size_t>(options.size) + 2) {
     return absl::FailedPreconditionError(
         absl::StrCat("sizes of '", options.prefix, "' differ: rank ", rank, " joined with ",
                      (*fields)[0], " ranks, rank ", options.rank, " with ", options.size));
   }
-  const std::string& address = (*fields)[options.rank + 1];
-  return std::vector<char>(address.begin(), address.end());
+  const std::string& address = (*fields)[options.rank + 2];
+  return PublishedByPeer{(*fields)[1], std::vector<char>(address.begin(), address.end())};
 }
 
 // What the threads know that connect one pair each.
@@ -153,8 +173,9 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   if (!status.ok()) return status;
 
   const std::string prefix = absl::StrCat(options.prefix, "/");
-  status =
-      options.store->Set(absl::StrCat(prefix, options.rank), OwnAddresses(options, *mesh.context));
+  const std::string nonce = Nonce();
+  status = options.store->Set(absl::StrCat(prefix, options.rank),
+                              OwnAddresses(options, nonce, *mesh.context));
   if (!status.ok()) return status;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
@@ -162,9 +183,16 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   if (!published.ok()) return published.status();
   std::vector<std::vector<char>> addresses(options.size);
   for (int rank = 0; rank < options.size; ++rank) {
-    auto address = AddressForUs(options, rank, (*published)[rank]);
-    if (!address.ok()) return address.status();
-    addresses[rank] = *std::move(address);
+    auto peer = ForUs(options, rank, (*published)[rank]);
+    if (!peer.ok()) return peer.status();
+    addresses[rank] = std::move(peer->address);
+    if (rank == options.rank) continue;
+    const Proofs proofs = {ProofOf(options, options.rank, nonce, rank, peer->nonce),
+                           ProofOf(options, rank, peer->nonce, options.rank, nonce)};
+    if (!mesh.context->pair(rank).Expect(proofs)) {
+      return absl::UnavailableError(absl::StrCat("a stranger has taken the place of rank ", rank,
+                                                 " in '", options.prefix, "'"));
+    }
   }
   status = ConnectPairs(options, *mesh.context, addresses, deadline);
   if (!status.ok()) return status;

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
-#include "gloo/transport/context.h"
+#include "brigade/collectives/engines/gloo/proved_pair.h"
 #include "gloo/transport/tcp/device.h"
 
 namespace brigade::collectives::internal {
@@ -29,7 +29,7 @@ absl::Status Guarded(F&& call) {
 // thread.
 struct Mesh {
   std::shared_ptr<::gloo::transport::tcp::Device> device;
-  std::shared_ptr<::gloo::transport::Context> context;
+  std::shared_ptr<ProvedContext> context;
 };
 
 // Errors as in CreateGlooTransport.
