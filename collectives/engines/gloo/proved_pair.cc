@@ -17,7 +17,7 @@
 namespace brigade::collectives::internal {
 namespace {
 
-// What Gloo's headers miss is of the size that Gloo's library expects (missing/gloo/common/memory.h).
+// Of the size that Gloo's library expects; of missing/gloo/common/memory.h, where that is missing.
 static_assert(sizeof(::gloo::WeakNonOwningPtr<int>) == sizeof(std::weak_ptr<int>));
 
 // In a time that does not depend on where they differ.
