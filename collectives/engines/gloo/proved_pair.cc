@@ -1,6 +1,7 @@
 #include "brigade/collectives/engines/gloo/proved_pair.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,8 +12,6 @@
 #include <exception>
 #include <mutex>
 #include <utility>
-
-#include "brigade/collectives/bootstrap/internal/socket.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -49,10 +48,16 @@ Heard HearProof(int fd, std::string& heard) {
 void NameStranger(int fd) {
   static std::atomic<bool> is_named = false;
   if (is_named.exchange(true)) return;
-  // Takes the descriptor for a moment, to ask it.
-  Socket socket(dup(fd));
-  std::fprintf(stderr, "brigade: refused %s, which is no rank of the group; others are not named\n",
-               socket.peer_address().c_str());
+  sockaddr_storage address = {};
+  socklen_t bytes = sizeof(address);
+  char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &bytes) == 0) {
+    getnameinfo(reinterpret_cast<const sockaddr*>(&address), bytes, host, sizeof(host), port,
+                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  }
+  std::fprintf(
+      stderr, "brigade: refused %s, port %s, which is no rank of the group; others are not named\n",
+      host, port);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <string>
@@ -11,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -19,8 +19,6 @@
 
 namespace brigade::collectives::testing {
 namespace {
-
-using ::brigade::collectives::internal::Socket;
 
 constexpr int kRanks = 3;
 
@@ -41,6 +39,17 @@ absl::StatusOr<std::vector<int>> PortsOfOthers(Store& store) {
   return ports;
 }
 
+// A descriptor that stays open.
+int ConnectTo(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  return connect(fd, to, sizeof(address)) == 0 ? fd : -1;
+}
+
 TEST(ProvedPairTest, StrangersTakeNobodysPlace) {
   std::mt19937 random(5);
   std::string noise(100'000, '\0');
@@ -53,7 +62,6 @@ TEST(ProvedPairTest, StrangersTakeNobodysPlace) {
     const std::vector<Report> reports =
         RunRanks(kRanks, [&](int rank, Fault& fault) -> absl::Status {
           BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, kRanks, port)));
-          std::vector<Socket> strangers;
           if (rank == 2) {
             BRIGADE_ASSIGN_OR_RETURN(const auto ports, PortsOfOthers(*store));
             for (const int each : ports) {
