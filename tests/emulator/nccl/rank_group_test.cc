@@ -35,20 +35,26 @@ class RankGroupTest : public ::testing::Test {
     for (const int rank : {0, 1}) ASSERT_OK(group_->Join(rank));
   }
 
-  // Rank 1, in a process that waits in a kernel when this returns.
+  // Rank 1, in a process that waits in a kernel when this returns, unless it has ended.
   pid_t Fork(const std::function<int()>& body) {
     const pid_t child = fork();
     if (child == 0) _exit(body());
-    while (!Sleeps(child)) std::this_thread::yield();
+    char state = 'R';
+    while (state != 'S' && state != 'Z') {
+      std::this_thread::yield();
+      state = StateOf(child);
+    }
+    // It sleeps nowhere else.
+    EXPECT_EQ(state, 'S') << "the other rank has ended";
     return child;
   }
 
-  // It sleeps nowhere else.
-  static bool Sleeps(pid_t process) {
+  static char StateOf(pid_t process) {
     std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::string number, name, state;
+    std::string number, name;
+    char state = 'R';
     stat >> number >> name >> state;
-    return state == "S";
+    return state;
   }
 
   absl::StatusOr<bool> Add(int rank, const void* input, float& output, size_t count = 1) {
