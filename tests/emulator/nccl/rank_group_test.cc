@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -97,6 +98,22 @@ TEST_F(RankGroupTest, ARankThatIsRefusedLeavesTheGroupToTheOthers) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3 ranks")));
   ASSERT_OK(RankGroup::Open(name, 2).value()->Join(1));
   EXPECT_TRUE(first->is_complete());
+}
+
+TEST_F(RankGroupTest, WhatFailsTakesBackWhatItHasSent) {
+  float sent = 1, received = 0;
+  const std::vector<TransferPart> sends(257, {true, &sent, sizeof(sent), 1});
+  EXPECT_THAT(group_->Run(0, sends, aborted_).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("more than 256 sends")));
+  std::thread receiver([&] {
+    const TransferPart receive = {false, &received, sizeof(received), 0};
+    EXPECT_FALSE(group_->Run(1, absl::MakeConstSpan(&receive, 1), aborted_).value());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  aborted_ = true;
+  group_->Withdraw(1);
+  receiver.join();
+  EXPECT_EQ(received, 0);
 }
 
 // A condition variable of the system would wait for it at its next use but one.
