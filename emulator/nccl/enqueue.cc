@@ -126,7 +126,11 @@ NcclResult GroupEnd() {
   if (group.depth == 0) {
     return NcclEntry("ncclGroupEnd").Refuse(NcclResult::kInvalidUsage, "without ncclGroupStart");
   }
-  if (--group.depth > 0) return NcclEntry("ncclGroupEnd").result();
+  if (--group.depth > 0) {
+    const NcclEntry entry("ncclGroupEnd");
+    if (entry.failed()) group.error = entry.result();
+    return entry.result();
+  }
   NcclResult result = NcclResult::kSuccess;
   if (group.comms.empty()) result = NcclEntry("ncclGroupEnd").result();
   for (const NcclComm comm : group.comms) {

@@ -34,6 +34,19 @@ class GroupTest : public EmulatedNcclTest {
   }
 };
 
+TEST_F(GroupTest, AFaultOfAnInnerEndIsThatOfTheGroup) {
+  Connect(1);
+  Arrays arrays = {.sent = 1};
+  EXPECT_EQ(api_.group_start(), kSuccess);
+  EXPECT_EQ(api_.group_start(), kSuccess);
+  EXPECT_EQ(AllReduce(0, arrays.sent, arrays.sum), kSuccess);
+  EmulatedNccl::Inject({"ncclGroupEnd"});
+  EXPECT_EQ(api_.group_end(), NcclResult::kSystemError);
+  EXPECT_EQ(api_.group_end(), NcclResult::kSystemError);
+  Synchronize();
+  EXPECT_EQ(arrays.sum, 0);
+}
+
 TEST_F(GroupTest, WhatIsLeftWhenTheCommunicatorIsFinalizedIsRefused) {
   Connect(2);
   Arrays arrays = {.sent = 1};
