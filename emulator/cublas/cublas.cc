@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -44,6 +46,12 @@ device::Mutex mutex;
 std::set<cublasHandle_t>& Handles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
   static auto* const handles = new std::set<cublasHandle_t>;
   return *handles;
+}
+
+// Also those that are gone: a stale handle is never another one's.
+std::vector<std::unique_ptr<cublasContext>>& Contexts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  static auto* const contexts = new std::vector<std::unique_ptr<cublasContext>>;
+  return *contexts;
 }
 
 // Of a call with a handle. Null is cuBLAS's error; one that is gone is a mistake.
@@ -103,8 +111,10 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   // A product runs on its stream's thread.
   static const bool is_single = (openblas_set_num_threads(1), true);
   static_cast<void>(is_single);
-  *handle = new cublasContext{.device = current};
   const device::MutexLock lock(mutex);
+  Contexts().push_back(std::make_unique<cublasContext>());
+  *handle = Contexts().back().get();
+  (*handle)->device = current;
   Handles().insert(*handle);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -113,7 +123,6 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (!IsLive(handle, "cublasDestroy")) return CUBLAS_STATUS_NOT_INITIALIZED;
   const device::MutexLock lock(mutex);
   Handles().erase(handle);
-  delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -56,7 +56,8 @@ NcclEntry::NcclEntry(const char* function, NcclComm comm, Needs needs) : functio
     return;
   }
   comm_ = comm;
-  if (comm->inside.exchange(true)) {
+  is_inside_ = !comm->inside.exchange(true);
+  if (!is_inside_) {
     NcclState::Get().AddMisuse(absl::StrCat(function, " while another thread is in NCCL"));
   }
   if (needs == Needs::kReady) {
@@ -86,7 +87,9 @@ NcclResult NcclEntry::Refuse(NcclResult result, absl::string_view why) {
 }
 
 NcclResult NcclEntry::KeepError() {
-  if (comm_ != nullptr && has_error() && !was_in_progress_) comm_->Keep(result_);
+  if (comm_ != nullptr && has_error() && !was_in_progress_ && !comm_->revoked) {
+    comm_->Keep(result_);
+  }
   return result_;
 }
 

@@ -120,7 +120,7 @@ class NcclEntry {
   explicit NcclEntry(const char* function);
   NcclEntry(const char* function, NcclComm comm, Needs needs = Needs::kReady);
   ~NcclEntry() {
-    if (comm_ != nullptr) comm_->inside = false;
+    if (is_inside_) comm_->inside = false;
   }
   NcclEntry(const NcclEntry&) = delete;
   NcclEntry& operator=(const NcclEntry&) = delete;
@@ -134,7 +134,8 @@ class NcclEntry {
   // Reports a misuse; the function's result, which is returned.
   NcclResult Refuse(NcclResult result, absl::string_view why);
   // The communicator keeps the error that the function has, as NCCL's calls that work in the
-  // background do; not that it was in progress. Returns the result.
+  // background do; not that it was in progress, and not once it has been revoked. Returns the
+  // result.
   NcclResult KeepError();
 
  private:
@@ -147,6 +148,8 @@ class NcclEntry {
   NcclComm comm_ = nullptr;
   NcclResult result_ = NcclResult::kSuccess;
   bool is_gone_ = false;
+  // No other thread was when this one came.
+  bool is_inside_ = false;
   bool was_in_progress_ = false;
 };
 

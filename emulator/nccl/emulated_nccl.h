@@ -19,8 +19,8 @@ using collectives::NcclUniqueId;
 
 // NCCL's functions on the host's memory, for ranks that are threads with CPU streams. Behaves as
 // NCCL does with non-blocking communicators: creation is in progress until all ranks have come;
-// every third call is in progress for a while, and is enqueued only then; kernels wait for ever; an
-// abort ends them without an error. There is one for the process, as there is one NCCL.
+// every third launch is in progress for a while, and is enqueued only then; kernels wait for ever;
+// an abort ends them without an error. There is one for the process, as there is one NCCL.
 class EmulatedNccl {
  public:
   enum class Effect : unsigned char {

@@ -54,6 +54,12 @@ NcclResult Launch(ncclComm& comm) {
   return result;
 }
 
+// What the communicator is past, so that nothing is enqueued any more, or nothing.
+const char* EndOf(const ncclComm& comm) {
+  if (comm.revoked) return "after ncclCommRevoke";
+  return comm.finalized ? "after ncclCommFinalize" : nullptr;
+}
+
 // A call that enqueues: add(work) adds it to the communicator's. `why_not` says what is wrong with
 // its arguments, or is empty.
 template <typename WhyNot, typename Add>
@@ -62,10 +68,8 @@ NcclResult Call(const char* function, NcclComm comm, NcclStream stream, const Wh
   NcclEntry entry(function, comm);
   if (!entry.failed()) {
     const std::string wrong = why_not(comm->state->group->size());
-    if (comm->revoked) {
-      entry.Refuse(NcclResult::kInvalidUsage, "after ncclCommRevoke");
-    } else if (comm->finalized) {
-      entry.Refuse(NcclResult::kInvalidUsage, "after ncclCommFinalize");
+    if (const char* const end = EndOf(*comm); end != nullptr) {
+      entry.Refuse(NcclResult::kInvalidUsage, end);
     } else if (!wrong.empty()) {
       entry.Refuse(NcclResult::kInvalidArgument, wrong);
     }
@@ -108,6 +112,9 @@ NcclResult GroupStart() {
 NcclResult EndGroup(NcclComm comm) {
   NcclEntry entry("ncclGroupEnd", comm, NcclEntry::Needs::kLive);
   if (entry.is_gone()) return entry.result();
+  if (const char* const end = EndOf(*comm); end != nullptr && !entry.failed()) {
+    entry.Refuse(NcclResult::kInvalidUsage, end);
+  }
   if (entry.failed() || group.error != NcclResult::kSuccess) {
     comm->grouped.Clear();
     return entry.KeepError();
@@ -119,7 +126,11 @@ NcclResult GroupEnd() {
   if (group.depth == 0) {
     return NcclEntry("ncclGroupEnd").Refuse(NcclResult::kInvalidUsage, "without ncclGroupStart");
   }
-  if (--group.depth > 0) return NcclEntry("ncclGroupEnd").result();
+  if (--group.depth > 0) {
+    const NcclEntry entry("ncclGroupEnd");
+    if (entry.failed()) group.error = entry.result();
+    return entry.result();
+  }
   NcclResult result = NcclResult::kSuccess;
   if (group.comms.empty()) result = NcclEntry("ncclGroupEnd").result();
   for (const NcclComm comm : group.comms) {
@@ -200,6 +211,8 @@ NcclResult Broadcast(const void* input, void* output, size_t count, NcclType typ
 // Whether the split is done; its error is the communicator's from then on.
 bool AdvanceSplit(ncclComm& comm) {
   const device::MutexLock lock(NcclState::Get().mutex);
+  // Another thread may have aborted.
+  if (!comm.split.has_value()) return false;
   const absl::StatusOr<bool> is_done = Advance(comm);
   if (is_done.ok()) return *is_done;
   NcclState::Get().last_error = is_done.status().ToString();
@@ -224,16 +237,24 @@ NcclResult Complete(ncclComm& comm) {
   return result;
 }
 
+// Null when another thread has aborted the communicator.
+std::shared_ptr<RankState> RankOf(const ncclComm& comm) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  return comm.state;
+}
+
 NcclResult StateOf(ncclComm& comm) {
   constexpr auto kInProgress = NcclResult::kInProgress;
+  const std::shared_ptr<RankState> rank = RankOf(comm);
+  if (rank == nullptr) return NcclResult::kInvalidArgument;
   if (const NcclResult error = comm.Error(); error != NcclResult::kSuccess) return error;
-  if (comm.hangs || !comm.state->group->is_complete()) return kInProgress;
+  if (comm.hangs || !rank->group->is_complete()) return kInProgress;
   comm.initialised = true;
   if (comm.split.has_value() && !AdvanceSplit(comm)) {
     return comm.Error() == NcclResult::kSuccess ? kInProgress : comm.Error();
   }
   if (comm.polls_left > 0 && --comm.polls_left > 0) return kInProgress;
-  if (comm.awaits_kernels && !comm.state->kernels_ended) return kInProgress;
+  if (comm.awaits_kernels && !rank->kernels_ended) return kInProgress;
   comm.awaits_kernels = false;
   return Complete(comm);
 }

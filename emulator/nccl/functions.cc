@@ -28,17 +28,15 @@ void End(NcclComm comm) {
 }
 
 // Other ranks no longer reach this one's arrays when it returns.
-void AbortKernels(const ncclComm& comm) {
-  RankState& rank = *comm.state;
+void AbortKernels(RankState& rank) {
   rank.aborted = true;
   rank.order->Abort();
   if (rank.group != nullptr) rank.group->Withdraw(rank.rank);
 }
 
 // NCCL waits without a limit.
-bool AwaitKernels(ncclComm& comm) {
-  comm.kernels = nullptr;
-  const std::atomic<bool>& ended = comm.state->kernels_ended;
+bool AwaitKernels(const RankState& rank) {
+  const std::atomic<bool>& ended = rank.kernels_ended;
   const absl::Time deadline = absl::Now() + kPatience;
   while (!ended && absl::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
   return ended;
@@ -156,9 +154,12 @@ NcclResult CommDestroy(NcclComm comm) {
   if (const int left = RegistrationsOf(comm); left > 0) {
     entry.Refuse(result, absl::StrCat("with ", left, " registrations"));
   }
-  if (!AwaitKernels(*comm)) {
+  comm->kernels = nullptr;
+  // Lives also if another thread aborts in the meantime.
+  const std::shared_ptr<RankState> rank = comm->state;
+  if (!AwaitKernels(*rank)) {
     entry.Refuse(result, "waits for kernels that do not end, or for graphs that hold them");
-    AbortKernels(*comm);
+    AbortKernels(*rank);
   }
   End(comm);
   return result;
@@ -168,7 +169,7 @@ NcclResult CommAbort(NcclComm comm) {
   if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommAbort", comm, NcclEntry::Needs::kLive);
   if (entry.is_gone()) return entry.result();
-  AbortKernels(*comm);
+  AbortKernels(*comm->state);
   End(comm);
   return entry.result();
 }
@@ -185,7 +186,7 @@ NcclResult CommRevoke(NcclComm comm, int flags) {
     return entry.Refuse(NcclResult::kInvalidArgument,
                         comm->revoked ? "a second time" : "after ncclCommFinalize");
   }
-  AbortKernels(*comm);
+  AbortKernels(*comm->state);
   comm->revoked = comm->finalized = comm->awaits_kernels = true;
   comm->kernels = nullptr;
   comm->hangs = comm->is_deferred = false;
@@ -218,7 +219,7 @@ NcclResult CommRegister(NcclComm comm, void* data, size_t bytes, void** handle) 
 }
 
 NcclResult CommDeregister(NcclComm comm, void* handle) {
-  NcclEntry entry("ncclCommDeregister", comm);
+  NcclEntry entry("ncclCommDeregister", comm, NcclEntry::Needs::kLive);
   if (entry.failed() || handle == nullptr) return entry.result();
   {
     const device::MutexLock lock(NcclState::Get().mutex);

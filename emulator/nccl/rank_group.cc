@@ -185,11 +185,15 @@ RankGroup::Mail& RankGroup::MailOf(int from, int to) {
 void RankGroup::Withdraw(int rank) {
   Lock lock(shared_->monitor);
   for (const uint64_t slot : {0, 1}) CollectivePosts(slot)[static_cast<size_t>(rank)].number = 0;
+  WithdrawMail(rank);
+  lock.WakeAll();
+}
+
+void RankGroup::WithdrawMail(int rank) {
   for (int peer = 0; peer < size_; ++peer) {
     Mail& mail = MailOf(rank, peer);
     mail.taken = mail.posted;
   }
-  lock.WakeAll();
 }
 
 absl::StatusOr<bool> RankGroup::Run(int rank, uint64_t number, const CollectivePart& mine,
@@ -278,6 +282,7 @@ absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> tra
     }
     Mail& mail = MailOf(rank, transfer.peer);
     if (mail.posted - mail.taken == Mail::kMostMessages) {
+      WithdrawMail(rank);
       return absl::ResourceExhaustedError(
           absl::StrCat("a group has more than ", Mail::kMostMessages, " sends to one rank"));
     }
@@ -299,6 +304,8 @@ absl::StatusOr<bool> RankGroup::Run(int rank, absl::Span<const TransferPart> tra
     });
     if (aborted) return false;
     const absl::Status taken = Take(rank, *next);
+    // The caller may free what it sends when this has failed.
+    if (!taken.ok()) WithdrawMail(rank);
     lock.WakeAll();
     BRIGADE_RETURN_IF_ERROR(taken);
     receives.erase(next);

@@ -99,6 +99,8 @@ class RankGroup {
       : name_(name), size_(size), shared_(shared) {}
 
   absl::Status Take(int rank, const TransferPart& receive);
+  // Nobody takes what the rank has sent. The lock is held.
+  void WithdrawMail(int rank);
 
   absl::Span<bool> Joined();
   absl::Span<CollectivePost> CollectivePosts(uint64_t number);

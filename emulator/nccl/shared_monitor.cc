@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace brigade::emulator {
@@ -14,7 +15,10 @@ void Acquire(pthread_mutex_t& mutex) {
 }
 
 void Futex(std::atomic<uint32_t>& word, int operation, uint32_t value) {
-  syscall(SYS_futex, &word, operation, value, nullptr, nullptr, 0);
+  // One that has made a change may die before it wakes the others.
+  const timespec longest = {.tv_sec = 1, .tv_nsec = 0};
+  syscall(SYS_futex, &word, operation, value, operation == FUTEX_WAIT ? &longest : nullptr, nullptr,
+          0);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace brigade::emulator {
 // never destroyed.
 //
 // Deaths       A process that dies with the lock, or while it waits, leaves both usable, and what
-//              the mutex guards as it is. (A condition variable would count it as one that waits.)
+//              the mutex guards as it is; one that dies before it wakes the others delays them.
+//              (A condition variable would count it as one that waits.)
 class SharedMonitor {
  public:
   SharedMonitor();

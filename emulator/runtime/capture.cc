@@ -61,6 +61,8 @@ cudaError_t FindCapture(const Call& call, cudaStream_t handle, cudaStreamCapture
 
 void EndCapture(Machine& machine, const std::shared_ptr<Capture>& capture) {
   capture->has_ended = true;
+  // Events that were recorded in it hold the capture, and would hold its kernels.
+  capture->nodes.clear();
   for (CUstream_st* member : capture->streams) {
     member->capture = nullptr;
     member->tail.clear();
@@ -213,6 +215,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
       return cudaErrorStreamCaptureWrongThread;
     }
     const bool all_joined = AllJoined(*capture);
+    std::vector<CUgraphNode_st> nodes = std::move(capture->nodes);
     EndCapture(call.machine, capture);
     if (!capture->invalid_by.empty()) {
       return call.Refuse(cudaErrorStreamCaptureInvalidated,
@@ -224,7 +227,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     }
     auto made = std::make_shared<CUgraph_st>();
     made->device = stream->device;
-    made->nodes = std::move(capture->nodes);
+    made->nodes = std::move(nodes);
     *graph = call.machine.graphs.Add(std::move(made));
     return cudaSuccess;
   });

@@ -10,8 +10,8 @@
 namespace brigade::emulator {
 namespace {
 
-// An order that the edges allow. Kernels of libraries keep theirs: those that wait for other ranks
-// must be in the same order on all.
+// An order that the edges allow. Kernels with a chain (library.h) keep theirs: those that wait for
+// other ranks must be in the same order on all.
 std::vector<size_t> OrderOf(const std::vector<CUgraphNode_st>& nodes, uint64_t seed) {
   std::vector<std::vector<size_t>> next(nodes.size());
   std::vector<size_t> missing(nodes.size(), 0);
@@ -19,14 +19,12 @@ std::vector<size_t> OrderOf(const std::vector<CUgraphNode_st>& nodes, uint64_t s
     next[from].push_back(to);
     ++missing[to];
   };
-  const CUgraphNode_st* last_of_library = nullptr;
+  const CUgraphNode_st* last_chained = nullptr;
   for (size_t i = 0; i < nodes.size(); ++i) {
     for (size_t earlier : nodes[i].after) add_edge(earlier, i);
-    if (nodes[i].work.kind != Work::Kind::kLibraryKernel) continue;
-    if (last_of_library != nullptr) {
-      add_edge(static_cast<size_t>(last_of_library - nodes.data()), i);
-    }
-    last_of_library = &nodes[i];
+    if (!nodes[i].work.is_chained) continue;
+    if (last_chained != nullptr) add_edge(static_cast<size_t>(last_chained - nodes.data()), i);
+    last_chained = &nodes[i];
   }
   std::vector<size_t> ready, order;
   for (size_t i = 0; i < nodes.size(); ++i) {

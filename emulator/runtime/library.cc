@@ -34,7 +34,7 @@ cudaError_t EnqueueKernel(cudaStream_t stream_handle, absl::string_view name,
       device_of_work = device.ordinal;
       return Machine::Get().Check(work(), name);
     };
-    const Work kernel = {Work::Kind::kLibraryKernel, run};
+    const Work kernel = {Work::Kind::kLibraryKernel, run, chain != nullptr};
     if (chain == nullptr || stream->capture != nullptr) return call.Submit(stream, kernel);
     CompletionPtr& last = chain->state_->last;
     std::vector<CompletionPtr> after;

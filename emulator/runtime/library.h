@@ -16,7 +16,8 @@
 namespace brigade::emulator {
 
 // Keeps kernels of a library in the order in which they were enqueued, whatever their streams are.
-// Those of a graph always keep it among themselves.
+// Those of a graph keep it with all others of the graph that have a chain: nodes run one after the
+// other, and kernels that wait for other ranks must be in the same order on all.
 class KernelChain {
  public:
   KernelChain();
@@ -32,7 +33,8 @@ class KernelChain {
 // Puts work into a stream as the launch of a kernel would be: in the stream's order, captured into
 // a graph if the stream captures (it then runs in each launch of the graph), refused with the
 // device's error. `work` runs on the stream's thread and may wait for work in other streams. A
-// failure of it is reported, and becomes the device's error. `chain` may be null.
+// failure of it is reported, and becomes the device's error. Without a chain it is in the
+// order of its stream, or of the graph's edges, alone.
 cudaError_t EnqueueKernel(cudaStream_t stream, absl::string_view name,
                           std::function<absl::Status()> work, KernelChain* chain = nullptr);
 

@@ -57,6 +57,8 @@ struct Work {
   // Runs on the stream's thread, in a graph once for each launch. What it returns, but for
   // cudaSuccess, is the device's error from then on.
   std::function<cudaError_t(Device&)> run;
+  // A library's kernel that keeps its place among those of its graph.
+  bool is_chained = false;
 };
 
 struct Operation {

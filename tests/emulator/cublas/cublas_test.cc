@@ -254,12 +254,16 @@ TEST_F(CublasTest, HandlesAndWorkspacesAreChecked) {
   cublasHandle_t gone = nullptr;
   ASSERT_EQ(cublasCreate_v2(&gone), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_SUCCESS);
+  cublasHandle_t next = nullptr;
+  ASSERT_EQ(cublasCreate_v2(&next), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(next, gone);
   EXPECT_EQ(cublasDestroy_v2(gone), CUBLAS_STATUS_NOT_INITIALIZED);
   EXPECT_EQ(cublasSetMathMode(gone, CUBLAS_DEFAULT_MATH), CUBLAS_STATUS_NOT_INITIALIZED);
   const auto reports = TakeReports();
   ASSERT_EQ(reports.size(), 2);
   EXPECT_EQ(reports[0].text, "cublasDestroy: the handle is gone");
   EXPECT_EQ(reports[1].text, "cublasSetMathMode: the handle is gone");
+  EXPECT_EQ(cublasDestroy_v2(next), CUBLAS_STATUS_SUCCESS);
   EXPECT_STREQ(cublasGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED),
                "CUBLAS_STATUS_NOT_INITIALIZED");
 }

@@ -13,6 +13,11 @@ using ::testing::IsEmpty;
 
 class EndTest : public EmulatedNcclTest {
  protected:
+  // Until the function has been called once.
+  static void AwaitCalls(const std::string& function) {
+    while (EmulatedNccl::Calls(function) == 0) std::this_thread::yield();
+  }
+
   const std::vector<float> one_ = {1}, two_ = {2};
   std::vector<float> first_ = {0}, second_ = {0};
 };
@@ -71,14 +76,30 @@ TEST_F(EndTest, AThreadInACommunicatorThatAnotherOneIsInIsFound) {
   Connect(2);
   Add(0, one_, first_);
   std::thread waits([&] { EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kSuccess); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
   int size = 0;
+  // A call that has been counted is inside.
+  AwaitCalls("ncclCommDestroy");
+  EXPECT_EQ(api_.comm_count(comms_[0], &size), NcclResult::kSuccess);
+  // The intruder has not let the first thread's mark go.
   EXPECT_EQ(api_.comm_count(comms_[0], &size), NcclResult::kSuccess);
   Add(1, two_, second_);
   waits.join();
   comms_.erase(comms_.begin());
   EXPECT_THAT(EmulatedNccl::Misuses(),
-              ElementsAre("ncclCommCount while another thread is in NCCL"));
+              ElementsAre("ncclCommCount while another thread is in NCCL",
+                          "ncclCommCount while another thread is in NCCL"));
+}
+
+TEST_F(EndTest, AnAbortEndsADestroyThatWaitsInAnotherThread) {
+  Connect(2);
+  Add(0, one_, first_);
+  std::thread waits([&] { EXPECT_EQ(api_.comm_destroy(comms_[0]), NcclResult::kSuccess); });
+  AwaitCalls("ncclCommDestroy");
+  EXPECT_EQ(api_.comm_abort(comms_[0]), NcclResult::kSuccess);
+  waits.join();
+  comms_.erase(comms_.begin());
+  EXPECT_THAT(EmulatedNccl::Misuses(),
+              ElementsAre("ncclCommAbort while another thread is in NCCL"));
 }
 
 TEST_F(EndTest, AnAbortEndsKernelsAndNobodyReachesTheirArrays) {
@@ -132,7 +153,9 @@ TEST_F(EndTest, ARevokedCommunicatorIsOnlyDestroyed) {
   EXPECT_THAT(EmulatedNccl::Misuses(),
               ElementsAre("ncclCommRevoke with flags 1", "ncclCommRevoke a second time",
                           "ncclAllReduce after ncclCommRevoke"));
-  comms_.erase(comms_.begin());
+  Enqueued(NcclResult::kInProgress, comms_[1]);
+  EXPECT_EQ(api_.comm_destroy(comms_[1]), NcclResult::kSuccess);
+  comms_.clear();
 }
 
 TEST_F(EndTest, AnErrorStaysUntilTheAbort) {
@@ -169,6 +192,20 @@ TEST_F(EndTest, AHandleIsNeverAnotherCommunicators) {
   EXPECT_THAT(EmulatedNccl::Misuses(),
               ElementsAre("ncclCommCount on a communicator that is gone",
                           "ncclCommDestroy on a communicator that is gone"));
+}
+
+TEST_F(EndTest, BuffersAreDeregisteredWhileFinalizeIsInProgressAndAfterAnError) {
+  Connect(1);
+  float array[4] = {};
+  void* handle = nullptr;
+  EXPECT_EQ(api_.comm_register(comms_[0], array, 16, &handle), NcclResult::kSuccess);
+  EXPECT_EQ(api_.comm_register(comms_[0], array, 16, &handle), NcclResult::kSuccess);
+  EXPECT_EQ(api_.comm_finalize(comms_[0]), NcclResult::kInProgress);
+  EXPECT_EQ(api_.comm_deregister(comms_[0], handle), NcclResult::kSuccess);
+  AwaitReady(comms_[0]);
+  EXPECT_EQ(api_.comm_finalize(comms_[0]), NcclResult::kInvalidArgument);
+  EXPECT_EQ(api_.comm_deregister(comms_[0], handle), NcclResult::kSuccess);
+  EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre("ncclCommFinalize a second time"));
 }
 
 TEST_F(EndTest, RegistrationsAreOfOneCommunicatorAndEndBeforeIt) {

@@ -34,6 +34,33 @@ class GroupTest : public EmulatedNcclTest {
   }
 };
 
+TEST_F(GroupTest, AFaultOfAnInnerEndIsThatOfTheGroup) {
+  Connect(1);
+  Arrays arrays = {.sent = 1};
+  EXPECT_EQ(api_.group_start(), kSuccess);
+  EXPECT_EQ(api_.group_start(), kSuccess);
+  EXPECT_EQ(AllReduce(0, arrays.sent, arrays.sum), kSuccess);
+  EmulatedNccl::Inject({"ncclGroupEnd"});
+  EXPECT_EQ(api_.group_end(), NcclResult::kSystemError);
+  EXPECT_EQ(api_.group_end(), NcclResult::kSystemError);
+  Synchronize();
+  EXPECT_EQ(arrays.sum, 0);
+}
+
+TEST_F(GroupTest, WhatIsLeftWhenTheCommunicatorIsFinalizedIsRefused) {
+  Connect(2);
+  Arrays arrays = {.sent = 1};
+  EXPECT_EQ(api_.group_start(), kSuccess);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(AllReduce(rank, arrays.sent, arrays.sum), kSuccess);
+  }
+  EXPECT_EQ(api_.comm_finalize(comms_[0]), NcclResult::kInProgress);
+  EXPECT_EQ(api_.comm_revoke(comms_[1], 0), NcclResult::kInProgress);
+  EXPECT_EQ(api_.group_end(), NcclResult::kInvalidUsage);
+  EXPECT_THAT(EmulatedNccl::Misuses(), ElementsAre("ncclGroupEnd after ncclCommFinalize",
+                                                   "ncclGroupEnd after ncclCommRevoke"));
+}
+
 TEST_F(GroupTest, WhatIsNestedIsLaunchedAtTheOuterEnd) {
   Connect(2);
   Arrays arrays[] = {{.sent = 1}, {.sent = 2}};

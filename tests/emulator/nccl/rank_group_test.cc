@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -35,20 +36,26 @@ class RankGroupTest : public ::testing::Test {
     for (const int rank : {0, 1}) ASSERT_OK(group_->Join(rank));
   }
 
-  // Rank 1, in a process that waits in a kernel when this returns.
+  // Rank 1, in a process that waits in a kernel when this returns, unless it has ended.
   pid_t Fork(const std::function<int()>& body) {
     const pid_t child = fork();
     if (child == 0) _exit(body());
-    while (!Sleeps(child)) std::this_thread::yield();
+    char state = 'R';
+    while (state != 'S' && state != 'Z') {
+      std::this_thread::yield();
+      state = StateOf(child);
+    }
+    // It sleeps nowhere else.
+    EXPECT_EQ(state, 'S') << "the other rank has ended";
     return child;
   }
 
-  // It sleeps nowhere else.
-  static bool Sleeps(pid_t process) {
+  static char StateOf(pid_t process) {
     std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::string number, name, state;
+    std::string number, name;
+    char state = 'R';
     stat >> number >> name >> state;
-    return state == "S";
+    return state;
   }
 
   absl::StatusOr<bool> Add(int rank, const void* input, float& output, size_t count = 1) {
@@ -91,6 +98,22 @@ TEST_F(RankGroupTest, ARankThatIsRefusedLeavesTheGroupToTheOthers) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3 ranks")));
   ASSERT_OK(RankGroup::Open(name, 2).value()->Join(1));
   EXPECT_TRUE(first->is_complete());
+}
+
+TEST_F(RankGroupTest, WhatFailsTakesBackWhatItHasSent) {
+  float sent = 1, received = 0;
+  const std::vector<TransferPart> sends(257, {true, &sent, sizeof(sent), 1});
+  EXPECT_THAT(group_->Run(0, sends, aborted_).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("more than 256 sends")));
+  std::thread receiver([&] {
+    const TransferPart receive = {false, &received, sizeof(received), 0};
+    EXPECT_FALSE(group_->Run(1, absl::MakeConstSpan(&receive, 1), aborted_).value());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  aborted_ = true;
+  group_->Withdraw(1);
+  receiver.join();
+  EXPECT_EQ(received, 0);
 }
 
 // A condition variable of the system would wait for it at its next use but one.

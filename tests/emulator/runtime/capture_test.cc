@@ -1,8 +1,10 @@
 // What CUDA allows while a stream captures, and what it does not.
 
 #include <functional>
+#include <memory>
 #include <tuple>
 
+#include "brigade/emulator/runtime/library.h"
 #include "brigade/tests/emulator/runtime/kernels.h"
 #include "brigade/tests/emulator/runtime/testing.h"
 
@@ -277,6 +279,20 @@ TEST_F(CaptureTest, TheLegacyStreamNeitherBeginsNorJoinsOne) {
   ASSERT_CUDA(cudaEventRecord(event_, stream_));
   EXPECT_EQ(cudaStreamWaitEvent(nullptr, event_, 0), cudaErrorStreamCaptureImplicit);
   EXPECT_EQ(End(stream_), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(CaptureTest, AFailedOneLetsItsKernelsGoThoughAnEventWasRecordedInIt) {
+  auto held = std::make_shared<int>();
+  const std::weak_ptr<int> kernel = held;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream_, kGlobal));
+  ASSERT_CUDA(EnqueueKernel(stream_, "kernel", [held] { return absl::OkStatus(); }));
+  held = nullptr;
+  ASSERT_CUDA(cudaEventRecord(event_, stream_));
+  EXPECT_FALSE(kernel.expired());
+  void* data = nullptr;
+  EXPECT_EQ(cudaMalloc(&data, 16), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(End(stream_), cudaErrorStreamCaptureInvalidated);
+  EXPECT_TRUE(kernel.expired());
 }
 
 TEST_F(CaptureTest, EndsInItsStreamAndThread) {

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "brigade/emulator/runtime/library.h"
 #include "brigade/tests/emulator/runtime/kernels.h"
 #include "brigade/tests/emulator/runtime/testing.h"
 
@@ -102,6 +103,37 @@ TEST_F(GraphTest, RunsIndependentNodesInOrdersThatDiffer) {
     EXPECT_EQ(place("end"), 5);
   }
   EXPECT_CUDA(cudaGraphExecDestroy(executable));
+}
+
+TEST_F(GraphTest, OnlyLibraryKernelsOfAChainKeepTheirOrder) {
+  for (const bool chained : {true, false}) {
+    KernelChain chain;
+    std::string order;
+    Event forked, joined;
+    const auto append = [&](cudaStream_t stream, char name) {
+      EXPECT_CUDA(EnqueueKernel(
+          stream, "kernel", [&order, name] { return order += name, absl::OkStatus(); },
+          chained ? &chain : nullptr));
+    };
+    const auto executable = Instantiate(Capture([&](cudaStream_t stream) {
+      EXPECT_CUDA(cudaEventRecord(forked, stream));
+      EXPECT_CUDA(cudaStreamWaitEvent(other_, forked, 0));
+      append(stream, 'a');
+      append(other_, 'b');
+      EXPECT_CUDA(cudaEventRecord(joined, other_));
+      EXPECT_CUDA(cudaStreamWaitEvent(stream, joined, 0));
+    }));
+    std::set<std::string> orders;
+    for (int i = 0; i < 100; ++i) {
+      order.clear();
+      ASSERT_CUDA(cudaGraphLaunch(executable, stream_));
+      ASSERT_CUDA(cudaStreamSynchronize(stream_));
+      orders.insert(order);
+    }
+    const std::set<std::string> all = {"ab", "ba"}, kept = {"ab"};
+    EXPECT_EQ(orders, chained ? kept : all);
+    EXPECT_CUDA(cudaGraphExecDestroy(executable));
+  }
 }
 
 TEST_F(GraphTest, LaunchesOfOneExecutableDoNotOverlap) {
