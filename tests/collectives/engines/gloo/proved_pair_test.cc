@@ -65,10 +65,9 @@ TEST(ProvedPairTest, StrangersTakeNobodysPlace) {
           if (rank == 2) {
             BRIGADE_ASSIGN_OR_RETURN(const auto ports, PortsOfOthers(*store));
             for (const int each : ports) {
-              BRIGADE_ASSIGN_OR_RETURN(Socket stranger,
-                                       Socket::Connect("127.0.0.1", each, absl::Now() + kNever));
-              send(stranger.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-              strangers.push_back(std::move(stranger));
+              const int stranger = ConnectTo(each);
+              if (stranger < 0) return absl::ErrnoToStatus(errno, "a stranger cannot connect");
+              send(stranger, bytes.data(), bytes.size(), MSG_NOSIGNAL);
             }
           }
           GlooOptions options;
