@@ -27,6 +27,14 @@ void End(NcclComm comm) {
   comm->split.reset();
 }
 
+// What a communicator is of, and of which it holds no kernels from now on; null if another thread
+// has ended it.
+std::shared_ptr<RankState> LetGo(NcclComm comm) {
+  const device::MutexLock lock(NcclState::Get().mutex);
+  comm->kernels = nullptr;
+  return comm->state;
+}
+
 // Other ranks no longer reach this one's arrays when it returns.
 void AbortKernels(RankState& rank) {
   rank.aborted = true;
@@ -154,9 +162,8 @@ NcclResult CommDestroy(NcclComm comm) {
   if (const int left = RegistrationsOf(comm); left > 0) {
     entry.Refuse(result, absl::StrCat("with ", left, " registrations"));
   }
-  comm->kernels = nullptr;
-  // Lives also if another thread aborts in the meantime.
-  const std::shared_ptr<RankState> rank = comm->state;
+  const std::shared_ptr<RankState> rank = LetGo(comm);
+  if (rank == nullptr) return result;
   if (!AwaitKernels(*rank)) {
     entry.Refuse(result, "waits for kernels that do not end, or for graphs that hold them");
     AbortKernels(*rank);
@@ -169,7 +176,9 @@ NcclResult CommAbort(NcclComm comm) {
   if (comm == nullptr) return NcclResult::kSuccess;
   NcclEntry entry("ncclCommAbort", comm, NcclEntry::Needs::kLive);
   if (entry.is_gone()) return entry.result();
-  AbortKernels(*comm->state);
+  const std::shared_ptr<RankState> rank = LetGo(comm);
+  if (rank == nullptr) return entry.result();
+  AbortKernels(*rank);
   End(comm);
   return entry.result();
 }
