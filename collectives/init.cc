@@ -74,6 +74,7 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
        .size = launch_info.size,
        .master_addr = launch_info.master_addr,
        .master_port = launch_info.master_port,
+       .agent_store = launch_info.agent_store,
        .timeout = options.connect_timeout,
        .job = {
            .secret = launch_info.secret, .name = launch_info.job, .values = options.job_values}});

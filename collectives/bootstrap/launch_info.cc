@@ -28,6 +28,7 @@ constexpr Launcher kLaunchers[] = {
      "PMIX_NAMESPACE", nullptr},
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "slurm", "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
+constexpr const Launcher& kTorchrun = kLaunchers[0];
 constexpr const Launcher& kSlurm = kLaunchers[2];
 
 // nullopt if the variable is not set. An empty one is set, and wrong.
@@ -109,6 +110,21 @@ std::string JobName(const EnvironmentGetter& get, const Launcher& launcher) {
                       part == nullptr ? "" : part);
 }
 
+// torchrun's agent serves a store where rank 0 would.
+absl::Status ReadAgentStore(const EnvironmentGetter& get, LaunchInfo& launch_info) {
+  const char* const serves = get("TORCHELASTIC_USE_AGENT_STORE");
+  if (serves == nullptr || absl::string_view(serves) != "True") return absl::OkStatus();
+  const char* const run = get("TORCHELASTIC_RUN_ID");
+  launch_info.agent_store = {
+      .host = launch_info.master_addr,
+      .port = launch_info.master_port,
+      .key = absl::StrCat("brigade/", run == nullptr ? "" : run, "/port of rank 0")};
+  const auto local_size = Number(get, "LOCAL_WORLD_SIZE", 1, std::numeric_limits<int>::max());
+  if (!local_size.ok()) return local_size.status();
+  if (*local_size == launch_info.size) launch_info.master_addr = LaunchInfo().master_addr;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& get) {
@@ -144,6 +160,10 @@ absl::StatusOr<LaunchInfo> LaunchInfoFromEnvironment(const EnvironmentGetter& ge
   const auto port = Number(get, "MASTER_PORT", 1, 65535);
   if (!port.ok()) return port.status();
   launch_info.master_port = port->value_or(launch_info.master_port);
+  if (found == &kTorchrun) {
+    const absl::Status read = ReadAgentStore(get, launch_info);
+    if (!read.ok()) return read;
+  }
   return launch_info;
 }
 

@@ -19,6 +19,7 @@ using ::brigade::collectives::internal::HostPort;
 using ::brigade::collectives::internal::IsLoopback;
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
+using ::brigade::collectives::internal::TorchStore;
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.
@@ -27,7 +28,10 @@ constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr absl::Duration kPatienceWithOthers = absl::Seconds(2);
 
 std::string MasterName(const TcpStoreOptions& options) {
-  return absl::StrCat("MASTER_ADDR=", options.master_addr, ", MASTER_PORT=", options.master_port);
+  const std::optional<AgentStore>& agent = options.agent_store;
+  return absl::StrCat("MASTER_ADDR=", agent.has_value() ? agent->host : options.master_addr,
+                      ", MASTER_PORT=", agent.has_value() ? agent->port : options.master_port,
+                      agent.has_value() ? " of torchrun's store" : "");
 }
 
 absl::Status Annotated(const absl::Status& status, const std::string& prefix) {
@@ -45,15 +49,18 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
   }
-  if (options.master_port < 1 || options.master_port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("MASTER_PORT=", options.master_port, " is not in 1 to 65535"));
+  const std::optional<AgentStore>& agent = options.agent_store;
+  const int port = agent.has_value() ? agent->port : options.master_port;
+  if (port < 1 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", port, " is not in 1 to 65535"));
   }
   const absl::Time deadline = absl::Now() + options.timeout;
   std::shared_ptr<TcpStore> store(new TcpStore(options));
   absl::Status status = options.rank == 0 ? store->StartMaster(deadline) : absl::OkStatus();
   if (!status.ok()) return status;
-  status = store->ConnectTo(0, options.master_addr, options.master_port, deadline).status;
+  const int master_port = options.rank == 0 ? store->server_->port() : agent.has_value() ? 0 : port;
+  status = store->ConnectTo(0, options.master_addr, master_port, deadline).status;
+  store->agent_store_.reset();
   if (!status.ok()) return status;
   if (options.rank != 0) {
     // Where the others reach this process, they reach its standby.
@@ -89,16 +96,16 @@ TcpStore::~TcpStore() {
   host_secret_.reset();
 }
 
-absl::StatusOr<JobSecret> TcpStore::FindSecret() const {
+absl::StatusOr<JobSecret> TcpStore::FindSecret(int port) const {
   if (options_.job.secret.has_value()) return *options_.job.secret;
   if (secret_.has_value()) return *secret_;
   if (!IsLoopback(options_.master_addr)) return JobSecret::Public();
-  return host_secret_.has_value() ? host_secret_->secret()
-                                  : internal::HostSecret::Read(options_.master_port);
+  return host_secret_.has_value() ? host_secret_->secret() : internal::HostSecret::Read(port);
 }
 
 absl::Status TcpStore::StartServer(Socket listener) {
-  const absl::StatusOr<JobSecret> secret = FindSecret();
+  const int port = listener.local_port();
+  const absl::StatusOr<JobSecret> secret = FindSecret(port);
   if (!secret.ok()) return secret.status();
   auto server = StoreServer::Start(
       std::move(listener),
@@ -109,7 +116,8 @@ absl::Status TcpStore::StartServer(Socket listener) {
 }
 
 absl::Status TcpStore::StartMaster(absl::Time deadline) {
-  absl::StatusOr<Socket> listener = Socket::Listen(options_.master_addr, options_.master_port);
+  const int wanted = options_.agent_store.has_value() ? 0 : options_.master_port;
+  absl::StatusOr<Socket> listener = Socket::Listen(options_.master_addr, wanted);
   const absl::Time patience = std::min(deadline, absl::Now() + kPatienceWithOthers);
   while (absl::IsAlreadyExists(listener.status())) {
     // The port belongs to another program, to another process that calls itself rank 0, whose
@@ -117,22 +125,23 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
     const Entry joined = ConnectTo(0, options_.master_addr, options_.master_port,
                                    std::min(deadline, absl::Now() + kPatience));
     const bool ends = absl::Now() > patience;
-    if (joined.answered && (ends || !joined.whole))
-      return joined.status;  // never OK: rank 0 is here
+    // Never OK: rank 0 is here.
+    if (joined.answered && (ends || !joined.whole)) return joined.status;
     if (ends) {
       return absl::AlreadyExistsError(
           absl::StrCat("rank 0 cannot listen on MASTER_PORT=", options_.master_port, ": ",
                        listener.status().message()));
     }
     std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
-    listener = Socket::Listen(options_.master_addr, options_.master_port);
+    listener = Socket::Listen(options_.master_addr, wanted);
   }
   if (!listener.ok()) {
     return Annotated(listener.status(),
                      absl::StrCat("rank 0 cannot listen on ", MasterName(options_), ": "));
   }
+  const int port = listener->local_port();
   if (!options_.job.secret.has_value() && IsLoopback(options_.master_addr)) {
-    auto published = internal::HostSecret::Publish(options_.master_port);
+    auto published = internal::HostSecret::Publish(port);
     if (!published.ok()) return published.status();
     host_secret_.emplace(*std::move(published));
   } else if (!options_.job.secret.has_value() && options_.size > 1) {
@@ -142,7 +151,45 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
         "set BRIGADE_JOB_SECRET\n",
         MasterName(options_));
   }
-  return StartServer(*std::move(listener));
+  const absl::Status started = StartServer(*std::move(listener));
+  return started.ok() && options_.agent_store.has_value() ? TellPort(port, deadline) : started;
+}
+
+absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
+  const AgentStore& agent = *options_.agent_store;
+  absl::Status last;
+  while (true) {
+    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    const absl::Status told =
+        store.ok() ? store->Set(agent.key, absl::StrCat(port), deadline) : store.status();
+    if (told.ok()) return told;
+    // As in ConnectTo.
+    if (last.ok() || absl::Now() < deadline) last = told;
+    if (!absl::IsUnavailable(told) || absl::Now() + kRetryInterval > deadline) {
+      return Annotated(last,
+                       absl::StrCat("rank 0 cannot tell its port at ", MasterName(options_), ": "));
+    }
+    std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
+  }
+}
+
+absl::StatusOr<int> TcpStore::LearnPort(absl::Time deadline) {
+  const AgentStore& agent = *options_.agent_store;
+  if (!agent_store_.has_value()) {
+    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    if (!store.ok()) return store.status();
+    agent_store_ = *std::move(store);
+  }
+  const absl::StatusOr<std::string> told = agent_store_->Get(agent.key, deadline);
+  if (!told.ok()) {
+    agent_store_.reset();
+    return Annotated(told.status(), "rank 0 has not told its port: ");
+  }
+  int port = 0;
+  if (!absl::SimpleAtoi(*told, &port) || port < 1 || port > 65535) {
+    return absl::UnavailableError(absl::StrCat("\"", Printable(*told), "\" is no port"));
+  }
+  return port;
 }
 
 TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
@@ -150,7 +197,8 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
   const std::string where =
       rank == 0 ? MasterName(options_) : absl::StrCat("standby ", HostPort(host, port));
   const absl::Time began = absl::Now();
-  // The deadline cuts the last attempt short, which then knows less than the one before.
+  // The deadline cuts the last attempt short, which then knows less than the one before, unless it
+  // has reached somebody who tells what is missing.
   Entry last;
   while (true) {
     Entry entry = Enter(rank, where, host, port, deadline);
@@ -162,7 +210,9 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
                             absl::IsPermissionDenied(entry.status) ||
                             (absl::IsNotFound(entry.status) && !entry.answered) ||
                             (entry.whole && absl::Now() < began + kPatienceWithOthers);
-    if (last.status.ok() || absl::Now() < deadline) last = std::move(entry);
+    if (last.status.ok() || absl::Now() < deadline || absl::IsDeadlineExceeded(entry.status)) {
+      last = std::move(entry);
+    }
     if (!in_time || !may_change) break;
     {
       device::MutexLock lock(mutex_);
@@ -180,8 +230,14 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
 // One attempt.
 TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::string& host,
                                 int port, absl::Time deadline) {
+  if (port == 0) {
+    // That of the group before, until this one's rank 0 has told its own.
+    const absl::StatusOr<int> told = LearnPort(deadline);
+    if (!told.ok()) return {told.status()};
+    port = *told;
+  }
   // The rank 0 that leaves it there may not be there yet.
-  const absl::StatusOr<JobSecret> secret = FindSecret();
+  const absl::StatusOr<JobSecret> secret = FindSecret(port);
   if (!secret.ok()) return {secret.status()};
   absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
   if (!socket.ok()) return {socket.status()};

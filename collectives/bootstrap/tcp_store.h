@@ -14,7 +14,9 @@
 #include "brigade/collectives/bootstrap/internal/host_secret.h"
 #include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/internal/store_server.h"
+#include "brigade/collectives/bootstrap/internal/torch_store.h"
 #include "brigade/collectives/bootstrap/job.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/bootstrap/store.h"
 #include "brigade/device/threads/mutex.h"
 
@@ -26,6 +28,8 @@ struct TcpStoreOptions {
   // The address of the host of rank 0, and a free port there: the same for all ranks.
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
+  // Instead of master_port: rank 0 takes a free one.
+  std::optional<AgentStore> agent_store = std::nullopt;
   // For all ranks to join.
   absl::Duration timeout = absl::Seconds(30);
   JobIdentity job = {};
@@ -69,13 +73,18 @@ class TcpStore : public Store {
 
   absl::Status StartMaster(absl::Time deadline);
   absl::Status StartServer(internal::Socket listener);
-  absl::StatusOr<JobSecret> FindSecret() const;
+  // For a server at this port of its host.
+  absl::StatusOr<JobSecret> FindSecret(int port) const;
+  // By the agent's store.
+  absl::Status TellPort(int port, absl::Time deadline);
+  absl::StatusOr<int> LearnPort(absl::Time deadline);
   // What came of joining a server: whether it has answered, and that its group was complete.
   struct Entry {
     absl::Status status;
     bool answered = false;
     bool whole = false;
   };
+  // Port 0: the one that is told in the agent's store.
   Entry ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
   Entry Enter(int rank, const std::string& where, const std::string& host, int port,
               absl::Time deadline);
@@ -89,6 +98,8 @@ class TcpStore : public Store {
   // What the first server that was joined has proved to know.
   std::optional<JobSecret> secret_;
   std::unique_ptr<internal::StoreServer> server_;
+  // Of the agent, while this rank looks for rank 0.
+  std::optional<internal::TorchStore> agent_store_;
   // By rank: fields host, port.
   std::vector<std::string> standbys_;
 

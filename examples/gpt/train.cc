@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/error_file.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/status_macros.h"
@@ -334,5 +335,7 @@ int main(int argc, char** argv) {
   const absl::StatusOr<int> exit_code = brigade::gpt::Main(absl::ParseCommandLine(argc, argv));
   if (exit_code.ok()) return *exit_code;
   std::fprintf(stderr, "train: %s\n", std::string(exit_code.status().message()).c_str());
+  const absl::Status told = brigade::collectives::WriteErrorFile(exit_code.status());
+  if (!told.ok()) std::fprintf(stderr, "train: %s\n", std::string(told.message()).c_str());
   return 1;
 }

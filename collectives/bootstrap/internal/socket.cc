@@ -184,18 +184,11 @@ absl::Status Socket::WaitFor(short events, absl::Time deadline) const {
   }
 }
 
-absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
-  if (payload.size() > kMostFrameBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a message of ", payload.size(), " bytes, of at most ", kMostFrameBytes));
-  }
-  const uint32_t length = htonl(static_cast<uint32_t>(payload.size()));
-  std::string frame(reinterpret_cast<const char*>(&length), FrameBuffer::kHeaderBytes);
-  frame.append(payload.data(), payload.size());
-  for (size_t sent = 0; sent < frame.size();) {
-    const ssize_t bytes = send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
-    if (bytes >= 0) {
-      sent += bytes;
+absl::Status Socket::Send(absl::string_view bytes, absl::Time deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
       const absl::Status ready = WaitFor(POLLOUT, deadline);
       if (!ready.ok()) return ready;
@@ -204,6 +197,35 @@ absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Socket::Receive(size_t bytes, absl::Time deadline) {
+  std::string received(bytes, '\0');
+  for (size_t at = 0; at < bytes;) {
+    const ssize_t more = recv(fd_, received.data() + at, bytes - at, 0);
+    if (more > 0) {
+      at += static_cast<size_t>(more);
+    } else if (more == 0) {
+      return absl::UnavailableError("the connection was closed");
+    } else if (errno == EAGAIN) {
+      const absl::Status ready = WaitFor(POLLIN, deadline);
+      if (!ready.ok()) return ready;
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(Reason());
+    }
+  }
+  return received;
+}
+
+absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
+  if (payload.size() > kMostFrameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", payload.size(), " bytes, of at most ", kMostFrameBytes));
+  }
+  const uint32_t length = htonl(static_cast<uint32_t>(payload.size()));
+  std::string frame(reinterpret_cast<const char*>(&length), FrameBuffer::kHeaderBytes);
+  frame.append(payload.data(), payload.size());
+  return Send(frame, deadline);
 }
 
 absl::Status Socket::Receive(FrameBuffer& data, size_t most) {

@@ -39,8 +39,12 @@ class Socket {
   // ResourceExhausted if this process has no descriptors left; else Unavailable.
   absl::StatusOr<Socket> Accept();
 
-  // Unavailable if the other side is gone; DeadlineExceeded. InvalidArgument for a frame of more
-  // than kMostFrameBytes, or `most`.
+  // Unavailable if the other side is gone; DeadlineExceeded.
+  absl::Status Send(absl::string_view bytes, absl::Time deadline);
+  // As many bytes, of a connection without frames.
+  absl::StatusOr<std::string> Receive(size_t bytes, absl::Time deadline);
+
+  // The same, and InvalidArgument for a frame of more than kMostFrameBytes, or `most`.
   absl::Status SendFrame(absl::string_view payload, absl::Time deadline);
   absl::StatusOr<std::string> ReceiveFrame(absl::Time deadline, uint32_t most = kMostFrameBytes);
 

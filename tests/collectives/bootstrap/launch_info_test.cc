@@ -152,5 +152,28 @@ TEST(EnvironmentTest, ReadsTheJobsNameAndSecret) {
               "BRIGADE_JOB_SECRET: not a secret of 64 hexadecimal digits");
 }
 
+TEST(EnvironmentTest, ReadsThatTorchrunsAgentHoldsThePort) {
+  std::map<std::string, std::string> torchrun = {{"RANK", "1"},
+                                                 {"WORLD_SIZE", "4"},
+                                                 {"LOCAL_WORLD_SIZE", "2"},
+                                                 {"MASTER_ADDR", "host"},
+                                                 {"MASTER_PORT", "1234"},
+                                                 {"TORCHELASTIC_RUN_ID", "a"},
+                                                 {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                                 {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  const AgentStore agent_store = {.host = "host", .port = 1234, .key = "brigade/a/port of rank 0"};
+  EXPECT_EQ(Read(torchrun).value().agent_store, agent_store);
+  EXPECT_EQ(Read(torchrun).value().master_addr, "host");
+  // All on one host.
+  torchrun["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_EQ(Read(torchrun).value().agent_store, agent_store);
+  EXPECT_EQ(Read(torchrun).value().master_addr, "127.0.0.1");
+  torchrun["LOCAL_WORLD_SIZE"] = "x";
+  ExpectError(torchrun, "LOCAL_WORLD_SIZE='x' is not a whole number");
+  torchrun["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_EQ(Read(torchrun).value().agent_store, std::nullopt);
+  EXPECT_EQ(Read(torchrun).value().master_addr, "host");
+}
+
 }  // namespace
 }  // namespace brigade::collectives

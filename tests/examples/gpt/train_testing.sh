@@ -44,3 +44,38 @@ free_port() {
 with_mpirun() {
   MASTER_PORT=$(free_port) mpirun --allow-run-as-root --oversubscribe -n "$@"
 }
+
+# need_programs HOW PROGRAM...: ends the test if one of them is not installed, and says how to.
+need_programs() {
+  local how=$1 program
+  shift
+  for program in "$@"; do
+    command -v "$program" >/dev/null && continue
+    printf '[  SKIPPED ] %s (no %s: it comes with %s)\n' "${0##*/}" "$program" "$how"
+    exit 0
+  done
+}
+
+# need_python_program NAME: the same for one of the virtual environment with PyTorch, in folder
+# $python_programs.
+need_python_program() {
+  local home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+  local cache=${XDG_CACHE_HOME:-$home/.cache}
+  python_programs=${BRIGADE_PEERS_VENV:-$cache/brigade/peers/pytorch}/bin
+  PATH=$python_programs need_programs 'tools/setup --launchers' "$1"
+}
+
+# threads_of RANKS: what the job "${launched[@]}" of as many ranks gives on threads.
+threads_of() {
+  local job=("${small[@]}" --steps=10 --stage=3)
+  "$train" "${job[@]}" --ranks="$1" --metrics="$files/threads" >"$files/report" || fail "exit code $?"
+  launched=("${job[@]}" --metrics="$files/processes")
+}
+
+# Of the job "${launched[@]}", after it has run; what rank 0 says is in $files/out.
+expect_losses_of_threads() {
+  [ "$(losses "$files/threads")" = "$(losses "$files/processes")" ] ||
+    fail "other losses: $(cat "$files/processes")"
+  expect_line "$files/out" 'Report: 10 of 10 steps .*'
+  rm "$files/processes"
+}
