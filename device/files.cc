@@ -29,6 +29,14 @@ absl::Status Failed(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
 }
 
+// Of a path to write to, before it is opened: that may wait, or do something. Returns whether a
+// file is there, and its `status`.
+absl::StatusOr<bool> IsThere(const std::string& path, struct stat& status) {
+  if (lstat(path.c_str(), &status) != 0) return false;
+  if (!S_ISREG(status.st_mode)) return NoFile(path, status.st_mode);
+  return true;
+}
+
 // Of a regular file that is open, or an error; the descriptor is closed then.
 absl::StatusOr<std::FILE*> Regular(int fd, const char* mode, const std::string& path,
                                    struct stat& status) {
@@ -67,7 +75,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path, int64_t most_
   struct stat status = {};
   const absl::StatusOr<std::FILE*> file = Regular(fd, "rb", path, status);
   if (!file.ok()) return file.status();
-  InputFile input(*file, status.st_size);
+  InputFile input(path, *file, status.st_size);
   if (input.size() > most_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat(path, " has ", input.size(), " bytes; at most ", most_bytes, " are read"));
@@ -75,25 +83,26 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path, int64_t most_
   return input;
 }
 
-bool InputFile::Read(void* to, int64_t bytes) {
+absl::Status InputFile::Read(void* to, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
-  return std::fread(to, 1, size, file_.get()) == size;
+  if (std::fread(to, 1, size, file_.get()) == size) return absl::OkStatus();
+  if (std::ferror(file_.get()) != 0) return Failed("read", path_);
+  return absl::DataLossError(absl::StrCat("cannot read ", path_, ": it has become shorter"));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes) {
   absl::StatusOr<InputFile> file = InputFile::Open(path, most_bytes);
   if (!file.ok()) return file.status();
   std::string bytes(static_cast<size_t>(file->size()), '\0');
-  if (file->Read(bytes.data(), file->size())) return bytes;
-  return absl::DataLossError(absl::StrCat("cannot read ", path, ": it has become shorter"));
+  const absl::Status read = file->Read(bytes.data(), file->size());
+  if (!read.ok()) return read;
+  return bytes;
 }
 
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
-  // Before it is opened: that may wait, or do something.
   struct stat status = {};
-  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    return NoFile(path, status.st_mode);
-  }
+  const absl::StatusOr<bool> is_there = IsThere(path, status);
+  if (!is_there.ok()) return is_there.status();
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (fd < 0) return Failed("write", path);
@@ -101,13 +110,21 @@ absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
 }
 
 absl::StatusOr<FileReplacement> FileReplacement::Begin(const std::string& path) {
-  struct stat status = {};
-  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    return NoFile(path, status.st_mode);
-  }
-  const absl::StatusOr<std::FILE*> file = OpenForWriting(NameBeside(path));
+  struct stat status = {}, status_beside = {};
+  const absl::StatusOr<bool> is_there = IsThere(path, status);
+  if (!is_there.ok()) return is_there.status();
+  const std::string beside = NameBeside(path);
+  const absl::StatusOr<bool> is_left = IsThere(beside, status_beside);
+  if (!is_left.ok()) return is_left.status();
+  // Of an earlier process of this number; or another user's, or another name of his file.
+  if (*is_left && unlink(beside.c_str()) != 0) return Failed("replace", beside);
+  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0) return Failed("write", beside);
+  const absl::StatusOr<std::FILE*> file = Regular(fd, "wb", beside, status_beside);
   if (!file.ok()) return file.status();
-  return FileReplacement(path, *file);
+  FileReplacement replacement(path, *file);
+  if (*is_there && fchmod(fd, status.st_mode & 07777) != 0) return Failed("write", beside);
+  return replacement;
 }
 
 FileReplacement::~FileReplacement() {
@@ -130,17 +147,16 @@ absl::Status FileReplacement::Commit() {
   }
   if (std::rename(beside().c_str(), path_.c_str()) != 0) return failed("rename", errno);
   file_.reset();
-  // The name is on the disk when the folder is, where the system writes folders on demand and lets
-  // this user read it.
+  // The name is on the disk when the folder is: where this user may read it, and the system writes
+  // folders on demand.
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::OkStatus();
-  const int error = fsync(fd) == 0 ? 0 : errno;
-  close(fd);
-  return error == EIO ? absl::UnavailableError(
-                            absl::StrCat("cannot write ", folder, ": ", std::strerror(error)))
-                      : absl::OkStatus();
+  const int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  if (error == 0 || error == (fd < 0 ? EACCES : EINVAL)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", folder, " to the disk: ", std::strerror(error)));
 }
 
 }  // namespace brigade::device

@@ -2,7 +2,8 @@
 #define BRIGADE_DEVICE_FILES_H_
 
 // Files that a job reads and writes: regular ones. What else a path may lead to (a folder, a
-// device, a pipe) may never end, or never begin, and is refused at once, by name.
+// device, a pipe) may never end, or never begin, and is refused at once, by name. Readers follow
+// links, writers do not.
 
 #include <cstdint>
 #include <cstdio>
@@ -29,12 +30,14 @@ class InputFile {
 
   // At the time of Open, in bytes.
   int64_t size() const { return size_; }
-  // The next `bytes` bytes; false if there are fewer, or they cannot be read.
-  bool Read(void* to, int64_t bytes);
+  // The next `bytes` bytes. DataLoss if there are fewer, or what the system says, naming the path.
+  absl::Status Read(void* to, int64_t bytes);
 
  private:
-  InputFile(std::FILE* file, int64_t size) : file_(file, &std::fclose), size_(size) {}
+  InputFile(const std::string& path, std::FILE* file, int64_t size)
+      : path_(path), file_(file, &std::fclose), size_(size) {}
 
+  std::string path_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   int64_t size_;
 };
@@ -49,7 +52,8 @@ absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);
 // A file that takes the place of another one as a whole, also if the machine fails, or not at all.
 class FileReplacement {
  public:
-  // Begins to write beside it, to path.PID.part. Errors of OpenForWriting, for both.
+  // Begins to write beside it, to a new path.PID.part, with the permissions of the file that is
+  // there. Errors of OpenForWriting, for both.
   static absl::StatusOr<FileReplacement> Begin(const std::string& path);
   // Takes away what was not committed.
   ~FileReplacement();

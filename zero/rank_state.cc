@@ -54,7 +54,8 @@ class Reader {
     ok_ = ok_ && count <= left_ / sizeof(T);
     if (!ok_) return;
     left_ -= count * sizeof(T);
-    ok_ = file_.Read(values, static_cast<int64_t>(count * sizeof(T)));
+    read_ = file_.Read(values, static_cast<int64_t>(count * sizeof(T)));
+    ok_ = read_.ok();
     checksum_ = internal::Fnv1a(
         absl::string_view(reinterpret_cast<const char*>(values), count * sizeof(T)), checksum_);
   }
@@ -71,15 +72,18 @@ class Reader {
     return ok_ ? count : 0;
   }
 
-  bool Finish() {
+  absl::Status Finish(const std::string& path) {
     const uint64_t checksum = checksum_;
-    return Get<uint64_t>() == checksum && ok_ && left_ == 0;
+    if (Get<uint64_t>() == checksum && ok_ && left_ == 0) return absl::OkStatus();
+    return read_.ok() ? absl::DataLossError(absl::StrCat(path, " is cut off or damaged")) : read_;
   }
 
  private:
   device::InputFile file_;
   uint64_t left_;
   bool ok_ = true;
+  // What kept the file from being read.
+  absl::Status read_;
   uint64_t checksum_ = internal::Fnv1a("");
 };
 
@@ -155,7 +159,7 @@ absl::StatusOr<RankState> ReadState(const std::string& path) {
       in.Get(array.data(), array.size());
     }
   }
-  if (!in.Finish()) return absl::DataLossError(absl::StrCat(path, " is cut off or damaged"));
+  BRIGADE_RETURN_IF_ERROR(in.Finish(path));
   const std::string contradiction = Contradiction(state);
   if (!contradiction.empty()) {
     return absl::DataLossError(

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/files.h"
 
 namespace brigade::collectives {
 namespace {
@@ -25,27 +24,55 @@ namespace {
 constexpr absl::Duration kLookInterval = absl::Milliseconds(5);
 constexpr char kFailureKey[] = "failure";
 
-absl::Status Failed(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+// Of a value: the largest is the list of a rank's addresses, some 150 bytes for each of the others.
+constexpr int64_t kMostValueBytes = 4 << 20;
+
+absl::Status Failed(const char* what, const std::string& path) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno)));
 }
 
-std::optional<std::string> Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+// Nothing if no such file is there.
+absl::StatusOr<std::optional<std::string>> Read(const std::string& path) {
+  absl::StatusOr<std::string> value = device::ReadFile(path, kMostValueBytes);
+  if (absl::IsNotFound(value.status())) return std::nullopt;
+  if (!value.ok()) return value.status();
+  return *std::move(value);
+}
+
+absl::Status MakeFolder(const std::string& folder) {
+  struct stat status = {};
+  if ((mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) || stat(folder.c_str(), &status) != 0) {
+    return Failed("make", folder);
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(folder, " is no folder"));
+  }
+  if ((status.st_mode & S_IWOTH) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, " is open to everybody: who writes there can speak for a rank"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return Failed("write", path);
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return fsync(fd) == 0 ? absl::OkStatus() : Failed("write", path);
 }
 
 // A reader sees the whole value or none. AlreadyExists if the file is there.
 absl::Status WriteOnce(const std::string& path, const std::string& value) {
   std::string draft = absl::StrCat(path, ".XXXXXX");
   const int fd = mkstemp(draft.data());
-  if (fd < 0) return Failed(draft);
-  const ssize_t written = write(fd, value.data(), value.size());
-  absl::Status status;
-  if (written != static_cast<ssize_t>(value.size()) || fsync(fd) != 0) status = Failed(draft);
+  if (fd < 0) return Failed("write", draft);
+  absl::Status status = WriteAll(fd, value, draft);
   close(fd);
   if (status.ok() && link(draft.c_str(), path.c_str()) != 0) {
-    status = errno == EEXIST ? absl::AlreadyExistsError(path) : Failed(path);
+    status = errno == EEXIST ? absl::AlreadyExistsError(path) : Failed("write", path);
   }
   unlink(draft.c_str());
   return status;
@@ -54,16 +81,11 @@ absl::Status WriteOnce(const std::string& path, const std::string& value) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<FileStore>> FileStore::Create(const FileStoreOptions& options) {
-  if (options.size > kMostRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a group of ", options.size, " ranks; there are at most ", kMostRanks));
-  }
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
-  }
+  absl::Status status = CheckRank(options.rank, options.size);
+  if (!status.ok()) return status;
   if (options.folder.empty()) return absl::InvalidArgumentError("the store's folder has no name");
-  if (mkdir(options.folder.c_str(), 0700) != 0 && errno != EEXIST) return Failed(options.folder);
+  status = MakeFolder(options.folder);
+  if (!status.ok()) return status;
   std::shared_ptr<FileStore> store(new FileStore(options));
   const absl::Status joined = store->Join();
   if (!joined.ok()) return joined;
@@ -81,9 +103,11 @@ absl::Status FileStore::Join() {
   absl::Status written = WriteOnce(PathOf(values_key), PackValues(options_.values));
   if (written.ok()) written = WriteOnce(PathOf(key), self);
   if (absl::IsAlreadyExists(written)) {
+    const auto other = Read(PathOf(key));
+    if (!other.ok()) return other.status();
     const absl::Status error = absl::AlreadyExistsError(absl::StrCat(
         "two processes have rank ", options_.rank, " in ", options_.folder,
-        " (or its files are of an earlier run): ", Read(PathOf(key)).value_or("?"), " and ", self));
+        " (or its files are of an earlier run): ", Printable(other->value_or("?")), " and ", self));
     // A whole group does not suffer from one who comes too late.
     const auto all =
         GetOfAllRanks(*this, "rank/", options_.size, absl::ZeroDuration(), options_.folder);
@@ -96,8 +120,8 @@ absl::Status FileStore::Join() {
     const std::string theirs = (*all)[rank].substr(0, (*all)[rank].find(' '));
     if (theirs == size) continue;
     return FailAll(absl::FailedPreconditionError(absl::StrCat(
-        "world sizes differ in ", options_.folder, ": rank ", rank, " was started with ", theirs,
-        " ranks, rank ", options_.rank, " with ", size)));
+        "world sizes differ in ", options_.folder, ": rank ", rank, " was started with ",
+        Printable(theirs), " ranks, rank ", options_.rank, " with ", size)));
   }
   const absl::StatusOr<std::string> packed = Get("values/0", absl::ZeroDuration());
   if (!packed.ok()) return packed.status();
@@ -135,7 +159,9 @@ absl::Status FileStore::Set(const std::string& key, const std::string& value) {
   const std::string path = PathOf(key);
   const absl::Status written = WriteOnce(path, value);
   if (!absl::IsAlreadyExists(written)) return written;
-  if (Read(path) == value) return absl::OkStatus();
+  const auto there = Read(path);
+  if (!there.ok()) return there.status();
+  if (*there == value) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrCat("key '", key, "' has another value in ", options_.folder));
 }
@@ -144,17 +170,20 @@ absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duratio
   const std::string path = PathOf(key);
   const absl::Time deadline = absl::Now() + timeout;
   while (true) {
-    const std::optional<std::string> failure = Read(PathOf(kFailureKey));
-    if (failure.has_value()) {
-      const size_t space = failure->find(' ');
+    const auto failed = Read(PathOf(kFailureKey));
+    if (!failed.ok()) return failed.status();
+    if (failed->has_value()) {
+      const std::string& failure = **failed;
+      const size_t space = failure.find(' ');
       int code = 0;
-      if (space == std::string::npos || !absl::SimpleAtoi(failure->substr(0, space), &code)) {
+      if (space == std::string::npos || !absl::SimpleAtoi(failure.substr(0, space), &code)) {
         code = static_cast<int>(absl::StatusCode::kUnavailable);
       }
-      return ErrorOfCode(code, failure->substr(space + 1));
+      return ErrorOfCode(code, failure.substr(space + 1));
     }
-    std::optional<std::string> value = Read(path);
-    if (value.has_value()) return *std::move(value);
+    auto value = Read(path);
+    if (!value.ok()) return value.status();
+    if (value->has_value()) return **std::move(value);
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("nobody has set key '", key, "' in ", options_.folder));

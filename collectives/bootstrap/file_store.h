@@ -16,7 +16,8 @@ namespace brigade::collectives {
 struct FileStoreOptions {
   int rank = 0;
   int size = 1;
-  // Seen by all ranks; empty, or not there yet.
+  // Seen by all ranks; empty, or not there yet. Who can write there can speak for a rank: one that
+  // everybody can write to is FailedPrecondition.
   std::string folder;
   // For all ranks to join.
   absl::Duration timeout = absl::Seconds(30);

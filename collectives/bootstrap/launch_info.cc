@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
 
 namespace brigade::collectives {
 namespace {
@@ -38,7 +39,8 @@ absl::StatusOr<std::optional<int>> Number(const EnvironmentGetter& get, const ch
   if (text == nullptr) return std::optional<int>();
   int value = 0;
   if (!absl::SimpleAtoi(text, &value)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, "='", text, "' is not a whole number"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "='", Printable(text), "' is not a whole number"));
   }
   if (value < least || value > most) {
     return absl::InvalidArgumentError(
@@ -67,8 +69,9 @@ absl::StatusOr<std::string> FirstHost(const std::string& list) {
     }
   }
   if (host.empty() || host.find_first_of("[] \t") != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("SLURM_STEP_NODELIST='", list, "' has no first host; set MASTER_ADDR"));
+    return absl::InvalidArgumentError(absl::StrCat("SLURM_STEP_NODELIST='",
+                                                   Printable(list).substr(0, 200),
+                                                   "' has no first host; set MASTER_ADDR"));
   }
   return host;
 }

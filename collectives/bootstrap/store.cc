@@ -31,6 +31,17 @@ void Store::wait(const std::vector<std::string>& keys, const std::chrono::millis
   for (const std::string& key : keys) ThrowIfError(Get(key, deadline - absl::Now()).status());
 }
 
+absl::Status CheckRank(int rank, int size) {
+  if (size > kMostRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group of ", size, " ranks; there are at most ", kMostRanks));
+  }
+  if (size < 1 || rank < 0 || rank >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("no rank ", rank, " in a group of ", size));
+  }
+  return absl::OkStatus();
+}
+
 std::string RankNames(absl::Span<const int> ranks) {
   constexpr size_t kMost = 32;
   std::string names = ranks.size() == 1 ? "rank " : "ranks ";

@@ -46,6 +46,9 @@ class Store : public ::gloo::rendezvous::Store {
 // Of one group: beyond, what ranks tell each other does not fit into messages.
 inline constexpr int kMostRanks = 16384;
 
+// InvalidArgument if a group of this size has no such rank, or cannot be.
+absl::Status CheckRank(int rank, int size);
+
 // "rank 2", "ranks 2, 3 and 5"; of more than 32: "ranks 0, 1, [...], 31 and 5 others".
 std::string RankNames(absl::Span<const int> ranks);
 

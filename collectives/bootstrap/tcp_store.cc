@@ -41,14 +41,8 @@ absl::Status Annotated(const absl::Status& status, const std::string& prefix) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& options) {
-  if (options.size > kMostRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a group of ", options.size, " ranks; there are at most ", kMostRanks));
-  }
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
-  }
+  absl::Status status = CheckRank(options.rank, options.size);
+  if (!status.ok()) return status;
   const std::optional<AgentStore>& agent = options.agent_store;
   const int port = agent.has_value() ? agent->port : options.master_port;
   if (port < 1 || port > 65535) {
@@ -56,7 +50,7 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   }
   const absl::Time deadline = absl::Now() + options.timeout;
   std::shared_ptr<TcpStore> store(new TcpStore(options));
-  absl::Status status = options.rank == 0 ? store->StartMaster(deadline) : absl::OkStatus();
+  if (options.rank == 0) status = store->StartMaster(deadline);
   if (!status.ok()) return status;
   const int master_port = options.rank == 0 ? store->server_->port() : agent.has_value() ? 0 : port;
   status = store->ConnectTo(0, options.master_addr, master_port, deadline).status;

@@ -127,6 +127,40 @@ TEST_F(FilesTest, AReplacementIsThereAsAWholeOrNotAtAll) {
   EXPECT_EQ(ReadFile(path).value(), "4th");
 }
 
+TEST_F(FilesTest, AReplacementKeepsThePermissions) {
+  const std::string path = Make("file", "old");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  auto file = FileReplacement::Begin(path).value();
+  ASSERT_OK(file.Commit());
+  struct stat status = {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600);
+}
+
+// Where it writes meanwhile.
+TEST_F(FilesTest, AReplacementLeavesAloneWhatHasTwoNames) {
+  const std::string target = Make("target", "kept");
+  const std::string beside = PathOf(absl::StrCat("file.", getpid(), ".part").c_str());
+  ASSERT_EQ(link(target.c_str(), beside.c_str()), 0);
+  auto file = FileReplacement::Begin(PathOf("file")).value();
+  file.Write("new");
+  ASSERT_OK(file.Commit());
+  EXPECT_EQ(ReadFile(target).value(), "kept");
+  EXPECT_EQ(ReadFile(PathOf("file")).value(), "new");
+}
+
+TEST_F(FilesTest, ReadersSayWhatTheSystemSays) {
+  // Nothing is mapped at address 0.
+  auto memory = InputFile::Open("/proc/self/mem").value();
+  char byte = 0;
+  EXPECT_THAT(std::string(memory.Read(&byte, 1).message()),
+              AllOf(StartsWith("cannot read /proc/self/mem: "), HasSubstr(std::strerror(EIO))));
+  auto file = InputFile::Open(Make("file", "1")).value();
+  EXPECT_OK(file.Read(&byte, 1));
+  EXPECT_THAT(file.Read(&byte, 1),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/file: it has become shorter")));
+}
+
 TEST_F(FilesTest, WritersFollowNoLink) {
   const std::string target = Make("target", "kept"), link = PathOf("link");
   ASSERT_EQ(symlink(target.c_str(), link.c_str()), 0);

@@ -15,7 +15,13 @@ namespace brigade::collectives::internal {
 namespace {
 
 std::string Folder() { return absl::StrCat("/tmp/brigade-", geteuid()); }
-std::string PathOf(int port) { return absl::StrCat(Folder(), "/", port, ".secret"); }
+
+std::string PathOf(int port) {
+  struct stat network = {};
+  // Zero where the system does not tell.
+  stat("/proc/self/ns/net", &network);
+  return absl::StrCat(Folder(), "/", network.st_ino, ".", port, ".secret");
+}
 
 absl::Status Wrong(const std::string& path, const char* what) {
   return absl::FailedPreconditionError(absl::StrCat("no secret for the ranks of this host: '", path,

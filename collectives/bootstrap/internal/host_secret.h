@@ -9,8 +9,10 @@
 
 namespace brigade::collectives::internal {
 
-// The secret of the job at a port of this host, in a file that only its user can read:
-// /tmp/brigade-UID/PORT.secret. For ranks that are all on one host and were given none.
+// The secret of the job at a port of this host's loopback, in a file that only its user can read:
+// /tmp/brigade-UID/NETWORK.PORT.secret, where NETWORK is the number of the network namespace, which
+// containers that share /tmp may have of their own. For ranks that are all on one host and were
+// given none. Of two jobs at one port of 127.0.0.1 and 127.0.0.2 the later one is found.
 //
 // Errors       FailedPrecondition naming what is wrong with the folder or the file.
 class HostSecret {

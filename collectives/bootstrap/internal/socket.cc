@@ -128,7 +128,11 @@ absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::
   const absl::StatusOr<addrinfo*> found = Resolve(host, port);
   if (!found.ok()) return found.status();
   absl::Status last = absl::UnavailableError("no address");
+  int left = 0;
+  for (const addrinfo* at = *found; at != nullptr; at = at->ai_next) ++left;
   for (const addrinfo* at = *found; at != nullptr; at = at->ai_next) {
+    const absl::Time now = absl::Now();
+    const absl::Time until = now + (deadline - now) / left--;
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket.fd() < 0) {
       last = absl::UnavailableError(Reason());
@@ -138,7 +142,7 @@ absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::
       last = absl::UnavailableError(Reason());
       continue;
     }
-    if (!socket.WaitFor(POLLOUT, deadline).ok()) {
+    if (!socket.WaitFor(POLLOUT, until).ok()) {
       last = absl::UnavailableError("no answer");
       continue;
     }
@@ -165,8 +169,8 @@ absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::
 absl::StatusOr<Socket> Socket::Accept() {
   Socket socket(accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.fd() < 0) {
-    return errno == EMFILE || errno == ENFILE ? absl::ResourceExhaustedError(Reason())
-                                              : absl::UnavailableError(Reason());
+    const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return is_full ? absl::ResourceExhaustedError(Reason()) : absl::UnavailableError(Reason());
   }
   Prepare(socket.fd());
   return socket;

@@ -33,10 +33,11 @@ class Socket {
   // is in use, InvalidArgument if there is no such host.
   static absl::StatusOr<Socket> Listen(const std::string& host, int port);
 
-  // One attempt. InvalidArgument if there is no such host, Unavailable if it does not answer.
+  // One attempt at each address of the host, which share the time. InvalidArgument if there is no
+  // such host, Unavailable if it does not answer. How long a name is looked for is the system's.
   static absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Time deadline);
 
-  // ResourceExhausted if this process has no descriptors left; else Unavailable.
+  // ResourceExhausted if there are no descriptors left, or no memory for one; else Unavailable.
   absl::StatusOr<Socket> Accept();
 
   // Unavailable if the other side is gone; DeadlineExceeded.

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/files.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -29,7 +30,10 @@ constexpr size_t kBytesAtOnce = 256 << 10;
 absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(Socket listener,
                                                                 const StoreServerOptions& options) {
   int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::UnavailableError(std::strerror(errno));
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make a pipe for the store's server: ", std::strerror(errno)));
+  }
   return std::unique_ptr<StoreServer>(
       new StoreServer(std::move(listener), pipe_fds[0], pipe_fds[1], options));
 }
@@ -70,8 +74,9 @@ bool StoreServer::StopsNow() {
   if (gives_up_ && failure_.ok()) {
     FailAll(refusal_.empty()
                 ? stop_reason_
-                : absl::Status(stop_reason_.code(), absl::StrCat(stop_reason_.message(),
-                                                                 "; one was refused: ", refusal_)));
+                : absl::Status(stop_reason_.code(),
+                               Printable(absl::StrCat(stop_reason_.message(),
+                                                      "; one was refused: ", refusal_))));
   }
   const bool all_know =
       clients_.empty() && (failure_.ok() || gives_up_ || hellos_ >= options_.size);
@@ -131,8 +136,9 @@ void StoreServer::AcceptClients() {
     if (unproved++ == 0) oldest = &client;
   }
   const bool is_full = absl::IsResourceExhausted(socket.status());
-  if (oldest != nullptr && (is_full || unproved >= kMostUnproved)) {
-    CloseStranger(*oldest, is_full ? "no descriptors are left" : "too many connect at once");
+  if (oldest != nullptr && (is_full || (socket.ok() && unproved >= kMostUnproved))) {
+    CloseStranger(*oldest,
+                  is_full ? std::string(socket.status().message()) : "too many connect at once");
   } else if (is_full) {
     if (!is_short_) {
       absl::FPrintF(stderr, "brigade: port %d accepts nobody for now: %s\n", port_,
@@ -147,7 +153,8 @@ void StoreServer::AcceptClients() {
 }
 
 void StoreServer::Hear(Client& client) {
-  const absl::Status received = client.socket.Receive(client.received, kBytesAtOnce);
+  const absl::Status received = client.socket.Receive(
+      client.received, client.handshake.is_proved() ? kBytesAtOnce : kMostUnprovedBytes);
   std::string frame;
   while (client.socket.fd() >= 0) {
     const uint32_t most = client.handshake.is_proved() ? kMostFrameBytes : kMostUnprovedBytes;
@@ -170,7 +177,8 @@ void StoreServer::Hear(Client& client) {
 
 size_t StoreServer::MostBytes() const {
   const auto size = static_cast<size_t>(options_.size);
-  return kMostStoreBytes + size * size * kMostStoreBytesPerPair;
+  return std::min(kMostStoreBytes + size * size * kMostStoreBytesPerPair,
+                  static_cast<size_t>(device::MostFileBytes()));
 }
 
 size_t StoreServer::HalfSentBytes() const {
@@ -308,7 +316,7 @@ void StoreServer::Close(Client& client) {
   client.received = FrameBuffer();
   client.socket.Close();
   client.deadline = absl::InfiniteFuture();
-  client.awaiting.clear();
+  client.awaiting.reset();
   if (client.rank >= 0) addresses_.erase(client.rank);
 }
 
@@ -328,7 +336,7 @@ void StoreServer::Expire() {
                                          absl::FormatDuration(kHandshakeTimeout)));
     } else {
       Answer(client, absl::DeadlineExceededError(
-                         absl::StrCat("nobody has set key '", client.awaiting, "'")));
+                         absl::StrCat("nobody has set key '", client.awaiting.value_or(""), "'")));
     }
   }
 }
@@ -352,7 +360,7 @@ void StoreServer::AnswerLast(Client& client, const absl::Status& status, absl::s
 }
 
 void StoreServer::Send(Client& client, const std::string& frame) {
-  client.awaiting.clear();
+  client.awaiting.reset();
   client.deadline = absl::InfiniteFuture();
   if (client.socket.fd() < 0) return;
   // What follows half a message would not be understood.

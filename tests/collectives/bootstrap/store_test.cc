@@ -1,4 +1,6 @@
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -64,6 +66,23 @@ TEST(TcpStoreTest, KeysAreSetOnceAndWaitsEnd) {
       store->Get("other", absl::Milliseconds(100)),
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'other'")));
   EXPECT_EQ(store->Get("key", absl::ZeroDuration()).value(), "1");
+}
+
+// Who waits for no key does not wait for the one without a name.
+TEST(TcpStoreTest, AKeyMayBeEmpty) {
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
+    if (rank == 0) BRIGADE_RETURN_IF_ERROR(store->Set("", "nothing"));
+    fault.AwaitAll();
+    if (rank == 1) BRIGADE_RETURN_IF_ERROR(store->Set("key", "value"));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string value, store->Get("key", kNever));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string nothing, store->Get("", kNever));
+    fault.AwaitAll();
+    return value == "value" && nothing == "nothing" ? absl::OkStatus()
+                                                    : absl::InternalError(value + nothing);
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
 }
 
 TEST(TcpStoreTest, ServesGloosOwnContexts) {
@@ -247,6 +266,27 @@ TEST_F(FileStoreTest, KeysAreSetOnceAndMayHoldAnything) {
   EXPECT_THAT(store->Set("../a b/%", "2"), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(store->Get("b", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'b'")));
+}
+
+TEST_F(FileStoreTest, AFolderThatEverybodyWritesToIsRefused) {
+  const FileStoreOptions options = Options(0, 1);
+  ASSERT_EQ(mkdir(options.folder.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(options.folder.c_str(), 01777), 0);
+  EXPECT_THAT(FileStore::Create(options).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, StartsWith(options.folder)));
+}
+
+// What cannot be read is no rank that is missing.
+TEST_F(FileStoreTest, WhatIsNoValueIsNamedAtOnce) {
+  auto store = FileStore::Create(Options(0, 1)).value();
+  const std::string folder = Options(0, 1).folder;
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(store->Get("pipe", kNever).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/pipe is a pipe")));
+  ASSERT_OK(store->Set("large", ""));
+  ASSERT_EQ(truncate((folder + "/large").c_str(), off_t{1} << 43), 0);
+  EXPECT_THAT(store->Get("large", kNever).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("/large has ")));
 }
 
 TEST(ConnectTest, ARankThatJoinsTheStoreButNotTheGroupIsNamed) {
