@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/files.h"
 
@@ -20,8 +18,6 @@ namespace {
 
 // An answer is small and fits into the socket's memory; a client that cannot take it is stuck.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
-// Until descriptors are looked for again.
-constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 // Of one client, before the others are heard.
 constexpr size_t kBytesAtOnce = 256 << 10;
 
@@ -46,6 +42,7 @@ StoreServer::StoreServer(Socket listener, int stop_read, int stop_write,
       token_(Nonce()),
       stop_read_(stop_read),
       stop_write_(stop_write),
+      strangers_(port_),
       thread_([this] { Run(); }) {}
 
 void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
@@ -121,10 +118,6 @@ void StoreServer::Run() {
     if (fds[1].revents != 0) AcceptClients();
     if (fds[0].revents != 0) stop_read_.Close();  // heard; poll ignores it from now on
   }
-  if (strangers_ > 1) {
-    absl::FPrintF(stderr, "brigade: port %d refused %d connections of strangers\n", port_,
-                  strangers_);
-  }
 }
 
 void StoreServer::AcceptClients() {
@@ -140,15 +133,11 @@ void StoreServer::AcceptClients() {
     CloseStranger(*oldest,
                   is_full ? std::string(socket.status().message()) : "too many connect at once");
   } else if (is_full) {
-    if (!is_short_) {
-      absl::FPrintF(stderr, "brigade: port %d accepts nobody for now: %s\n", port_,
-                    socket.status().message());
-    }
-    is_short_ = true;
+    strangers_.AcceptsNobody(socket.status().message());
     accepts_again_ = absl::Now() + kAcceptPause;
   }
   if (!socket.ok()) return;
-  is_short_ = false;
+  strangers_.Accepts();
   clients_.emplace_back(*std::move(socket), options_.secret, options_.rank);
 }
 
@@ -321,10 +310,7 @@ void StoreServer::Close(Client& client) {
 }
 
 void StoreServer::CloseStranger(Client& client, const std::string& why) {
-  if (strangers_++ == 0) {
-    absl::FPrintF(stderr, "brigade: port %d refused %s: %s; others are counted\n", port_,
-                  client.address, why);
-  }
+  strangers_.Refused(client.address, why);
   Close(client);
 }
 

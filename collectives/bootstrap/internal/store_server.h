@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/internal/handshake.h"
 #include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/bootstrap/internal/stranger_log.h"
 #include "brigade/collectives/bootstrap/job.h"
 #include "brigade/device/threads/mutex.h"
 
@@ -35,10 +36,8 @@ namespace brigade::collectives::internal {
 inline constexpr absl::string_view kLast = "last", kWhole = "whole";
 
 // Of the keys and values of a server, and of what its clients have half sent: each of the groups
-// that are made takes some 150 bytes for each pair of ranks. A quarter of the memory is less.
+// that are made takes some 200 bytes for each rank. A quarter of the memory is less.
 inline constexpr size_t kMostStoreBytes = 64 << 20, kMostStoreBytesPerPair = 16 << 10;
-// Connections that have not proved yet what they know; the oldest makes room for the next.
-inline constexpr int kMostUnproved = 64;
 
 struct StoreServerOptions {
   // What every connection proves to know.
@@ -140,13 +139,12 @@ class StoreServer {
   // Addresses by rank, of those that have connected.
   std::map<int, std::string> addresses_;
   int hellos_ = 0;
-  int64_t strangers_ = 0;
+  StrangerLog strangers_;
   // What the last one heard who was refused alone.
   std::string refusal_;
   // Whether all have connected once.
   bool whole_ = false;
-  // Until then none is accepted: there are no descriptors, which has been said.
-  bool is_short_ = false;
+  // Until then none is accepted: there are no descriptors.
   absl::Time accepts_again_ = absl::InfinitePast();
   absl::Status failure_;
 
