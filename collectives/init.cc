@@ -67,6 +67,7 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
                               .size = launch_info.size,
                               .folder = options.rendezvous_folder,
                               .timeout = options.connect_timeout,
+                              .secret = launch_info.secret.value_or(JobSecret::Public()),
                               .values = options.job_values});
   }
   return TcpStore::Create(

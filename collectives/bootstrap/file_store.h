@@ -21,6 +21,8 @@ struct FileStoreOptions {
   std::string folder;
   // For all ranks to join.
   absl::Duration timeout = absl::Seconds(30);
+  // For what the ranks say to each other beside the store, as in Store::secret.
+  JobSecret secret = JobSecret::Public();
   // A rank whose values are not those of rank 0 is an error, on all ranks that still wait.
   JobValues values = {};
 };
@@ -44,6 +46,7 @@ class FileStore : public Store {
   }
 
   std::string local_host() const override { return ""; }
+  JobSecret secret() const override { return options_.secret; }
 
  private:
   explicit FileStore(const FileStoreOptions& options) : options_(options) {}

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -112,6 +113,13 @@ std::string JobSecret::Sign(const std::vector<std::string>& strings) const {
   unsigned char signature[crypto_auth_hmacsha256_BYTES];
   crypto_auth_hmacsha256(signature, Bytes(text), text.size(), bytes_.data());
   return std::string(reinterpret_cast<const char*>(signature), sizeof(signature));
+}
+
+JobSecret JobSecret::Derive(const std::vector<std::string>& strings) const {
+  JobSecret derived;
+  const std::string signature = Sign(strings);
+  std::copy(signature.begin(), signature.end(), derived.bytes_.begin());
+  return derived;
 }
 
 bool JobSecret::IsSignatureOf(absl::string_view signature,

@@ -38,6 +38,8 @@ class JobSecret {
 
   // 32 bytes that only one who knows the secret can make of these strings: HMAC-SHA-256 (RFC 2104).
   std::string Sign(const std::vector<std::string>& strings) const;
+  // Another secret, of those who know this one and the strings.
+  JobSecret Derive(const std::vector<std::string>& strings) const;
   // In a time that does not depend on where it differs.
   bool IsSignatureOf(absl::string_view signature, const std::vector<std::string>& strings) const;
 

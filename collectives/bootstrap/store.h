@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/bootstrap/job_secret.h"
 #include "gloo/rendezvous/store.h"
 
 namespace brigade::collectives {
@@ -35,6 +36,9 @@ class Store : public ::gloo::rendezvous::Store {
 
   // The address by which the others can reach this process, or "" where nothing tells.
   virtual std::string local_host() const = 0;
+
+  // What the ranks of the store know, and nobody else; JobSecret::Public() where they share none.
+  virtual JobSecret secret() const = 0;
 
   // For Gloo.
   void set(const std::string& key, const std::vector<char>& data) final;

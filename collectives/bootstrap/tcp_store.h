@@ -68,6 +68,8 @@ class TcpStore : public Store {
     return local_host_;
   }
 
+  JobSecret secret() const override { return secret_.value_or(JobSecret::Public()); }
+
  private:
   explicit TcpStore(const TcpStoreOptions& options) : options_(options) {}
 
