@@ -212,7 +212,8 @@ void FailureDetector::WatchDeadlines() {
   }
 }
 
-// Follows the waits from rank to rank. The message begins with the culprit.
+// Follows the waits from rank to rank. The message begins with the culprit; what other ranks say is
+// at its end, escaped and cut.
 std::string FailureDetector::FindCulprit(const Wait& wait) {
   const Clock::time_point deadline =
       device::DeadlineAfter(std::max(timeout_ / 10, kLeastProbeTimeout));
@@ -233,17 +234,17 @@ std::string FailureDetector::FindCulprit(const Wait& wait) {
     const bool answers = Probe(suspect, deadline, answer);
     if (answers) add_activity(TextOf(answer));
     if (!answers || answer.rank < 0) {
-      return absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
-                          suspect == wait.peer ? " and " : " ",
-                          answers ? "is alive, but waits for nobody" : "does not answer", " (",
-                          chain, activities, ")");
+      return Printable(absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
+                                    suspect == wait.peer ? " and " : " ",
+                                    answers ? "is alive, but waits for nobody" : "does not answer",
+                                    " (", chain, activities, ")"));
     }
     absl::StrAppend(&chain, ", which waits for rank ", answer.rank);
     suspect = answer.rank;
   }
-  return absl::StrCat("rank ", wait.peer, " ", waited,
-                      "; the ranks disagree about the order or the size of messages (", chain,
-                      activities, ")");
+  return Printable(absl::StrCat("rank ", wait.peer, " ", waited,
+                                "; the ranks disagree about the order or the size of messages (",
+                                chain, activities, ")"));
 }
 
 // Whether the peer answers, and what.

@@ -200,6 +200,29 @@ TEST(GlooFaultTest, ABusyRankIsNamedAsAlive) {
                                                 EndsWith(" (reported by rank 0)"))));
 }
 
+TEST(GlooFaultTest, WhatRanksSayOfThemselvesIsEscapedAndCutInErrors) {
+  const std::vector<Report> reports = RunGroup(
+      2, [](int rank) { return rank == 0 ? kDeadline : kNever; },
+      [&](GlooTransport& transport, Fault& fault) -> absl::Status {
+        transport.SetActivity([] { return std::string(1000, '\x1b'); });
+        fault.AwaitAll();
+        if (transport.rank() == 1) {
+          fault.AwaitAll();
+          return absl::OkStatus();
+        }
+        const absl::Status status = AwaitByte(transport, 1);
+        fault.AwaitAll();
+        if (status.message().size() < 1000 || status.message().size() > 2000) {
+          return absl::InternalError(absl::StrCat(status.message().size(), " bytes"));
+        }
+        return status;
+      });
+  EXPECT_THAT(reports[0].status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(StartsWith("rank 1 sent nothing"), HasSubstr("; \\x1b\\x1b"),
+                             ::testing::Not(HasSubstr("\x1b")))));
+}
+
 TEST(GlooFaultTest, ASizeThatDiffersIsAnErrorAndTouchesNoMemory) {
   for (const int64_t sent : {100, 300}) {
     std::vector<char> data(300);
