@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& 
   gloo.size = launch_info.size;
   gloo.interface = options.interface;
   gloo.connect_timeout = options.connect_timeout;
+  gloo.connect_deadline = absl::Now() + options.connect_timeout;
   gloo.timeout = options.timeout;
   if (launch_info.size > 1) {
     BRIGADE_ASSIGN_OR_RETURN(gloo.store, CreateStore(launch_info, options));

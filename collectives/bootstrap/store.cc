@@ -55,8 +55,9 @@ std::string RankNames(absl::Span<const int> ranks) {
 
 absl::StatusOr<std::vector<std::string>> GetOfAllRanks(Store& store, const std::string& prefix,
                                                        int size, absl::Duration timeout,
-                                                       const std::string& where) {
-  const absl::Time deadline = absl::Now() + timeout;
+                                                       const std::string& where,
+                                                       absl::Time deadline) {
+  deadline = std::min(deadline, absl::Now() + timeout);
   std::vector<std::string> values(size);
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {

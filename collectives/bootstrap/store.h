@@ -56,11 +56,12 @@ absl::Status CheckRank(int rank, int size);
 // "rank 2", "ranks 2, 3 and 5"; of more than 32: "ranks 0, 1, [...], 31 and 5 others".
 std::string RankNames(absl::Span<const int> ranks);
 
-// The value of prefix + rank for every rank of 0 to size - 1, waiting until `deadline` in all.
+// The value of prefix + rank for every rank of 0 to size - 1, waiting for `timeout` in all, which
+// began earlier if `deadline` comes sooner.
 // DeadlineExceeded: "<ranks> did not join <where> within <timeout>".
-absl::StatusOr<std::vector<std::string>> GetOfAllRanks(Store& store, const std::string& prefix,
-                                                       int size, absl::Duration timeout,
-                                                       const std::string& where);
+absl::StatusOr<std::vector<std::string>> GetOfAllRanks(
+    Store& store, const std::string& prefix, int size, absl::Duration timeout,
+    const std::string& where, absl::Time deadline = absl::InfiniteFuture());
 
 }  // namespace brigade::collectives
 

@@ -33,28 +33,33 @@ absl::StatusOr<std::string> ServerHandshake::Hear(absl::string_view frame) {
   return Stranger();
 }
 
+std::string ClientHandshake::Knock() const {
+  return PackFields({std::string(kProtocol), client_nonce_,
+                     secret_.Sign({"knock", absl::StrCat(rank_), client_nonce_})});
+}
+
+absl::StatusOr<std::string> ClientHandshake::Hear(absl::string_view frame) const {
+  const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(frame);
+  if (!fields.ok() || fields->size() != 2 ||
+      !secret_.IsSignatureOf((*fields)[1],
+                             {"server", absl::StrCat(rank_), client_nonce_, (*fields)[0]})) {
+    return Stranger();
+  }
+  return PackFields({secret_.Sign({"client", absl::StrCat(rank_), client_nonce_, (*fields)[0]})});
+}
+
 absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline) {
   deadline = std::min(deadline, absl::Now() + kHandshakeTimeout);
-  const std::string client_nonce = Nonce();
-  absl::Status sent =
-      socket.SendFrame(PackFields({std::string(kProtocol), client_nonce,
-                                   secret.Sign({"knock", absl::StrCat(rank), client_nonce})}),
-                       deadline);
+  const ClientHandshake handshake(secret, rank);
+  const absl::Status sent = socket.SendFrame(handshake.Knock(), deadline);
   const absl::StatusOr<std::string> frame =
       sent.ok() ? socket.ReceiveFrame(deadline, kMostUnprovedBytes) : sent;
   if (!frame.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "it does not answer one who knows this job's secret: ", frame.status().message()));
   }
-  const absl::StatusOr<std::vector<std::string>> fields = UnpackFields(*frame);
-  if (!fields.ok() || fields->size() != 2 ||
-      !secret.IsSignatureOf((*fields)[1],
-                            {"server", absl::StrCat(rank), client_nonce, (*fields)[0]})) {
-    return Stranger();
-  }
-  return socket.SendFrame(
-      PackFields({secret.Sign({"client", absl::StrCat(rank), client_nonce, (*fields)[0]})}),
-      deadline);
+  const absl::StatusOr<std::string> proof = handshake.Hear(*frame);
+  return proof.ok() ? socket.SendFrame(*proof, deadline) : proof.status();
 }
 
 }  // namespace brigade::collectives::internal

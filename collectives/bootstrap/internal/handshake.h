@@ -44,6 +44,24 @@ class ServerHandshake {
   std::string client_nonce_, server_nonce_;
 };
 
+// The client's end of one connection to the server of rank `rank`.
+class ClientHandshake {
+ public:
+  ClientHandshake(const JobSecret& secret, int rank)
+      : secret_(secret), rank_(rank), client_nonce_(Nonce()) {}
+
+  // The frame to begin with.
+  std::string Knock() const;
+  // The frame to answer what the server says with, which ends the handshake. PermissionDenied: the
+  // server cannot prove what it knows.
+  absl::StatusOr<std::string> Hear(absl::string_view frame) const;
+
+ private:
+  const JobSecret secret_;
+  const int rank_;
+  const std::string client_nonce_;
+};
+
 // The client's end, at once, of a connection to the server of rank `rank`. Unavailable if the
 // connection ends or nothing comes before the deadline or kHandshakeTimeout, as where the server
 // knows another secret; PermissionDenied if the server cannot prove what it knows.

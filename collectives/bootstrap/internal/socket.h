@@ -13,8 +13,7 @@
 
 namespace brigade::collectives::internal {
 
-// Of a frame between ranks: the largest value is the list of a rank's addresses, some 150 bytes for
-// each of the others.
+// Of a frame between ranks.
 inline constexpr uint32_t kMostFrameBytes = 4 << 20;
 
 // A TCP socket that carries frames (frame_buffer.h). Never raises SIGPIPE.
@@ -54,6 +53,8 @@ class Socket {
   absl::Status Receive(FrameBuffer& data, size_t most);
 
   void Close();
+  // The descriptor, which is the caller's from now on.
+  int Release() { return std::exchange(fd_, -1); }
   int fd() const { return fd_; }
   int local_port() const;
   // For example "10.0.0.7" or "fe80::1".

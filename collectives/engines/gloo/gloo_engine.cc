@@ -51,9 +51,10 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     part.rank =
         static_cast<int>(std::find(members.begin(), members.end(), options.rank) - members.begin());
     part.prefix = absl::StrCat(options.prefix, "/", label, ":", absl::StrJoin(members, ","));
+    part.connect_deadline = absl::Now() + options.connect_timeout;
     if (!lost.empty() && options.store != nullptr) {
-      BRIGADE_RETURN_IF_ERROR(
-          options.store->KeepSurvivors(survivors->Without(lost), options.connect_timeout));
+      BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(survivors->Without(lost),
+                                                           part.connect_deadline - absl::Now()));
     }
     return CreateGlooTransport(part);
   };

@@ -23,8 +23,10 @@ struct GlooOptions {
   // else the address by which the store's server is reached, else this host's name.
   std::string interface;
   std::string host;
-  // For all members to join and to connect.
+  // For all members to join and to connect. It began earlier if `connect_deadline` comes sooner, as
+  // where the store's creation is a part of the same wait.
   absl::Duration connect_timeout = absl::Seconds(30);
+  absl::Time connect_deadline = absl::InfiniteFuture();
   // Of each Await and Flush.
   absl::Duration timeout = absl::Seconds(30);
 };
@@ -54,6 +56,7 @@ class GlooTransport : public Transport {
 // Errors       DeadlineExceeded naming the ranks that did not join; FailedPrecondition if sizes
 //              differ; AlreadyExists if the prefix was used before; Unavailable if a rank died
 //              meanwhile, or naming the interface or host on which it cannot listen.
+// Security     docs/security.md.
 absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOptions& options);
 
 }  // namespace brigade::collectives

@@ -5,24 +5,20 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
-#include "brigade/device/threads/mutex.h"
+#include "brigade/collectives/engines/gloo/peer_sockets.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
-using GlooContext = ::gloo::transport::Context;
-
-// Of a pair that somebody else has connected to.
-constexpr int kMostTries = 3;
-// Gloo's own timeout of a connection is five times this. We close what takes too long before.
+// Gloo's context has no timeout of its own to begin with, and hands it to the sockets, on which
+// nothing waits: waits are ours, and end by kForever.
 constexpr std::chrono::milliseconds kGlooTimeout = std::chrono::hours(24);
 
 void IgnoreSigpipe() {
@@ -32,170 +28,84 @@ void IgnoreSigpipe() {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
+// Pairs that are not connected, and the socket on which this rank listens.
+absl::StatusOr<Socket> CreateContext(const GlooOptions& options, Mesh& mesh) {
   ::gloo::transport::tcp::attr attr;
   attr.iface = options.interface;
   attr.hostname = options.host;
   if (attr.iface.empty() && attr.hostname.empty()) attr.hostname = options.store->local_host();
+  absl::StatusOr<Socket> listener = Socket();
   const absl::Status made = Guarded([&] {
+    listener = ListenForPeers(::gloo::transport::tcp::CreateDeviceAttr(attr));
     mesh.device = std::static_pointer_cast<::gloo::transport::tcp::Device>(
         ::gloo::transport::tcp::CreateDevice(attr));
     mesh.context = std::make_shared<ProvedContext>(mesh.device, options.rank, options.size);
     mesh.context->setTimeout(kGlooTimeout);
-    for (int rank = 0; rank < options.size; ++rank) {
-      if (rank == options.rank) continue;
-      int tries = 0;
-      do {
-        mesh.context->createPair(rank);
-      } while (!mesh.context->pair(rank).IsUntouched() && ++tries < kMostTries);
-    }
+    mesh.context->CreatePairs();
   });
-  if (made.ok()) return made;
-  return absl::UnavailableError(absl::StrCat("rank ", options.rank, " cannot listen on ",
-                                             attr.iface.empty()
-                                                 ? absl::StrCat("host '", attr.hostname, "'")
-                                                 : absl::StrCat("interface '", attr.iface, "'"),
-                                             ": ", made.message()));
-}
-
-// What a rank publishes: the size of its group, a nonce, then the address of its end of each pair.
-std::string OwnAddresses(const GlooOptions& options, const std::string& nonce,
-                         GlooContext& context) {
-  std::vector<std::string> fields = {absl::StrCat(options.size), nonce};
-  for (int rank = 0; rank < options.size; ++rank) {
-    std::string& field = fields.emplace_back();
-    if (rank == options.rank) continue;
-    const std::vector<char> bytes = context.getPair(rank)->address().bytes();
-    field.assign(bytes.begin(), bytes.end());
-  }
-  return PackFields(fields);
-}
-
-// What rank `from` says first to rank `to`. Only who reads the store knows the nonces.
-std::string ProofOf(const GlooOptions& options, int from, const std::string& nonce_of_from, int to,
-                    const std::string& nonce_of_to) {
-  return JobSecret::Public().Sign(
-      {"gloo", options.prefix, absl::StrCat(from), nonce_of_from, absl::StrCat(to), nonce_of_to});
+  if (made.ok() && listener.ok()) return listener;
+  return absl::UnavailableError(
+      absl::StrCat("rank ", options.rank, " cannot listen on ",
+                   attr.iface.empty() ? absl::StrCat("host '", attr.hostname, "'")
+                                      : absl::StrCat("interface '", attr.iface, "'"),
+                   ": ", made.ok() ? listener.status().message() : made.message()));
 }
 
 struct PublishedByPeer {
-  std::string nonce;
-  std::vector<char> address;
+  std::string nonce, address;
 };
 
-absl::StatusOr<PublishedByPeer> ForUs(const GlooOptions& options, int rank,
-                                      const std::string& published) {
+// What a rank publishes: the size of its group, a nonce, and where it listens.
+absl::StatusOr<PublishedByPeer> Unpack(const GlooOptions& options, int rank,
+                                       const std::string& published) {
   const auto fields = UnpackFields(published);
   if (!fields.ok()) return fields.status();
-  if ((*fields)[0] != absl::StrCat(options.size) ||
-      fields->size() != static_cast<size_t>(options.size) + 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("sizes of '", options.prefix, "' differ: rank ", rank, " joined with ",
-                     (*fields)[0], " ranks, rank ", options.rank, " with ", options.size));
+  if ((*fields)[0] != absl::StrCat(options.size) || fields->size() != 3) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "sizes of '", options.prefix, "' differ: rank ", rank, " joined with ",
+        Printable((*fields)[0]), " ranks, rank ", options.rank, " with ", options.size));
   }
-  const std::string& address = (*fields)[options.rank + 2];
-  return PublishedByPeer{(*fields)[1], std::vector<char>(address.begin(), address.end())};
-}
-
-// What the threads know that connect one pair each.
-class Connections {
- public:
-  explicit Connections(std::vector<int> ranks) : hanging_(std::move(ranks)) {}
-
-  void End(int rank, const absl::Status& status) {
-    device::MutexLock lock(mutex_);
-    hanging_.erase(std::find(hanging_.begin(), hanging_.end(), rank));
-    if (!status.ok()) {
-      refused_.push_back(rank);
-      refusal_ = std::string(status.message());
-    }
-    changed_.Signal();
-  }
-
-  struct Outcome {
-    std::vector<int> late, refused;
-    std::string refusal;
-  };
-  // Waits until all are connected, one is refused, or the time is up: only then some are late.
-  Outcome Await(absl::Time deadline) {
-    device::MutexLock lock(mutex_);
-    while (!hanging_.empty() && refused_.empty() && absl::Now() < deadline) {
-      changed_.WaitWithTimeout(mutex_, deadline - absl::Now());
-    }
-    return {refused_.empty() ? hanging_ : std::vector<int>(), refused_, refusal_};
-  }
-
- private:
-  device::Mutex mutex_;
-  device::CondVar changed_;
-  std::vector<int> hanging_ ABSL_GUARDED_BY(mutex_), refused_ ABSL_GUARDED_BY(mutex_);
-  std::string refusal_ ABSL_GUARDED_BY(mutex_);
-};
-
-// Connects all pairs at the same time, so that it is known which of them hang.
-absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
-                          const std::vector<std::vector<char>>& addresses, absl::Time deadline) {
-  std::vector<int> others;
-  for (int rank = 0; rank < options.size; ++rank) {
-    if (rank != options.rank) others.push_back(rank);
-  }
-  Connections connections(others);
-  std::vector<std::thread> threads;
-  for (const int rank : others) {
-    threads.emplace_back([&, rank] {
-      connections.End(rank, Guarded([&] { context.getPair(rank)->connect(addresses[rank]); }));
-    });
-  }
-  const auto [late, refused, refusal] = connections.Await(deadline);
-  if (!late.empty() || !refused.empty()) {
-    for (const int rank : others) {
-      Guarded([&] { context.getPair(rank)->close(); }).IgnoreError();  // ends the wait
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (!late.empty()) {
-    return absl::DeadlineExceededError(absl::StrCat(RankNames(late), " joined '", options.prefix,
-                                                    "' but did not connect within ",
-                                                    absl::FormatDuration(options.connect_timeout)));
-  }
-  if (refused.empty()) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(RankNames(refused), refused.size() == 1 ? " is" : " are", " gone: ", refusal));
+  return PublishedByPeer{(*fields)[1], (*fields)[2]};
 }
 
 }  // namespace
 
 absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
-  const absl::Time deadline = absl::Now() + options.connect_timeout;
+  const absl::Time deadline =
+      std::min(options.connect_deadline, absl::Now() + options.connect_timeout);
   IgnoreSigpipe();
   Mesh mesh;
-  absl::Status status = CreateContext(options, mesh);
-  if (!status.ok()) return status;
+  absl::StatusOr<Socket> listener = CreateContext(options, mesh);
+  if (!listener.ok()) return listener.status();
 
   const std::string prefix = absl::StrCat(options.prefix, "/");
-  const std::string nonce = Nonce();
-  status = options.store->Set(absl::StrCat(prefix, options.rank),
-                              OwnAddresses(options, nonce, *mesh.context));
-  if (!status.ok()) return status;
+  const absl::Status set =
+      options.store->Set(absl::StrCat(prefix, options.rank),
+                         PackFields({absl::StrCat(options.size), Nonce(), AddressOf(*listener)}));
+  if (!set.ok()) return set;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
-                    absl::StrCat("'", options.prefix, "'"));
+                    absl::StrCat("'", options.prefix, "'"), deadline);
   if (!published.ok()) return published.status();
-  std::vector<std::vector<char>> addresses(options.size);
+  // The group's secret is made of the job's and of what only those know who read the store.
+  std::vector<std::string> known = {"gloo", options.prefix}, addresses;
   for (int rank = 0; rank < options.size; ++rank) {
-    auto peer = ForUs(options, rank, (*published)[rank]);
+    auto peer = Unpack(options, rank, (*published)[rank]);
     if (!peer.ok()) return peer.status();
-    addresses[rank] = std::move(peer->address);
+    known.push_back(std::move(peer->nonce));
+    addresses.push_back(std::move(peer->address));
+  }
+  auto sockets = ConnectPeers(options, options.store->secret().Derive(known), *std::move(listener),
+                              addresses, deadline);
+  if (!sockets.ok()) return sockets.status();
+  for (int rank = 0; rank < options.size; ++rank) {
     if (rank == options.rank) continue;
-    const Proofs proofs = {ProofOf(options, options.rank, nonce, rank, peer->nonce),
-                           ProofOf(options, rank, peer->nonce, options.rank, nonce)};
-    if (!mesh.context->pair(rank).Expect(proofs)) {
-      return absl::UnavailableError(absl::StrCat("a stranger has taken the place of rank ", rank,
-                                                 " in '", options.prefix, "'"));
+    const absl::Status adopted =
+        Guarded([&] { mesh.context->pair(rank).Adopt(std::move((*sockets)[rank])); });
+    if (!adopted.ok()) {
+      return absl::UnavailableError(absl::StrCat("rank ", rank, " is gone: ", adopted.message()));
     }
   }
-  status = ConnectPairs(options, *mesh.context, addresses, deadline);
-  if (!status.ok()) return status;
   return mesh;
 }
 
