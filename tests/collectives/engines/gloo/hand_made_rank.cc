@@ -107,7 +107,7 @@ absl::Status HandMadeRank::BeTaken(Socket& socket) {
   return absl::UnavailableError("a rank was not taken");
 }
 
-absl::Status HandMadeRank::Take(Socket& socket) {
+absl::Status HandMadeRank::HearProof(Socket& socket) {
   BRIGADE_ASSIGN_OR_RETURN(const JobSecret secret, GroupSecret());
   internal::ServerHandshake handshake(secret, rank_);
   while (!handshake.is_proved()) {
@@ -115,10 +115,12 @@ absl::Status HandMadeRank::Take(Socket& socket) {
     BRIGADE_ASSIGN_OR_RETURN(const std::string answer, handshake.Hear(frame));
     if (!answer.empty()) BRIGADE_RETURN_IF_ERROR(socket.SendFrame(answer, Never()));
   }
-  BRIGADE_RETURN_IF_ERROR(socket.ReceiveFrame(Never()).status());
+  return socket.ReceiveFrame(Never()).status();
+}
+
+void HandMadeRank::Take(Socket& socket) {
   const char taken = 1;
   send(socket.fd(), &taken, 1, MSG_NOSIGNAL);
-  return absl::OkStatus();
 }
 
 }  // namespace brigade::collectives::testing

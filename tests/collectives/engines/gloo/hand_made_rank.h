@@ -43,8 +43,10 @@ class HandMadeRank {
   absl::StatusOr<internal::Socket> ProveTo(int rank);
   // Says which rank this is, and waits until the other end has taken the connection.
   absl::Status BeTaken(internal::Socket& socket);
-  // The same for a connection that a higher rank has made.
-  absl::Status Take(internal::Socket& socket);
+  // Of a connection that a higher rank has made: hears its proof, and which rank it is; tells it
+  // that the connection is taken.
+  absl::Status HearProof(internal::Socket& socket);
+  void Take(internal::Socket& socket);
 
   Store& store() { return *store_; }
 

@@ -178,6 +178,12 @@ TEST(PeerSocketsTest, AFloodOfSilentConnectionsDoesNotCostASlowRankItsPlace) {
   });
 }
 
+absl::StatusOr<Socket> AcceptOne(Socket& listener) {
+  pollfd fd = {listener.fd(), POLLIN, 0};
+  poll(&fd, 1, -1);
+  return listener.Accept();
+}
+
 // Rank 1 is a real one, and rank 0 as the test has it.
 void RunAgainstRank1(const absl::Status& expected, const GlooOptions& how,
                      const std::function<absl::Status(HandMadeRank& rank_0)>& role) {
@@ -205,12 +211,11 @@ TEST(PeerSocketsTest, ARankWhoseConnectionIsClosedConnectsAgain) {
     BRIGADE_ASSIGN_OR_RETURN(Socket listener, Socket::Listen("127.0.0.1", 0));
     BRIGADE_RETURN_IF_ERROR(rank_0.Publish(listener.local_port()));
     for (int i = 0; i < 4; ++i) {
-      pollfd fd = {listener.fd(), POLLIN, 0};
-      poll(&fd, 1, -1);
-      BRIGADE_ASSIGN_OR_RETURN(Socket socket, listener.Accept());
+      BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
       if (i == 0) continue;  // closed at once, as one that makes room
       if (i == 1) BRIGADE_RETURN_IF_ERROR(socket.ReceiveFrame(absl::Now() + kNever).status());
-      if (i == 3) return rank_0.Take(socket);
+      if (i >= 2) BRIGADE_RETURN_IF_ERROR(rank_0.HearProof(socket));
+      if (i == 3) rank_0.Take(socket);
     }
     return absl::OkStatus();
   });
@@ -228,9 +233,7 @@ TEST(PeerSocketsTest, OneWhoAnswersInTheNameOfARankIsNotTakenForIt) {
                   [](HandMadeRank& rank_0) -> absl::Status {
                     BRIGADE_ASSIGN_OR_RETURN(Socket listener, Socket::Listen("127.0.0.1", 0));
                     BRIGADE_RETURN_IF_ERROR(rank_0.Publish(listener.local_port()));
-                    pollfd fd = {listener.fd(), POLLIN, 0};
-                    poll(&fd, 1, -1);
-                    BRIGADE_ASSIGN_OR_RETURN(Socket socket, listener.Accept());
+                    BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
                     // What it has heard, said back.
                     BRIGADE_ASSIGN_OR_RETURN(const std::string knock,
                                              socket.ReceiveFrame(absl::Now() + kNever));
@@ -297,10 +300,10 @@ TEST(PeerSocketsTest, ARankThatOnlyConnectsClosesStrangersAtOnce) {
     BRIGADE_RETURN_IF_ERROR(rank_0.Publish(listener.local_port()));
     BRIGADE_RETURN_IF_ERROR(
         ErrorUnless(IsClosedWithin(stranger, 0.5 * kHandshakeTimeout), "it is still open"));
-    pollfd fd = {listener.fd(), POLLIN, 0};
-    poll(&fd, 1, -1);
-    BRIGADE_ASSIGN_OR_RETURN(Socket socket, listener.Accept());
-    return rank_0.Take(socket);
+    BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
+    BRIGADE_RETURN_IF_ERROR(rank_0.HearProof(socket));
+    rank_0.Take(socket);
+    return absl::OkStatus();
   });
 }
 
