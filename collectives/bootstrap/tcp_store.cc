@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
+#include "brigade/collectives/internal/handshake.h"
 
 namespace brigade::collectives {
 namespace {

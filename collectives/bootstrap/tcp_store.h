@@ -12,12 +12,12 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/bootstrap/internal/host_secret.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/internal/store_server.h"
 #include "brigade/collectives/bootstrap/internal/torch_store.h"
 #include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/bootstrap/store.h"
+#include "brigade/collectives/internal/socket.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives {

@@ -59,6 +59,26 @@ TEST(InitTest, ProcessesFindEachOtherInAFolder) {
   }
 }
 
+// Rank 1 has another secret than rank 0, though it can read the folder; and it comes late.
+TEST(InitTest, ProcessesOfAFolderConnectByTheirSecretUntilTheOneDeadline) {
+  InitOptions options;
+  options.rendezvous_folder = ::testing::TempDir() + "/init_test_secrets";
+  options.connect_timeout = 4 * testing::kDeadline;
+  const auto reports = testing::RunRanks(2, [&](int rank, testing::Fault& fault) -> absl::Status {
+    SetEnvironment(rank, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("BRIGADE_JOB_SECRET", std::string(64, static_cast<char>('1' + rank)).c_str(), 1);
+    if (rank == 0) fault.Begin();
+    if (rank == 1) absl::SleepFor(0.7 * options.connect_timeout);
+    return SumOnes(rank, options);
+  });
+  EXPECT_THAT(reports[0].status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("rank 1 joined 'world' but did not connect within ")));
+  EXPECT_LT(absl::Seconds(reports[0].seconds), 1.5 * options.connect_timeout);
+  EXPECT_FALSE(reports[1].status.ok());
+}
+
 TEST(InitTest, NamesARankThatIsNotStarted) {
   const int port = testing::FreePort();
   InitOptions options;

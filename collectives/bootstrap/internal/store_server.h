@@ -14,10 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
-#include "brigade/collectives/bootstrap/internal/stranger_log.h"
 #include "brigade/collectives/bootstrap/job.h"
+#include "brigade/collectives/internal/handshake.h"
+#include "brigade/collectives/internal/socket.h"
+#include "brigade/collectives/internal/stranger_log.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::collectives::internal {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/internal/socket.h"
 
 namespace brigade::collectives::internal {
 

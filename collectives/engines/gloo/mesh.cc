@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/engines/gloo/peer_sockets.h"
+#include "brigade/collectives/internal/socket.h"
 
 namespace brigade::collectives::internal {
 namespace {

@@ -11,11 +11,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "brigade/collectives/bootstrap/internal/frame_buffer.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
-#include "brigade/collectives/bootstrap/internal/stranger_log.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/collectives/internal/frame_buffer.h"
+#include "brigade/collectives/internal/handshake.h"
+#include "brigade/collectives/internal/socket.h"
+#include "brigade/collectives/internal/stranger_log.h"
 
 namespace brigade::collectives::internal {
 

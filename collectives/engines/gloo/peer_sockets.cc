@@ -13,9 +13,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/internal/frame_buffer.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
 #include "brigade/collectives/engines/gloo/peer_acceptor.h"
+#include "brigade/collectives/internal/frame_buffer.h"
+#include "brigade/collectives/internal/handshake.h"
 
 namespace brigade::collectives::internal {
 namespace {

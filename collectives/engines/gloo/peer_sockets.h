@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/collectives/internal/socket.h"
 #include "gloo/transport/tcp/attr.h"
 
 namespace brigade::collectives::internal {

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/internal/socket.h"
 #include "gloo/transport/tcp/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "gloo/transport/tcp/pair.h"

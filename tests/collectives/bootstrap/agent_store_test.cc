@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
+#include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"

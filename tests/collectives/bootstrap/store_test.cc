@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/file_store.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
+#include "brigade/collectives/internal/handshake.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 

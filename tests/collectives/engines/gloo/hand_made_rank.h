@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
+#include "brigade/collectives/internal/socket.h"
 
 namespace brigade::collectives::testing {
 

@@ -19,8 +19,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/internal/handshake.h"
-#include "brigade/collectives/bootstrap/internal/stranger_log.h"
+#include "brigade/collectives/internal/handshake.h"
+#include "brigade/collectives/internal/stranger_log.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/hand_made_rank.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
-#define BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
+#ifndef BRIGADE_COLLECTIVES_INTERNAL_HANDSHAKE_H_
+#define BRIGADE_COLLECTIVES_INTERNAL_HANDSHAKE_H_
 
 // How both ends of a connection prove to each other that they know the job's secret, before either
 // says anything else. Frames of at most kMostUnprovedBytes; S is JobSecret::Sign:
@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/internal/socket.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/collectives/internal/socket.h"
 
 namespace brigade::collectives::internal {
 
@@ -69,4 +69,4 @@ absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, ab
 
 }  // namespace brigade::collectives::internal
 
-#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_HANDSHAKE_H_
+#endif  // BRIGADE_COLLECTIVES_INTERNAL_HANDSHAKE_H_

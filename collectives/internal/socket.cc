@@ -1,4 +1,4 @@
-#include "brigade/collectives/bootstrap/internal/socket.h"
+#include "brigade/collectives/internal/socket.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "brigade/collectives/bootstrap/internal/handshake.h"
+#include "brigade/collectives/internal/handshake.h"
 
 #include <algorithm>
 #include <vector>

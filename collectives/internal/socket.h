@@ -1,5 +1,5 @@
-#ifndef BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_SOCKET_H_
-#define BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_SOCKET_H_
+#ifndef BRIGADE_COLLECTIVES_INTERNAL_SOCKET_H_
+#define BRIGADE_COLLECTIVES_INTERNAL_SOCKET_H_
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/internal/frame_buffer.h"
+#include "brigade/collectives/internal/frame_buffer.h"
 
 namespace brigade::collectives::internal {
 
@@ -79,4 +79,4 @@ std::string HostPort(const std::string& host, int port);
 
 }  // namespace brigade::collectives::internal
 
-#endif  // BRIGADE_COLLECTIVES_BOOTSTRAP_INTERNAL_SOCKET_H_
+#endif  // BRIGADE_COLLECTIVES_INTERNAL_SOCKET_H_

@@ -1,4 +1,4 @@
-#include "brigade/collectives/bootstrap/internal/frame_buffer.h"
+#include "brigade/collectives/internal/frame_buffer.h"
 
 #include <arpa/inet.h>
 

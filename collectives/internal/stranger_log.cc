@@ -1,4 +1,4 @@
-#include "brigade/collectives/bootstrap/internal/stranger_log.h"
+#include "brigade/collectives/internal/stranger_log.h"
 
 #include <cstdio>
 #include <utility>
