@@ -152,7 +152,8 @@ void PeerConnector::Connect(Server& server) {
       Socket(socket(address->get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (server.socket.fd() < 0) {
     const std::string why = absl::StrCat("socket: ", std::strerror(errno));
-    return acceptor_.MakeRoom("no descriptors are left") ? Retry(server, why) : Lose(server, why);
+    acceptor_.MakeRoom(why);
+    return Retry(server, why);
   }
   if (connect(server.socket.fd(), address->get(), address->bytes) != 0 && errno != EINPROGRESS) {
     return Lose(server, absl::StrCat("connect ", server.name, ": ", std::strerror(errno)));
@@ -168,6 +169,8 @@ void PeerConnector::Hear(Server& server) {
       int error = 0;
       socklen_t bytes = sizeof(error);
       getsockopt(server.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+      // One that makes room may be closed before it has said anything.
+      if (error == ECONNRESET) return Retry(server, std::strerror(error));
       if (error != 0) {
         return Lose(server, absl::StrCat("connect ", server.name, ": ", std::strerror(error)));
       }
@@ -242,7 +245,7 @@ absl::Status PeerConnector::Late() const {
                    absl::FormatDuration(options_.connect_timeout));
   for (const Server& server : servers_) {
     if (server.step == Server::kDone || server.trouble.empty()) continue;
-    absl::StrAppend(&message, "; the last of rank ", server.rank, ": ", server.trouble);
+    absl::StrAppend(&message, "; rank ", server.rank, ": ", server.trouble);
     break;
   }
   return absl::DeadlineExceededError(message);

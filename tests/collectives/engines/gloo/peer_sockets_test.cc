@@ -323,6 +323,15 @@ struct Steps {
   }
 };
 
+// Of a process that may have 256 from now on.
+std::vector<Socket> TakeAllDescriptors() {
+  const rlimit limit = {256, 256};
+  setrlimit(RLIMIT_NOFILE, &limit);
+  std::vector<Socket> files;
+  for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) files.emplace_back(fd);
+  return files;
+}
+
 TEST(PeerSocketsTest, WhereNoDescriptorIsLeftARankWaitsWithoutTakingTheProcessor) {
   void* const memory =
       mmap(nullptr, sizeof(Steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -333,12 +342,7 @@ TEST(PeerSocketsTest, WhereNoDescriptorIsLeftARankWaitsWithoutTakingTheProcessor
       double cpu_seconds = 0;
       std::thread other([&] {
         steps.Await(1);
-        const rlimit limit = {256, 256};
-        setrlimit(RLIMIT_NOFILE, &limit);
-        std::vector<Socket> files;
-        for (int fd = 0; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) {
-          files.emplace_back(fd);
-        }
+        std::vector<Socket> files = TakeAllDescriptors();
         steps.done = 2;
         steps.Await(3);
         const double began = CpuSeconds();
@@ -365,6 +369,46 @@ TEST(PeerSocketsTest, WhereNoDescriptorIsLeftARankWaitsWithoutTakingTheProcessor
     connecting.join();
     BRIGADE_RETURN_IF_ERROR(socket.status());
     BRIGADE_RETURN_IF_ERROR(rank_1.BeTaken(*socket));
+    fault.AwaitAll();
+    return absl::OkStatus();
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+  munmap(memory, sizeof(Steps));
+}
+
+// Rank 2 has the descriptor of its listener left, for one of two connections.
+TEST(PeerSocketsTest, ARankWithoutADescriptorConnectsWhenThereIsOne) {
+  void* const memory =
+      mmap(nullptr, sizeof(Steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Steps& steps = *new (memory) Steps;
+  const int port = FreePort();
+  const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) -> absl::Status {
+    if (rank == 2) {
+      BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(2, 3, port)));
+      std::thread other([&] {
+        steps.Await(1);
+        const std::vector<Socket> files = TakeAllDescriptors();
+        steps.done = 2;
+        steps.Await(3);
+      });
+      const auto transport = CreateGlooTransport(OptionsOf(2, 3, store));
+      other.join();
+      fault.AwaitAll();
+      return transport.status();
+    }
+    BRIGADE_ASSIGN_OR_RETURN(HandMadeRank self, HandMadeRank::Join(rank, 3, port));
+    if (rank == 0) {
+      BRIGADE_RETURN_IF_ERROR(PortOf(self.store(), 2).status());
+      steps.done = 1;
+    }
+    steps.Await(2);
+    BRIGADE_ASSIGN_OR_RETURN(Socket listener, Socket::Listen("127.0.0.1", 0));
+    BRIGADE_RETURN_IF_ERROR(self.Publish(listener.local_port()));
+    absl::SleepFor(absl::Milliseconds(200));
+    if (rank == 0) steps.done = 3;
+    BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
+    BRIGADE_RETURN_IF_ERROR(self.HearProof(socket));
+    self.Take(socket);
     fault.AwaitAll();
     return absl::OkStatus();
   });

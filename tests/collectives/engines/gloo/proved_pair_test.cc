@@ -88,7 +88,7 @@ TEST(ProvedPairTest, ARankThatDiesBeforeGloosTurnIsNamed) {
 
 // It closes or resets its connection when it has said which rank it is.
 TEST(ProvedPairTest, ARankThatDiesBehindItsProofEndsNoProcess) {
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 6; ++round) {
     const int port = FreePort();
     const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault&) -> absl::Status {
       if (rank == 0) {
