@@ -3,10 +3,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives {
 
@@ -32,26 +31,11 @@ absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed) 
   return fields;
 }
 
-std::string Printable(absl::string_view text) {
-  constexpr size_t kMost = 2000;
-  std::string printable;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (printable.size() > kMost - 8) return printable + "...";
-    const char c = text[i];
-    if (absl::ascii_isprint(static_cast<unsigned char>(c))) {
-      printable += c;
-    } else {
-      absl::StrAppendFormat(&printable, "\\x%02x", static_cast<unsigned char>(c));
-    }
-  }
-  return printable;
-}
-
 absl::Status ErrorOfCode(int code, absl::string_view message) {
   const bool is_error = code >= static_cast<int>(absl::StatusCode::kCancelled) &&
                         code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return absl::Status(is_error ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                      Printable(message));
+                      device::Printable(message));
 }
 
 }  // namespace brigade::collectives

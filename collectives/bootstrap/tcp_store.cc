@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/internal/handshake.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives {
 namespace {
@@ -20,6 +21,7 @@ using ::brigade::collectives::internal::IsLoopback;
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
 using ::brigade::collectives::internal::TorchStore;
+using ::brigade::device::Printable;
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.

@@ -14,9 +14,12 @@
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/files.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives::internal {
 namespace {
+
+using ::brigade::device::Printable;
 
 // An answer is small and fits into the socket's memory; a client that cannot take it is stuck.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);

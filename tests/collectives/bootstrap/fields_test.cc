@@ -28,18 +28,6 @@ TEST(FieldsTest, WhatIsNoListIsRefused) {
   EXPECT_THAT(UnpackFields(""), StatusIs(absl::StatusCode::kInvalidArgument, "an empty message"));
 }
 
-TEST(FieldsTest, WhatComesFromOutsideIsMadePrintable) {
-  EXPECT_EQ(Printable("rank 3: 100 %"), "rank 3: 100 %");
-  EXPECT_EQ(Printable(absl::string_view("a\x1b[2J\n\0\x9b\xc3\xa9\x7f", 11)),
-            "a\\x1b[2J\\x0a\\x00\\x9b\\xc3\\xa9\\x7f");
-  for (const char c : {'a', '\n'}) {
-    const std::string shown = Printable(std::string(1 << 20, c));
-    EXPECT_LE(shown.size(), 2000u);
-    EXPECT_EQ(shown.substr(shown.size() - 3), "...");
-  }
-  EXPECT_EQ(Printable(std::string(1992, 'a')), std::string(1992, 'a'));
-}
-
 TEST(FieldsTest, AnErrorOfAnotherProcessIsAnError) {
   EXPECT_EQ(ErrorOfCode(5, "why"), absl::NotFoundError("why"));
   for (const int code : {0, -1, 17, 1 << 30}) {

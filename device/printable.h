@@ -1,0 +1,17 @@
+#ifndef BRIGADE_DEVICE_PRINTABLE_H_
+#define BRIGADE_DEVICE_PRINTABLE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace brigade::device {
+
+// What came from outside, fit for a message: at most `most` bytes of it, of at least 8, and none
+// that a terminal obeys: those that are no printable ASCII as \x1b.
+std::string Printable(absl::string_view text, size_t most = 2000);
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_PRINTABLE_H_
