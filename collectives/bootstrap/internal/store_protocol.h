@@ -46,7 +46,8 @@ struct StoreServerOptions {
   JobIdentity job = {};
 };
 
-// What a server makes of the bytes of its clients: bytes in, frames out. Connections are its owner's.
+// What a server makes of the bytes of its clients: bytes in, frames out. Its owner has the
+// connections.
 //
 // Strangers    Hear nothing, change nothing, and hold a connection for kHandshakeTimeout.
 // Memory       MostBytes of keys and values, and as much of what clients have half sent.
