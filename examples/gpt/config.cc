@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
@@ -31,8 +32,11 @@ const Json* Find(const Json& config, absl::string_view path) {
   return found;
 }
 
+// The value and the reason may hold a name of a file, of any bytes.
 absl::Status Contradiction(absl::string_view path, const Json& value, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(path, " is ", value.dump(), ", but ", why));
+  constexpr bool kAscii = true;
+  return absl::InvalidArgumentError(collectives::Printable(
+      absl::StrCat(path, " is ", value.dump(-1, ' ', kAscii), ", but ", why)));
 }
 
 // The rate that a schedule rises to, where that is not the optimizer's.
