@@ -11,10 +11,10 @@
 #include "absl/strings/string_view.h"
 
 // Ends the process, which is how libFuzzer hears that an input breaks a promise.
-#define FUZZ_CHECK(promise)                                                 \
-  if (!(promise)) {                                                         \
+#define FUZZ_CHECK(promise)                                                    \
+  if (!(promise)) {                                                            \
     std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #promise); \
-    std::abort();                                                           \
+    std::abort();                                                              \
   }
 
 namespace brigade::testing {

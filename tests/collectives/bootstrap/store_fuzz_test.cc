@@ -120,7 +120,8 @@ class Group {
         return;
       case kTimePasses:
         protocol_.Expire();
-        protocol_.MakeRoom(event & kIsShort);
+        protocol_.MakeRoom(event & kIsShort ? absl::ResourceExhaustedError("no descriptors")
+                                            : absl::OkStatus());
         if (bytes == "fail") protocol_.FailAll(absl::UnavailableError("the end"));
         ForgetClosed();
     }
@@ -140,8 +141,8 @@ class Group {
   }
 
   void Prove(Peer& peer) {
-    Receive(peer, FrameOf(PackFields({std::string(kProtocol), "c",
-                                      Secret().Sign({"knock", "0", "c"})})));
+    Receive(peer,
+            FrameOf(PackFields({std::string(kProtocol), "c", Secret().Sign({"knock", "0", "c"})})));
     FUZZ_CHECK(peer.answers.size() == 1);
     const std::string nonce = peer.answers[0][0];
     peer.is_proved = true;
@@ -176,8 +177,9 @@ class Group {
     JobValues values;
     for (size_t i = 4; i + 1 < lines.size(); i += 2) values.emplace_back(lines[i], lines[i + 1]);
     const std::string token = lines[2] == "own" ? protocol_.token() : lines[2];
-    Receive(peer, FrameOf(PackFields({"hello", lines[0], lines[1], token, lines[3],
-                                      PackValues(values)})));
+    Receive(
+        peer,
+        FrameOf(PackFields({"hello", lines[0], lines[1], token, lines[3], PackValues(values)})));
   }
 
   // A key is set once: nobody changes its value.
