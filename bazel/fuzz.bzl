@@ -6,8 +6,8 @@ def brigade_fuzz_test(name, srcs, deps = [], **kwargs):
     """A test that gives bytes to the function LLVMFuzzerTestOneInput of its sources.
 
     x_fuzz_test makes the program x_fuzz, and takes inputs from the folder x_fuzz_corpus and, if
-    there is one, words that inputs are made of from x_fuzz.dict (libFuzzer's format). It replays the
-    corpus; with --config=fuzz libFuzzer goes on from there.
+    there is one, words that inputs are made of from x_fuzz.dict (libFuzzer's format). It replays
+    the corpus; with --config=fuzz libFuzzer goes on from there.
 
     Args:
       name: x_fuzz_test.

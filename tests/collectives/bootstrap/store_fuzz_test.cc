@@ -1,5 +1,5 @@
-// What a store's server makes of what its clients send, once they have proved what they know, and of
-// what strangers send beside them.
+// What a store's server makes of what its clients send, once they have proved what they know, and
+// of what strangers send beside them.
 //
 // An input is a byte that chooses the group, and events: a byte (2 bits for the client, 3 for what
 // happens, see Event, 3 flags), one for a length, and so many bytes. Lines are the fields of a

@@ -1,7 +1,7 @@
 // What a rank makes of the messages and of the published addresses of another one.
 //
-// The first byte of an input is the size of the group less one, of its bits two; the next bytes are a
-// message, cut or filled with zeros; the whole is what a rank published.
+// Two bits of an input's first byte are the size of the group less one; what follows is a message,
+// cut or filled with zeros, and then as a whole what a rank published.
 
 #include <algorithm>
 #include <cstring>
