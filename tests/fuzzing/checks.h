@@ -20,12 +20,13 @@
 namespace brigade::testing {
 
 // An error that people can read, whatever the bytes were that it is about: short, and without
-// bytes that a terminal obeys. 2,200: a text as Printable, and the words around it.
-inline void CheckError(const absl::Status& status, size_t most_bytes = 2200) {
+// bytes that a terminal obeys.
+inline void CheckError(const absl::Status& status) {
+  constexpr size_t kMostBytes = 2000;
   const absl::string_view message = status.message();
   FUZZ_CHECK(!status.ok());
   FUZZ_CHECK(!message.empty());
-  FUZZ_CHECK(message.size() <= most_bytes);
+  FUZZ_CHECK(message.size() <= kMostBytes);
   FUZZ_CHECK(std::all_of(message.begin(), message.end(),
                          [](unsigned char c) { return absl::ascii_isprint(c); }));
 }
