@@ -17,11 +17,7 @@ std::string PackFields(const std::vector<std::string>& fields);
 // The list again. InvalidArgument for a string that PackFields does not make of at least one field.
 absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed);
 
-// What came from outside, fit for a message: at most 2,000 bytes of it, and none that a terminal
-// obeys: those that are no printable ASCII as \x1b.
-std::string Printable(absl::string_view text);
-
-// The error that another process tells by its code, and what it says, as Printable; Unknown for a
+// The error that another process tells by its code, and what it says, made printable; Unknown for a
 // number that is no error's.
 absl::Status ErrorOfCode(int code, absl::string_view message);
 

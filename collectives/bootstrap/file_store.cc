@@ -17,9 +17,12 @@
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/files.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives {
 namespace {
+
+using ::brigade::device::Printable;
 
 constexpr absl::Duration kLookInterval = absl::Milliseconds(5);
 constexpr char kFailureKey[] = "failure";

@@ -8,10 +8,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives {
 namespace {
+
+using ::brigade::device::Printable;
 
 struct Launcher {
   const char* rank;

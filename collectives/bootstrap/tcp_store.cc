@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/internal/handshake.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::collectives {
 namespace {
@@ -20,6 +21,7 @@ using ::brigade::collectives::internal::IsLoopback;
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
 using ::brigade::collectives::internal::TorchStore;
+using ::brigade::device::Printable;
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.
@@ -32,6 +34,12 @@ std::string MasterName(const TcpStoreOptions& options) {
   return absl::StrCat("MASTER_ADDR=", agent.has_value() ? agent->host : options.master_addr,
                       ", MASTER_PORT=", agent.has_value() ? agent->port : options.master_port,
                       agent.has_value() ? " of torchrun's store" : "");
+}
+
+absl::StatusOr<TorchStore> ConnectToAgent(const AgentStore& agent, absl::Time deadline) {
+  absl::StatusOr<Socket> socket = Socket::Connect(agent.host, agent.port, deadline);
+  if (!socket.ok()) return socket.status();
+  return TorchStore::Create(*std::move(socket), deadline);
 }
 
 absl::Status Annotated(const absl::Status& status, const std::string& prefix) {
@@ -153,7 +161,7 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
   const AgentStore& agent = *options_.agent_store;
   absl::Status last;
   while (true) {
-    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    absl::StatusOr<TorchStore> store = ConnectToAgent(agent, deadline);
     const absl::Status told =
         store.ok() ? store->Set(agent.key, absl::StrCat(port), deadline) : store.status();
     if (told.ok()) return told;
@@ -170,7 +178,7 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
 absl::StatusOr<int> TcpStore::LearnPort(absl::Time deadline) {
   const AgentStore& agent = *options_.agent_store;
   if (!agent_store_.has_value()) {
-    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    absl::StatusOr<TorchStore> store = ConnectToAgent(agent, deadline);
     if (!store.ok()) return store.status();
     agent_store_ = *std::move(store);
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::gpt {
@@ -18,13 +19,9 @@ absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
 }
 
-// What came from outside, fit for a message: short, and without bytes that a terminal obeys.
-std::string Printable(std::string text) {
-  constexpr size_t kLongest = 160;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return !absl::ascii_isprint(c); }, '?');
-  return text;
+std::string Printable(absl::string_view text) {
+  constexpr size_t kMost = 170;
+  return device::Printable(text, kMost);
 }
 
 std::string Show(const Json& value) {
@@ -37,7 +34,7 @@ std::string Show(const Json& value) {
 }
 
 std::string Join(absl::string_view path, absl::string_view name) {
-  return absl::StrCat(path, path.empty() ? "" : ".", Printable(std::string(name)));
+  return absl::StrCat(path, path.empty() ? "" : ".", Printable(name));
 }
 
 absl::Status Wrong(absl::string_view path, const Json& value, absl::string_view wanted) {
@@ -212,6 +209,9 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   if (text.size() > kMaxJsonBytes) {
     return Invalid("the config has ", text.size(), " bytes, more than ", kMaxJsonBytes);
   }
+  // The parser would end there.
+  const size_t nul = text.find('\0');
+  if (nul != absl::string_view::npos) return Invalid("not valid JSON: byte ", nul, " is a NUL");
   const std::vector<std::string> numbers = NumbersOf(text);
   size_t next_number = 0;
   std::vector<Level> levels;

@@ -1,12 +1,11 @@
 #include "brigade/collectives/engines/gloo/failure_detector.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives::internal {
@@ -23,14 +22,6 @@ constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 
 // A live process answers a probe in this time, also where many processes share a core.
 constexpr absl::Duration kLeastProbeTimeout = absl::Seconds(1);
-
-std::string TextOf(const ControlMessage& message) {
-  return std::string(message.text, strnlen(message.text, sizeof(message.text)));
-}
-
-void SetText(absl::string_view text, ControlMessage& message) {
-  std::memcpy(message.text, text.data(), std::min(text.size(), sizeof(message.text) - 1));
-}
 
 }  // namespace
 
@@ -136,11 +127,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
     changed_.SignalAll();
   }
   // Every rank that hears of it passes it on, for the first one may die before it has told all.
-  ControlMessage message;
-  message.kind = ControlMessage::kAbort;
-  message.code = static_cast<int32_t>(reason.code());
-  message.rank = reporter;
-  SetText(reason.message(), message);
+  const ControlMessage message = AbortMessage(reason, reporter);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) control_->Send(rank, message);
   }
@@ -149,7 +136,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
 void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlMessage::kAbort:
-      Fail(ErrorOfCode(message.code, TextOf(message)), message.rank);
+      Fail(ReasonOf(message), message.rank);
       return;
     case ControlMessage::kProbe: {
       ControlMessage answer;
@@ -234,17 +221,18 @@ std::string FailureDetector::FindCulprit(const Wait& wait) {
     const bool answers = Probe(suspect, deadline, answer);
     if (answers) add_activity(TextOf(answer));
     if (!answers || answer.rank < 0) {
-      return Printable(absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
-                                    suspect == wait.peer ? " and " : " ",
-                                    answers ? "is alive, but waits for nobody" : "does not answer",
-                                    " (", chain, activities, ")"));
+      return device::Printable(
+          absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
+                       suspect == wait.peer ? " and " : " ",
+                       answers ? "is alive, but waits for nobody" : "does not answer", " (", chain,
+                       activities, ")"));
     }
     absl::StrAppend(&chain, ", which waits for rank ", answer.rank);
     suspect = answer.rank;
   }
-  return Printable(absl::StrCat("rank ", wait.peer, " ", waited,
-                                "; the ranks disagree about the order or the size of messages (",
-                                chain, activities, ")"));
+  return device::Printable(absl::StrCat(
+      "rank ", wait.peer, " ", waited,
+      "; the ranks disagree about the order or the size of messages (", chain, activities, ")"));
 }
 
 // Whether the peer answers, and what.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/collectives/engines/gloo/control_message.h"
 #include "brigade/collectives/engines/gloo/peer_sockets.h"
 #include "brigade/collectives/internal/socket.h"
 
@@ -51,23 +51,6 @@ absl::StatusOr<Socket> CreateContext(const GlooOptions& options, Mesh& mesh) {
                    ": ", made.ok() ? listener.status().message() : made.message()));
 }
 
-struct PublishedByPeer {
-  std::string nonce, address;
-};
-
-// What a rank publishes: the size of its group, a nonce, and where it listens.
-absl::StatusOr<PublishedByPeer> Unpack(const GlooOptions& options, int rank,
-                                       const std::string& published) {
-  const auto fields = UnpackFields(published);
-  if (!fields.ok()) return fields.status();
-  if ((*fields)[0] != absl::StrCat(options.size) || fields->size() != 3) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "sizes of '", options.prefix, "' differ: rank ", rank, " joined with ",
-        Printable((*fields)[0]), " ranks, rank ", options.rank, " with ", options.size));
-  }
-  return PublishedByPeer{(*fields)[1], (*fields)[2]};
-}
-
 }  // namespace
 
 absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
@@ -81,7 +64,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const std::string prefix = absl::StrCat(options.prefix, "/");
   const absl::Status set =
       options.store->Set(absl::StrCat(prefix, options.rank),
-                         PackFields({absl::StrCat(options.size), Nonce(), AddressOf(*listener)}));
+                         PackPublished(options.size, Nonce(), AddressOf(*listener)));
   if (!set.ok()) return set;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
@@ -90,7 +73,8 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   // The group's secret is made of the job's and of what only those know who read the store.
   std::vector<std::string> known = {"gloo", options.prefix}, addresses;
   for (int rank = 0; rank < options.size; ++rank) {
-    auto peer = Unpack(options, rank, (*published)[rank]);
+    auto peer =
+        UnpackPublished((*published)[rank], options.prefix, options.size, rank, options.rank);
     if (!peer.ok()) return peer.status();
     known.push_back(std::move(peer->nonce));
     addresses.push_back(std::move(peer->address));

@@ -37,8 +37,8 @@ class PeerAcceptor {
   // When it is to be heard at the latest, whatever came.
   absl::Time wakes_at() const;
 
-  // Closes a connection that has not proved itself: one whose first frame was right comes last, else
-  // the oldest. False if there is none.
+  // Closes a connection that has not proved itself: the oldest, but those whose first frame was
+  // right come last. False if there is none.
   bool MakeRoom(absl::string_view why);
 
  private:

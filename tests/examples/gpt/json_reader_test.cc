@@ -38,6 +38,9 @@ TEST(ParseJsonTest, SaysLineAndColumnOfWhatIsNotJson) {
   expect("{\"a\": 01}", "line 1, column 8");
   expect("{'a': 1}", "line 1, column 2");
   expect("{\"a\": \"\xff\"}", "ill-formed UTF-8 byte");
+  // Where the parser would end.
+  EXPECT_THAT(ParseJson(absl::string_view("{}\0garbage", 10)).status(),
+              StatusIs(kInvalid, "not valid JSON: byte 2 is a NUL"));
 }
 
 TEST(ParseJsonTest, RefusesNumbersThatADoubleCannotHold) {
@@ -184,7 +187,7 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
   expect(R"({"latr": 1})",
          "latr is 1; there is no such key, the nearest is later, which is not supported yet");
   expect("{\"flag\\n\\u001b[\": {}}",
-         "flag??[ is {}, an object; there is no such key, the nearest is flag");
+         "flag\\x0a\\x1b[ is {}, an object; there is no such key, the nearest is flag");
   EXPECT_THAT(ReadText("{\"" + std::string(1000, 'x') + "\": 1}", v),
               StatusIs(kInvalid, HasSubstr(std::string(160, 'x') + "... is 1; there is no")));
 }
