@@ -3,8 +3,9 @@
 
 // Files and folders whose content is on the disk when the call says so.
 //
-// Errors       What the system says, naming the path and what was being done. A sync that has failed
-//              is not repeated: the system has forgotten what it did not write (Rebello et al., 2020).
+// Errors       What the system says, naming the path and what was being done. A sync that has
+//              failed is not repeated: the system has forgotten what it did not write (Rebello et
+//              al., 2020).
 
 #include <cstdint>
 #include <string>
@@ -28,8 +29,8 @@ class OutputFile {
   // Closes it; what was not finished may be lost.
   ~OutputFile();
 
-  // In any order; several at a time from several threads. The bytes begin to go to the disk, so that
-  // few are left to Finish.
+  // In any order; several at a time from several threads. The bytes begin to go to the disk, so
+  // that few are left to Finish.
   absl::Status Write(absl::string_view bytes, int64_t offset) const;
 
   // All bytes are on the disk, the name is when the folder is (SyncFolder). The last call.

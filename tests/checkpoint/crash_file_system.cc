@@ -46,7 +46,7 @@ std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::FolderOf(const std::stri
 }
 
 std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Survivor(const Node& node, Data data,
-                                                                 Names names) {
+                                                                 Names names, int depth) {
   auto survivor = std::make_shared<Node>();
   survivor->is_folder = node.is_folder;
   const std::string &now = node.bytes, &synced = node.synced_bytes;
@@ -60,8 +60,10 @@ std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Survivor(const Node& nod
     }
   }
   survivor->synced_bytes = survivor->bytes;
-  for (const auto& [name, child] : names == Names::kAll ? node.names : node.synced_names) {
-    survivor->names[name] = Survivor(*child, data, names);
+  const bool keeps_names =
+      names == Names::kAll || names == (depth <= 1 ? Names::kOuter : Names::kInner);
+  for (const auto& [name, child] : keeps_names ? node.names : node.synced_names) {
+    survivor->names[name] = Survivor(*child, data, names, depth + 1);
   }
   survivor->synced_names = survivor->names;
   return survivor;
@@ -69,7 +71,7 @@ std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Survivor(const Node& nod
 
 std::unique_ptr<CrashFileSystem> CrashFileSystem::AfterCrash(Data data, Names names) const {
   auto after = std::make_unique<CrashFileSystem>();
-  after->root_ = Survivor(*root_, data, names);
+  after->root_ = Survivor(*root_, data, names, /*depth=*/0);
   return after;
 }
 

@@ -18,7 +18,8 @@ class CrashFileSystem final : public SystemCalls {
  public:
   // What the disk has of what was not synced, when the power fails.
   enum class Data { kNone, kAll, kEvery512, kEvery4096 };
-  enum class Names { kNone, kAll };
+  // kOuter: those in folders of the root, but none further down; kInner: the others.
+  enum class Names { kNone, kAll, kOuter, kInner };
 
   // Before each call: 0, or the errno with which it fails, without effect. kShort: a read or a
   // write takes half of its bytes. kLost: a sync says that all is well, and does nothing.
@@ -75,7 +76,8 @@ class CrashFileSystem final : public SystemCalls {
   // The folder that holds the last name of the path.
   std::shared_ptr<Node> FolderOf(const std::string& path, std::string& name) const;
   int Remove(const std::string& path, bool is_folder);
-  static std::shared_ptr<Node> Survivor(const Node& node, Data data, Names names);
+  // Of a node that is `depth` names below the root.
+  static std::shared_ptr<Node> Survivor(const Node& node, Data data, Names names, int depth);
 
   std::shared_ptr<Node> root_;
   std::map<int, OpenFile> open_;
