@@ -143,8 +143,8 @@ class Connections {
   std::string refusal_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The first rank that fails tells why, before it closes connections and others see what comes of it:
-// they say the same.
+// The first rank that fails tells why, before it closes connections and others see what comes of
+// it: they say the same.
 absl::Status AgreedFailure(const GlooOptions& options, const absl::Status& own) {
   if (!absl::IsDeadlineExceeded(own) && !absl::IsUnavailable(own)) return own;
   const std::string key = absl::StrCat(options.prefix, "/failure");

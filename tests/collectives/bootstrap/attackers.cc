@@ -82,11 +82,12 @@ std::string RandomBytes(size_t size) {
   return bytes;
 }
 
-std::string RecordedHello(const JobSecret& secret, int rank_of_server) {
+std::string RecordedHello(const JobSecret& secret, int rank_of_server, int rank, int size) {
   const std::string nonce = Nonce();
   return absl::StrCat(
       Knock(secret, rank_of_server, nonce),
-      Frame(PackFields({secret.Sign({"client", absl::StrCat(rank_of_server), nonce, Nonce()})})));
+      Frame(PackFields({secret.Sign({"client", absl::StrCat(rank_of_server), nonce, Nonce()})})),
+      Frame(PackFields({"hello", absl::StrCat(rank), absl::StrCat(size), "", "", PackValues({})})));
 }
 
 const std::vector<Attack>& Attacks() {

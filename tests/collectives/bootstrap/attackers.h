@@ -24,9 +24,8 @@ std::string Frame(const std::string& payload);
 
 std::string RandomBytes(size_t size);
 
-// All that a rank sends until it has proved itself to the server of a rank, heard on an earlier
-// connection.
-std::string RecordedHello(const JobSecret& secret, int rank_of_server);
+// The first that a rank of `size` says to the server of a rank, heard on an earlier connection.
+std::string RecordedHello(const JobSecret& secret, int rank_of_server, int rank, int size);
 
 // Who is attacked.
 struct Target {

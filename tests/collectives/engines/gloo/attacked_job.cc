@@ -206,8 +206,8 @@ std::vector<Target> TargetsOf(const Board& board, const AttackOnJob& attack) {
     WaitUntil([&] { return may_have_none() || !OpenPortsOf(process).empty(); });
     for (const OpenPort& open : OpenPortsOf(process)) {
       Target& target = targets.emplace_back(open.port, rank, attack.recorded);
-      target.recorded.push_back(
-          RecordedHello(*StoreOptions(rank, kRanks, open.port).job.secret, rank));
+      target.recorded.push_back(RecordedHello(*StoreOptions(rank, kRanks, open.port).job.secret,
+                                              rank, kSlowRank, kRanks));
       for (size_t i = 0; i < board.recorded_count; ++i) {
         target.recorded.emplace_back(board.recorded[i], kProofBytes);
       }
