@@ -17,6 +17,7 @@ load(
     _gpu_benchmark = "gpu_benchmark",
     _gpu_test = "gpu_test",
 )
+load("//bazel:fuzz.bzl", _brigade_fuzz_test = "brigade_fuzz_test")
 load("//bazel:kernel.bzl", _brigade_kernel = "brigade_kernel")
 
 brigade_cc_library = _brigade_cc_library
@@ -25,6 +26,7 @@ brigade_cc_test = _brigade_cc_test
 brigade_cc_test_library = _brigade_cc_test_library
 precompiled_test_headers = _precompiled_test_headers
 brigade_benchmark = _brigade_benchmark
+brigade_fuzz_test = _brigade_fuzz_test
 cuda_library = _cuda_library
 gpu_test = _gpu_test
 emulated_test = _emulated_test

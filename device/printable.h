@@ -9,8 +9,9 @@
 namespace brigade::device {
 
 // What came from outside, fit for a message: at most `most` bytes of it, of at least 8, and none
-// that a terminal obeys: those that are no printable ASCII as \x1b.
-std::string Printable(absl::string_view text, size_t most = 2000);
+// that a terminal obeys: those that are no printable ASCII as \x1b. Messages have at most 2,000
+// bytes; by default this leaves room for the words around it.
+std::string Printable(absl::string_view text, size_t most = 1800);
 
 }  // namespace brigade::device
 

@@ -20,8 +20,9 @@ absl::StatusOr<std::vector<std::string>> UnpackFields(absl::string_view packed) 
   while (!packed.empty()) {
     const size_t colon = packed.find(':');
     uint64_t size = 0;
+    // As PackFields writes it: SimpleAtoi takes "+1", " 1" and "01" as well.
     if (colon == absl::string_view::npos || !absl::SimpleAtoi(packed.substr(0, colon), &size) ||
-        size > packed.size() - colon - 1) {
+        packed.substr(0, colon) != absl::StrCat(size) || size > packed.size() - colon - 1) {
       return absl::InvalidArgumentError("not a message of this protocol");
     }
     fields.emplace_back(packed.substr(colon + 1, size));

@@ -36,6 +36,12 @@ std::string MasterName(const TcpStoreOptions& options) {
                       agent.has_value() ? " of torchrun's store" : "");
 }
 
+absl::StatusOr<TorchStore> ConnectToAgent(const AgentStore& agent, absl::Time deadline) {
+  absl::StatusOr<Socket> socket = Socket::Connect(agent.host, agent.port, deadline);
+  if (!socket.ok()) return socket.status();
+  return TorchStore::Create(*std::move(socket), deadline);
+}
+
 absl::Status Annotated(const absl::Status& status, const std::string& prefix) {
   return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
 }
@@ -155,7 +161,7 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
   const AgentStore& agent = *options_.agent_store;
   absl::Status last;
   while (true) {
-    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    absl::StatusOr<TorchStore> store = ConnectToAgent(agent, deadline);
     const absl::Status told =
         store.ok() ? store->Set(agent.key, absl::StrCat(port), deadline) : store.status();
     if (told.ok()) return told;
@@ -172,7 +178,7 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
 absl::StatusOr<int> TcpStore::LearnPort(absl::Time deadline) {
   const AgentStore& agent = *options_.agent_store;
   if (!agent_store_.has_value()) {
-    absl::StatusOr<TorchStore> store = TorchStore::Connect(agent.host, agent.port, deadline);
+    absl::StatusOr<TorchStore> store = ConnectToAgent(agent, deadline);
     if (!store.ok()) return store.status();
     agent_store_ = *std::move(store);
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/files.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_keys.h"
 #include "brigade/examples/gpt/json_reader.h"
@@ -31,8 +32,11 @@ const Json* Find(const Json& config, absl::string_view path) {
   return found;
 }
 
+// The value and the reason may hold a name of a file, of any bytes.
 absl::Status Contradiction(absl::string_view path, const Json& value, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(path, " is ", value.dump(), ", but ", why));
+  constexpr bool kAscii = true;
+  return absl::InvalidArgumentError(
+      device::Printable(absl::StrCat(path, " is ", value.dump(-1, ' ', kAscii), ", but ", why)));
 }
 
 // The rate that a schedule rises to, where that is not the optimizer's.

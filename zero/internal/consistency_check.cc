@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/zero/internal/fnv1a.h"
@@ -124,9 +126,10 @@ absl::Status AgreeOnStatus(const absl::Status& mine, collectives::Communicator& 
   BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherBytes(Fixed(record), communicator));
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto code = static_cast<absl::StatusCode>(all[rank][0]);
-    if (code == absl::StatusCode::kOk) continue;
-    return absl::Status(code, absl::StrCat("rank ", rank, ": ", Text(all[rank].substr(1))));
+    const int code = static_cast<unsigned char>(all[rank][0]);
+    if (code == 0) continue;
+    return collectives::ErrorOfCode(code,
+                                    absl::StrCat("rank ", rank, ": ", Text(all[rank].substr(1))));
   }
   return absl::OkStatus();
 }
@@ -159,8 +162,9 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
       auto texts,
       AllGatherBytes(Fixed(first < lines.size() ? lines[first] : "nothing"), communicator));
   const size_t other = FirstToDiffer(texts);
-  return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ", Text(texts[0]),
-                                                 "; rank ", other, " has ", Text(texts[other])));
+  return absl::InvalidArgumentError(
+      absl::StrCat("ranks disagree: rank 0 has ", device::Printable(Text(texts[0]), 800), "; rank ",
+                   other, " has ", device::Printable(Text(texts[other]), 800)));
 }
 
 absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator) {

@@ -45,16 +45,13 @@ void AppendWait(std::string& bytes, absl::string_view key) {
 
 }  // namespace
 
-absl::StatusOr<TorchStore> TorchStore::Connect(const std::string& host, int port,
-                                               absl::Time deadline) {
-  absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
-  if (!socket.ok()) return socket.status();
+absl::StatusOr<TorchStore> TorchStore::Create(Socket socket, absl::Time deadline) {
   std::string hello;
   AppendRequest(hello, Request::kValidate);
   AppendNumber(hello, kMagicNumber);
-  const absl::Status sent = socket->Send(hello, deadline);
+  const absl::Status sent = socket.Send(hello, deadline);
   if (!sent.ok()) return sent;
-  return TorchStore(*std::move(socket));
+  return TorchStore(std::move(socket));
 }
 
 absl::Status TorchStore::SendAndWait(const std::string& requests, absl::Time deadline) {

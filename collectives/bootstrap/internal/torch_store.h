@@ -22,7 +22,8 @@ namespace brigade::collectives::internal {
 //              DeadlineExceeded. After one the connection is of no more use.
 class TorchStore {
  public:
-  static absl::StatusOr<TorchStore> Connect(const std::string& host, int port, absl::Time deadline);
+  // Over a connection to it.
+  static absl::StatusOr<TorchStore> Create(Socket socket, absl::Time deadline);
 
   // Replaces what was there. Returns when the store has it.
   absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline);

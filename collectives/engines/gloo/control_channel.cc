@@ -76,9 +76,9 @@ void ControlChannel::Watch(int rank, absl::Status posted) {
       return;
     }
     if (!received) return;
-    if (peer.incoming.kind < 0 || peer.incoming.kind >= ControlMessage::kKinds ||
-        peer.incoming.rank < -1 || peer.incoming.rank >= static_cast<int>(peers_.size())) {
-      listener_.on_closed(rank, absl::UnavailableError("what it says is no control message"));
+    const absl::Status valid = CheckMessage(peer.incoming, static_cast<int>(peers_.size()));
+    if (!valid.ok()) {
+      listener_.on_closed(rank, valid);
       return;
     }
     listener_.on_message(rank, peer.incoming);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/collectives/engines/gloo/control_message.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/unbound_buffer.h"
 
@@ -28,18 +29,6 @@ inline size_t OffsetOf(const void* data) { return reinterpret_cast<size_t>(data)
 
 // So long that it never ends. Gloo's own timeouts would close every connection.
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
-
-struct ControlMessage {
-  enum Kind : int32_t { kAbort, kLeave, kProbe, kAnswer, kKinds };
-
-  Kind kind = kAbort;
-  // kAbort: of the status.
-  int32_t code = 0;
-  // kAbort: who reports; kAnswer: whom the sender waits for, or -1.
-  int32_t rank = -1;
-  // kAbort: the message; kAnswer: what the sender does; cut if need be.
-  char text[1012] = {};
-};
 
 // Short messages beside the payload, and closed connections: one receive a peer is always posted,
 // and a thread waits for it.

@@ -1,12 +1,10 @@
 #include "brigade/collectives/engines/gloo/failure_detector.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/threads/deadline.h"
 
 namespace brigade::collectives::internal {
@@ -23,14 +21,6 @@ constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 
 // A live process answers a probe in this time, also where many processes share a core.
 constexpr absl::Duration kLeastProbeTimeout = absl::Seconds(1);
-
-std::string TextOf(const ControlMessage& message) {
-  return std::string(message.text, strnlen(message.text, sizeof(message.text)));
-}
-
-void SetText(absl::string_view text, ControlMessage& message) {
-  std::memcpy(message.text, text.data(), std::min(text.size(), sizeof(message.text) - 1));
-}
 
 }  // namespace
 
@@ -136,11 +126,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
     changed_.SignalAll();
   }
   // Every rank that hears of it passes it on, for the first one may die before it has told all.
-  ControlMessage message;
-  message.kind = ControlMessage::kAbort;
-  message.code = static_cast<int32_t>(reason.code());
-  message.rank = reporter;
-  SetText(reason.message(), message);
+  const ControlMessage message = AbortMessage(reason, reporter);
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != rank_) control_->Send(rank, message);
   }
@@ -149,7 +135,7 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
 void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlMessage::kAbort:
-      Fail(ErrorOfCode(message.code, TextOf(message)), message.rank);
+      Fail(ReasonOf(message), message.rank);
       return;
     case ControlMessage::kProbe: {
       ControlMessage answer;

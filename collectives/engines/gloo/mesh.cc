@@ -19,6 +19,7 @@
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/engines/gloo/control_channel.h"
+#include "brigade/collectives/engines/gloo/control_message.h"
 #include "brigade/device/threads/mutex.h"
 #include "gloo/transport/unbound_buffer.h"
 
@@ -69,17 +70,15 @@ absl::Status CreateContext(const GlooOptions& options, Mesh& mesh) {
                                              ": ", made.message()));
 }
 
-// What a rank publishes: the size of its group, a nonce, then the address of its end of each pair.
 std::string OwnAddresses(const GlooOptions& options, const std::string& nonce,
                          GlooContext& context) {
-  std::vector<std::string> fields = {absl::StrCat(options.size), nonce};
+  std::vector<std::string> addresses(options.size);
   for (int rank = 0; rank < options.size; ++rank) {
-    std::string& field = fields.emplace_back();
     if (rank == options.rank) continue;
     const std::vector<char> bytes = context.getPair(rank)->address().bytes();
-    field.assign(bytes.begin(), bytes.end());
+    addresses[rank].assign(bytes.begin(), bytes.end());
   }
-  return PackFields(fields);
+  return PackPublished(nonce, addresses);
 }
 
 // What rank `from` says first to rank `to`. Only who reads the store knows the nonces.
@@ -87,25 +86,6 @@ std::string ProofOf(const GlooOptions& options, int from, const std::string& non
                     const std::string& nonce_of_to) {
   return JobSecret::Public().Sign(
       {"gloo", options.prefix, absl::StrCat(from), nonce_of_from, absl::StrCat(to), nonce_of_to});
-}
-
-struct PublishedByPeer {
-  std::string nonce;
-  std::vector<char> address;
-};
-
-absl::StatusOr<PublishedByPeer> ForUs(const GlooOptions& options, int rank,
-                                      const std::string& published) {
-  const auto fields = UnpackFields(published);
-  if (!fields.ok()) return fields.status();
-  if ((*fields)[0] != absl::StrCat(options.size) ||
-      fields->size() != static_cast<size_t>(options.size) + 2) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("sizes of '", options.prefix, "' differ: rank ", rank, " joined with ",
-                     (*fields)[0], " ranks, rank ", options.rank, " with ", options.size));
-  }
-  const std::string& address = (*fields)[options.rank + 2];
-  return PublishedByPeer{(*fields)[1], std::vector<char>(address.begin(), address.end())};
 }
 
 // What the threads know that connect one pair each.
@@ -251,7 +231,8 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   if (!published.ok()) return AgreedFailure(options, published.status());
   std::vector<std::vector<char>> addresses(options.size);
   for (int rank = 0; rank < options.size; ++rank) {
-    auto peer = ForUs(options, rank, (*published)[rank]);
+    auto peer =
+        UnpackPublished((*published)[rank], options.prefix, options.size, rank, options.rank);
     if (!peer.ok()) return peer.status();
     addresses[rank] = std::move(peer->address);
     if (rank == options.rank) continue;

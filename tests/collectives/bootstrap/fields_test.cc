@@ -20,7 +20,8 @@ TEST(FieldsTest, AListComesBackAsItWas) {
 }
 
 TEST(FieldsTest, WhatIsNoListIsRefused) {
-  for (const char* packed : {"5", "5:abc", "x:abc", "-1:abc", "3:abcd"}) {
+  for (const char* packed :
+       {"5", "5:abc", "x:abc", "-1:abc", "3:abcd", "+3:abc", " 3:abc", "03:abc"}) {
     EXPECT_THAT(UnpackFields(packed),
                 StatusIs(absl::StatusCode::kInvalidArgument, "not a message of this protocol"))
         << packed;

@@ -1,0 +1,36 @@
+#ifndef BRIGADE_TESTS_FUZZING_CHECKS_H_
+#define BRIGADE_TESTS_FUZZING_CHECKS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+
+// Ends the process, which is how libFuzzer hears that an input breaks a promise.
+#define FUZZ_CHECK(promise)                                                    \
+  if (!(promise)) {                                                            \
+    std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #promise); \
+    std::abort();                                                              \
+  }
+
+namespace brigade::testing {
+
+// An error that people can read, whatever the bytes were that it is about: short, and without
+// bytes that a terminal obeys.
+inline void CheckError(const absl::Status& status) {
+  constexpr size_t kMostBytes = 2000;
+  const absl::string_view message = status.message();
+  FUZZ_CHECK(!status.ok());
+  FUZZ_CHECK(!message.empty());
+  FUZZ_CHECK(message.size() <= kMostBytes);
+  FUZZ_CHECK(std::all_of(message.begin(), message.end(),
+                         [](unsigned char c) { return absl::ascii_isprint(c); }));
+}
+
+}  // namespace brigade::testing
+
+#endif  // BRIGADE_TESTS_FUZZING_CHECKS_H_
