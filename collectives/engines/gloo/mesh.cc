@@ -4,16 +4,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/collectives/engines/gloo/control_channel.h"
 #include "brigade/collectives/engines/gloo/control_message.h"
 #include "brigade/device/threads/mutex.h"
+#include "gloo/transport/unbound_buffer.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -24,6 +32,10 @@ using GlooContext = ::gloo::transport::Context;
 constexpr int kMostTries = 3;
 // Gloo's own timeout of a connection is five times this. We close what takes too long before.
 constexpr std::chrono::milliseconds kGlooTimeout = std::chrono::hours(24);
+// Beside control messages and payload.
+constexpr uint64_t kConfirmTag = kControlTag + 1;
+// How much longer a rank that is connected waits for those that are not, who know why.
+constexpr absl::Duration kExplanationTimeout = absl::Milliseconds(500);
 
 void IgnoreSigpipe() {
   struct sigaction action = {};
@@ -111,9 +123,40 @@ class Connections {
   std::string refusal_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Connects all pairs at the same time, so that it is known which of them hang.
-absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
-                          const std::vector<std::vector<char>>& addresses, absl::Time deadline) {
+// The first rank that fails tells why, before it closes connections and others see what comes of
+// it: they say the same.
+absl::Status AgreedFailure(const GlooOptions& options, const absl::Status& own) {
+  if (!absl::IsDeadlineExceeded(own) && !absl::IsUnavailable(own)) return own;
+  const std::string key = absl::StrCat(options.prefix, "/failure");
+  absl::StatusOr<std::string> first = options.store->Get(key, absl::ZeroDuration());
+  if (absl::IsDeadlineExceeded(first.status())) {
+    const std::string packed = PackFields({absl::StrCat(static_cast<int>(own.code())),
+                                           std::string(own.message()), absl::StrCat(options.rank)});
+    const absl::Status told = options.store->Set(key, packed);
+    if (told.ok()) return own;
+    first = told;
+    if (absl::IsAlreadyExists(told)) first = options.store->Get(key, absl::ZeroDuration());
+  }
+  // Where the store is gone, so is the rank that serves it: that may be what it began with.
+  if (first.status() == own) return own;
+  if (!first.ok()) {
+    return absl::Status(own.code(), absl::StrCat(first.status().message(), "; ", own.message()));
+  }
+  const auto fields = UnpackFields(*first);
+  int code = 0;
+  if (!fields.ok() || fields->size() != 3 || !absl::SimpleAtoi((*fields)[0], &code) ||
+      (*fields)[1] == own.message()) {
+    return own;
+  }
+  return ErrorOfCode(code, absl::StrCat((*fields)[1], " (reported by rank ", (*fields)[2], ")"));
+}
+
+// Does call(rank) for all other ranks at the same time, so that it is known which of them hang. At
+// the deadline, or when one is refused, end(rank) ends the calls. `failing` is what those do not do
+// who are late.
+absl::Status ForAllOthers(const GlooOptions& options, absl::Time deadline,
+                          absl::string_view failing, const std::function<void(int rank)>& call,
+                          const std::function<void(int rank)>& end) {
   std::vector<int> others;
   for (int rank = 0; rank < options.size; ++rank) {
     if (rank != options.rank) others.push_back(rank);
@@ -121,25 +164,51 @@ absl::Status ConnectPairs(const GlooOptions& options, GlooContext& context,
   Connections connections(others);
   std::vector<std::thread> threads;
   for (const int rank : others) {
-    threads.emplace_back([&, rank] {
-      connections.End(rank, Guarded([&] { context.getPair(rank)->connect(addresses[rank]); }));
-    });
+    threads.emplace_back([&, rank] { connections.End(rank, Guarded([&] { call(rank); })); });
   }
   const auto [late, refused, refusal] = connections.Await(deadline);
-  if (!late.empty() || !refused.empty()) {
+  absl::Status status;
+  if (!late.empty()) {
+    status = absl::DeadlineExceededError(
+        absl::StrCat(RankNames(late), " joined '", options.prefix, "' but did not ", failing,
+                     " within ", absl::FormatDuration(options.connect_timeout)));
+  } else if (!refused.empty()) {
+    status = absl::UnavailableError(
+        absl::StrCat(RankNames(refused), refused.size() == 1 ? " is" : " are", " gone: ", refusal));
+  }
+  if (!status.ok()) {
+    status = AgreedFailure(options, status);
     for (const int rank : others) {
-      Guarded([&] { context.getPair(rank)->close(); }).IgnoreError();  // ends the wait
+      end(rank);
     }
   }
   for (std::thread& thread : threads) thread.join();
-  if (!late.empty()) {
-    return absl::DeadlineExceededError(absl::StrCat(RankNames(late), " joined '", options.prefix,
-                                                    "' but did not connect within ",
-                                                    absl::FormatDuration(options.connect_timeout)));
+  return status;
+}
+
+// Returns when all others have said that they are connected with all.
+absl::Status Confirm(const GlooOptions& options, GlooContext& context, absl::Time deadline) {
+  struct Word {
+    char in = 0, out = 0;
+    std::unique_ptr<::gloo::transport::UnboundBuffer> receiver, sender;
+  };
+  std::vector<Word> words(static_cast<size_t>(options.size));
+  for (Word& word : words) {
+    word.receiver = context.createUnboundBuffer(&word.in, sizeof(word.in));
+    word.sender = context.createUnboundBuffer(&word.out, sizeof(word.out));
   }
-  if (refused.empty()) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(RankNames(refused), refused.size() == 1 ? " is" : " are", " gone: ", refusal));
+  const auto exchange = [&words](int rank) {
+    const Word& word = words[static_cast<size_t>(rank)];
+    word.receiver->recv(rank, kConfirmTag);
+    word.sender->send(rank, kConfirmTag);
+    word.receiver->waitRecv(nullptr, kForever);
+    word.sender->waitSend(nullptr, kForever);
+  };
+  const auto end = [&words](int rank) {
+    words[static_cast<size_t>(rank)].receiver->abortWaitRecv();
+    words[static_cast<size_t>(rank)].sender->abortWaitSend();
+  };
+  return ForAllOthers(options, deadline, "connect with all others", exchange, end);
 }
 
 }  // namespace
@@ -159,7 +228,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
                     absl::StrCat("'", options.prefix, "'"));
-  if (!published.ok()) return published.status();
+  if (!published.ok()) return AgreedFailure(options, published.status());
   std::vector<std::vector<char>> addresses(options.size);
   for (int rank = 0; rank < options.size; ++rank) {
     auto peer =
@@ -174,8 +243,14 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
                                                  " in '", options.prefix, "'"));
     }
   }
-  status = ConnectPairs(options, *mesh.context, addresses, deadline);
+  status = ForAllOthers(
+      options, deadline, "connect",
+      [&](int rank) { mesh.context->getPair(rank)->connect(addresses[rank]); },
+      [&](int rank) { Guarded([&] { mesh.context->getPair(rank)->close(); }).IgnoreError(); });
   if (!status.ok()) return status;
+  mesh.confirmed = Confirm(options, *mesh.context, deadline + kExplanationTimeout);
+  // Who has proved itself has read the nonce. A store that is gone is the next group's trouble.
+  options.store->Remove(absl::StrCat(prefix, options.rank)).IgnoreError();
   return mesh;
 }
 

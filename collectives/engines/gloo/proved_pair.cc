@@ -9,9 +9,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <exception>
 #include <mutex>
 #include <utility>
+
+#include "brigade/collectives/engines/gloo/mesh.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -68,10 +69,17 @@ ProvedPair::ProvedPair(::gloo::transport::tcp::Context* context,
     : Pair(context, device, rank, timeout) {}
 
 ProvedPair::~ProvedPair() {
-  {
-    // Ends the calls of the device's thread: from here on they would reach the base.
-    const std::lock_guard<std::mutex> lock(m_);
+  // The device's thread, which may be about to close them too, does nothing without the lock. It
+  // never waits for it, so that it can be waited for: from here on its calls would reach the base.
+  const std::lock_guard<std::mutex> lock(m_);
+  const absl::Status closed = Guarded([&] {
     if (state_ != CLOSED) changeState(CLOSED);
+  });
+  // As where nobody listened at the peer's address any more: Gloo has a socket by then that its
+  // device does not know.
+  if (!closed.ok()) {
+    ::close(fd_);
+    state_ = CLOSED;
   }
   for (Candidate& candidate : candidates_) candidate.Close();
 }
@@ -92,20 +100,16 @@ bool ProvedPair::Expect(const Proofs& proofs) {
 }
 
 void ProvedPair::handleEvents(int events) {
-  std::string why = "an unknown exception";
-  try {
-    HandleEvents(events);
-    return;
-  } catch (const std::exception& error) {
-    why = error.what();
-  } catch (...) {
-  }
+  const absl::Status status = Guarded([&] { HandleEvents(events); });
+  if (status.ok()) return;
   const std::unique_lock<std::mutex> lock(m_, std::try_to_lock);
-  if (!lock || state_ == CLOSED) return;  // the event comes again, or nobody asks any more
-  try {
-    signalException(why);
-  } catch (...) {  // it has one already
-  }
+  if (lock) Fail(status);  // else the event comes again
+}
+
+void ProvedPair::Fail(const absl::Status& status) {
+  if (state_ == CLOSED) return;  // nobody asks any more
+  // It may have an error already.
+  Guarded([&] { signalException(std::string(status.message())); }).IgnoreError();
 }
 
 void ProvedPair::HandleEvents(int events) {
@@ -157,6 +161,8 @@ void ProvedPair::Take(int fd) {
   device_->unregisterDescriptor(fd_, this);
   ::close(fd_);
   fd_ = fd;
+  // As the base expects of a pair that it closes, which may be at once: the peer may be gone.
+  device_->registerDescriptor(fd_, EPOLLIN, this);
   for (Candidate& candidate : candidates_) candidate.Close();
   handleConnected();
 }
@@ -185,7 +191,8 @@ void ProvedPair::Candidate::handleEvents(int) {
     return Close();
   }
   pair_->device_->unregisterDescriptor(fd_, this);
-  pair_->Take(std::exchange(fd_, -1));
+  const absl::Status taken = Guarded([&] { pair_->Take(std::exchange(fd_, -1)); });
+  if (!taken.ok()) pair_->Fail(taken);
 }
 
 std::unique_ptr<::gloo::transport::Pair>& ProvedContext::createPair(int rank) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "gloo/transport/tcp/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "gloo/transport/tcp/pair.h"
@@ -60,6 +61,8 @@ class ProvedPair final : public ::gloo::transport::tcp::Pair {
   void Accept();
   void Answer();
   void Take(int fd);
+  // With m_ held.
+  void Fail(const absl::Status& status);
 
   Proofs proofs_;
   bool has_sent_ = false;
