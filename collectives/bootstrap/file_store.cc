@@ -195,4 +195,9 @@ absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duratio
   }
 }
 
+absl::Status FileStore::Remove(const std::string& key) {
+  const std::string path = PathOf(key);
+  return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : Failed("remove", path);
+}
+
 }  // namespace brigade::collectives

@@ -28,7 +28,7 @@ struct FileStoreOptions {
 };
 
 // A store in a folder that all ranks share: a file is a key. For hosts that share files, but whose
-// rank 0 cannot be reached at a known port. Files stay; each run takes a new folder.
+// rank 0 cannot be reached at a known port. The folder stays; each run takes a new one.
 class FileStore : public Store {
  public:
   // Returns when all ranks have joined.
@@ -39,6 +39,7 @@ class FileStore : public Store {
 
   absl::Status Set(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;
+  absl::Status Remove(const std::string& key) override;
 
   // The folder outlives every rank.
   absl::Status KeepSurvivors(absl::Span<const int>, absl::Duration) override {

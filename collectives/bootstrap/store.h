@@ -17,7 +17,7 @@ namespace brigade::collectives {
 // Where the ranks of a group tell each other how to connect: keys and values that all can see.
 // Also a store for Gloo's own contexts, to which it reports errors by gloo::IoException.
 //
-// Keys         Set once. A group that forms anew takes fresh keys.
+// Keys         Set once, until they are removed. A group that forms anew takes fresh keys.
 // Ranks        Those with which the store was made, whatever groups are formed later.
 // Errors       Unavailable if the store cannot be reached; AlreadyExists if two processes have the
 //              same rank, FailedPrecondition if world sizes differ: on all ranks, and then final.
@@ -29,6 +29,10 @@ class Store : public ::gloo::rendezvous::Store {
 
   // Waits until the key is set. DeadlineExceeded naming it after `timeout`; with none, a look.
   virtual absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) = 0;
+
+  // Makes room where all who need the value have it: afterwards the key is not set. OK also if it
+  // was not.
+  virtual absl::Status Remove(const std::string& key) = 0;
 
   // After ranks have died: makes the store work for these ones. Each of them calls it with the same
   // list. Keys set before may be lost; afterwards use fresh ones.

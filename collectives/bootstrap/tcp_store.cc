@@ -300,6 +300,11 @@ absl::StatusOr<std::string> TcpStore::Get(const std::string& key, absl::Duration
   return Ask({"get", key, absl::StrCat(timeout_ms)}, absl::Now() + timeout + kPatience);
 }
 
+absl::Status TcpStore::Remove(const std::string& key) {
+  device::MutexLock lock(mutex_);
+  return Ask({"remove", key}, absl::Now() + options_.timeout).status();
+}
+
 absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) {
   if (std::count(survivors.begin(), survivors.end(), options_.rank) != 1) {
     return absl::InvalidArgumentError(

@@ -105,6 +105,13 @@ void StoreProtocol::Handle(Client& client, const std::vector<std::string>& reque
       client.awaiting = request[1];
       client.deadline = absl::Now() + absl::Milliseconds(timeout_ms);
     }
+  } else if (request[0] == "remove" && request.size() == 2) {
+    const auto found = values_.find(request[1]);
+    if (found != values_.end()) {
+      values_bytes_ -= found->first.size() + found->second.size();
+      values_.erase(found);
+    }
+    Answer(client, absl::OkStatus());
   } else {
     Answer(client, absl::InvalidArgumentError("unknown request"));
   }

@@ -24,6 +24,7 @@ namespace brigade::collectives::internal {
 //   hello, rank, size, token, job, values    code, text
 //   set, key, value                          code, text
 //   get, key, timeout in ms                  code, value or text
+//   remove, key                              code, text
 //
 // `token` is the server's own if its process speaks, else empty; `values` are names and values in
 // turn. A group that cannot form is told so at once: that answer comes unasked, is the last, and

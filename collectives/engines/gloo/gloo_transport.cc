@@ -210,6 +210,7 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
   }
   Mesh mesh;
+  absl::Status confirmed;
   if (options.size > 1) {
     if (options.store == nullptr) {
       return absl::InvalidArgumentError(
@@ -218,11 +219,16 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     auto connected = internal::ConnectMesh(options);
     if (!connected.ok()) return connected.status();
     mesh = *std::move(connected);
+    confirmed = mesh.confirmed;
   }
   std::unique_ptr<GlooTransport> transport;
   const absl::Status made =
       Guarded([&] { transport = std::make_unique<GlooTransportImpl>(options, std::move(mesh)); });
   if (!made.ok()) return made;
+  if (!confirmed.ok()) {
+    transport->Abort(confirmed);
+    return confirmed;
+  }
   return transport;
 }
 

@@ -54,8 +54,8 @@ class GlooTransport : public Transport {
 // Connects with all others; for fewer ranks than the store has, renumbered from 0, as well.
 //
 // Errors       DeadlineExceeded naming the ranks that did not join; FailedPrecondition if sizes
-//              differ; AlreadyExists if the prefix was used before; Unavailable if a rank died
-//              meanwhile, or naming the interface or host on which it cannot listen.
+//              differ; AlreadyExists if an attempt that failed had the prefix; Unavailable if a
+//              rank died meanwhile, or naming the interface or host on which it cannot listen.
 // Security     docs/security.md.
 absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOptions& options);
 

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/engines/gloo/control_message.h"
 #include "brigade/collectives/engines/gloo/peer_sockets.h"
@@ -51,6 +53,34 @@ absl::StatusOr<Socket> CreateContext(const GlooOptions& options, Mesh& mesh) {
                    ": ", made.ok() ? listener.status().message() : made.message()));
 }
 
+// The first rank that fails tells why, before it closes connections and others see what comes of
+// it: they say the same.
+absl::Status AgreedFailure(const GlooOptions& options, const absl::Status& own) {
+  if (!absl::IsDeadlineExceeded(own) && !absl::IsUnavailable(own)) return own;
+  const std::string key = absl::StrCat(options.prefix, "/failure");
+  absl::StatusOr<std::string> first = options.store->Get(key, absl::ZeroDuration());
+  if (absl::IsDeadlineExceeded(first.status())) {
+    const std::string packed = PackFields({absl::StrCat(static_cast<int>(own.code())),
+                                           std::string(own.message()), absl::StrCat(options.rank)});
+    const absl::Status told = options.store->Set(key, packed);
+    if (told.ok()) return own;
+    first = told;
+    if (absl::IsAlreadyExists(told)) first = options.store->Get(key, absl::ZeroDuration());
+  }
+  // Where the store is gone, so is the rank that serves it: that may be what it began with.
+  if (first.status() == own) return own;
+  if (!first.ok()) {
+    return absl::Status(own.code(), absl::StrCat(first.status().message(), "; ", own.message()));
+  }
+  const auto fields = UnpackFields(*first);
+  int code = 0;
+  if (!fields.ok() || fields->size() != 3 || !absl::SimpleAtoi((*fields)[0], &code) ||
+      (*fields)[1] == own.message()) {
+    return own;
+  }
+  return ErrorOfCode(code, absl::StrCat((*fields)[1], " (reported by rank ", (*fields)[2], ")"));
+}
+
 }  // namespace
 
 absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
@@ -69,7 +99,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
                     absl::StrCat("'", options.prefix, "'"), deadline);
-  if (!published.ok()) return published.status();
+  if (!published.ok()) return AgreedFailure(options, published.status());
   // The group's secret is made of the job's and of what only those know who read the store.
   std::vector<std::string> known = {"gloo", options.prefix}, addresses;
   for (int rank = 0; rank < options.size; ++rank) {
@@ -79,17 +109,21 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
     known.push_back(std::move(peer->nonce));
     addresses.push_back(std::move(peer->address));
   }
-  auto sockets = ConnectPeers(options, options.store->secret().Derive(known), *std::move(listener),
-                              addresses, deadline);
-  if (!sockets.ok()) return sockets.status();
+  auto peers = ConnectPeers(
+      options, options.store->secret().Derive(known), *std::move(listener), addresses, deadline,
+      [&options](const absl::Status& own) { return AgreedFailure(options, own); });
+  if (!peers.ok()) return peers.status();
+  mesh.confirmed = peers->confirmed;
   for (int rank = 0; rank < options.size; ++rank) {
     if (rank == options.rank) continue;
     const absl::Status adopted =
-        Guarded([&] { mesh.context->pair(rank).Adopt(std::move((*sockets)[rank])); });
-    if (!adopted.ok()) {
-      return absl::UnavailableError(absl::StrCat("rank ", rank, " is gone: ", adopted.message()));
-    }
+        Guarded([&] { mesh.context->pair(rank).Adopt(std::move(peers->sockets[rank])); });
+    if (adopted.ok() || !mesh.confirmed.ok()) continue;
+    mesh.confirmed =
+        absl::UnavailableError(absl::StrCat("rank ", rank, " is gone: ", adopted.message()));
   }
+  // Who is connected has read it. A store that is gone is the next group's trouble.
+  options.store->Remove(absl::StrCat(prefix, options.rank)).IgnoreError();
   return mesh;
 }
 

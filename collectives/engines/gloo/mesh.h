@@ -30,6 +30,9 @@ absl::Status Guarded(F&& call) {
 struct Mesh {
   std::shared_ptr<::gloo::transport::tcp::Device> device;
   std::shared_ptr<ProvedContext> context;
+  // Whether all others are connected with all too. Else the group is not whole, and those that take
+  // it for whole are to be told so over these connections.
+  absl::Status confirmed;
 };
 
 // Errors as in CreateGlooTransport.

@@ -22,6 +22,10 @@ namespace {
 
 // Until one whose connection was closed connects again.
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(50);
+// What a rank says to all others when it is connected with all.
+constexpr char kConnected = 2;
+// How much longer a rank that is connected waits for those that are not, who know why.
+constexpr absl::Duration kExplanationTimeout = absl::Milliseconds(500);
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -66,7 +70,11 @@ class PeerConnector {
     }
   }
 
-  absl::StatusOr<std::vector<Socket>> Run();
+  // Connects with all; what is connected stays open until the destruction.
+  absl::Status Run();
+  // Waits for the words of all others.
+  absl::Status Confirm();
+  std::vector<Socket> Release() { return std::move(sockets_); }
 
  private:
   // A lower rank, to which this one connects.
@@ -95,7 +103,8 @@ class PeerConnector {
   void Retry(Server& server, absl::string_view why);
   void Lose(Server& server, absl::string_view why);
 
-  absl::Status Late() const;
+  // `late` did not do what `failing` says.
+  absl::Status Late(absl::string_view failing, const std::vector<int>& late) const;
   absl::Status Gone() const;
 
   const GlooOptions& options_;
@@ -112,14 +121,22 @@ class PeerConnector {
   std::string why_lost_;
 };
 
-absl::StatusOr<std::vector<Socket>> PeerConnector::Run() {
+absl::Status PeerConnector::Run() {
   std::vector<pollfd> fds;
   while (missing_ > 0 || !acceptor_.is_complete()) {
     for (Server& server : servers_) {
       if (server.step == Server::kApart && server.connects_at <= absl::Now()) Connect(server);
     }
     if (!lost_.empty()) return Gone();
-    if (absl::Now() >= deadline_) return Late();
+    if (absl::Now() >= deadline_) {
+      std::vector<int> late;
+      for (int rank = 0; rank < options_.size; ++rank) {
+        if (rank != options_.rank && sockets_[static_cast<size_t>(rank)].fd() < 0) {
+          late.push_back(rank);
+        }
+      }
+      return Late("connect", late);
+    }
     fds.clear();
     for (const Server& server : servers_) {
       const bool connects = server.step == Server::kConnecting;
@@ -132,7 +149,48 @@ absl::StatusOr<std::vector<Socket>> PeerConnector::Run() {
     }
     acceptor_.Hear(absl::MakeConstSpan(fds).subspan(servers_.size()));
   }
-  return std::move(sockets_);
+  return absl::OkStatus();
+}
+
+absl::Status PeerConnector::Confirm() {
+  std::vector<pollfd> fds;
+  for (const Socket& socket : sockets_) {
+    fds.push_back({socket.fd(), POLLIN, 0});
+    // It fits into the memory of a new connection; who is gone is seen below.
+    if (socket.fd() >= 0) send(socket.fd(), &kConnected, 1, MSG_NOSIGNAL);
+  }
+  const absl::Time until = deadline_ + kExplanationTimeout;
+  for (size_t missing = fds.size() - 1; missing > 0;) {
+    if (absl::Now() >= until) {
+      std::vector<int> late;
+      for (size_t rank = 0; rank < fds.size(); ++rank) {
+        if (fds[rank].fd >= 0) late.push_back(static_cast<int>(rank));
+      }
+      return Late("connect with all others", late);
+    }
+    const absl::Duration left = std::min(until - absl::Now(), absl::Minutes(1));
+    if (poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) < 0) {
+      continue;  // a signal
+    }
+    for (size_t rank = 0; rank < fds.size(); ++rank) {
+      if (fds[rank].revents == 0) continue;
+      // What is behind this byte is Gloo's.
+      char byte = 0;
+      const ssize_t bytes = recv(fds[rank].fd, &byte, 1, 0);
+      if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (bytes == 1 && byte == kConnected) {
+        fds[rank].fd = -1;
+        --missing;
+        continue;
+      }
+      if (lost_.empty()) {
+        why_lost_ = bytes < 0 ? std::strerror(errno) : "the connection was closed";
+      }
+      lost_.push_back(static_cast<int>(rank));
+    }
+    if (!lost_.empty()) return Gone();
+  }
+  return absl::OkStatus();
 }
 
 int PeerConnector::PollTimeoutMs() const {
@@ -235,14 +293,10 @@ void PeerConnector::Lose(Server& server, absl::string_view why) {
   lost_.push_back(server.rank);
 }
 
-absl::Status PeerConnector::Late() const {
-  std::vector<int> late;
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank && sockets_[static_cast<size_t>(rank)].fd() < 0) late.push_back(rank);
-  }
+absl::Status PeerConnector::Late(absl::string_view failing, const std::vector<int>& late) const {
   std::string message =
-      absl::StrCat(RankNames(late), " joined '", options_.prefix, "' but did not connect within ",
-                   absl::FormatDuration(options_.connect_timeout));
+      absl::StrCat(RankNames(late), " joined '", options_.prefix, "' but did not ", failing,
+                   " within ", absl::FormatDuration(options_.connect_timeout));
   for (const Server& server : servers_) {
     if (server.step == Server::kDone || server.trouble.empty()) continue;
     absl::StrAppend(&message, "; rank ", server.rank, ": ", server.trouble);
@@ -276,11 +330,15 @@ std::string AddressOf(const Socket& listener) {
   return std::string(reinterpret_cast<const char*>(&address.storage), address.bytes);
 }
 
-absl::StatusOr<std::vector<Socket>> ConnectPeers(const GlooOptions& options,
-                                                 const JobSecret& secret, Socket listener,
-                                                 const std::vector<std::string>& addresses,
-                                                 absl::Time deadline) {
-  return PeerConnector(options, secret, std::move(listener), addresses, deadline).Run();
+absl::StatusOr<PeerConnections> ConnectPeers(
+    const GlooOptions& options, const JobSecret& secret, Socket listener,
+    const std::vector<std::string>& addresses, absl::Time deadline,
+    const std::function<absl::Status(const absl::Status& own)>& explain) {
+  PeerConnector connector(options, secret, std::move(listener), addresses, deadline);
+  const absl::Status connected = connector.Run();
+  if (!connected.ok()) return explain(connected);
+  const absl::Status confirmed = connector.Confirm();
+  return PeerConnections{connector.Release(), confirmed.ok() ? confirmed : explain(confirmed)};
 }
 
 }  // namespace brigade::collectives::internal

@@ -66,6 +66,11 @@ TEST(TcpStoreTest, KeysAreSetOnceAndWaitsEnd) {
       store->Get("other", absl::Milliseconds(100)),
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'other'")));
   EXPECT_EQ(store->Get("key", absl::ZeroDuration()).value(), "1");
+  EXPECT_OK(store->Remove("key"));
+  EXPECT_OK(store->Remove("key"));
+  EXPECT_THAT(store->Get("key", absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_OK(store->Set("key", "2"));
 }
 
 // Who waits for no key does not wait for the one without a name.
@@ -266,6 +271,9 @@ TEST_F(FileStoreTest, KeysAreSetOnceAndMayHoldAnything) {
   EXPECT_THAT(store->Set("../a b/%", "2"), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(store->Get("b", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'b'")));
+  EXPECT_OK(store->Remove("../a b/%"));
+  EXPECT_OK(store->Remove("../a b/%"));
+  EXPECT_OK(store->Set("../a b/%", "2"));
 }
 
 TEST_F(FileStoreTest, AFolderThatEverybodyWritesToIsRefused) {

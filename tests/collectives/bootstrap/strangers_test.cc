@@ -1,15 +1,11 @@
 // Who is not a rank gets in nowhere and holds up nobody: attackers with sockets of their own, in
 // processes of their own, against a store that forms, and against the standby of one that has.
 
-#include <arpa/inet.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +17,7 @@
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/tests/collectives/bootstrap/attackers.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -58,14 +55,6 @@ void Send(const Socket& socket, const std::string& bytes) {
   }
 }
 
-std::string Frame(const std::string& payload, uint32_t length) {
-  const uint32_t header = htonl(length);
-  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + payload;
-}
-std::string Frame(const std::string& payload) {
-  return Frame(payload, static_cast<uint32_t>(payload.size()));
-}
-
 // An error unless the other end closes the connection without having said anything: at once, or
 // when the stranger's time is over.
 absl::Status ExpectSilence(Socket& socket, bool at_once = true) {
@@ -76,26 +65,6 @@ absl::Status ExpectSilence(Socket& socket, bool at_once = true) {
     return absl::InternalError("a stranger was not closed");
   }
   return absl::OkStatus();
-}
-
-// On a new connection; returns when the server has hung up.
-absl::Status Attack(int port, const std::string& bytes) {
-  BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
-  Send(socket, bytes);
-  return ExpectSilence(socket, /*at_once=*/!bytes.empty());
-}
-
-std::string RandomBytes(size_t size) {
-  std::mt19937 random(1);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
-
-// What one sends who has another secret.
-std::string Knock(const JobSecret& secret) {
-  const std::string nonce = Nonce();
-  return PackFields({std::string(internal::kProtocol), nonce, secret.Sign({"knock", "0", nonce})});
 }
 
 // One who has listened to the first frames of a rank repeats them. The server says its nonce, and
@@ -134,38 +103,32 @@ absl::Status HoldHalfMessages(int port, int count, std::vector<Socket>& held) {
   return absl::OkStatus();
 }
 
+absl::Status Run(const Attack& attack, int port, int rank_of_server) {
+  std::vector<Socket> sockets;
+  for (const std::string& bytes : attack.connections({port, rank_of_server})) {
+    BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
+    Send(socket, bytes);
+    sockets.push_back(std::move(socket));
+  }
+  for (Socket& socket : sockets) {
+    BRIGADE_RETURN_IF_ERROR(ExpectSilence(socket, !attack.holds_on));
+  }
+  return absl::OkStatus();
+}
+
 struct NamedAttack {
   const char* name;
   std::function<absl::Status(int port, int rank_of_server)> run;
 };
 
-const std::vector<NamedAttack>& Attacks() {
-  static const auto& attacks = *new std::vector<NamedAttack>{
-      {"Nothing", [](int port, int) { return Attack(port, ""); }},
-      {"RandomBytes", [](int port, int) { return Attack(port, RandomBytes(100'000)); }},
-      {"AMessageWithoutEnd",
-       [](int port, int) { return Attack(port, Frame(std::string(10 << 20, 'a'), 11 << 20)); }},
-      {"ALongMessageWithinALongLength",
-       [](int port, int) { return Attack(port, Frame(std::string(257, 'a'))); }},
-      {"TheLongestLength", [](int port, int) { return Attack(port, Frame("", 0xffffffff)); }},
-      {"TinyMessages",
-       [](int port, int) {
-         std::string bytes;
-         for (int i = 0; i < 1'000'000; ++i) bytes += Frame("");
-         return Attack(port, bytes);
-       }},
-      {"AnotherProtocol", [](int port, int) { return Attack(port, "GET / HTTP/1.1\r\n\r\n"); }},
-      {"AHelloWithoutProof",
-       [](int port, int) {
-         return Attack(port, Frame(PackFields({"hello", "1", "2", "", "", PackValues({})})));
-       }},
-      {"AKnockWithAnotherSecret",
-       [](int port, int) { return Attack(port, Frame(Knock(JobSecret::Random()))); }},
-      {"AKnockWithThePublicSecret",
-       [](int port, int) { return Attack(port, Frame(Knock(JobSecret::Public()))); }},
-      {"AReplay", Replay},
-  };
-  return attacks;
+std::vector<NamedAttack> NamedAttacks() {
+  std::vector<NamedAttack> named = {{"AReplay", Replay}};
+  for (const Attack& attack : Attacks()) {
+    named.push_back({attack.name, [&attack](int port, int rank_of_server) {
+                       return Run(attack, port, rank_of_server);
+                     }});
+  }
+  return named;
 }
 
 class StrangersTest : public ::testing::TestWithParam<NamedAttack> {};
@@ -220,16 +183,8 @@ TEST(StandbyTest, TakesOverWhereRank0HasGoneWithTheHostsSecret) {
   for (const Report& report : reports) EXPECT_OK(report.status);
 }
 
-INSTANTIATE_TEST_SUITE_P(Attacks, StrangersTest, ::testing::ValuesIn(Attacks()),
+INSTANTIATE_TEST_SUITE_P(Attacks, StrangersTest, ::testing::ValuesIn(NamedAttacks()),
                          [](const auto& info) { return std::string(info.param.name); });
-
-int OpenDescriptors() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
-}
 
 // Rank 0 may have 256 descriptors; 1,000 strangers want one each, and keep them as long as they
 // may.
@@ -241,10 +196,7 @@ TEST(CrowdTest, AThousandStrangersLeaveTheRanksIn) {
       const rlimit limit = {256, 256};
       setrlimit(RLIMIT_NOFILE, &limit);
     } else {
-      rlimit limit = {};
-      getrlimit(RLIMIT_NOFILE, &limit);
-      limit.rlim_cur = limit.rlim_max;
-      setrlimit(RLIMIT_NOFILE, &limit);
+      RaiseDescriptorLimit();
       BRIGADE_RETURN_IF_ERROR(HoldHalfMessages(port, 1000, held));
     }
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));

@@ -19,6 +19,9 @@ namespace {
 
 using ::brigade::collectives::internal::Socket;
 
+// What a rank says when it is connected with all.
+constexpr char kConnected = 2;
+
 absl::Time Never() { return absl::Now() + kNever; }
 
 bool AwaitInput(const Socket& socket, absl::Duration time) {
@@ -102,9 +105,16 @@ absl::Status HandMadeRank::BeTaken(Socket& socket) {
   BRIGADE_RETURN_IF_ERROR(socket.SendFrame(absl::StrCat(rank_), Never()));
   char byte = 0;
   if (AwaitInput(socket, absl::Minutes(10)) && recv(socket.fd(), &byte, 1, 0) == 1 && byte == 1) {
+    send(socket.fd(), &kConnected, 1, MSG_NOSIGNAL);
     return absl::OkStatus();
   }
   return absl::UnavailableError("a rank was not taken");
+}
+
+absl::Status HandMadeRank::Stay(Socket socket) {
+  BRIGADE_RETURN_IF_ERROR(BeTaken(socket));
+  kept_.push_back(std::move(socket));
+  return absl::OkStatus();
 }
 
 absl::Status HandMadeRank::HearProof(Socket& socket) {
@@ -118,9 +128,10 @@ absl::Status HandMadeRank::HearProof(Socket& socket) {
   return socket.ReceiveFrame(Never()).status();
 }
 
-void HandMadeRank::Take(Socket& socket) {
-  const char taken = 1;
-  send(socket.fd(), &taken, 1, MSG_NOSIGNAL);
+void HandMadeRank::Take(Socket socket) {
+  const char words[] = {1, kConnected};
+  send(socket.fd(), words, sizeof(words), MSG_NOSIGNAL);
+  kept_.push_back(std::move(socket));
 }
 
 }  // namespace brigade::collectives::testing

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,12 +43,15 @@ class HandMadeRank {
 
   // A connection with a lower rank on which this one has proved itself.
   absl::StatusOr<internal::Socket> ProveTo(int rank);
-  // Says which rank this is, and waits until the other end has taken the connection.
+  // Says which rank this is, waits until the other end has taken the connection, and says that this
+  // rank is connected with all.
   absl::Status BeTaken(internal::Socket& socket);
-  // Of a connection that a higher rank has made: hears its proof, and which rank it is; tells it
-  // that the connection is taken.
+  // The same, and keeps the connection as long as this object lives.
+  absl::Status Stay(internal::Socket socket);
+  // Of a connection that a higher rank has made: hears its proof, and which rank it is; says the
+  // rest.
   absl::Status HearProof(internal::Socket& socket);
-  void Take(internal::Socket& socket);
+  void Take(internal::Socket socket);
 
   Store& store() { return *store_; }
 
@@ -56,6 +61,7 @@ class HandMadeRank {
 
   int rank_, size_;
   std::shared_ptr<Store> store_;
+  std::vector<internal::Socket> kept_ = {};
 };
 
 }  // namespace brigade::collectives::testing

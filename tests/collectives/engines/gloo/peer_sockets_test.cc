@@ -109,7 +109,7 @@ TEST(PeerSocketsTest, TheFirstStrangerIsNamedAndAllAreCounted) {
           BRIGADE_RETURN_IF_ERROR(ErrorUnless(IsClosedWithin(stranger, kNever), "it was answered"));
         }
         BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-        return rank_1.BeTaken(socket);
+        return rank_1.Stay(std::move(socket));
       });
 }
 
@@ -122,7 +122,7 @@ TEST(PeerSocketsTest, OneWhoKnowsTheNoncesButNotTheSecretHearsNothing) {
         listener.SendFrame(internal::ClientHandshake(guess, 0).Knock(), absl::Now() + kNever));
     BRIGADE_RETURN_IF_ERROR(ErrorUnless(IsClosedWithin(listener, kNever), "it was answered"));
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-    return rank_1.BeTaken(socket);
+    return rank_1.Stay(std::move(socket));
   });
 }
 
@@ -145,7 +145,7 @@ TEST(PeerSocketsTest, OneWhoRepeatsTheProofOfARankIsRefused) {
     BRIGADE_RETURN_IF_ERROR(listener.SendFrame(proof, never));
     BRIGADE_RETURN_IF_ERROR(ErrorUnless(IsClosedWithin(listener, kNever), "it was taken"));
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-    return rank_1.BeTaken(socket);
+    return rank_1.Stay(std::move(socket));
   });
 }
 
@@ -174,7 +174,7 @@ TEST(PeerSocketsTest, AFloodOfSilentConnectionsDoesNotCostASlowRankItsPlace) {
                                         "it was answered"));
     BRIGADE_ASSIGN_OR_RETURN(const std::string proof, handshake.Hear(challenge));
     BRIGADE_RETURN_IF_ERROR(socket.SendFrame(proof, never));
-    return rank_1.BeTaken(socket);
+    return rank_1.Stay(std::move(socket));
   });
 }
 
@@ -215,7 +215,7 @@ TEST(PeerSocketsTest, ARankWhoseConnectionIsClosedConnectsAgain) {
       if (i == 0) continue;  // closed at once, as one that makes room
       if (i == 1) BRIGADE_RETURN_IF_ERROR(socket.ReceiveFrame(absl::Now() + kNever).status());
       if (i >= 2) BRIGADE_RETURN_IF_ERROR(rank_0.HearProof(socket));
-      if (i == 3) rank_0.Take(socket);
+      if (i == 3) rank_0.Take(std::move(socket));
     }
     return absl::OkStatus();
   });
@@ -276,7 +276,7 @@ TEST(PeerSocketsTest, ASilentStrangerIsClosedAfterHisTime) {
             ErrorUnless(held > 0.9 * kHandshakeTimeout && held < 2 * kHandshakeTimeout,
                         absl::StrCat("closed after ", absl::FormatDuration(held))));
         BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-        return rank_1.BeTaken(socket);
+        return rank_1.Stay(std::move(socket));
       });
 }
 
@@ -284,7 +284,7 @@ TEST(PeerSocketsTest, SilentStrangersAreClosedWhenAllAreConnected) {
   RunAgainstRank0("", [](HandMadeRank& rank_1, int port) -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(Socket stranger, ConnectTo(port));
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-    BRIGADE_RETURN_IF_ERROR(rank_1.BeTaken(socket));
+    BRIGADE_RETURN_IF_ERROR(rank_1.Stay(std::move(socket)));
     // Rank 0 lives on, and has its transport.
     BRIGADE_RETURN_IF_ERROR(
         ErrorUnless(IsClosedWithin(stranger, 0.5 * kHandshakeTimeout), "it is still open"));
@@ -302,7 +302,7 @@ TEST(PeerSocketsTest, ARankThatOnlyConnectsClosesStrangersAtOnce) {
         ErrorUnless(IsClosedWithin(stranger, 0.5 * kHandshakeTimeout), "it is still open"));
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
     BRIGADE_RETURN_IF_ERROR(rank_0.HearProof(socket));
-    rank_0.Take(socket);
+    rank_0.Take(std::move(socket));
     return absl::OkStatus();
   });
 }
@@ -368,7 +368,7 @@ TEST(PeerSocketsTest, WhereNoDescriptorIsLeftARankWaitsWithoutTakingTheProcessor
     absl::StatusOr<Socket> socket = rank_1.ProveTo(0);
     connecting.join();
     BRIGADE_RETURN_IF_ERROR(socket.status());
-    BRIGADE_RETURN_IF_ERROR(rank_1.BeTaken(*socket));
+    BRIGADE_RETURN_IF_ERROR(rank_1.Stay(*std::move(socket)));
     fault.AwaitAll();
     return absl::OkStatus();
   });
@@ -408,7 +408,7 @@ TEST(PeerSocketsTest, ARankWithoutADescriptorConnectsWhenThereIsOne) {
     if (rank == 0) steps.done = 3;
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
     BRIGADE_RETURN_IF_ERROR(self.HearProof(socket));
-    self.Take(socket);
+    self.Take(std::move(socket));
     fault.AwaitAll();
     return absl::OkStatus();
   });

@@ -1,0 +1,66 @@
+#ifndef BRIGADE_CHECKPOINT_CHECKPOINT_FOLDER_H_
+#define BRIGADE_CHECKPOINT_CHECKPOINT_FOLDER_H_
+
+// How a checkpoint becomes a folder ROOT/step-00000042 as a whole, whatever fails meanwhile: files
+// are written and synced in ROOT/.step-00000042.part-TOKEN; the manifest, which makes it a
+// checkpoint, is written last; then the folder gets its name. Older ones go only after that.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/checkpoint/system_calls.h"
+
+namespace brigade::checkpoint {
+
+inline constexpr absl::string_view kManifestName = "manifest.json";
+
+// A checkpoint that is being written; of one process, which others may help to write files.
+class NewCheckpoint {
+ public:
+  // `bytes`: of all its files; ResourceExhausted if the disk has no room for them. AlreadyExists if
+  // there is a checkpoint of this step. `token`: of 16 hexadecimal digits, which no other save of
+  // this root has.
+  static absl::StatusOr<NewCheckpoint> Begin(SystemCalls& system, const std::string& root,
+                                             int64_t step, int64_t bytes, const std::string& token);
+  NewCheckpoint(NewCheckpoint&& other) noexcept;
+  NewCheckpoint& operator=(NewCheckpoint&&) = delete;
+  // Removes what was not committed, as far as it can.
+  ~NewCheckpoint();
+
+  // Where files are written, as OutputFile.
+  const std::string& path() const { return path_; }
+
+  // All files are there, and synced: makes it a checkpoint. When it returns OK, the checkpoint
+  // outlives a crash. After an error there is none, or, if the last sync has failed, there may be.
+  absl::Status Commit(absl::string_view manifest);
+
+ private:
+  NewCheckpoint(SystemCalls& system, const std::string& root, const std::string& name,
+                const std::string& path)
+      : system_(&system), root_(root), name_(name), path_(path) {}
+
+  SystemCalls* system_;
+  std::string root_;
+  // In the root, once it is one.
+  std::string name_;
+  // Empty: nothing is left to be removed.
+  std::string path_;
+};
+
+// The steps of the checkpoints in a root, ascending; none if there is no such folder.
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const std::string& root);
+
+// Where the checkpoint of a step is.
+std::string CheckpointPath(const std::string& root, int64_t step);
+
+// Removes all but the newest `keep` checkpoints, of at least 1, and what saves that were cut short
+// have left. No save of this root may be under way.
+absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int keep);
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_CHECKPOINT_FOLDER_H_

@@ -1,0 +1,142 @@
+#include "brigade/checkpoint/durable_file.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+// Of one call: as much as the system takes at once.
+constexpr int64_t kMostBytesAtOnce = 0x7ffff000;
+
+absl::Status Failed(const char* what, const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
+}
+
+// Again while a signal interrupts it.
+template <typename Call>
+auto Repeat(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFile> OutputFile::Create(SystemCalls& system, const std::string& path,
+                                              int64_t bytes) {
+  const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_CREAT | O_EXCL, 0666); });
+  if (fd < 0) return Failed("create", path);
+  OutputFile file(system, path, fd);
+  // Without fallocate the disk is found full while it is written to.
+  if (bytes > 0 && Repeat([&] { return system.Allocate(fd, bytes); }) != 0 && errno != EOPNOTSUPP &&
+      errno != ENOSYS) {
+    return Failed("take room for", path);
+  }
+  return file;
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : system_(other.system_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) system_->Close(fd_);
+}
+
+absl::Status OutputFile::Write(absl::string_view bytes, int64_t offset) const {
+  const int64_t begin = offset;
+  const auto size = static_cast<int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    const auto most = std::min(static_cast<int64_t>(bytes.size()), kMostBytesAtOnce);
+    const ssize_t written = Repeat(
+        [&] { return system_->WriteAt(fd_, bytes.data(), static_cast<size_t>(most), offset); });
+    // A system that takes nothing and says nothing would be asked for ever.
+    if (written == 0) errno = EIO;
+    if (written <= 0) return Failed("write", path_);
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += written;
+  }
+  // Where it cannot begin now, Finish does it all.
+  system_->BeginToWrite(fd_, begin, size);
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Finish() {
+  const int fd = std::exchange(fd_, -1);
+  // The first error counts. Close is not repeated either: the descriptor is gone.
+  absl::Status status;
+  if (Repeat([&] { return system_->SyncData(fd); }) != 0) status = Failed("sync", path_);
+  if (system_->Close(fd) != 0 && errno != EINTR && status.ok()) status = Failed("close", path_);
+  return status;
+}
+
+absl::StatusOr<InputFile> InputFile::Open(SystemCalls& system, const std::string& path) {
+  // A pipe without a writer opens at once.
+  const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0); });
+  if (fd < 0) return Failed("open", path);
+  struct stat status = {};
+  const bool is_known = Repeat([&] { return system.Stat(fd, status); }) == 0;
+  InputFile file(system, path, fd, status.st_size);
+  if (!is_known) return Failed("open", path);
+  if (!S_ISREG(status.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
+  }
+  return file;
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : system_(other.system_),
+      path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_) {}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) system_->Close(fd_);
+}
+
+absl::Status InputFile::Read(void* to, int64_t bytes, int64_t offset) const {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t read = Repeat([&] {
+      return system_->ReadAt(fd_, at, static_cast<size_t>(std::min(bytes, kMostBytesAtOnce)),
+                             offset);
+    });
+    if (read < 0) return Failed("read", path_);
+    if (read == 0) {
+      return absl::DataLossError(absl::StrCat("cannot read ", path_, ": it ends at byte ", offset));
+    }
+    at += read;
+    bytes -= read;
+    offset += read;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(SystemCalls& system, const std::string& path) {
+  const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_DIRECTORY, 0); });
+  if (fd < 0) return Failed("open", path);
+  absl::Status status;
+  if (Repeat([&] { return system.Sync(fd); }) != 0) status = Failed("sync", path);
+  system.Close(fd);
+  return status;
+}
+
+absl::Status RemoveFolderWithFiles(SystemCalls& system, const std::string& path) {
+  std::vector<std::string> names;
+  if (system.List(path, names) != 0) return Failed("list", path);
+  absl::Status status;
+  for (const std::string& name : names) {
+    const std::string file = absl::StrCat(path, "/", name);
+    if (system.Unlink(file) != 0 && status.ok()) status = Failed("remove", file);
+  }
+  if (system.RemoveFolder(path) != 0 && status.ok()) status = Failed("remove", path);
+  return status;
+}
+
+}  // namespace brigade::checkpoint

@@ -1,0 +1,77 @@
+#include "brigade/checkpoint/system_calls.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace brigade::checkpoint {
+namespace {
+
+class RealSystemCalls final : public SystemCalls {
+ public:
+  int Open(const std::string& path, int flags, mode_t mode) override {
+    return ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  }
+  int Close(int fd) override { return ::close(fd); }
+  int Stat(int fd, struct stat& status) override { return ::fstat(fd, &status); }
+  ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override {
+    return ::pread(fd, to, bytes, offset);
+  }
+  ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override {
+    return ::pwrite(fd, from, bytes, offset);
+  }
+  int Allocate(int fd, off_t bytes) override { return ::fallocate(fd, 0, 0, bytes); }
+  int BeginToWrite(int fd, off_t offset, off_t bytes) override {
+    return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
+  }
+  int SyncData(int fd) override { return ::fdatasync(fd); }
+  int Sync(int fd) override { return ::fsync(fd); }
+
+  int MakeFolder(const std::string& path, mode_t mode) override {
+    return ::mkdir(path.c_str(), mode);
+  }
+  int RemoveFolder(const std::string& path) override { return ::rmdir(path.c_str()); }
+  int Unlink(const std::string& path) override { return ::unlink(path.c_str()); }
+  int Rename(const std::string& from, const std::string& to) override {
+    return ::rename(from.c_str(), to.c_str());
+  }
+  int RenameToNew(const std::string& from, const std::string& to) override {
+    const int renamed = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    if (renamed == 0 || (errno != EINVAL && errno != ENOSYS)) return renamed;
+    // A file system that cannot do both at once.
+    if (::access(to.c_str(), F_OK) == 0) {
+      errno = EEXIST;
+      return -1;
+    }
+    return ::rename(from.c_str(), to.c_str());
+  }
+  int List(const std::string& path, std::vector<std::string>& names) override {
+    DIR* const folder = ::opendir(path.c_str());
+    if (folder == nullptr) return -1;
+    names.clear();
+    errno = 0;
+    while (const dirent* const entry = ::readdir(folder)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    const int error = errno;
+    ::closedir(folder);
+    errno = error;
+    return error == 0 ? 0 : -1;
+  }
+  int SpaceOf(const std::string& path, struct statvfs& space) override {
+    return ::statvfs(path.c_str(), &space);
+  }
+};
+
+}  // namespace
+
+SystemCalls& SystemCalls::Real() {
+  static auto& real = *new RealSystemCalls;
+  return real;
+}
+
+}  // namespace brigade::checkpoint

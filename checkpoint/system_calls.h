@@ -1,0 +1,53 @@
+#ifndef BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+#define BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace brigade::checkpoint {
+
+// The system calls by which checkpoints reach the disk and come back, one method each, with its
+// results and errno. What stands here instead of the system can remember what was synced, and fail.
+//
+// Threads      Safe from any thread, as far as the system is.
+class SystemCalls {
+ public:
+  virtual ~SystemCalls() = default;
+
+  // The system's own.
+  static SystemCalls& Real();
+
+  // Of files and folders.
+  virtual int Open(const std::string& path, int flags, mode_t mode) = 0;
+  virtual int Close(int fd) = 0;
+  virtual int Stat(int fd, struct stat& status) = 0;
+  virtual ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) = 0;
+  virtual ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) = 0;
+  // fallocate from 0 on.
+  virtual int Allocate(int fd, off_t bytes) = 0;
+  // sync_file_range: begins to write, promises nothing.
+  virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;
+  // fdatasync: the bytes and the size of a file are on the disk.
+  virtual int SyncData(int fd) = 0;
+  // fsync: of a folder, its names are on the disk.
+  virtual int Sync(int fd) = 0;
+
+  virtual int MakeFolder(const std::string& path, mode_t mode) = 0;
+  virtual int RemoveFolder(const std::string& path) = 0;
+  virtual int Unlink(const std::string& path) = 0;
+  virtual int Rename(const std::string& from, const std::string& to) = 0;
+  // EEXIST if something is there.
+  virtual int RenameToNew(const std::string& from, const std::string& to) = 0;
+  // The names in a folder, in any order, without "." and "..".
+  virtual int List(const std::string& path, std::vector<std::string>& names) = 0;
+  virtual int SpaceOf(const std::string& path, struct statvfs& space) = 0;
+};
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_

@@ -1,0 +1,219 @@
+#include "brigade/checkpoint/checkpoint_folder.h"
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/crc32c.h"
+#include "brigade/checkpoint/durable_file.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+using ::brigade::checkpoint::testing::CrashFileSystem;
+using ::brigade::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using Data = CrashFileSystem::Data;
+using Names = CrashFileSystem::Names;
+
+constexpr char kRoot[] = "/checkpoints";
+
+// More than a block of each size.
+std::string Content(int64_t step, int file) {
+  return std::string(9000, static_cast<char>('a' + 2 * step + file));
+}
+
+// Two files, and a manifest that has their sums.
+absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
+  BRIGADE_ASSIGN_OR_RETURN(auto checkpoint,
+                           NewCheckpoint::Begin(system, kRoot, step, 18000, "0123456789abcdef"));
+  std::string manifest;
+  for (int i = 0; i < 2; ++i) {
+    const std::string content = Content(step, i);
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto file, OutputFile::Create(system, absl::StrCat(checkpoint.path(), "/", i), 9000));
+    BRIGADE_RETURN_IF_ERROR(file.Write(content, 0));
+    BRIGADE_RETURN_IF_ERROR(file.Finish());
+    absl::StrAppend(&manifest, Crc32c(content), " ");
+  }
+  BRIGADE_RETURN_IF_ERROR(checkpoint.Commit(manifest));
+  if (is_saved != nullptr) *is_saved = true;
+  return RemoveOldCheckpoints(system, kRoot, 1);
+}
+
+absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
+  BRIGADE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(system, path));
+  std::string content(static_cast<size_t>(file.size()), '\0');
+  BRIGADE_RETURN_IF_ERROR(file.Read(content.data(), file.size(), 0));
+  return content;
+}
+
+// The step of the newest checkpoint, if all are whole; -1 if there is none.
+absl::StatusOr<int64_t> NewestWhole(SystemCalls& system) {
+  BRIGADE_ASSIGN_OR_RETURN(const auto steps, ListCheckpoints(system, kRoot));
+  for (const int64_t step : steps) {
+    const std::string path = CheckpointPath(kRoot, step);
+    std::string manifest;
+    for (int i = 0; i < 2; ++i) {
+      BRIGADE_ASSIGN_OR_RETURN(const std::string content,
+                               ReadAll(system, absl::StrCat(path, "/", i)));
+      if (content != Content(step, i)) return absl::DataLossError(absl::StrCat("file ", i));
+      absl::StrAppend(&manifest, Crc32c(content), " ");
+    }
+    BRIGADE_ASSIGN_OR_RETURN(const std::string there,
+                             ReadAll(system, absl::StrCat(path, "/", kManifestName)));
+    if (there != manifest) return absl::DataLossError("manifest");
+  }
+  return steps.empty() ? -1 : steps.back();
+}
+
+TEST(CheckpointFolderTest, IsAFolderWithItsNameOnceItIsWhole) {
+  CrashFileSystem system;
+  ASSERT_OK(Save(system, 3));
+  std::vector<std::string> paths;
+  for (const auto& [path, content] : system.All()) paths.push_back(path);
+  EXPECT_THAT(paths,
+              UnorderedElementsAre("/checkpoints/", "/checkpoints/step-00000003/",
+                                   "/checkpoints/step-00000003/0", "/checkpoints/step-00000003/1",
+                                   "/checkpoints/step-00000003/manifest.json"));
+  EXPECT_EQ(NewestWhole(system).value(), 3);
+  EXPECT_THAT(Save(system, 3), StatusIs(absl::StatusCode::kAlreadyExists,
+                                        "/checkpoints/step-00000003 is there already"));
+  EXPECT_EQ(system.open_files(), 0);
+}
+
+TEST(CheckpointFolderTest, ListsNothingElse) {
+  CrashFileSystem system;
+  EXPECT_THAT(ListCheckpoints(system, kRoot).value(), IsEmpty());
+  system.MakeFolder(kRoot, 0777);
+  for (const char* name : {"step-00000010", "step-00000009", "step-123456789", "step-7",
+                           "step--0000007", "step-0000000x", "step-", ".step-00000011.part-0",
+                           ".trash-step-00000012", "step-00000013.old"}) {
+    system.MakeFolder(absl::StrCat(kRoot, "/", name), 0777);
+  }
+  EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(9, 10, 123456789));
+}
+
+TEST(CheckpointFolderTest, KeepsAsManyAsAsked) {
+  CrashFileSystem system;
+  for (const int64_t step : {1, 2, 3, 10}) {
+    auto checkpoint = NewCheckpoint::Begin(system, kRoot, step, 0, absl::StrCat(step)).value();
+    ASSERT_OK(checkpoint.Commit(""));
+  }
+  system.MakeFolder(absl::StrCat(kRoot, "/.step-00000004.part-1"), 0777);
+  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 2));
+  EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(3, 10));
+  EXPECT_EQ(system.All().size(), 5u);
+  EXPECT_THAT(RemoveOldCheckpoints(system, kRoot, 0), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(CheckpointFolderTest, AFullDiskIsFoundBeforeAnythingIsWritten) {
+  CrashFileSystem system;
+  EXPECT_THAT(NewCheckpoint::Begin(system, kRoot, 1, (int64_t{4} << 30) + 1, "0").status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("4294967297 bytes are needed, 4294967296 are free")));
+  EXPECT_EQ(system.All().size(), 1u);
+}
+
+// The power fails before each call of a second save. `lost`: the sync that does nothing, counted
+// over both kinds; none if it is negative. Returns how many calls and syncs there were, and whether
+// all crashes left whole checkpoints alone: the old one, or the new one, or, once it was said to be
+// saved, the new one.
+struct Crashes {
+  int64_t calls = 0;
+  int syncs = 0;
+  bool all_whole = true;
+  std::string first_not_whole = {};
+};
+Crashes CrashEverywhere(int lost) {
+  Crashes crashes;
+  for (int64_t at = 0;; ++at) {
+    CrashFileSystem system;
+    EXPECT_OK(Save(system, 1));
+    int64_t call = 0;
+    int syncs = 0;
+    bool has_failed = false;
+    system.set_fault([&](const std::string& name, const std::string&) {
+      has_failed = has_failed || call++ == at;
+      if (has_failed) return EIO;
+      const bool is_sync = name == "sync" || name == "sync data";
+      return is_sync && syncs++ == lost ? CrashFileSystem::kLost : 0;
+    });
+    bool is_saved = false;
+    Save(system, 2, &is_saved).IgnoreError();
+    for (const Data data : {Data::kNone, Data::kAll, Data::kEvery512, Data::kEvery4096}) {
+      for (const Names names : {Names::kNone, Names::kAll, Names::kOuter, Names::kInner}) {
+        const auto newest = NewestWhole(*system.AfterCrash(data, names));
+        const bool is_whole = newest.ok() && (*newest == 2 || (*newest == 1 && !is_saved));
+        if (!is_whole && crashes.all_whole) {
+          crashes.first_not_whole =
+              absl::StrCat("before call ", at, ", data ", static_cast<int>(data), ", names ",
+                           static_cast<int>(names), ": ", newest.status().ToString());
+        }
+        crashes.all_whole = crashes.all_whole && is_whole;
+      }
+    }
+    if (has_failed) continue;
+    crashes.calls = at;
+    crashes.syncs = syncs;
+    return crashes;
+  }
+}
+
+TEST(CheckpointFolderTest, ACrashLeavesTheOldOneOrTheNewOne) {
+  const Crashes crashes = CrashEverywhere(/*lost=*/-1);
+  EXPECT_TRUE(crashes.all_whole) << crashes.first_not_whole;
+  EXPECT_GT(crashes.calls, 30);
+  // Two files, the manifest, their names, the folder's name, that of the old one.
+  EXPECT_EQ(crashes.syncs, 6);
+  for (int lost = 0; lost < crashes.syncs; ++lost) {
+    EXPECT_FALSE(CrashEverywhere(lost).all_whole) << "sync " << lost << " is not needed";
+  }
+}
+
+// No room, no luck: the old one is there, and nothing is left of the new one.
+TEST(CheckpointFolderTest, AnErrorOfEachCallLeavesTheOldOne) {
+  for (const int error : {EIO, ENOSPC}) {
+    for (int64_t at = 0;; ++at) {
+      CrashFileSystem system;
+      ASSERT_OK(Save(system, 1));
+      const auto before = system.All();
+      std::string failed;
+      bool was_renamed = false;
+      system.set_fault([&, left = at](const std::string& call, const std::string& path) mutable {
+        if (left-- != 0) {
+          was_renamed =
+              was_renamed || (call == "rename" && path.find(".part-") == path.size() - 22);
+          return 0;
+        }
+        failed = call;
+        return error;
+      });
+      const absl::Status saved = Save(system, 2);
+      EXPECT_EQ(system.open_files(), 0);
+      if (failed.empty()) {
+        EXPECT_OK(saved);
+        break;
+      }
+      system.set_fault(nullptr);
+      EXPECT_TRUE(was_renamed || saved.ok() || system.All() == before) << failed << " " << at;
+      ASSERT_OK(NewestWhole(system)) << failed;
+      // The next one goes through.
+      ASSERT_OK(Save(system, 4));
+      EXPECT_EQ(NewestWhole(system).value(), 4);
+      EXPECT_EQ(system.All().size(), 5u) << failed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::checkpoint

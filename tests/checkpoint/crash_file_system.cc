@@ -1,0 +1,243 @@
+#include "brigade/tests/checkpoint/crash_file_system.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace brigade::checkpoint::testing {
+namespace {
+
+int Error(int error) {
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+CrashFileSystem::CrashFileSystem() : root_(std::make_shared<Node>()) { root_->is_folder = true; }
+
+int CrashFileSystem::Enter(const char* call, const std::string& path) {
+  ++calls_;
+  const int fault = fault_ == nullptr ? 0 : fault_(call, path);
+  if (fault <= 0) return fault;
+  errno = fault;
+  return 1;
+}
+
+std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Find(const std::string& path) const {
+  std::shared_ptr<Node> node = root_;
+  for (size_t at = 1; at < path.size() && node != nullptr;) {
+    const size_t end = std::min(path.find('/', at), path.size());
+    const auto found = node->names.find(path.substr(at, end - at));
+    node = found == node->names.end() ? nullptr : found->second;
+    at = end + 1;
+  }
+  return node;
+}
+
+std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::FolderOf(const std::string& path,
+                                                                 std::string& name) const {
+  const size_t slash = path.rfind('/');
+  name = path.substr(slash + 1);
+  const std::shared_ptr<Node> folder = Find(path.substr(0, slash));
+  return folder != nullptr && folder->is_folder ? folder : nullptr;
+}
+
+std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Survivor(const Node& node, Data data,
+                                                                 Names names, int depth) {
+  auto survivor = std::make_shared<Node>();
+  survivor->is_folder = node.is_folder;
+  const std::string &now = node.bytes, &synced = node.synced_bytes;
+  survivor->bytes = data == Data::kNone ? synced : now;
+  if (data == Data::kEvery512 || data == Data::kEvery4096) {
+    const size_t block = data == Data::kEvery512 ? 512 : 4096;
+    for (size_t at = 0; at < now.size(); at += 2 * block) {
+      for (size_t i = at; i < std::min(at + block, now.size()); ++i) {
+        survivor->bytes[i] = i < synced.size() ? synced[i] : '\0';
+      }
+    }
+  }
+  survivor->synced_bytes = survivor->bytes;
+  const bool keeps_names =
+      names == Names::kAll || names == (depth <= 1 ? Names::kOuter : Names::kInner);
+  for (const auto& [name, child] : keeps_names ? node.names : node.synced_names) {
+    survivor->names[name] = Survivor(*child, data, names, depth + 1);
+  }
+  survivor->synced_names = survivor->names;
+  return survivor;
+}
+
+std::unique_ptr<CrashFileSystem> CrashFileSystem::AfterCrash(Data data, Names names) const {
+  auto after = std::make_unique<CrashFileSystem>();
+  after->root_ = Survivor(*root_, data, names, /*depth=*/0);
+  return after;
+}
+
+std::map<std::string, std::string> CrashFileSystem::All() const {
+  std::map<std::string, std::string> all;
+  const std::function<void(const std::string&, const Node&)> add = [&](const std::string& path,
+                                                                       const Node& node) {
+    for (const auto& [name, child] : node.names) {
+      const std::string its = path + "/" + name;
+      if (child->is_folder) {
+        all[its + "/"] = "";
+        add(its, *child);
+      } else {
+        all[its] = child->bytes;
+      }
+    }
+  };
+  add("", *root_);
+  return all;
+}
+
+int CrashFileSystem::Open(const std::string& path, int flags, mode_t) {
+  if (Enter("open", path) > 0) return -1;
+  std::shared_ptr<Node> node = Find(path);
+  if (node != nullptr && (flags & O_EXCL) != 0) return Error(EEXIST);
+  if (node == nullptr && (flags & O_CREAT) == 0) return Error(ENOENT);
+  if (node != nullptr && (flags & O_DIRECTORY) != 0 && !node->is_folder) return Error(ENOTDIR);
+  if (node == nullptr) {
+    std::string name;
+    const std::shared_ptr<Node> folder = FolderOf(path, name);
+    if (folder == nullptr) return Error(ENOENT);
+    node = folder->names[name] = std::make_shared<Node>();
+  }
+  open_[next_fd_] = {node, path};
+  return next_fd_++;
+}
+
+int CrashFileSystem::Close(int fd) {
+  const std::string path = open_.at(fd).path;
+  // Also where it fails.
+  open_.erase(fd);
+  return Enter("close", path) > 0 ? -1 : 0;
+}
+
+int CrashFileSystem::Stat(int fd, struct stat& status) {
+  if (Enter("stat", open_.at(fd).path) > 0) return -1;
+  status = {};
+  status.st_mode = open_.at(fd).node->is_folder ? S_IFDIR : S_IFREG;
+  status.st_size = static_cast<off_t>(open_.at(fd).node->bytes.size());
+  return 0;
+}
+
+ssize_t CrashFileSystem::ReadAt(int fd, void* to, size_t bytes, off_t offset) {
+  const int entered = Enter("read", open_.at(fd).path);
+  if (entered > 0) return -1;
+  const std::string& content = open_.at(fd).node->bytes;
+  const auto at = std::min(static_cast<size_t>(offset), content.size());
+  size_t count = std::min(bytes, content.size() - at);
+  if (entered == kShort) count = (count + 1) / 2;
+  std::memcpy(to, content.data() + at, count);
+  return static_cast<ssize_t>(count);
+}
+
+ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t offset) {
+  const int entered = Enter("write", open_.at(fd).path);
+  if (entered > 0) return -1;
+  if (entered == kShort) bytes = (bytes + 1) / 2;
+  std::string& content = open_.at(fd).node->bytes;
+  content.resize(std::max(content.size(), static_cast<size_t>(offset) + bytes));
+  std::memcpy(content.data() + offset, from, bytes);
+  return static_cast<ssize_t>(bytes);
+}
+
+int CrashFileSystem::Allocate(int fd, off_t bytes) {
+  if (Enter("allocate", open_.at(fd).path) > 0) return -1;
+  std::string& content = open_.at(fd).node->bytes;
+  content.resize(std::max(content.size(), static_cast<size_t>(bytes)));
+  return 0;
+}
+
+int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {
+  return Enter("begin to write", open_.at(fd).path) > 0 ? -1 : 0;
+}
+
+int CrashFileSystem::SyncData(int fd) {
+  const int entered = Enter("sync data", open_.at(fd).path);
+  if (entered != 0) return entered == kLost ? 0 : -1;
+  Node& node = *open_.at(fd).node;
+  node.synced_bytes = node.bytes;
+  return 0;
+}
+
+int CrashFileSystem::Sync(int fd) {
+  const int entered = Enter("sync", open_.at(fd).path);
+  if (entered != 0) return entered == kLost ? 0 : -1;
+  Node& node = *open_.at(fd).node;
+  node.synced_bytes = node.bytes;
+  node.synced_names = node.names;
+  return 0;
+}
+
+int CrashFileSystem::MakeFolder(const std::string& path, mode_t) {
+  if (Enter("make folder", path) > 0) return -1;
+  std::string name;
+  const std::shared_ptr<Node> folder = FolderOf(path, name);
+  if (folder == nullptr) return Error(ENOENT);
+  if (folder->names.count(name) != 0) return Error(EEXIST);
+  folder->names[name] = std::make_shared<Node>();
+  folder->names[name]->is_folder = true;
+  return 0;
+}
+
+int CrashFileSystem::Remove(const std::string& path, bool is_folder) {
+  std::string name;
+  const std::shared_ptr<Node> folder = FolderOf(path, name), node = Find(path);
+  if (folder == nullptr || node == nullptr) return Error(ENOENT);
+  if (node->is_folder != is_folder) return Error(is_folder ? ENOTDIR : EISDIR);
+  if (!node->names.empty()) return Error(ENOTEMPTY);
+  folder->names.erase(name);
+  return 0;
+}
+
+int CrashFileSystem::RemoveFolder(const std::string& path) {
+  return Enter("remove folder", path) > 0 ? -1 : Remove(path, /*is_folder=*/true);
+}
+
+int CrashFileSystem::Unlink(const std::string& path) {
+  return Enter("unlink", path) > 0 ? -1 : Remove(path, /*is_folder=*/false);
+}
+
+int CrashFileSystem::Rename(const std::string& from, const std::string& to) {
+  if (Enter("rename", from) > 0) return -1;
+  std::string old_name, new_name;
+  const std::shared_ptr<Node> source = FolderOf(from, old_name), target = FolderOf(to, new_name);
+  const std::shared_ptr<Node> node = Find(from), replaced = Find(to);
+  if (source == nullptr || target == nullptr || node == nullptr) return Error(ENOENT);
+  if (replaced != nullptr && replaced->is_folder != node->is_folder) {
+    return Error(replaced->is_folder ? EISDIR : ENOTDIR);
+  }
+  if (replaced != nullptr && !replaced->names.empty()) return Error(ENOTEMPTY);
+  source->names.erase(old_name);
+  target->names[new_name] = node;
+  return 0;
+}
+
+int CrashFileSystem::RenameToNew(const std::string& from, const std::string& to) {
+  if (Find(to) != nullptr) return Enter("rename", from) > 0 ? -1 : Error(EEXIST);
+  return Rename(from, to);
+}
+
+int CrashFileSystem::List(const std::string& path, std::vector<std::string>& names) {
+  if (Enter("list", path) > 0) return -1;
+  const std::shared_ptr<Node> folder = Find(path);
+  if (folder == nullptr) return Error(ENOENT);
+  if (!folder->is_folder) return Error(ENOTDIR);
+  names.clear();
+  for (const auto& [name, node] : folder->names) names.push_back(name);
+  return 0;
+}
+
+int CrashFileSystem::SpaceOf(const std::string& path, struct statvfs& space) {
+  if (Enter("space", path) > 0) return -1;
+  space = {};
+  space.f_frsize = 4096;
+  space.f_bavail = 1 << 20;
+  return 0;
+}
+
+}  // namespace brigade::checkpoint::testing

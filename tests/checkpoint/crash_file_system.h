@@ -1,0 +1,91 @@
+#ifndef BRIGADE_TESTS_CHECKPOINT_CRASH_FILE_SYSTEM_H_
+#define BRIGADE_TESTS_CHECKPOINT_CRASH_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "brigade/checkpoint/system_calls.h"
+
+namespace brigade::checkpoint::testing {
+
+// A file system in memory that knows what of it is on the disk: what may be there after the power
+// has failed.
+class CrashFileSystem final : public SystemCalls {
+ public:
+  // What the disk has of what was not synced, when the power fails.
+  enum class Data { kNone, kAll, kEvery512, kEvery4096 };
+  // kOuter: those in folders of the root, but none further down; kInner: the others.
+  enum class Names { kNone, kAll, kOuter, kInner };
+
+  // Before each call: 0, or the errno with which it fails, without effect. kShort: a read or a
+  // write takes half of its bytes. kLost: a sync says that all is well, and does nothing.
+  static constexpr int kShort = -1, kLost = -2;
+  using Fault = std::function<int(const std::string& call, const std::string& path)>;
+
+  CrashFileSystem();
+
+  void set_fault(Fault fault) { fault_ = std::move(fault); }
+  // How many calls there were.
+  int64_t calls() const { return calls_; }
+
+  // What one finds there after the power has failed now. Torn data: of its blocks of 512 or 4096
+  // bytes every other one is as it was when synced, or zeros.
+  std::unique_ptr<CrashFileSystem> AfterCrash(Data data, Names names) const;
+
+  // Of tests: all paths of files with their contents, and of folders with "/" behind them.
+  std::map<std::string, std::string> All() const;
+  int open_files() const { return static_cast<int>(open_.size()); }
+
+  int Open(const std::string& path, int flags, mode_t mode) override;
+  int Close(int fd) override;
+  int Stat(int fd, struct stat& status) override;
+  ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override;
+  ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override;
+  int Allocate(int fd, off_t bytes) override;
+  int BeginToWrite(int fd, off_t offset, off_t bytes) override;
+  int SyncData(int fd) override;
+  int Sync(int fd) override;
+  int MakeFolder(const std::string& path, mode_t mode) override;
+  int RemoveFolder(const std::string& path) override;
+  int Unlink(const std::string& path) override;
+  int Rename(const std::string& from, const std::string& to) override;
+  int RenameToNew(const std::string& from, const std::string& to) override;
+  int List(const std::string& path, std::vector<std::string>& names) override;
+  int SpaceOf(const std::string& path, struct statvfs& space) override;
+
+ private:
+  struct Node {
+    bool is_folder = false;
+    // Of a file.
+    std::string bytes, synced_bytes;
+    // Of a folder.
+    std::map<std::string, std::shared_ptr<Node>> names, synced_names;
+  };
+  struct OpenFile {
+    std::shared_ptr<Node> node;
+    std::string path;
+  };
+
+  // 0, kShort or kLost, or 1 with errno.
+  int Enter(const char* call, const std::string& path);
+  std::shared_ptr<Node> Find(const std::string& path) const;
+  // The folder that holds the last name of the path.
+  std::shared_ptr<Node> FolderOf(const std::string& path, std::string& name) const;
+  int Remove(const std::string& path, bool is_folder);
+  // Of a node that is `depth` names below the root.
+  static std::shared_ptr<Node> Survivor(const Node& node, Data data, Names names, int depth);
+
+  std::shared_ptr<Node> root_;
+  std::map<int, OpenFile> open_;
+  int next_fd_ = 100;
+  int64_t calls_ = 0;
+  Fault fault_;
+};
+
+}  // namespace brigade::checkpoint::testing
+
+#endif  // BRIGADE_TESTS_CHECKPOINT_CRASH_FILE_SYSTEM_H_
