@@ -378,6 +378,9 @@ TEST(PeerSocketsTest, WhereNoDescriptorIsLeftARankWaitsWithoutTakingTheProcessor
 
 // Rank 2 has the descriptor of its listener left, for one of two connections.
 TEST(PeerSocketsTest, ARankWithoutADescriptorConnectsWhenThereIsOne) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UBSan looks at a virtual table through a pipe, for which no descriptor is left";
+#endif
   void* const memory =
       mmap(nullptr, sizeof(Steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Steps& steps = *new (memory) Steps;
