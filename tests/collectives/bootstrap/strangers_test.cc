@@ -168,6 +168,63 @@ TEST_P(StrangersTest, DoNotDisturbAStandby) {
 }
 
 // The secret that rank 0 has left on this host goes with it; its standbys know it.
+// Who knows the secret is a rank, and may say anything: what no rank says ends his connection; what
+// a rank that was started wrongly says is an error on all ranks, by its name.
+TEST(InsiderTest, WhatOneSaysWhoKnowsTheSecretIsRefusedOrNamed) {
+  const auto hello = [](const char* rank, const char* size, const std::string& values = "") {
+    return Frame(
+        PackFields({"hello", rank, size, "", "", values.empty() ? PackValues({}) : values}));
+  };
+  std::string answers;
+  for (int code = -1; code < 20; ++code) answers += Frame(PackFields({absl::StrCat(code), "why"}));
+  const struct {
+    const char* name;
+    std::string bytes;
+    // Of the error on all ranks; empty: there is none.
+    const char* error;
+  } cases[] = {
+      {"random bytes", RandomBytes(100000), ""},
+      {"a giant length", Frame("hello", (4 << 20) + 1), ""},
+      {"no list", Frame("hello"), ""},
+      {"a server's answers", answers, ""},
+      {"a request before a hello", Frame(PackFields({"set", "key", "value"})), ""},
+      {"no values", hello("1", "2", "values"), ""},
+      {"no number", hello("one", "2"), ""},
+      {"a number too large", hello("4294967297", "2"), ""},
+      {"no such rank", hello("2", "2"), "no rank 2 of 2"},
+      {"a negative rank", hello("-1", "2"), "no rank -1 of 2"},
+      {"another size", hello("1", "3"), "world sizes differ"},
+      {"rank 0", hello("0", "2"), "two processes have rank 0"},
+      {"values of another job", hello("1", "2", PackValues({{"seed", "2"}})), "seed"},
+  };
+  for (const auto& c : cases) {
+    const int port = FreePort();
+    const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
+      const TcpStoreOptions options = StoreOptions(rank, 2, port);
+      Socket insider;
+      if (rank == 1) {
+        BRIGADE_ASSIGN_OR_RETURN(insider, ConnectTo(port));
+        BRIGADE_RETURN_IF_ERROR(
+            internal::ProveToServer(*options.job.secret, 0, insider, absl::Now() + kNever));
+        Send(insider, c.bytes);
+        // He hears what comes of it, or that he is closed.
+        insider.ReceiveFrame(absl::Now() + kNever).IgnoreError();
+      }
+      const auto store = TcpStore::Create(options);
+      insider.Close();
+      fault.AwaitAll();
+      return store.status();
+    });
+    for (const Report& report : reports) {
+      if (*c.error == '\0') {
+        EXPECT_OK(report.status) << c.name;
+      } else {
+        EXPECT_THAT(std::string(report.status.message()), HasSubstr(c.error)) << c.name;
+      }
+    }
+  }
+}
+
 TEST(StandbyTest, TakesOverWhereRank0HasGoneWithTheHostsSecret) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) -> absl::Status {
