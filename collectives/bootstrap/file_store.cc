@@ -27,7 +27,7 @@ using ::brigade::device::Printable;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(5);
 constexpr char kFailureKey[] = "failure";
 
-// Of a value: the largest is the list of a rank's addresses, some 150 bytes for each of the others.
+// Of a value, as of a message between ranks: they are addresses and what ranks were started with.
 constexpr int64_t kMostValueBytes = 4 << 20;
 
 absl::Status Failed(const char* what, const std::string& path) {
@@ -147,18 +147,22 @@ absl::Status FileStore::FailAll(const absl::Status& reason) {
 }
 
 std::string FileStore::PathOf(const std::string& key) const {
-  std::string path = absl::StrCat(options_.folder, "/");
+  // Names of files have at most 255 bytes, and drafts of them 7 more.
+  constexpr size_t kMost = 200;
+  std::string name;
   for (const char c : key) {
     if (absl::ascii_isalnum(c) || c == '-' || c == '_') {
-      path += c;
+      name += c;
     } else {
-      absl::StrAppendFormat(&path, "%%%02x", static_cast<unsigned char>(c));
+      absl::StrAppendFormat(&name, "%%%02x", static_cast<unsigned char>(c));
     }
   }
-  return path;
+  // A name that is not cut has no "%" before a letter above f.
+  if (name.size() > kMost) name = absl::StrCat(name.substr(0, kMost), "%z", DigestOf(key));
+  return absl::StrCat(options_.folder, "/", name);
 }
 
-absl::Status FileStore::Set(const std::string& key, const std::string& value) {
+absl::Status FileStore::Set(const std::string& key, const std::string& value, absl::Duration) {
   const std::string path = PathOf(key);
   const absl::Status written = WriteOnce(path, value);
   if (!absl::IsAlreadyExists(written)) return written;
@@ -195,7 +199,7 @@ absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duratio
   }
 }
 
-absl::Status FileStore::Remove(const std::string& key) {
+absl::Status FileStore::Remove(const std::string& key, absl::Duration) {
   const std::string path = PathOf(key);
   return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : Failed("remove", path);
 }

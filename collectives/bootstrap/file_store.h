@@ -37,9 +37,9 @@ class FileStore : public Store {
   //            for two ranks with the same number, also if one is of an earlier run.
   static absl::StatusOr<std::shared_ptr<FileStore>> Create(const FileStoreOptions& options);
 
-  absl::Status Set(const std::string& key, const std::string& value) override;
+  absl::Status Set(const std::string& key, const std::string& value, absl::Duration) override;
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;
-  absl::Status Remove(const std::string& key) override;
+  absl::Status Remove(const std::string& key, absl::Duration) override;
 
   // The folder outlives every rank.
   absl::Status KeepSurvivors(absl::Span<const int>, absl::Duration) override {

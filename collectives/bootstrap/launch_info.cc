@@ -71,8 +71,7 @@ absl::StatusOr<std::string> FirstHost(const std::string& list) {
     }
   }
   if (host.empty() || host.find_first_of("[] \t") != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("SLURM_STEP_NODELIST='",
-                                                   Printable(list).substr(0, 200),
+    return absl::InvalidArgumentError(absl::StrCat("SLURM_STEP_NODELIST='", Printable(list, 200),
                                                    "' has no first host; set MASTER_ADDR"));
   }
   return host;

@@ -15,7 +15,7 @@ void ThrowIfError(const absl::Status& status) {
 }  // namespace
 
 void Store::set(const std::string& key, const std::vector<char>& data) {
-  ThrowIfError(Set(key, std::string(data.begin(), data.end())));
+  ThrowIfError(Set(key, std::string(data.begin(), data.end()), absl::FromChrono(kDefaultTimeout)));
 }
 
 std::vector<char> Store::get(const std::string& key) {

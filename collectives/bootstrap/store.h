@@ -24,15 +24,17 @@ namespace brigade::collectives {
 // Threads      Safe from any thread; a Get holds up other calls on the same store.
 class Store : public ::gloo::rendezvous::Store {
  public:
-  // AlreadyExists if the key has another value.
-  virtual absl::Status Set(const std::string& key, const std::string& value) = 0;
+  // AlreadyExists if the key has another value; Unavailable if the store does not answer within
+  // `timeout`, as of Remove.
+  virtual absl::Status Set(const std::string& key, const std::string& value,
+                           absl::Duration timeout) = 0;
 
   // Waits until the key is set. DeadlineExceeded naming it after `timeout`; with none, a look.
   virtual absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) = 0;
 
   // Makes room where all who need the value have it: afterwards the key is not set. OK also if it
   // was not.
-  virtual absl::Status Remove(const std::string& key) = 0;
+  virtual absl::Status Remove(const std::string& key, absl::Duration timeout) = 0;
 
   // After ranks have died: makes the store work for these ones. Each of them calls it with the same
   // list. Keys set before may be lost; afterwards use fresh ones.
@@ -51,7 +53,7 @@ class Store : public ::gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) final;
 };
 
-// Of one group: beyond, what ranks tell each other does not fit into messages.
+// Of one group: rank 0's process serves all of them, with a descriptor each.
 inline constexpr int kMostRanks = 16384;
 
 // InvalidArgument if a group of this size has no such rank, or cannot be.

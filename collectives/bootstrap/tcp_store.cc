@@ -99,10 +99,16 @@ TcpStore::~TcpStore() {
 }
 
 absl::StatusOr<JobSecret> TcpStore::FindSecret(int port) const {
-  if (options_.job.secret.has_value()) return *options_.job.secret;
   if (secret_.has_value()) return *secret_;
-  if (!IsLoopback(options_.master_addr)) return JobSecret::Public();
-  return host_secret_.has_value() ? host_secret_->secret() : internal::HostSecret::Read(port);
+  const absl::StatusOr<JobSecret> secret = options_.job.secret.has_value() ? *options_.job.secret
+                                           : !IsLoopback(options_.master_addr) ? JobSecret::Public()
+                                           : host_secret_.has_value()
+                                               ? host_secret_->secret()
+                                               : internal::HostSecret::Read(port);
+  // A port that was told may be that of another job of the same secret, which has to hear a
+  // stranger, not a rank that was started wrongly.
+  if (!secret.ok() || !options_.agent_store.has_value()) return secret;
+  return secret->Derive({"torchrun", options_.agent_store->key});
 }
 
 absl::Status TcpStore::StartServer(Socket listener) {
@@ -268,8 +274,9 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
 }
 
 absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
-  const absl::Status set = Set(absl::StrCat("standby/", options_.rank),
-                               PackFields({local_host(), absl::StrCat(server_->port())}));
+  const absl::Status set =
+      Set(absl::StrCat("standby/", options_.rank),
+          PackFields({local_host(), absl::StrCat(server_->port())}), deadline - absl::Now());
   if (!set.ok()) return set;
   absl::StatusOr<std::vector<std::string>> all =
       GetOfAllRanks(*this, "standby/", options_.size, deadline - absl::Now(), MasterName(options_));
@@ -288,9 +295,10 @@ absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status TcpStore::Set(const std::string& key, const std::string& value) {
+absl::Status TcpStore::Set(const std::string& key, const std::string& value,
+                           absl::Duration timeout) {
   device::MutexLock lock(mutex_);
-  return Ask({"set", key, value}, absl::Now() + options_.timeout).status();
+  return Ask({"set", key, value}, absl::Now() + timeout).status();
 }
 
 absl::StatusOr<std::string> TcpStore::Get(const std::string& key, absl::Duration timeout) {
@@ -300,9 +308,9 @@ absl::StatusOr<std::string> TcpStore::Get(const std::string& key, absl::Duration
   return Ask({"get", key, absl::StrCat(timeout_ms)}, absl::Now() + timeout + kPatience);
 }
 
-absl::Status TcpStore::Remove(const std::string& key) {
+absl::Status TcpStore::Remove(const std::string& key, absl::Duration timeout) {
   device::MutexLock lock(mutex_);
-  return Ask({"remove", key}, absl::Now() + options_.timeout).status();
+  return Ask({"remove", key}, absl::Now() + timeout).status();
 }
 
 absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) {

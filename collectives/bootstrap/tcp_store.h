@@ -57,9 +57,10 @@ class TcpStore : public Store {
 
   ~TcpStore() override;
 
-  absl::Status Set(const std::string& key, const std::string& value) override;
+  absl::Status Set(const std::string& key, const std::string& value,
+                   absl::Duration timeout) override;
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override;
-  absl::Status Remove(const std::string& key) override;
+  absl::Status Remove(const std::string& key, absl::Duration timeout) override;
 
   // Moves to the server of the lowest survivor, unless that is the one in use.
   absl::Status KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) override;

@@ -16,7 +16,8 @@ namespace {
 
 using ::brigade::device::Printable;
 
-// An answer is small and fits into the socket's memory; a client that cannot take it is stuck.
+// What ranks tell each other is small, and fits into the socket's memory; a client that cannot take
+// an answer within this is stuck.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 
 }  // namespace
@@ -65,7 +66,7 @@ void StoreProtocol::Hear(Client& client, bool has_gone) {
 
 size_t StoreProtocol::MostBytes() const {
   const auto size = static_cast<size_t>(options_.size);
-  return std::min(kMostStoreBytes + size * size * kMostStoreBytesPerPair,
+  return std::min(kMostStoreBytes + size * kMostStoreBytesPerRank,
                   static_cast<size_t>(device::MostFileBytes()));
 }
 

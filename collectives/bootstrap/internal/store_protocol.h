@@ -34,7 +34,7 @@ inline constexpr absl::string_view kLast = "last", kWhole = "whole";
 
 // Of the keys and values of a server, and of what its clients have half sent: each of the groups
 // that are made takes some 200 bytes for each rank. A quarter of the memory is less.
-inline constexpr size_t kMostStoreBytes = 64 << 20, kMostStoreBytesPerPair = 16 << 10;
+inline constexpr size_t kMostStoreBytes = 64 << 20, kMostStoreBytesPerRank = 64 << 10;
 
 struct StoreServerOptions {
   // What every connection proves to know.

@@ -32,8 +32,8 @@ ControlChannel::ControlChannel(::gloo::transport::Context& context, Listener lis
 void ControlChannel::Start() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank == rank_) continue;
-    const absl::Status posted = PostReceive(rank);
-    peers_[rank].thread = std::thread([this, rank, posted] { Watch(rank, posted); });
+    peers_[rank].thread = std::thread(
+        [this, rank, posted = PostReceive(rank)]() mutable { Watch(rank, std::move(posted)); });
   }
 }
 

@@ -48,7 +48,11 @@ absl::StatusOr<Published> UnpackPublished(absl::string_view packed, absl::string
                                           int size, int from, int to) {
   const auto fields = UnpackFields(packed);
   if (!fields.ok()) return fields.status();
-  if ((*fields)[0] != absl::StrCat(size) || fields->size() != 3) {
+  if (fields->size() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", from, " publishes what no rank of this version does"));
+  }
+  if ((*fields)[0] != absl::StrCat(size)) {
     return absl::FailedPreconditionError(
         absl::StrCat("sizes of '", group, "' differ: rank ", from, " joined with ",
                      device::Printable((*fields)[0]), " ranks, rank ", to, " with ", size));

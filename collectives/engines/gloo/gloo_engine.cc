@@ -9,6 +9,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/bootstrap/job.h"
+#include "brigade/collectives/bootstrap/store.h"
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -50,7 +52,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     part.size = static_cast<int>(members.size());
     part.rank =
         static_cast<int>(std::find(members.begin(), members.end(), options.rank) - members.begin());
-    part.prefix = absl::StrCat(options.prefix, "/", label, ":", absl::StrJoin(members, ","));
+    // Of the members, of which there may be thousands, as much as tells groups apart.
+    part.prefix = absl::StrCat(options.prefix, "/", label, ":", RankNames(members), " ",
+                               DigestOf(absl::StrJoin(members, ",")));
     part.connect_deadline = absl::Now() + options.connect_timeout;
     if (!lost.empty() && options.store != nullptr) {
       BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(survivors->Without(lost),

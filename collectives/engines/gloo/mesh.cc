@@ -23,6 +23,9 @@ namespace {
 // nothing waits: waits are ours, and end by kForever.
 constexpr std::chrono::milliseconds kGlooTimeout = std::chrono::hours(24);
 
+// What the store has left for a last word, when the time for joining is over.
+constexpr absl::Duration kFarewell = absl::Seconds(1);
+
 void IgnoreSigpipe() {
   struct sigaction action = {};
   if (sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
@@ -62,7 +65,7 @@ absl::Status AgreedFailure(const GlooOptions& options, const absl::Status& own) 
   if (absl::IsDeadlineExceeded(first.status())) {
     const std::string packed = PackFields({absl::StrCat(static_cast<int>(own.code())),
                                            std::string(own.message()), absl::StrCat(options.rank)});
-    const absl::Status told = options.store->Set(key, packed);
+    const absl::Status told = options.store->Set(key, packed, kFarewell);
     if (told.ok()) return own;
     first = told;
     if (absl::IsAlreadyExists(told)) first = options.store->Get(key, absl::ZeroDuration());
@@ -92,9 +95,9 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   if (!listener.ok()) return listener.status();
 
   const std::string prefix = absl::StrCat(options.prefix, "/");
-  const absl::Status set =
-      options.store->Set(absl::StrCat(prefix, options.rank),
-                         PackPublished(options.size, Nonce(), AddressOf(*listener)));
+  const absl::Status set = options.store->Set(
+      absl::StrCat(prefix, options.rank),
+      PackPublished(options.size, Nonce(), AddressOf(*listener)), deadline - absl::Now());
   if (!set.ok()) return set;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
@@ -123,7 +126,9 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
         absl::UnavailableError(absl::StrCat("rank ", rank, " is gone: ", adopted.message()));
   }
   // Who is connected has read it. A store that is gone is the next group's trouble.
-  options.store->Remove(absl::StrCat(prefix, options.rank)).IgnoreError();
+  options.store
+      ->Remove(absl::StrCat(prefix, options.rank), std::max(deadline - absl::Now(), kFarewell))
+      .IgnoreError();
   return mesh;
 }
 

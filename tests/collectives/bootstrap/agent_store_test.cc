@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/bootstrap/internal/torch_store.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
@@ -26,6 +27,7 @@ namespace brigade::collectives::testing {
 namespace {
 
 using ::brigade::collectives::internal::Socket;
+using ::brigade::collectives::internal::TorchStore;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -35,10 +37,12 @@ constexpr char kKey[] = "brigade/test/port of rank 0";
 // The requests of PyTorch's TCPStore that a rank makes.
 class Agent {
  public:
+  // What is in it already is read over `readers` connections before it is replaced.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(int port,
-                                                      std::map<std::string, std::string> values) {
+                                                      std::map<std::string, std::string> values,
+                                                      int readers) {
     BRIGADE_ASSIGN_OR_RETURN(Socket listener, Socket::Listen("127.0.0.1", port));
-    return std::unique_ptr<Agent>(new Agent(std::move(listener), std::move(values)));
+    return std::unique_ptr<Agent>(new Agent(std::move(listener), std::move(values), readers));
   }
 
   ~Agent() {
@@ -54,8 +58,9 @@ class Agent {
   }
 
  private:
-  Agent(Socket listener, std::map<std::string, std::string> values)
+  Agent(Socket listener, std::map<std::string, std::string> values, int readers)
       : values_(std::move(values)),
+        unread_(readers),
         listener_(std::move(listener)),
         acceptor_([this] { Accept(); }) {}
 
@@ -95,7 +100,7 @@ class Agent {
   }
 
   absl::Status Serve(Socket& socket) {
-    bool is_valid = false;
+    bool is_valid = false, has_read = false;
     while (true) {
       BRIGADE_ASSIGN_OR_RETURN(const uint64_t request, Number(socket, 1));
       if (request == 0) {
@@ -107,11 +112,14 @@ class Agent {
         BRIGADE_ASSIGN_OR_RETURN(const std::string key, Text(socket));
         BRIGADE_ASSIGN_OR_RETURN(const std::string value, Text(socket));
         device::MutexLock lock(mutex_);
+        while (!stops_ && unread_ > 0) changed_.Wait(mutex_);
         values_[key] = value;
         changed_.SignalAll();
       } else if (request == 3) {
         BRIGADE_ASSIGN_OR_RETURN(const std::string key, Text(socket));
         device::MutexLock lock(mutex_);
+        if (!std::exchange(has_read, true)) --unread_;
+        changed_.SignalAll();
         BRIGADE_RETURN_IF_ERROR(Answer(socket, values_[key].size(), 8, values_[key]));
       } else if (request == 6) {
         BRIGADE_ASSIGN_OR_RETURN(const uint64_t keys, Number(socket, 8));
@@ -129,6 +137,8 @@ class Agent {
   device::Mutex mutex_;
   device::CondVar changed_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
+  // Connections that are still to read before anything is set.
+  int unread_ ABSL_GUARDED_BY(mutex_);
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<Socket>> connections_ ABSL_GUARDED_BY(mutex_);
   Socket listener_;
@@ -147,7 +157,7 @@ TcpStoreOptions Options(int rank, int size, int agent_port, absl::Duration timeo
 absl::Status Meet(const TcpStoreOptions& options, Fault& fault) {
   const auto store = TcpStore::Create(options);
   absl::Status met = store.status();
-  if (met.ok()) met = (*store)->Set(absl::StrCat("met/", options.rank), "");
+  if (met.ok()) met = (*store)->Set(absl::StrCat("met/", options.rank), "", kNever);
   if (met.ok()) met = GetOfAllRanks(**store, "met/", options.size, kNever, "").status();
   fault.AwaitAll();
   return met;
@@ -160,7 +170,7 @@ std::vector<Report> RunWithAgent(
   const int port = FreePort();
   return RunRanks(4, [&](int rank, Fault& fault) -> absl::Status {
     if (rank < 3) return Meet(options(rank, port), fault);
-    BRIGADE_ASSIGN_OR_RETURN(auto agent, Agent::Start(port, told));
+    BRIGADE_ASSIGN_OR_RETURN(auto agent, Agent::Start(port, told, told.empty() ? 0 : 2));
     fault.AwaitAll();
     return absl::OkStatus();
   });
@@ -199,6 +209,33 @@ TEST(AgentStoreTest, ReplacesWhatWasToldBefore) {
   }
 }
 
+// Which has the same secret, and hears strangers.
+TEST(AgentStoreTest, APortOfAnotherJobDisturbsNeither) {
+  const int port = FreePort(), others = FreePort();
+  const std::vector<Report> reports = RunRanks(6, [&](int rank, Fault& fault) -> absl::Status {
+    if (rank < 3) return Meet(Options(rank, 3, port), fault);
+    if (rank == 3) {
+      BRIGADE_ASSIGN_OR_RETURN(auto agent,
+                               Agent::Start(port, {{kKey, absl::StrCat(others)}}, /*readers=*/3));
+      fault.AwaitAll();
+      return absl::OkStatus();
+    }
+    if (rank == 5) {
+      // Comes when rank 0 has told its port; until then ranks 1 and 2 knock at the other job's.
+      const absl::Time deadline = absl::Now() + kNever;
+      absl::StatusOr<Socket> socket = absl::UnavailableError("");
+      while (!socket.ok()) socket = Socket::Connect("127.0.0.1", port, deadline);
+      BRIGADE_ASSIGN_OR_RETURN(auto agent, TorchStore::Create(*std::move(socket), deadline));
+      std::string told;
+      do {
+        BRIGADE_ASSIGN_OR_RETURN(told, agent.Get(kKey, deadline));
+      } while (told == absl::StrCat(others));
+    }
+    return Meet(StoreOptions(rank - 4, 2, others), fault);
+  });
+  for (const Report& report : reports) EXPECT_OK(report.status);
+}
+
 TEST(AgentStoreTest, ErrorsNameWhatIsMissing) {
   const int nobodys = FreePort();
   const std::vector<Report> no_agent = RunRanks(
@@ -218,7 +255,7 @@ TEST(AgentStoreTest, ErrorsNameWhatIsMissing) {
   const int port = FreePort();
   const std::vector<Report> no_rank = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
     if (rank == 1) return Meet(Options(rank, 2, port, kDeadline), fault);
-    BRIGADE_ASSIGN_OR_RETURN(auto agent, Agent::Start(port, {}));
+    BRIGADE_ASSIGN_OR_RETURN(auto agent, Agent::Start(port, {}, /*readers=*/0));
     fault.AwaitAll();
     return absl::OkStatus();
   });

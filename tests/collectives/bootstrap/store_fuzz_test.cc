@@ -2,8 +2,8 @@
 // of what strangers send beside them.
 //
 // An input is a byte that chooses the group, and events: a byte (2 bits for the client, 3 for what
-// happens, see Event, 3 flags), one for a length, and so many bytes. Lines are the fields of a
-// request, so that their lengths are right by themselves.
+// happens, see Event, 3 flags; kGet with kIsShort removes), one for a length, and so many bytes.
+// Lines are the fields of a request, so that their lengths are right by themselves.
 
 #include <algorithm>
 #include <array>
@@ -102,18 +102,18 @@ class Group {
     const std::vector<std::string> lines = absl::StrSplit(bytes, '\n');
     switch (static_cast<Event>(event / 4 % 8)) {
       case kBytes:
-        return Receive(peer, bytes);
+        return ReceiveAny(peer, bytes);
       case kFrame:
         CheckPacking(bytes);
-        return Receive(peer, FrameOf(bytes));
+        return ReceiveAny(peer, FrameOf(bytes));
       case kRequest:
-        return Receive(peer, FrameOf(PackFields(lines)));
+        return ReceiveAny(peer, FrameOf(PackFields(lines)));
       case kHello:
         return SayHello(peer, lines);
       case kSet:
         return Set(peer, lines[0], bytes.substr(std::min(bytes.size(), lines[0].size() + 1)));
       case kGet:
-        return Get(peer, lines[0]);
+        return event & kIsShort ? Remove(peer, lines[0]) : Get(peer, lines[0]);
       case kGoes:
         protocol_.Hear(*peer.client, /*has_gone=*/true);
         FUZZ_CHECK(peer.client->closed);
@@ -161,6 +161,14 @@ class Group {
     FUZZ_CHECK(peer.client->received.size() < FrameBuffer::kHeaderBytes + most);
   }
 
+  // Those that may remove any key.
+  void ReceiveAny(Peer& peer, const std::string& bytes) {
+    if (peer.client->received.size() > 0 || bytes.find("remove") != std::string::npos) {
+      values_.clear();
+    }
+    Receive(peer, bytes);
+  }
+
   // Sends a whole request where it can be understood, and returns what is answered at once, if
   // there is an answer.
   std::vector<std::string> Ask(Peer& peer, const std::vector<std::string>& request) {
@@ -200,6 +208,13 @@ class Group {
     const auto known = values_.find(key);
     if (answer.empty() || known == values_.end()) return;
     FUZZ_CHECK(answer[0] == "0" && answer[1] == known->second);
+  }
+
+  void Remove(Peer& peer, const std::string& key) {
+    const std::vector<std::string> answer = Ask(peer, {"remove", key});
+    if (answer.empty()) return;
+    FUZZ_CHECK(answer[0] == "0");
+    values_.erase(key);
   }
 
   void ForgetClosed() {

@@ -42,13 +42,13 @@ TEST(TcpStoreTest, AllRanksSeeWhatOneHasSet) {
     if (!store.ok()) return store.status();
     const std::string binary("a\0:\n", 4);
     BRIGADE_RETURN_IF_ERROR(
-        (*store)->Set(absl::StrCat("key", rank), binary + std::to_string(rank)));
+        (*store)->Set(absl::StrCat("key", rank), binary + std::to_string(rank), kNever));
     for (int peer = 0; peer < 3; ++peer) {
       auto value = (*store)->Get(absl::StrCat("key", peer), kNever);
       if (!value.ok()) return value.status();
       if (*value != binary + std::to_string(peer)) return absl::InternalError(*value);
     }
-    BRIGADE_RETURN_IF_ERROR((*store)->Set(absl::StrCat("done", rank), ""));
+    BRIGADE_RETURN_IF_ERROR((*store)->Set(absl::StrCat("done", rank), "", kNever));
     BRIGADE_RETURN_IF_ERROR(GetOfAllRanks(**store, "done", 3, kNever, "the end").status());
     fault.AwaitAll();  // rank 0 serves the others' last look
     return absl::OkStatus();
@@ -58,19 +58,19 @@ TEST(TcpStoreTest, AllRanksSeeWhatOneHasSet) {
 
 TEST(TcpStoreTest, KeysAreSetOnceAndWaitsEnd) {
   auto store = TcpStore::Create(StoreOptions(0, 1, FreePort())).value();
-  EXPECT_OK(store->Set("key", "1"));
-  EXPECT_OK(store->Set("key", "1"));
-  EXPECT_THAT(store->Set("key", "2"),
+  EXPECT_OK(store->Set("key", "1", kNever));
+  EXPECT_OK(store->Set("key", "1", kNever));
+  EXPECT_THAT(store->Set("key", "2", kNever),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("key 'key' has another value")));
   EXPECT_THAT(
       store->Get("other", absl::Milliseconds(100)),
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'other'")));
   EXPECT_EQ(store->Get("key", absl::ZeroDuration()).value(), "1");
-  EXPECT_OK(store->Remove("key"));
-  EXPECT_OK(store->Remove("key"));
+  EXPECT_OK(store->Remove("key", kNever));
+  EXPECT_OK(store->Remove("key", kNever));
   EXPECT_THAT(store->Get("key", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_OK(store->Set("key", "2"));
+  EXPECT_OK(store->Set("key", "2", kNever));
 }
 
 // Who waits for no key does not wait for the one without a name.
@@ -78,9 +78,9 @@ TEST(TcpStoreTest, AKeyMayBeEmpty) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
-    if (rank == 0) BRIGADE_RETURN_IF_ERROR(store->Set("", "nothing"));
+    if (rank == 0) BRIGADE_RETURN_IF_ERROR(store->Set("", "nothing", kNever));
     fault.AwaitAll();
-    if (rank == 1) BRIGADE_RETURN_IF_ERROR(store->Set("key", "value"));
+    if (rank == 1) BRIGADE_RETURN_IF_ERROR(store->Set("key", "value", kNever));
     BRIGADE_ASSIGN_OR_RETURN(const std::string value, store->Get("key", kNever));
     BRIGADE_ASSIGN_OR_RETURN(const std::string nothing, store->Get("", kNever));
     fault.AwaitAll();
@@ -154,7 +154,7 @@ TEST(TcpStoreTest, AProcessTooManyDoesNotHarmAWholeGroup) {
     fault.AwaitAll();
     fault.AwaitAll();  // process 2 was refused
     if (!store.ok()) return store.status();
-    return (*store)->Set(absl::StrCat("key", process), "");
+    return (*store)->Set(absl::StrCat("key", process), "", kNever);
   });
   EXPECT_OK(reports[0].status);
   EXPECT_OK(reports[1].status);
@@ -266,14 +266,23 @@ TEST_F(FileStoreTest, RanksThatDoNotComeAreNamed) {
 TEST_F(FileStoreTest, KeysAreSetOnceAndMayHoldAnything) {
   auto store = FileStore::Create(Options(0, 1)).value();
   const std::string value("\0/\n", 3);
-  EXPECT_OK(store->Set("../a b/%", value));
+  EXPECT_OK(store->Set("../a b/%", value, kNever));
   EXPECT_EQ(store->Get("../a b/%", absl::ZeroDuration()).value(), value);
-  EXPECT_THAT(store->Set("../a b/%", "2"), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(store->Set("../a b/%", "2", kNever), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(store->Get("b", absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nobody has set key 'b'")));
-  EXPECT_OK(store->Remove("../a b/%"));
-  EXPECT_OK(store->Remove("../a b/%"));
-  EXPECT_OK(store->Set("../a b/%", "2"));
+  EXPECT_OK(store->Remove("../a b/%", kNever));
+  EXPECT_OK(store->Remove("../a b/%", kNever));
+  EXPECT_OK(store->Set("../a b/%", "2", kNever));
+}
+
+TEST_F(FileStoreTest, KeysMayBeLong) {
+  auto store = FileStore::Create(Options(0, 1)).value();
+  const std::string long_key(5000, ',');
+  EXPECT_OK(store->Set(long_key + "a", "1", kNever));
+  EXPECT_OK(store->Set(long_key + "b", "2", kNever));
+  EXPECT_EQ(store->Get(long_key + "a", absl::ZeroDuration()).value(), "1");
+  EXPECT_EQ(store->Get(long_key + "b", absl::ZeroDuration()).value(), "2");
 }
 
 TEST_F(FileStoreTest, AFolderThatEverybodyWritesToIsRefused) {
@@ -291,7 +300,7 @@ TEST_F(FileStoreTest, WhatIsNoValueIsNamedAtOnce) {
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
   EXPECT_THAT(store->Get("pipe", kNever).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("/pipe is a pipe")));
-  ASSERT_OK(store->Set("large", ""));
+  ASSERT_OK(store->Set("large", "", kNever));
   ASSERT_EQ(truncate((folder + "/large").c_str(), off_t{1} << 43), 0);
   EXPECT_THAT(store->Get("large", kNever).status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("/large has ")));

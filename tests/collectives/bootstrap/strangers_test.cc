@@ -138,7 +138,7 @@ TEST_P(StrangersTest, DoNotDisturbAStoreThatForms) {
   const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault&) -> absl::Status {
     if (rank == 1) BRIGADE_RETURN_IF_ERROR(GetParam().run(port, 0));
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
-    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value"));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value", kNever));
     return GetOfAllRanks(*store, "key", 2, kNever, "the end").status();
   });
   for (const Report& report : reports) EXPECT_OK(report.status);
@@ -161,13 +161,12 @@ TEST_P(StrangersTest, DoNotDisturbAStandby) {
     fault.AwaitAll();
     if (rank == 0) return absl::OkStatus();
     BRIGADE_RETURN_IF_ERROR(store->KeepSurvivors({1, 2}, kNever));
-    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value"));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value", kNever));
     return GetOfAllRanks(*store, "after/", 2, kNever, "the end").status();
   });
   for (const Report& report : reports) EXPECT_OK(report.status);
 }
 
-// The secret that rank 0 has left on this host goes with it; its standbys know it.
 // Who knows the secret is a rank, and may say anything: what no rank says ends his connection; what
 // a rank that was started wrongly says is an error on all ranks, by its name.
 TEST(InsiderTest, WhatOneSaysWhoKnowsTheSecretIsRefusedOrNamed) {
@@ -225,6 +224,7 @@ TEST(InsiderTest, WhatOneSaysWhoKnowsTheSecretIsRefusedOrNamed) {
   }
 }
 
+// The secret that rank 0 has left on this host goes with it; its standbys know it.
 TEST(StandbyTest, TakesOverWhereRank0HasGoneWithTheHostsSecret) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault& fault) -> absl::Status {
@@ -234,7 +234,7 @@ TEST(StandbyTest, TakesOverWhereRank0HasGoneWithTheHostsSecret) {
     if (rank == 0) return absl::OkStatus();
     fault.AwaitAll();  // until rank 0 has gone
     BRIGADE_RETURN_IF_ERROR(store->KeepSurvivors({1, 2}, 10 * kDeadline));
-    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value"));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("after/", rank - 1), "value", kNever));
     return GetOfAllRanks(*store, "after/", 2, 10 * kDeadline, "the end").status();
   });
   for (const Report& report : reports) EXPECT_OK(report.status);
@@ -257,7 +257,7 @@ TEST(CrowdTest, AThousandStrangersLeaveTheRanksIn) {
       BRIGADE_RETURN_IF_ERROR(HoldHalfMessages(port, 1000, held));
     }
     BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(StoreOptions(rank, 2, port)));
-    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value"));
+    BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("key", rank), "value", kNever));
     BRIGADE_RETURN_IF_ERROR(GetOfAllRanks(*store, "key", 2, kNever, "the end").status());
     if (rank == 0 && OpenDescriptors() > internal::kMostUnproved + 60) {
       return absl::InternalError(absl::StrCat(OpenDescriptors(), " descriptors"));
@@ -372,7 +372,7 @@ TEST(JobTest, TwoJobsOnOnePortDoNotMix) {
       options.job.values = {{"seed", job}};
       const auto run = [&]() -> absl::Status {
         BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(options));
-        BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("job of ", rank), job));
+        BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("job of ", rank), job, kNever));
         BRIGADE_ASSIGN_OR_RETURN(const auto jobs,
                                  GetOfAllRanks(*store, "job of ", 2, kNever, "the end"));
         fault.AwaitAll();
@@ -402,7 +402,8 @@ TEST(JobTest, AGroupMadeAnewDoesNotMeetTheOneBefore) {
       TcpStoreOptions options = StoreOptions(rank, 3, port);
       if (round >= 10 * BRIGADE_ROUNDS) options.job.secret.reset();
       BRIGADE_ASSIGN_OR_RETURN(auto store, TcpStore::Create(options));
-      BRIGADE_RETURN_IF_ERROR(store->Set(absl::StrCat("round of ", rank), absl::StrCat(round)));
+      BRIGADE_RETURN_IF_ERROR(
+          store->Set(absl::StrCat("round of ", rank), absl::StrCat(round), kNever));
       BRIGADE_ASSIGN_OR_RETURN(const auto rounds,
                                GetOfAllRanks(*store, "round of ", 3, kNever, "the end"));
       for (const std::string& other : rounds) {

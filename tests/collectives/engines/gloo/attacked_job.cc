@@ -80,7 +80,8 @@ class SlowStore final : public ForwardingStore {
   SlowStore(std::shared_ptr<Store> store, Gate& gate, Board& board)
       : ForwardingStore(std::move(store)), gate_(gate), board_(board) {}
 
-  absl::Status Set(const std::string& key, const std::string& value) override {
+  absl::Status Set(const std::string& key, const std::string& value,
+                   absl::Duration timeout) override {
     const size_t slash = key.rfind('/');
     const std::string prefix = key.substr(0, slash + 1);
     BRIGADE_ASSIGN_OR_RETURN(const auto fields, UnpackFields(value));
@@ -97,7 +98,7 @@ class SlowStore final : public ForwardingStore {
       nonces.push_back(of_other[1]);
     }
     gate_.Wait();
-    BRIGADE_RETURN_IF_ERROR(ForwardingStore::Set(key, value));
+    BRIGADE_RETURN_IF_ERROR(ForwardingStore::Set(key, value, timeout));
     gate_.Wait();
     Record(prefix.substr(0, prefix.size() - 1), nonces);
     return absl::OkStatus();

@@ -14,13 +14,16 @@ class ForwardingStore : public Store {
  public:
   explicit ForwardingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
-  absl::Status Set(const std::string& key, const std::string& value) override {
-    return store_->Set(key, value);
+  absl::Status Set(const std::string& key, const std::string& value,
+                   absl::Duration timeout) override {
+    return store_->Set(key, value, timeout);
   }
   absl::StatusOr<std::string> Get(const std::string& key, absl::Duration timeout) override {
     return store_->Get(key, timeout);
   }
-  absl::Status Remove(const std::string& key) override { return store_->Remove(key); }
+  absl::Status Remove(const std::string& key, absl::Duration timeout) override {
+    return store_->Remove(key, timeout);
+  }
   absl::Status KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) override {
     return store_->KeepSurvivors(survivors, timeout);
   }

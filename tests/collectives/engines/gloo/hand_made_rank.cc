@@ -79,7 +79,7 @@ absl::Status HandMadeRank::Publish(int listening_port) {
 }
 
 absl::Status HandMadeRank::PublishFields(const std::vector<std::string>& fields) {
-  return store_->Set(absl::StrCat("world/", rank_), PackFields(fields));
+  return store_->Set(absl::StrCat("world/", rank_), PackFields(fields), kNever);
 }
 
 absl::StatusOr<JobSecret> HandMadeRank::GroupSecret(const JobSecret& of_job) {

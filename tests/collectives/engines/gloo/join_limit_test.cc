@@ -64,9 +64,10 @@ class VictimsStore final : public ForwardingStore {
                std::function<void()> after)
       : ForwardingStore(std::move(store)), before_(std::move(before)), after_(std::move(after)) {}
 
-  absl::Status Set(const std::string& key, const std::string& value) override {
+  absl::Status Set(const std::string& key, const std::string& value,
+                   absl::Duration timeout) override {
     before_();
-    const absl::Status status = ForwardingStore::Set(key, value);
+    const absl::Status status = ForwardingStore::Set(key, value, timeout);
     after_();
     return status;
   }
@@ -78,6 +79,7 @@ class VictimsStore final : public ForwardingStore {
 // All that a rank does: it joins, and says something to all.
 absl::Status JoinAndExchange(int rank, const Place& place, std::function<void()> before,
                              std::function<void()> after) {
+  const absl::Time deadline = absl::Now() + place.limit;
   BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<Store> store, JoinStore(rank, place));
   GlooOptions options;
   options.rank = rank;
@@ -86,6 +88,7 @@ absl::Status JoinAndExchange(int rank, const Place& place, std::function<void()>
       std::make_shared<VictimsStore>(std::move(store), std::move(before), std::move(after));
   options.host = "127.0.0.1";
   options.connect_timeout = place.limit;
+  options.connect_deadline = deadline;
   options.timeout = place.limit;
   BRIGADE_ASSIGN_OR_RETURN(const auto transport, CreateGlooTransport(options));
   return ExchangeInRing(*transport, 1000);

@@ -76,7 +76,7 @@ TEST(ProvedPairTest, ARankThatDiesBeforeGloosTurnIsNamed) {
     BRIGADE_RETURN_IF_ERROR(self.BeTaken(socket));
     if (rank == 1) {
       Reset(socket);
-      return self.store().Set("reset", "");
+      return self.store().Set("reset", "", kNever);
     }
     return absl::OkStatus();
   });
