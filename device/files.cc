@@ -9,9 +9,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::device {
 namespace {
+
+std::string Shown(const std::string& path) {
+  constexpr size_t kMost = 800;
+  return Printable(path, kMost);
+}
 
 const char* NameOf(mode_t mode) {
   return S_ISDIR(mode)    ? "a folder"
@@ -22,11 +28,12 @@ const char* NameOf(mode_t mode) {
 }
 
 absl::Status NoFile(const std::string& path, mode_t mode) {
-  return absl::InvalidArgumentError(absl::StrCat(path, " is ", NameOf(mode), ", not a file"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(Shown(path), " is ", NameOf(mode), ", not a file"));
 }
 
 absl::Status Failed(const char* what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", Shown(path)));
 }
 
 // Of a path to write to, before it is opened: that may wait, or do something. Returns whether a
@@ -77,8 +84,8 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path, int64_t most_
   if (!file.ok()) return file.status();
   InputFile input(path, *file, status.st_size);
   if (input.size() > most_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, " has ", input.size(), " bytes; at most ", most_bytes, " are read"));
+    return absl::ResourceExhaustedError(absl::StrCat(Shown(path), " has ", input.size(),
+                                                     " bytes; at most ", most_bytes, " are read"));
   }
   return input;
 }
@@ -87,7 +94,7 @@ absl::Status InputFile::Read(void* to, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   if (std::fread(to, 1, size, file_.get()) == size) return absl::OkStatus();
   if (std::ferror(file_.get()) != 0) return Failed("read", path_);
-  return absl::DataLossError(absl::StrCat("cannot read ", path_, ": it has become shorter"));
+  return absl::DataLossError(absl::StrCat("cannot read ", Shown(path_), ": it has become shorter"));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes) {
@@ -139,7 +146,7 @@ void FileReplacement::Write(absl::string_view bytes) {
 absl::Status FileReplacement::Commit() {
   const auto failed = [&](const char* what, int error) {
     return absl::UnavailableError(
-        absl::StrCat("cannot ", what, " ", beside(), ": ", std::strerror(error)));
+        absl::StrCat("cannot ", what, " ", Shown(beside()), ": ", std::strerror(error)));
   };
   if (error_ != 0) return failed("write", error_);
   if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) {
@@ -156,7 +163,7 @@ absl::Status FileReplacement::Commit() {
   if (fd >= 0) close(fd);
   if (error == 0 || error == (fd < 0 ? EACCES : EINVAL)) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("cannot write ", folder, " to the disk: ", std::strerror(error)));
+      absl::StrCat("cannot write ", Shown(folder), " to the disk: ", std::strerror(error)));
 }
 
 }  // namespace brigade::device

@@ -149,6 +149,12 @@ TEST_F(FilesTest, AReplacementLeavesAloneWhatHasTwoNames) {
   EXPECT_EQ(ReadFile(PathOf("file")).value(), "new");
 }
 
+TEST_F(FilesTest, NamesAreMadePrintable) {
+  EXPECT_THAT(std::string(ReadFile(PathOf("a\x1b[2J")).status().message()),
+              HasSubstr("/a\\x1b[2J"));
+  EXPECT_LT(ReadFile(std::string(5000, 'a')).status().message().size(), 1000u);
+}
+
 TEST_F(FilesTest, ReadersSayWhatTheSystemSays) {
   // Nothing is mapped at address 0.
   auto memory = InputFile::Open("/proc/self/mem").value();
