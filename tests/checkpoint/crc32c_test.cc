@@ -71,14 +71,20 @@ TEST(Crc32cTest, GoesOnAndCombines) {
     EXPECT_EQ(Crc32c(second, Crc32c(first)), Crc32c(bytes));
     EXPECT_EQ(CombineCrc32c(Crc32c(first), Crc32c(second), second.size()), Crc32c(bytes));
   }
-  // 2^40 zeros, by doubling.
-  std::string zeros(1024, '\0');
-  uint32_t doubled = Crc32c(zeros);
-  for (uint64_t size = 1024; size < uint64_t{1} << 40; size *= 2) {
-    doubled = CombineCrc32c(doubled, doubled, size);
+}
+
+// Powers of x repeat after 2^31 - 1 bits: 2^k bytes move a sum as far as 2^(k - 31) do, which are
+// few enough to be summed.
+TEST(Crc32cTest, CombinesAnyLength) {
+  const uint32_t first = Crc32c("first");
+  for (int k = 31; k < 31 + 16; ++k) {
+    const std::string zeros(size_t{1} << (k - 31), '\0');
+    const uint32_t sum = Crc32c(zeros);
+    EXPECT_EQ(CombineCrc32c(first, sum, uint64_t{1} << k), Crc32c(zeros, first)) << k;
+    // And the upper half of the bits.
+    EXPECT_EQ(CombineCrc32c(first, sum, (uint64_t{1} << k) + 0x7fffffff), Crc32c(zeros, first));
   }
-  const uint32_t most = CombineCrc32c(doubled, Crc32c("x"), 1);
-  EXPECT_EQ(most, Crc32c("x", doubled));
+  EXPECT_EQ(CombineCrc32c(first, 0, uint64_t{1} << 63), CombineCrc32c(first, 0, 2));
 }
 
 }  // namespace
