@@ -69,12 +69,23 @@ absl::Status CheckName(absl::string_view name) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMetadataName(absl::string_view name) {
+  if (name.find('\0') == absl::string_view::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a NUL in \"", Printable(name, 200), "\" of __metadata__"));
+}
+
+absl::Status TooManyDimensions(absl::string_view name) {
+  return Wrong(name, "more than ", kMostDimensions, " dimensions");
+}
+
 // Of type and shape.
 absl::StatusOr<uint64_t> BytesOf(const TensorInfo& tensor) {
   const Type* const type = FindType(tensor.type);
   if (type == nullptr) {
     return Wrong(tensor.name, "\"", Printable(tensor.type, 200), "\" is no type");
   }
+  if (tensor.shape.size() > kMostDimensions) return TooManyDimensions(tensor.name);
   uint64_t bits = type->bits;
   for (const uint64_t extent : tensor.shape) {
     if (__builtin_mul_overflow(bits, extent, &bits)) {
@@ -110,7 +121,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool number_unsigned(number_unsigned_t number) override {
     if (place_ == Place::kShape) {
-      header_.tensors.back().shape.push_back(number);
+      std::vector<uint64_t>& shape = header_.tensors.back().shape;
+      // Now, not once it has taken the memory.
+      if (shape.size() == kMostDimensions) return Fail(TooManyDimensions(Last()));
+      shape.push_back(number);
       return true;
     }
     if (place_ != Place::kOffsets) return Unexpected("a number");
@@ -153,6 +167,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (place_ == Place::kMetadata && header_.metadata.count(text) != 0) {
       return Fail(absl::InvalidArgumentError(
           absl::StrCat("\"", Printable(text, 200), "\" is given twice in __metadata__")));
+    }
+    if (place_ == Place::kMetadata) {
+      const absl::Status name = CheckMetadataName(text);
+      if (!name.ok()) return Fail(name);
     }
     if (place_ == Place::kRoot && !is_metadata) {
       const absl::Status name = CheckName(text);
@@ -320,6 +338,14 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json, uint64_t f
 absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,
                                        const std::map<std::string, std::string>& metadata,
                                        uint64_t alignment) {
+  if (alignment < 8 || (alignment & (alignment - 1)) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an alignment of ", alignment, ", no power of two of at least 8"));
+  }
+  for (const auto& [name, value] : metadata) {
+    const absl::Status checked = CheckMetadataName(name);
+    if (!checked.ok()) return checked;
+  }
   const absl::Status names = CheckNamesDiffer(tensors);
   if (!names.ok()) return names;
   std::string json = "{";
@@ -346,11 +372,12 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,
     return absl::InvalidArgumentError("a name that is no UTF-8");
   }
   json += '}';
-  json.append((0 - json.size() - kLengthBytes) & (alignment - 1), ' ');
-  if (json.size() > kMostHeaderBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a header of ", json.size(), " bytes, of at most ", kMostHeaderBytes));
+  const uint64_t blanks = (0 - json.size() - kLengthBytes) & (alignment - 1);
+  if (json.size() + blanks > kMostHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a header of ", json.size() + blanks,
+                                                   " bytes, of at most ", kMostHeaderBytes));
   }
+  json.append(blanks, ' ');
   std::string header;
   for (size_t i = 0; i < kLengthBytes; ++i) {
     header.push_back(static_cast<char>(static_cast<uint64_t>(json.size()) >> (8 * i)));

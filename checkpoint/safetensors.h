@@ -6,6 +6,7 @@
 //
 // Source       github.com/huggingface/safetensors, 0.8.0.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,6 +22,9 @@ namespace brigade::checkpoint {
 
 // Of the JSON, in bytes: the format's own limit.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
+
+// Of a shape. No framework has more; the format sets no limit.
+inline constexpr size_t kMostDimensions = 64;
 
 struct TensorInfo {
   std::string name = {};
@@ -53,8 +57,9 @@ std::optional<precision::DType> DTypeOf(absl::string_view type);
 //              reference refuses: a header longer than the file or kMostHeaderBytes, no UTF-8, text
 //              behind the object, an unknown type, numbers that are not whole or do not fit, bytes
 //              unlike type and shape, a gap, an overlap, bytes behind the last tensor. And what it
-//              takes in silence: a name, or a name of the metadata, given twice; a field that the
-//              format does not know; a name that is empty or has a NUL.
+//              takes in silence: a name, of a tensor or of the metadata, given twice or with a NUL;
+//              a tensor's name that is empty; a field that the format does not know; more than
+//              kMostDimensions dimensions.
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json, uint64_t file_bytes);
 // Of `first`, the first 8 bytes of such a file.
 absl::StatusOr<uint64_t> ParseHeaderBytes(absl::string_view first, uint64_t file_bytes);
@@ -63,7 +68,7 @@ absl::StatusOr<uint64_t> ParseHeaderBytes(absl::string_view first, uint64_t file
 // order: what the reference writes for them, but for blanks at the end, by which the data begins at
 // a multiple of `alignment`, a power of two of at least 8. `begin` and `end` are not read.
 //
-// Errors       InvalidArgument for what ParseHeader refuses.
+// Errors       InvalidArgument for what ParseHeader refuses, and for another alignment.
 absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,
                                        const std::map<std::string, std::string>& metadata = {},
                                        uint64_t alignment = 8);

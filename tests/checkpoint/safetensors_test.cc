@@ -172,6 +172,8 @@ TEST(SafetensorsTest, RefusesWhatIsGivenTwice) {
 TEST(SafetensorsTest, RefusesNamesAndFields) {
   ExpectRefused(Object({Tensor("", "U8", "[1]", "[0,1]")}), 1, "no name");
   ExpectRefused(Object({Tensor("a\\u0000b", "U8", "[1]", "[0,1]")}), 1, "a NUL in the name");
+  ExpectRefused(Object({R"("__metadata__":{"a\u0000b":"c"})"}), 0, "a NUL in \"a");
+  EXPECT_OK(Parse(Object({R"("__metadata__":{"":"a\u0000b"})"}), 0));
   ExpectRefused(R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}})", 1,
                 "\"x\" is no field of a tensor");
   ExpectRefused(R"({"w":{"shape":[1],"data_offsets":[0,1]}})", 1, "no dtype");
@@ -193,6 +195,12 @@ TEST(SafetensorsTest, RefusesNumbersAndRanges) {
   ExpectRefused(Object({Tensor("w", "U8", "[1]", "[0]")}), 1, "fewer than two");
   ExpectRefused(Object({Tensor("w", "U8", "[1]", "[0,1,1]")}), 1, "more than two");
   ExpectRefused(Object({Tensor("w", "U8", "1", "[0,1]")}), 1, "shape is or holds");
+  std::string ones = "[1";
+  for (int i = 1; i < 64; ++i) ones += ",1";
+  EXPECT_OK(Parse(Object({Tensor("w", "U8", ones + "]", "[0,1]")}), 1));
+  // Before the rest is read: it is no JSON.
+  ExpectRefused(Object({Tensor("w", "U8", ones + ",1,x]", "[0,1]")}), 1,
+                "tensor \"w\": more than 64 dimensions");
   // 2^64 elements, and 2^64 bits.
   ExpectRefused(Object({Tensor("w", "U8", "[4294967296,4294967296]", "[0,0]")}), 0, "64 bits");
   ExpectRefused(Object({Tensor("w", "F64", "[288230376151711744]", "[0,0]")}), 0, "64 bits");
@@ -219,10 +227,28 @@ TEST(SafetensorsTest, WritesNothingThatItWouldRefuse) {
   refuses({{.name = "w", .type = "U8"}, {.name = "w", .type = "U8"}}, "given twice");
   refuses({{.name = "w", .type = "x"}}, "\"x\" is no type");
   refuses({{.name = "\xff", .type = "U8"}}, "UTF-8");
-  const uint64_t half = uint64_t{1} << 60;
-  std::vector<TensorInfo> giants(9, {.name = "", .type = "U8", .shape = {half}});
+  const uint64_t sixteenth = uint64_t{1} << 60;
+  std::vector<TensorInfo> giants(16, {.name = "", .type = "U8", .shape = {sixteenth}});
   for (size_t i = 0; i < giants.size(); ++i) giants[i].name = absl::StrCat(i);
+  refuses(giants, "tensor \"15\": more bytes than 64 bits count");
+  giants.pop_back();
   EXPECT_OK(MakeHeader(giants));
+  refuses({{.name = "w", .type = "U8", .shape = std::vector<uint64_t>(65, 1)}},
+          "tensor \"w\": more than 64 dimensions");
+  EXPECT_OK(MakeHeader({{.name = "w", .type = "U8", .shape = std::vector<uint64_t>(64, 1)}}));
+  EXPECT_THAT(MakeHeader({}, {{std::string("a\0b", 3), "c"}}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a NUL in \"a")));
+}
+
+TEST(SafetensorsTest, AlignsToPowersOfTwoOfAtLeast8) {
+  for (const uint64_t alignment : {0, 1, 3, 4, 12, 4095}) {
+    EXPECT_THAT(
+        MakeHeader({}, {}, alignment).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("an alignment of ", alignment, ", no power of two of at least 8")));
+  }
+  EXPECT_THAT(MakeHeader({}, {}, uint64_t{1} << 63).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of at most 100000000")));
 }
 
 }  // namespace
