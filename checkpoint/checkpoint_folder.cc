@@ -17,10 +17,6 @@ namespace {
 
 constexpr absl::string_view kPrefix = "step-", kPartPrefix = ".step-", kTrashPrefix = ".trash-";
 
-absl::Status Failed(const char* what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
-}
-
 std::string NameOf(int64_t step) { return absl::StrFormat("step-%08d", step); }
 
 std::string Join(const std::string& folder, absl::string_view name) {
@@ -76,7 +72,7 @@ NewCheckpoint::~NewCheckpoint() {
 absl::Status NewCheckpoint::Commit(absl::string_view manifest) {
   const std::string there = Join(path_, kManifestName), beside = there + ".part";
   BRIGADE_ASSIGN_OR_RETURN(
-      auto file, OutputFile::Create(*system_, beside, static_cast<int64_t>(manifest.size())));
+      auto file, WritableFile::Create(*system_, beside, static_cast<int64_t>(manifest.size())));
   BRIGADE_RETURN_IF_ERROR(file.Write(manifest, 0));
   BRIGADE_RETURN_IF_ERROR(file.Finish());
   if (system_->Rename(beside, there) != 0) return Failed("rename", beside);

@@ -31,7 +31,7 @@ class NewCheckpoint {
   // Removes what was not committed, as far as it can.
   ~NewCheckpoint();
 
-  // Where files are written, as OutputFile.
+  // Where files are written, as WritableFile.
   const std::string& path() const { return path_; }
 
   // All files are there, and synced: makes it a checkpoint. When it returns OK, the checkpoint

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/printable.h"
 
 namespace brigade::checkpoint {
 namespace {
@@ -15,11 +16,7 @@ namespace {
 // Of one call: as much as the system takes at once.
 constexpr int64_t kMostBytesAtOnce = 0x7ffff000;
 
-absl::Status Failed(const char* what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
-}
-
-// Again while a signal interrupts it.
+// Again while a signal interrupts it. Not for syncs.
 template <typename Call>
 auto Repeat(const Call& call) {
   auto result = call();
@@ -29,11 +26,19 @@ auto Repeat(const Call& call) {
 
 }  // namespace
 
-absl::StatusOr<OutputFile> OutputFile::Create(SystemCalls& system, const std::string& path,
-                                              int64_t bytes) {
+absl::Status Failed(absl::string_view what, absl::string_view path) {
+  // PrintablePath may change it.
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", PrintablePath(path)));
+}
+
+std::string PrintablePath(absl::string_view path) { return device::Printable(path, 400); }
+
+absl::StatusOr<WritableFile> WritableFile::Create(SystemCalls& system, const std::string& path,
+                                                  int64_t bytes) {
   const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_CREAT | O_EXCL, 0666); });
   if (fd < 0) return Failed("create", path);
-  OutputFile file(system, path, fd);
+  WritableFile file(system, path, fd);
   // Without fallocate the disk is found full while it is written to.
   if (bytes > 0 && Repeat([&] { return system.Allocate(fd, bytes); }) != 0 && errno != EOPNOTSUPP &&
       errno != ENOSYS) {
@@ -42,14 +47,14 @@ absl::StatusOr<OutputFile> OutputFile::Create(SystemCalls& system, const std::st
   return file;
 }
 
-OutputFile::OutputFile(OutputFile&& other) noexcept
+WritableFile::WritableFile(WritableFile&& other) noexcept
     : system_(other.system_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
-OutputFile::~OutputFile() {
+WritableFile::~WritableFile() {
   if (fd_ >= 0) system_->Close(fd_);
 }
 
-absl::Status OutputFile::Write(absl::string_view bytes, int64_t offset) const {
+absl::Status WritableFile::Write(absl::string_view bytes, int64_t offset) const {
   const int64_t begin = offset;
   const auto size = static_cast<int64_t>(bytes.size());
   while (!bytes.empty()) {
@@ -67,40 +72,43 @@ absl::Status OutputFile::Write(absl::string_view bytes, int64_t offset) const {
   return absl::OkStatus();
 }
 
-absl::Status OutputFile::Finish() {
+absl::Status WritableFile::Finish() {
   const int fd = std::exchange(fd_, -1);
   // The first error counts. Close is not repeated either: the descriptor is gone.
   absl::Status status;
-  if (Repeat([&] { return system_->SyncData(fd); }) != 0) status = Failed("sync", path_);
+  if (system_->SyncData(fd) != 0) status = Failed("sync", path_);
   if (system_->Close(fd) != 0 && errno != EINTR && status.ok()) status = Failed("close", path_);
   return status;
 }
 
-absl::StatusOr<InputFile> InputFile::Open(SystemCalls& system, const std::string& path) {
+absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(SystemCalls& system,
+                                                        const std::string& path) {
   // A pipe without a writer opens at once.
   const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0); });
-  if (fd < 0) return Failed("open", path);
+  const auto no_file = [&] {
+    return absl::InvalidArgumentError(absl::StrCat(PrintablePath(path), " is no regular file"));
+  };
+  // ELOOP: a link.
+  if (fd < 0) return errno == ELOOP ? no_file() : Failed("open", path);
   struct stat status = {};
   const bool is_known = Repeat([&] { return system.Stat(fd, status); }) == 0;
-  InputFile file(system, path, fd, status.st_size);
+  RandomAccessFile file(system, path, fd, status.st_size);
   if (!is_known) return Failed("open", path);
-  if (!S_ISREG(status.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
-  }
+  if (!S_ISREG(status.st_mode)) return no_file();
   return file;
 }
 
-InputFile::InputFile(InputFile&& other) noexcept
+RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
     : system_(other.system_),
       path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
       size_(other.size_) {}
 
-InputFile::~InputFile() {
+RandomAccessFile::~RandomAccessFile() {
   if (fd_ >= 0) system_->Close(fd_);
 }
 
-absl::Status InputFile::Read(void* to, int64_t bytes, int64_t offset) const {
+absl::Status RandomAccessFile::Read(void* to, int64_t bytes, int64_t offset) const {
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {
     const ssize_t read = Repeat([&] {
@@ -109,7 +117,8 @@ absl::Status InputFile::Read(void* to, int64_t bytes, int64_t offset) const {
     });
     if (read < 0) return Failed("read", path_);
     if (read == 0) {
-      return absl::DataLossError(absl::StrCat("cannot read ", path_, ": it ends at byte ", offset));
+      return absl::DataLossError(
+          absl::StrCat("cannot read ", PrintablePath(path_), ": it ends at byte ", offset));
     }
     at += read;
     bytes -= read;
@@ -120,9 +129,9 @@ absl::Status InputFile::Read(void* to, int64_t bytes, int64_t offset) const {
 
 absl::Status SyncFolder(SystemCalls& system, const std::string& path) {
   const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_DIRECTORY, 0); });
-  if (fd < 0) return Failed("open", path);
+  if (fd < 0) return errno == EACCES ? absl::OkStatus() : Failed("open", path);
   absl::Status status;
-  if (Repeat([&] { return system.Sync(fd); }) != 0) status = Failed("sync", path);
+  if (system.Sync(fd) != 0 && errno != EINVAL) status = Failed("sync", path);
   system.Close(fd);
   return status;
 }

@@ -4,8 +4,8 @@
 // Files and folders whose content is on the disk when the call says so.
 //
 // Errors       What the system says, naming the path and what was being done. A sync that has
-//              failed is not repeated: the system has forgotten what it did not write (Rebello et
-//              al., 2020).
+//              failed or was interrupted is not repeated: the system may have forgotten what it did
+//              not write (Rebello et al., 2020).
 
 #include <cstdint>
 #include <string>
@@ -17,17 +17,23 @@
 
 namespace brigade::checkpoint {
 
+// "cannot WHAT PATH: ", and what errno says. For all errors of this package.
+absl::Status Failed(absl::string_view what, absl::string_view path);
+
+// A path in a message: at most 400 bytes of it, none that a terminal obeys.
+std::string PrintablePath(absl::string_view path);
+
 // A new file.
-class OutputFile {
+class WritableFile {
  public:
   // AlreadyExists if there is one. Room for `bytes` is taken at once, where the file system can:
-  // ResourceExhausted on a full disk.
-  static absl::StatusOr<OutputFile> Create(SystemCalls& system, const std::string& path,
-                                           int64_t bytes);
-  OutputFile(OutputFile&& other) noexcept;
-  OutputFile& operator=(OutputFile&&) = delete;
+  // ResourceExhausted on a full disk. The file's size is what Write makes it.
+  static absl::StatusOr<WritableFile> Create(SystemCalls& system, const std::string& path,
+                                             int64_t bytes);
+  WritableFile(WritableFile&& other) noexcept;
+  WritableFile& operator=(WritableFile&&) = delete;
   // Closes it; what was not finished may be lost.
-  ~OutputFile();
+  ~WritableFile();
 
   // In any order; several at a time from several threads. The bytes begin to go to the disk, so
   // that few are left to Finish.
@@ -37,7 +43,7 @@ class OutputFile {
   absl::Status Finish();
 
  private:
-  OutputFile(SystemCalls& system, const std::string& path, int fd)
+  WritableFile(SystemCalls& system, const std::string& path, int fd)
       : system_(&system), path_(path), fd_(fd) {}
 
   SystemCalls* system_;
@@ -46,13 +52,13 @@ class OutputFile {
 };
 
 // An existing file, from any thread.
-class InputFile {
+class RandomAccessFile {
  public:
   // InvalidArgument for what is no regular file, or a link to one.
-  static absl::StatusOr<InputFile> Open(SystemCalls& system, const std::string& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&&) = delete;
-  ~InputFile();
+  static absl::StatusOr<RandomAccessFile> Open(SystemCalls& system, const std::string& path);
+  RandomAccessFile(RandomAccessFile&& other) noexcept;
+  RandomAccessFile& operator=(RandomAccessFile&&) = delete;
+  ~RandomAccessFile();
 
   // At the time of Open, in bytes.
   int64_t size() const { return size_; }
@@ -60,7 +66,7 @@ class InputFile {
   absl::Status Read(void* to, int64_t bytes, int64_t offset) const;
 
  private:
-  InputFile(SystemCalls& system, const std::string& path, int fd, int64_t size)
+  RandomAccessFile(SystemCalls& system, const std::string& path, int fd, int64_t size)
       : system_(&system), path_(path), fd_(fd), size_(size) {}
 
   SystemCalls* system_;
@@ -69,7 +75,8 @@ class InputFile {
   int64_t size_;
 };
 
-// The names in the folder are on the disk.
+// The names in the folder are on the disk. OK without a sync where this user may not read the
+// folder, or the file system writes names by itself (EINVAL).
 absl::Status SyncFolder(SystemCalls& system, const std::string& path);
 
 // Removes a folder and the files in it, as far as it can.

@@ -23,7 +23,9 @@ class RealSystemCalls final : public SystemCalls {
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override {
     return ::pwrite(fd, from, bytes, offset);
   }
-  int Allocate(int fd, off_t bytes) override { return ::fallocate(fd, 0, 0, bytes); }
+  int Allocate(int fd, off_t bytes) override {
+    return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes);
+  }
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }

@@ -28,7 +28,7 @@ class SystemCalls {
   virtual int Stat(int fd, struct stat& status) = 0;
   virtual ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) = 0;
   virtual ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) = 0;
-  // fallocate from 0 on.
+  // fallocate: room for the bytes from 0 on; the size stays.
   virtual int Allocate(int fd, off_t bytes) = 0;
   // sync_file_range: begins to write, promises nothing.
   virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;

@@ -40,7 +40,7 @@ absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
   for (int i = 0; i < 2; ++i) {
     const std::string content = Content(step, i);
     BRIGADE_ASSIGN_OR_RETURN(
-        auto file, OutputFile::Create(system, absl::StrCat(checkpoint.path(), "/", i), 9000));
+        auto file, WritableFile::Create(system, absl::StrCat(checkpoint.path(), "/", i), 9000));
     BRIGADE_RETURN_IF_ERROR(file.Write(content, 0));
     BRIGADE_RETURN_IF_ERROR(file.Finish());
     absl::StrAppend(&manifest, Crc32c(content), " ");
@@ -51,7 +51,7 @@ absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
 }
 
 absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(system, path));
+  BRIGADE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(system, path));
   std::string content(static_cast<size_t>(file.size()), '\0');
   BRIGADE_RETURN_IF_ERROR(file.Read(content.data(), file.size(), 0));
   return content;

@@ -30,8 +30,11 @@ std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Find(const std::string& 
   std::shared_ptr<Node> node = root_;
   for (size_t at = 1; at < path.size() && node != nullptr;) {
     const size_t end = std::min(path.find('/', at), path.size());
-    const auto found = node->names.find(path.substr(at, end - at));
-    node = found == node->names.end() ? nullptr : found->second;
+    // Else it is one slash of several.
+    if (end > at) {
+      const auto found = node->names.find(path.substr(at, end - at));
+      node = found == node->names.end() ? nullptr : found->second;
+    }
     at = end + 1;
   }
   return node;
@@ -145,11 +148,8 @@ ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t o
   return static_cast<ssize_t>(bytes);
 }
 
-int CrashFileSystem::Allocate(int fd, off_t bytes) {
-  if (Enter("allocate", open_.at(fd).path) > 0) return -1;
-  std::string& content = open_.at(fd).node->bytes;
-  content.resize(std::max(content.size(), static_cast<size_t>(bytes)));
-  return 0;
+int CrashFileSystem::Allocate(int fd, off_t) {
+  return Enter("allocate", open_.at(fd).path) > 0 ? -1 : 0;
 }
 
 int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {
@@ -237,6 +237,7 @@ int CrashFileSystem::SpaceOf(const std::string& path, struct statvfs& space) {
   space = {};
   space.f_frsize = 4096;
   space.f_bavail = 1 << 20;
+  for (const auto& [name, bytes] : All()) space.f_bavail -= (bytes.size() + 4095) / 4096;
   return 0;
 }
 

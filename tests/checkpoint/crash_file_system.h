@@ -12,8 +12,8 @@
 
 namespace brigade::checkpoint::testing {
 
-// A file system in memory that knows what of it is on the disk: what may be there after the power
-// has failed.
+// A file system of 4 GiB in memory that knows what of it is on the disk: what may be there after
+// the power has failed.
 class CrashFileSystem final : public SystemCalls {
  public:
   // What the disk has of what was not synced, when the power fails.

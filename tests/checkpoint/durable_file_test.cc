@@ -30,7 +30,7 @@ std::string Content() {
 // A file of two writes, the later bytes first, and its folder.
 absl::Status WriteTwoPieces(SystemCalls& system, const std::string& folder) {
   const std::string content = Content();
-  auto file = OutputFile::Create(system, folder + "/file", static_cast<int64_t>(content.size()));
+  auto file = WritableFile::Create(system, folder + "/file", static_cast<int64_t>(content.size()));
   if (!file.ok()) return file.status();
   const absl::string_view view = content;
   absl::Status status = file->Write(view.substr(5000), 5000);
@@ -41,7 +41,7 @@ absl::Status WriteTwoPieces(SystemCalls& system, const std::string& folder) {
 }
 
 absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
-  const auto file = InputFile::Open(system, path);
+  const auto file = RandomAccessFile::Open(system, path);
   if (!file.ok()) return file.status();
   std::string content(static_cast<size_t>(file->size()), '\0');
   const absl::Status status = file->Read(content.data(), file->size(), 0);
@@ -55,16 +55,17 @@ TEST(DurableFileTest, WritesAndReadsARealFile) {
   ASSERT_EQ(system.MakeFolder(folder, 0700), 0);
   ASSERT_OK(WriteTwoPieces(system, folder));
   EXPECT_EQ(ReadAll(system, folder + "/file").value(), Content());
-  EXPECT_THAT(OutputFile::Create(system, folder + "/file", 1).status(),
+  EXPECT_THAT(WritableFile::Create(system, folder + "/file", 1).status(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(folder + "/file")));
   ASSERT_EQ(symlink("file", (folder + "/link").c_str()), 0);
-  EXPECT_FALSE(InputFile::Open(system, folder + "/link").ok());
+  EXPECT_THAT(RandomAccessFile::Open(system, folder + "/link").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, folder + "/link is no regular file"));
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
-  EXPECT_THAT(InputFile::Open(system, folder + "/pipe").status(),
+  EXPECT_THAT(RandomAccessFile::Open(system, folder + "/pipe").status(),
               StatusIs(absl::StatusCode::kInvalidArgument, folder + "/pipe is no regular file"));
-  EXPECT_THAT(InputFile::Open(system, folder + "/none").status(),
+  EXPECT_THAT(RandomAccessFile::Open(system, folder + "/none").status(),
               StatusIs(absl::StatusCode::kNotFound));
-  const auto file = InputFile::Open(system, folder + "/file").value();
+  const auto file = RandomAccessFile::Open(system, folder + "/file").value();
   char byte = 0;
   EXPECT_THAT(file.Read(&byte, 1, file.size()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("it ends at byte ")));
@@ -133,9 +134,9 @@ TEST(DurableFileTest, InterruptedAndShortCallsGoOn) {
   for (const int fault : {EINTR, CrashFileSystem::kShort}) {
     CrashFileSystem system;
     ASSERT_EQ(system.MakeFolder("/f", 0700), 0);
-    // Every other call.
-    system.set_fault([&, count = 0](const std::string&, const std::string&) mutable {
-      return ++count % 2 == 0 ? fault : 0;
+    // Every other call that is no sync.
+    system.set_fault([&, count = 0](const std::string& call, const std::string&) mutable {
+      return call.find("sync") == std::string::npos && ++count % 2 == 0 ? fault : 0;
     });
     ASSERT_OK(WriteTwoPieces(system, "/f"));
     EXPECT_EQ(ReadAll(system, "/f/file").value(), Content());
@@ -151,14 +152,51 @@ TEST(DurableFileTest, InterruptedAndShortCallsGoOn) {
 }
 
 TEST(DurableFileTest, AFailedSyncIsNotRepeated) {
+  for (const std::string sync : {"sync data", "sync"}) {
+    for (const int error : {EIO, EINTR}) {
+      CrashFileSystem system;
+      ASSERT_EQ(system.MakeFolder("/f", 0700), 0);
+      int syncs = 0;
+      system.set_fault([&](const std::string& call, const std::string&) {
+        return call == sync && ++syncs == 1 ? error : 0;
+      });
+      EXPECT_THAT(std::string(WriteTwoPieces(system, "/f").message()),
+                  HasSubstr(std::strerror(error)));
+      EXPECT_EQ(syncs, 1) << sync;
+    }
+  }
+}
+
+TEST(DurableFileTest, AFolderThatIsNotSyncedIsOkWhereItNeedsNone) {
+  const auto status = [](const std::string& failing, int error) {
+    CrashFileSystem system;
+    system.set_fault(
+        [&](const std::string& call, const std::string&) { return call == failing ? error : 0; });
+    const absl::Status synced = SyncFolder(system, "/");
+    EXPECT_EQ(system.open_files(), 0);
+    return synced;
+  };
+  EXPECT_OK(status("open", EACCES));
+  EXPECT_OK(status("sync", EINVAL));
+  EXPECT_THAT(status("open", EINVAL), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(status("sync", EACCES), StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST(DurableFileTest, RoomDoesNotCountAsContent) {
+  SystemCalls& system = SystemCalls::Real();
+  const std::string path = ::testing::TempDir() + "/room";
+  auto file = WritableFile::Create(system, path, 100000).value();
+  ASSERT_OK(file.Write("abc", 0));
+  ASSERT_OK(file.Finish());
+  EXPECT_EQ(ReadAll(system, path).value(), "abc");
+}
+
+TEST(DurableFileTest, MessagesHoldPathsThatATerminalDoesNotObey) {
   CrashFileSystem system;
-  ASSERT_EQ(system.MakeFolder("/f", 0700), 0);
-  int syncs = 0;
-  system.set_fault([&](const std::string& call, const std::string&) {
-    return call == "sync data" && ++syncs == 1 ? EIO : 0;
-  });
-  EXPECT_FALSE(WriteTwoPieces(system, "/f").ok());
-  EXPECT_EQ(syncs, 1);
+  const std::string path = "/\x1b[2J" + std::string(1000, 'a');
+  const std::string message(RandomAccessFile::Open(system, path).status().message());
+  EXPECT_THAT(message, HasSubstr("cannot open /\\x1b[2Jaaa"));
+  EXPECT_LT(message.size(), 500u);
 }
 
 }  // namespace
