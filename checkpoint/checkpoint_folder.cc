@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,8 @@
 namespace brigade::checkpoint {
 namespace {
 
-constexpr absl::string_view kPrefix = "step-", kPartPrefix = ".step-", kTrashPrefix = ".trash-";
+constexpr absl::string_view kPrefix = "step-", kPartPrefix = ".step-", kPart = ".part-";
+constexpr absl::string_view kTrashPrefix = ".trash-";
 
 std::string NameOf(int64_t step) { return absl::StrFormat("step-%08d", step); }
 
@@ -28,8 +30,48 @@ absl::Status CheckRoom(SystemCalls& system, const std::string& root, int64_t byt
   if (system.SpaceOf(root, space) != 0) return Failed("look at the space of", root);
   const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
   if (free >= static_cast<uint64_t>(bytes)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot save to ", root, ": ", bytes, " bytes are needed, ", free, " are free"));
+  return absl::ResourceExhaustedError(absl::StrCat("cannot save to ", PrintablePath(root), ": ",
+                                                   bytes, " bytes are needed, ", free,
+                                                   " are free"));
+}
+
+// "a/b//" is a folder of "a".
+std::string WithoutSlashesAtTheEnd(const std::string& path) {
+  const size_t last = path.find_last_not_of('/');
+  return last == std::string::npos ? path.substr(0, 1) : path.substr(0, last + 1);
+}
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Of saves and removals that were cut short: all that can be removed; the first error.
+absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root) {
+  std::vector<std::string> names;
+  if (system.List(root, names) != 0) return Failed("list", root);
+  absl::Status status;
+  bool is_synced = false;
+  for (const std::string& name : names) {
+    const bool is_part = absl::StartsWith(name, kPartPrefix) && absl::StrContains(name, kPart);
+    if (!is_part && !absl::StartsWith(name, absl::StrCat(kTrashPrefix, kPrefix))) continue;
+    // Before its files go, it no longer has the name of a checkpoint on the disk either.
+    if (!std::exchange(is_synced, true)) BRIGADE_RETURN_IF_ERROR(SyncFolder(system, root));
+    status.Update(RemoveFolderWithFiles(system, Join(root, name)));
+  }
+  return status;
+}
+
+// Whether a folder has a manifest.
+absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) {
+  const absl::Status opened = RandomAccessFile::Open(system, Join(path, kManifestName)).status();
+  if (opened.ok()) return true;
+  // Nothing there, something else there, or no folder around it.
+  if (absl::IsNotFound(opened) || absl::IsInvalidArgument(opened) ||
+      absl::IsFailedPrecondition(opened)) {
+    return false;
+  }
+  return opened;
 }
 
 }  // namespace
@@ -38,23 +80,23 @@ std::string CheckpointPath(const std::string& root, int64_t step) {
   return Join(root, NameOf(step));
 }
 
-absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system, const std::string& root,
-                                                   int64_t step, int64_t bytes,
-                                                   const std::string& token) {
-  if (system.MakeFolder(root, 0777) == 0) {
-    const size_t slash = root.rfind('/');
-    BRIGADE_RETURN_IF_ERROR(SyncFolder(system, slash == std::string::npos ? "."
-                                               : slash == 0               ? "/"
-                                                                          : root.substr(0, slash)));
-  } else if (errno != EEXIST) {
-    return Failed("make", root);
+absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system,
+                                                   const std::string& root_path, int64_t step,
+                                                   int64_t bytes, const std::string& token) {
+  const std::string root = WithoutSlashesAtTheEnd(root_path);
+  if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
+  // Also where it was there: whoever made it may have ended before this.
+  BRIGADE_RETURN_IF_ERROR(SyncFolder(system, ParentOf(root)));
+  std::vector<std::string> names;
+  if (system.List(root, names) != 0) return Failed("list", root);
+  if (absl::c_linear_search(names, NameOf(step))) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(PrintablePath(CheckpointPath(root, step)), " is there already"));
   }
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(system, root));
-  if (std::binary_search(steps.begin(), steps.end(), step)) {
-    return absl::AlreadyExistsError(absl::StrCat(CheckpointPath(root, step), " is there already"));
-  }
+  // One that stays takes room, no more.
+  RemoveLeftovers(system, root).IgnoreError();
   BRIGADE_RETURN_IF_ERROR(CheckRoom(system, root, bytes));
-  const std::string path = Join(root, absl::StrCat(".", NameOf(step), ".part-", token));
+  const std::string path = Join(root, absl::StrCat(".", NameOf(step), kPart, token));
   if (system.MakeFolder(path, 0777) != 0) return Failed("make", path);
   return NewCheckpoint(system, root, NameOf(step), path);
 }
@@ -96,33 +138,36 @@ absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const 
     // No other way to write the number.
     if (absl::ConsumePrefix(&number, kPrefix) && absl::SimpleAtoi(number, &step) && step >= 0 &&
         name == NameOf(step)) {
-      steps.push_back(step);
+      BRIGADE_ASSIGN_OR_RETURN(const bool is_checkpoint, IsCheckpoint(system, Join(root, name)));
+      if (is_checkpoint) steps.push_back(step);
     }
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
-absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int keep) {
+absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int64_t saved,
+                                  int keep) {
   if (keep < 1) {
     return absl::InvalidArgumentError(absl::StrCat("at least 1 checkpoint is kept, not ", keep));
   }
   BRIGADE_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListCheckpoints(system, root));
-  steps.resize(steps.size() - std::min(steps.size(), static_cast<size_t>(keep)));
+  const auto found = std::lower_bound(steps.begin(), steps.end(), saved);
+  if (found == steps.end() || *found != saved) {
+    return absl::NotFoundError(
+        absl::StrCat("no checkpoint ", PrintablePath(CheckpointPath(root, saved))));
+  }
+  // Now too: their names may be those that are needed. What stays is an error below.
+  RemoveLeftovers(system, root).IgnoreError();
+  steps.erase(found);
+  steps.resize(steps.size() - std::min(steps.size(), static_cast<size_t>(keep - 1)));
   for (const int64_t step : steps) {
     // So that no crash leaves a part of it under its name.
     const std::string path = CheckpointPath(root, step);
     const std::string trash = Join(root, absl::StrCat(kTrashPrefix, NameOf(step)));
     if (system.Rename(path, trash) != 0) return Failed("rename", path);
   }
-  if (!steps.empty()) BRIGADE_RETURN_IF_ERROR(SyncFolder(system, root));
-  std::vector<std::string> names;
-  if (system.List(root, names) != 0) return Failed("list", root);
-  for (const std::string& name : names) {
-    if (!absl::StartsWith(name, kTrashPrefix) && !absl::StartsWith(name, kPartPrefix)) continue;
-    BRIGADE_RETURN_IF_ERROR(RemoveFolderWithFiles(system, Join(root, name)));
-  }
-  return absl::OkStatus();
+  return RemoveLeftovers(system, root);
 }
 
 }  // namespace brigade::checkpoint

@@ -21,9 +21,11 @@ inline constexpr absl::string_view kManifestName = "manifest.json";
 // A checkpoint that is being written; of one process, which others may help to write files.
 class NewCheckpoint {
  public:
-  // `bytes`: of all its files; ResourceExhausted if the disk has no room for them. AlreadyExists if
-  // there is a checkpoint of this step. `token`: of 16 hexadecimal digits, which no other save of
-  // this root has.
+  // Makes the root if it is not there, in a folder that is, and removes what saves that were cut
+  // short have left, as far as it can: no other save of this root may be under way. `bytes`: of all
+  // its files; ResourceExhausted if the disk has no room for them. AlreadyExists if something has
+  // the name of this checkpoint. `token`: of 16 hexadecimal digits, which no other save of this
+  // root has.
   static absl::StatusOr<NewCheckpoint> Begin(SystemCalls& system, const std::string& root,
                                              int64_t step, int64_t bytes, const std::string& token);
   NewCheckpoint(NewCheckpoint&& other) noexcept;
@@ -51,15 +53,20 @@ class NewCheckpoint {
   std::string path_;
 };
 
-// The steps of the checkpoints in a root, ascending; none if there is no such folder.
+// The steps of the checkpoints in a root, ascending; none if there is no such folder. A folder
+// without a manifest, which must be a regular file, is none; a manifest that cannot be read is an
+// error.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const std::string& root);
 
 // Where the checkpoint of a step is.
 std::string CheckpointPath(const std::string& root, int64_t step);
 
-// Removes all but the newest `keep` checkpoints, of at least 1, and what saves that were cut short
-// have left. No save of this root may be under way.
-absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int keep);
+// Keeps `keep` checkpoints, at least 1: that of the step `saved`, and those of the highest other
+// steps. Removes the others, and what saves that were cut short have left. `saved` is the one just
+// saved: it stays also where a run that was given up has left higher steps. NotFound, and nothing
+// is removed, if there is none of it. No save of this root may be under way.
+absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int64_t saved,
+                                  int keep);
 
 }  // namespace brigade::checkpoint
 

@@ -1,5 +1,7 @@
 #include "brigade/checkpoint/checkpoint_folder.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <string>
 #include <vector>
@@ -47,7 +49,21 @@ absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
   }
   BRIGADE_RETURN_IF_ERROR(checkpoint.Commit(manifest));
   if (is_saved != nullptr) *is_saved = true;
-  return RemoveOldCheckpoints(system, kRoot, 1);
+  return RemoveOldCheckpoints(system, kRoot, step, 1);
+}
+
+// Nothing but a manifest.
+void SaveEmpty(SystemCalls& system, const std::string& root, int64_t step) {
+  auto checkpoint = NewCheckpoint::Begin(system, root, step, 0, absl::StrCat(step));
+  ASSERT_OK(checkpoint);
+  ASSERT_OK(checkpoint->Commit(""));
+}
+
+void MakeFile(SystemCalls& system, const std::string& path, const std::string& content) {
+  auto file = WritableFile::Create(system, path, 0);
+  ASSERT_OK(file);
+  ASSERT_OK(file->Write(content, 0));
+  ASSERT_OK(file->Finish());
 }
 
 absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
@@ -98,22 +114,106 @@ TEST(CheckpointFolderTest, ListsNothingElse) {
   for (const char* name : {"step-00000010", "step-00000009", "step-123456789", "step-7",
                            "step--0000007", "step-0000000x", "step-", ".step-00000011.part-0",
                            ".trash-step-00000012", "step-00000013.old"}) {
-    system.MakeFolder(absl::StrCat(kRoot, "/", name), 0777);
+    const std::string path = absl::StrCat(kRoot, "/", name);
+    system.MakeFolder(path, 0777);
+    MakeFile(system, path + "/manifest.json", "");
   }
   EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(9, 10, 123456789));
 }
 
+TEST(CheckpointFolderTest, OnlyAManifestMakesAFolderACheckpoint) {
+  SystemCalls& system = SystemCalls::Real();
+  const std::string root = ::testing::TempDir() + "/manifests";
+  SaveEmpty(system, root, 1);
+  SaveEmpty(system, root, 2);
+  MakeFile(system, root + "/step-00000003", "a file");
+  for (const char* name : {"/step-00000004", "/step-00000005", "/step-00000006"}) {
+    ASSERT_EQ(system.MakeFolder(root + name, 0777), 0);
+  }
+  ASSERT_EQ(system.MakeFolder(root + "/step-00000005/manifest.json", 0777), 0);
+  ASSERT_EQ(
+      symlink("../step-00000001/manifest.json", (root + "/step-00000006/manifest.json").c_str()),
+      0);
+  EXPECT_THAT(ListCheckpoints(system, root).value(), ElementsAre(1, 2));
+  ASSERT_OK(RemoveOldCheckpoints(system, root, 2, 1));
+  EXPECT_THAT(ListCheckpoints(system, root).value(), ElementsAre(2));
+  // Its name is taken, although it is none.
+  EXPECT_THAT(NewCheckpoint::Begin(system, root, 4, 0, "0").status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, root + "/step-00000004 is there already"));
+}
+
+TEST(CheckpointFolderTest, AManifestThatCannotBeReadIsAnError) {
+  CrashFileSystem system;
+  ASSERT_OK(Save(system, 1));
+  for (const int error : {EIO, EACCES, EMFILE}) {
+    system.set_fault(
+        [&](const std::string& call, const std::string&) { return call == "open" ? error : 0; });
+    EXPECT_THAT(std::string(ListCheckpoints(system, kRoot).status().message()),
+                HasSubstr("/checkpoints/step-00000001/manifest.json"));
+  }
+}
+
 TEST(CheckpointFolderTest, KeepsAsManyAsAsked) {
   CrashFileSystem system;
-  for (const int64_t step : {1, 2, 3, 10}) {
-    auto checkpoint = NewCheckpoint::Begin(system, kRoot, step, 0, absl::StrCat(step)).value();
-    ASSERT_OK(checkpoint.Commit(""));
-  }
+  for (const int64_t step : {1, 2, 3, 10}) SaveEmpty(system, kRoot, step);
   system.MakeFolder(absl::StrCat(kRoot, "/.step-00000004.part-1"), 0777);
-  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 2));
+  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 10, 2));
   EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(3, 10));
   EXPECT_EQ(system.All().size(), 5u);
-  EXPECT_THAT(RemoveOldCheckpoints(system, kRoot, 0), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(RemoveOldCheckpoints(system, kRoot, 10, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// A run was given up at 300, and goes on from 100.
+TEST(CheckpointFolderTest, NeverRemovesTheOneJustSaved) {
+  CrashFileSystem system;
+  for (const int64_t step : {100, 200, 300, 150}) SaveEmpty(system, kRoot, step);
+  EXPECT_THAT(RemoveOldCheckpoints(system, kRoot, 151, 1),
+              StatusIs(absl::StatusCode::kNotFound, "no checkpoint /checkpoints/step-00000151"));
+  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 150, 2));
+  EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(150, 300));
+  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 150, 1));
+  EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(150));
+}
+
+TEST(CheckpointFolderTest, TrashOfAnEarlierRemovalIsNotInTheWay) {
+  CrashFileSystem system;
+  SaveEmpty(system, kRoot, 1);
+  SaveEmpty(system, kRoot, 2);
+  system.MakeFolder("/checkpoints/.trash-step-00000001", 0777);
+  MakeFile(system, "/checkpoints/.trash-step-00000001/0", "left");
+  // Not ours.
+  system.MakeFolder("/checkpoints/.trash-mine", 0777);
+  system.MakeFolder("/checkpoints/.step-mine", 0777);
+  ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 2, 1));
+  EXPECT_EQ(system.All().size(), 5u);
+}
+
+// A disk for all that is kept and one more, and a save that was cut short.
+TEST(CheckpointFolderTest, WhatIsLeftOfASaveTakesNoRoom) {
+  CrashFileSystem system;
+  system.MakeFolder(kRoot, 0777);
+  system.MakeFolder("/checkpoints/.step-00000001.part-1", 0777);
+  MakeFile(system, "/checkpoints/.step-00000001.part-1/0", "left");
+  EXPECT_OK(NewCheckpoint::Begin(system, kRoot, 1, int64_t{4} << 30, "2"));
+  EXPECT_EQ(system.All().size(), 1u);
+  // One that cannot be removed does not stop the next save.
+  system.MakeFolder("/checkpoints/.step-00000001.part-1", 0777);
+  system.MakeFolder("/checkpoints/.step-00000001.part-1/folder", 0777);
+  EXPECT_OK(NewCheckpoint::Begin(system, kRoot, 1, 4096, "2"));
+}
+
+// A process that ended before it could sync what it made, and a root with slashes at its end.
+TEST(CheckpointFolderTest, TheRootOutlivesACrash) {
+  for (const bool was_made : {false, true}) {
+    for (const std::string root : {"/checkpoints", "/checkpoints/", "/checkpoints//"}) {
+      CrashFileSystem system;
+      if (was_made) system.MakeFolder(kRoot, 0777);
+      SaveEmpty(system, root, 1);
+      const auto after = system.AfterCrash(Data::kNone, Names::kNone);
+      EXPECT_THAT(ListCheckpoints(*after, root).value(), ElementsAre(1)) << root << was_made;
+    }
+  }
 }
 
 TEST(CheckpointFolderTest, AFullDiskIsFoundBeforeAnythingIsWritten) {
@@ -173,10 +273,41 @@ TEST(CheckpointFolderTest, ACrashLeavesTheOldOneOrTheNewOne) {
   const Crashes crashes = CrashEverywhere(/*lost=*/-1);
   EXPECT_TRUE(crashes.all_whole) << crashes.first_not_whole;
   EXPECT_GT(crashes.calls, 30);
-  // Two files, the manifest, their names, the folder's name, that of the old one.
-  EXPECT_EQ(crashes.syncs, 6);
-  for (int lost = 0; lost < crashes.syncs; ++lost) {
+  // The root's name, two files, the manifest, their names, the folder's name, that of the old one.
+  EXPECT_EQ(crashes.syncs, 7);
+  // The first save has synced the root's name.
+  for (int lost = 1; lost < crashes.syncs; ++lost) {
     EXPECT_FALSE(CrashEverywhere(lost).all_whole) << "sync " << lost << " is not needed";
+  }
+}
+
+// Killed at any call, and the power fails at any call of the next save, which finds what is left.
+TEST(CheckpointFolderTest, ACrashAfterAKilledSaveLeavesAWholeOne) {
+  bool was_killed = true;
+  for (int64_t kill = 0; was_killed; ++kill) {
+    bool has_failed = true;
+    for (int64_t at = 0; has_failed; ++at) {
+      CrashFileSystem system;
+      ASSERT_OK(Save(system, 1));
+      const auto fail_from = [&](int64_t first, bool& failed) {
+        failed = false;
+        system.set_fault(
+            [&failed, first, call = int64_t{0}](const std::string&, const std::string&) mutable {
+              failed = failed || call++ == first;
+              return failed ? EIO : 0;
+            });
+      };
+      bool is_2_saved = false, is_3_saved = false;
+      fail_from(kill, was_killed);
+      Save(system, 2, &is_2_saved).IgnoreError();
+      fail_from(at, has_failed);
+      Save(system, 3, &is_3_saved).IgnoreError();
+      for (const Names names : {Names::kNone, Names::kAll, Names::kOuter, Names::kInner}) {
+        const auto newest = NewestWhole(*system.AfterCrash(Data::kNone, names));
+        ASSERT_OK(newest) << kill << " " << at;
+        EXPECT_GE(*newest, is_3_saved ? 3 : is_2_saved ? 2 : 1) << kill << " " << at;
+      }
+    }
   }
 }
 
