@@ -170,7 +170,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Join(int rank, int port, Gate* gate, Boa
 }
 
 absl::Status RunRank(int rank, int port, std::optional<Phase> attacked, Board& board) {
-  const rlimit limit = {kDescriptors, kDescriptors};
+  // Besides those of its parent, which holds a port of each job that it has run.
+  const rlim_t most = kDescriptors + static_cast<rlim_t>(OpenDescriptors());
+  const rlimit limit = {most, most};
   setrlimit(RLIMIT_NOFILE, &limit);
   board.processes[static_cast<size_t>(rank)] = getpid();
   Gate own_gate(board, attacked);
