@@ -11,6 +11,7 @@
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/read_all.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +20,7 @@ namespace brigade::checkpoint {
 namespace {
 
 using ::brigade::checkpoint::testing::CrashFileSystem;
+using ::brigade::checkpoint::testing::ReadAll;
 using ::brigade::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -64,13 +66,6 @@ void MakeFile(SystemCalls& system, const std::string& path, const std::string& c
   ASSERT_OK(file);
   ASSERT_OK(file->Write(content, 0));
   ASSERT_OK(file->Finish());
-}
-
-absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(system, path));
-  std::string content(static_cast<size_t>(file.size()), '\0');
-  BRIGADE_RETURN_IF_ERROR(file.Read(content.data(), file.size(), 0));
-  return content;
 }
 
 // The step of the newest checkpoint, if all are whole; -1 if there is none.

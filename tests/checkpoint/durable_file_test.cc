@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/read_all.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,6 +18,7 @@ namespace brigade::checkpoint {
 namespace {
 
 using ::brigade::checkpoint::testing::CrashFileSystem;
+using ::brigade::checkpoint::testing::ReadAll;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -38,15 +40,6 @@ absl::Status WriteTwoPieces(SystemCalls& system, const std::string& folder) {
   if (status.ok()) status = file->Finish();
   if (status.ok()) status = SyncFolder(system, folder);
   return status;
-}
-
-absl::StatusOr<std::string> ReadAll(SystemCalls& system, const std::string& path) {
-  const auto file = RandomAccessFile::Open(system, path);
-  if (!file.ok()) return file.status();
-  std::string content(static_cast<size_t>(file->size()), '\0');
-  const absl::Status status = file->Read(content.data(), file->size(), 0);
-  if (!status.ok()) return status;
-  return content;
 }
 
 TEST(DurableFileTest, WritesAndReadsARealFile) {
