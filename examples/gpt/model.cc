@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -37,24 +39,28 @@ absl::Status Validate(const ModelOptions& options) {
 
 zero::ModelSpec SpecOf(const ModelOptions& options) {
   const int64_t width = options.width, inner = kMlpFactor * width;
+  const auto matrix = [](std::string name, int64_t rows, int64_t columns) {
+    return zero::ParameterSpec{
+        .name = std::move(name), .size = rows * columns, .shape = {rows, columns}};
+  };
   zero::ModelSpec spec = {
       {"embedding",
-       {{"tokens", nn::kVocabulary * width}, {"positions", options.context * width}},
+       {matrix("tokens", nn::kVocabulary, width), matrix("positions", options.context, width)},
        {}}};
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     const std::string h = absl::StrCat("h.", layer);
     spec.push_back({h,
                     {{h + ".norm1.weight", width},
                      {h + ".norm1.bias", width},
-                     {h + ".qkv.weight", 3 * width * width},
+                     matrix(h + ".qkv.weight", 3 * width, width),
                      {h + ".qkv.bias", 3 * width},
-                     {h + ".projection.weight", width * width},
+                     matrix(h + ".projection.weight", width, width),
                      {h + ".projection.bias", width},
                      {h + ".norm2.weight", width},
                      {h + ".norm2.bias", width},
-                     {h + ".expand.weight", inner * width},
+                     matrix(h + ".expand.weight", inner, width),
                      {h + ".expand.bias", inner},
-                     {h + ".contract.weight", width * inner},
+                     matrix(h + ".contract.weight", width, inner),
                      {h + ".contract.bias", width}},
                     {}});
   }

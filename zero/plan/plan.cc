@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace brigade::zero {
 namespace {
@@ -17,6 +18,19 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Whether a shape, which is not empty, has `size` elements.
+bool Holds(const std::vector<int64_t>& shape, int64_t size) {
+  int64_t product = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(product, extent, &product)) return false;
+  }
+  return product == size;
+}
+
+std::string Text(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
 absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::DType dtype) {
   const auto wrong = [&](const auto&... what) {
     return absl::InvalidArgumentError(
@@ -24,6 +38,9 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
   };
   if (spec.name.empty()) return wrong("it has no name");
   if (spec.size < 0 || spec.size > kMostElements) return wrong("size is ", spec.size);
+  if (!spec.shape.empty() && !Holds(spec.shape, spec.size)) {
+    return wrong("shape is ", Text(spec.shape), ", size is ", spec.size);
+  }
   if (spec.group < 0) return wrong("group is ", spec.group);
   if (!precision::IsTrainingFormat(dtype))
     return wrong("dtype must be float32, float16 or bfloat16");
@@ -75,6 +92,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       if (absl::Status status = Check(spec, parameter, *planned.spec.dtype); !status.ok()) {
         return status;
       }
+      if (planned.spec.shape.empty()) planned.spec.shape = {parameter.size};
       const int number = static_cast<int>(plan.parameters_.size());
       if (!parameters.try_emplace(parameter.name, number).second) {
         return absl::InvalidArgumentError(
@@ -147,7 +165,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
 
 std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
-  return absl::StrCat(p.spec.name, " [", p.spec.size, "] ", precision::Name(*p.spec.dtype),
+  return absl::StrCat(p.spec.name, " ", Text(p.spec.shape), " ", precision::Name(*p.spec.dtype),
                       p.spec.trainable ? "" : " frozen", ", group ", p.spec.group, ", unit \"",
                       units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ",
                       p.begin);

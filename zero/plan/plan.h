@@ -27,6 +27,8 @@ struct ParameterSpec {
   int32_t group = 0;
   // False: frozen, without a gradient and optimizer state.
   bool trainable = true;
+  // Row-major, for those who read checkpoints; its product is `size`. Empty: [size].
+  std::vector<int64_t> shape = {};
 };
 
 // Parameters that are used, gathered and released together: a layer.
@@ -78,6 +80,7 @@ struct Bucket {
 };
 
 struct Parameter {
+  // With type and shape.
   ParameterSpec spec;
   int unit = 0;
   int bucket = 0;
@@ -119,7 +122,7 @@ class Plan {
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
 
   // One line per parameter, with everything that must be the same on all ranks:
-  // "h.0.weight [1024] bfloat16, group 0, unit "h.0", bucket 3 at 512".
+  // "h.0.weight [4, 256] bfloat16, group 0, unit "h.0", bucket 3 at 512".
   std::string Describe(int parameter) const;
 
  private:

@@ -90,6 +90,19 @@ TEST(PlanTest, GivesTiedFrozenAndOtherTypesBucketsOfTheirOwn) {
   EXPECT_THAT(plan.units()[1].buckets, ::testing::Contains(tied));
 }
 
+TEST(PlanTest, KnowsShapes) {
+  const Plan plan =
+      Plan::Create(
+          {{"unit",
+            {{"flat", 6}, {"matrix", 6, {}, 0, true, {2, 3}}, {"empty", 0, {}, 0, true, {4, 0}}}}},
+          {})
+          .value();
+  EXPECT_THAT(plan.parameter(0).spec.shape, ElementsAre(6));
+  EXPECT_THAT(plan.parameter(1).spec.shape, ElementsAre(2, 3));
+  EXPECT_THAT(plan.parameter(2).spec.shape, ElementsAre(4, 0));
+  EXPECT_THAT(plan.Describe(1), ::testing::StartsWith("matrix [2, 3] bfloat16"));
+}
+
 TEST(PlanTest, GivesALargeParameterABucketOfItsOwn) {
   const Plan plan = Plan::Create({{"unit", {{"small", 10}, {"large", 5000}, {"little", 10}}}},
                                  {.ranks = 4, .bucket_elements = 1000})
@@ -122,6 +135,10 @@ TEST(PlanTest, NamesWhatIsWrongWithAModel) {
   EXPECT_THAT(error({}, {.ranks = 0}), says("ranks is 0"));
   EXPECT_THAT(error({}, {.bucket_elements = 0}), says("bucket_elements is 0"));
   EXPECT_THAT(error({{"u", {{"w", -1}}}}), says("unit \"u\", parameter \"w\": size is -1"));
+  EXPECT_THAT(error({{"u", {{"w", 6, {}, 0, true, {2, 4}}}}}), says("shape is [2, 4], size is 6"));
+  EXPECT_THAT(error({{"u", {{"w", 6, {}, 0, true, {-2, -3}}}}}), says("shape is [-2, -3]"));
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  EXPECT_THAT(error({{"u", {{"w", 0, {}, 0, true, {kHuge, 4}}}}}), says("size is 0"));
   EXPECT_THAT(error({{"u", {{"", 1}}}}), says("it has no name"));
   EXPECT_THAT(error({{"u", {{"w", 1, {}, -2}}}}), says("group is -2"));
   EXPECT_THAT(error({{"u", {{"w", 1, DType::kInt32}}}}), says("dtype must be float32"));
