@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/checkpoint/strict_json.h"
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
@@ -64,8 +65,9 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   const Json path = s.topology.value_or("");
   if (s.topology.has_value()) {
     const bool absolute = s.topology->front() == '/';
-    const auto text = device::ReadFile(
-        absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology), kMaxJsonBytes);
+    const auto text =
+        device::ReadFile(absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology),
+                         checkpoint::JsonLimits().bytes);
     if (!text.ok()) return Contradiction("brigade.topology", path, text.status().message());
     auto machine = collectives::TopologyFromJson(*text);
     if (!machine.ok()) return Contradiction("brigade.topology", path, machine.status().message());
@@ -181,7 +183,7 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
 
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         absl::string_view folder) {
-  BRIGADE_ASSIGN_OR_RETURN(auto config, ParseJson(json));
+  BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
   Settings s;
   BRIGADE_RETURN_IF_ERROR(ReadObject(config, ConfigKeys(s)));
   if (s.fp16 && s.bf16) {
@@ -206,7 +208,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {
-  BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path, kMaxJsonBytes));
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text,
+                           device::ReadFile(path, checkpoint::JsonLimits().bytes));
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
   absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder);

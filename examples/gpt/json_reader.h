@@ -23,16 +23,6 @@ namespace brigade::gpt {
 
 using Json = nlohmann::json;
 
-inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
-inline constexpr int kMaxJsonDepth = 32;
-
-// Strict JSON: no comments, no key twice in an object, no number that a double cannot hold.
-//
-// Errors       InvalidArgument with line and column, or the path of the key that comes twice; for
-//              more than kMaxJsonBytes or kMaxJsonDepth objects and arrays within each other as
-//              well.
-absl::StatusOr<Json> ParseJson(absl::string_view text);
-
 // Takes a value, and returns nothing; or returns what it must be instead ("true or false").
 using Read = std::function<std::string(const Json& value)>;
 

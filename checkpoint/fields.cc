@@ -1,0 +1,363 @@
+#include "brigade/checkpoint/fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <type_traits>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+template <typename T>
+struct Word {
+  const char* text;
+  T value;
+};
+
+constexpr Word<bool> kBools[] = {{"false", false}, {"true", true}};
+constexpr Word<optim::OptimizerKind> kOptimizers[] = {{"AdamW", optim::OptimizerKind::kAdamW},
+                                                      {"Adam", optim::OptimizerKind::kAdam},
+                                                      {"SGD", optim::OptimizerKind::kSgd}};
+constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
+                                                {"linear", optim::WarmupType::kLinear}};
+constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
+                                                   {"clamp", kernels::AtMinimum::kClamp}};
+constexpr char kNone[] = "none";
+
+// All values of a type that has words instead of numbers.
+template <typename T>
+constexpr auto& WordsOf() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return kBools;
+  } else if constexpr (std::is_same_v<T, optim::OptimizerKind>) {
+    return kOptimizers;
+  } else if constexpr (std::is_same_v<T, optim::WarmupType>) {
+    return kWarmups;
+  } else {
+    static_assert(std::is_same_v<T, kernels::AtMinimum>);
+    return kAtMinimum;
+  }
+}
+
+template <typename T>
+constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+template <typename T>
+std::string TextOf(const T& value) {
+  if constexpr (kIsNumber<T>) {
+    char text[32];
+    return std::string(text, std::to_chars(text, text + sizeof(text), value).ptr);
+  } else {
+    for (const Word<T>& word : WordsOf<T>()) {
+      if (word.value == value) return word.text;
+    }
+    return "";
+  }
+}
+
+template <typename T>
+std::string TextOf(const std::optional<T>& value) {
+  return value.has_value() ? TextOf(*value) : kNone;
+}
+
+template <typename T>
+bool Parse(const std::string& text, T& value) {
+  if constexpr (kIsNumber<T>) {
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && at == end;
+  } else {
+    for (const Word<T>& word : WordsOf<T>()) {
+      if (text != word.text) continue;
+      value = word.value;
+      return true;
+    }
+    return false;
+  }
+}
+
+template <typename T>
+bool Parse(const std::string& text, std::optional<T>& value) {
+  value.reset();
+  return text == kNone || Parse(text, value.emplace());
+}
+
+// Each visit(name, field) of a struct, in the order in which they are written.
+
+template <typename State, typename Visit>
+void VisitState(State& state, Visit visit) {
+  visit("step", state.step);
+  visit("iteration", state.iteration);
+  visit("last_overflow", state.last_overflow);
+  visit("grad_norm", state.grad_norm);
+  visit("loss_scale", state.loss_scale);
+  visit("grad_multiplier", state.grad_multiplier);
+  visit("hysteresis", state.hysteresis);
+  visit("skip", state.skip);
+  visit("stuck_at_minimum", state.stuck_at_minimum);
+}
+
+template <typename Scaler, typename Visit>
+void VisitScaler(Scaler& scaler, Visit visit) {
+  visit("loss_scale", scaler.loss_scale);
+  visit("initial_scale_power", scaler.initial_scale_power);
+  visit("loss_scale_window", scaler.loss_scale_window);
+  visit("hysteresis", scaler.hysteresis);
+  visit("consecutive_hysteresis", scaler.consecutive_hysteresis);
+  visit("min_loss_scale", scaler.min_loss_scale);
+  visit("max_loss_scale", scaler.max_loss_scale);
+  visit("at_minimum", scaler.at_minimum);
+  visit("check_overflow", scaler.check_overflow);
+}
+
+// Without rate and schedule.
+template <typename Group, typename Visit>
+void VisitGroup(Group& group, Visit visit) {
+  visit("weight_decay", group.weight_decay);
+  visit("beta1", group.beta1);
+  visit("beta2", group.beta2);
+  visit("eps", group.eps);
+  visit("momentum", group.momentum);
+  visit("dampening", group.dampening);
+  visit("nesterov", group.nesterov);
+}
+
+struct ScheduleVisitor {
+  template <typename T, typename Visit>
+  static void Each(T& schedule, Visit visit) {
+    using S = std::remove_const_t<T>;
+    if constexpr (std::is_same_v<S, optim::WarmupLR>) {
+      visit("warmup_min_lr", schedule.warmup_min_lr);
+      visit("warmup_max_lr", schedule.warmup_max_lr);
+      visit("warmup_num_steps", schedule.warmup_num_steps);
+      visit("warmup_type", schedule.warmup_type);
+    } else if constexpr (std::is_same_v<S, optim::WarmupDecayLR>) {
+      visit("total_num_steps", schedule.total_num_steps);
+      visit("warmup_min_lr", schedule.warmup_min_lr);
+      visit("warmup_max_lr", schedule.warmup_max_lr);
+      visit("warmup_num_steps", schedule.warmup_num_steps);
+      visit("warmup_type", schedule.warmup_type);
+    } else if constexpr (std::is_same_v<S, optim::WarmupCosineLR>) {
+      visit("total_num_steps", schedule.total_num_steps);
+      visit("warmup_min_ratio", schedule.warmup_min_ratio);
+      visit("warmup_num_steps", schedule.warmup_num_steps);
+      visit("cos_min_ratio", schedule.cos_min_ratio);
+      visit("warmup_type", schedule.warmup_type);
+    } else if constexpr (std::is_same_v<S, optim::OneCycle>) {
+      visit("cycle_min_lr", schedule.cycle_min_lr);
+      visit("cycle_max_lr", schedule.cycle_max_lr);
+      visit("decay_lr_rate", schedule.decay_lr_rate);
+      visit("cycle_first_step_size", schedule.cycle_first_step_size);
+      visit("cycle_second_step_size", schedule.cycle_second_step_size);
+      visit("decay_step_size", schedule.decay_step_size);
+      visit("total_num_steps", schedule.total_num_steps);
+      visit("cycle_momentum", schedule.cycle_momentum);
+    } else {
+      static_assert(std::is_same_v<S, optim::ConstantLR>);
+    }
+  }
+};
+
+// In the order of optim::Schedule.
+constexpr const char* kSchedules[] = {"ConstantLR", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR",
+                                      "OneCycle"};
+static_assert(std::variant_size_v<optim::Schedule> == std::size(kSchedules));
+
+template <size_t kIndex = 0>
+bool SetKind(absl::string_view name, optim::Schedule& schedule) {
+  if constexpr (kIndex < std::size(kSchedules)) {
+    if (name != kSchedules[kIndex]) return SetKind<kIndex + 1>(name, schedule);
+    schedule.emplace<kIndex>();
+    return true;
+  }
+  return false;
+}
+
+// Calls `visit_all` with a visitor that adds what it visits to `fields`, with `prefix` before names.
+template <typename VisitAll>
+void Write(Fields& fields, const std::string& prefix, VisitAll visit_all) {
+  visit_all([&](absl::string_view name, const auto& value) {
+    fields[absl::StrCat(prefix, name)] = TextOf(value);
+  });
+}
+
+// Takes fields, each once.
+class Reader {
+ public:
+  explicit Reader(const Fields& fields) : fields_(fields) {}
+
+  // Null if there is none.
+  const std::string* Take(const std::string& name) {
+    const auto found = fields_.find(name);
+    if (found == fields_.end()) {
+      Note(absl::StrCat(name, " is missing"));
+      return nullptr;
+    }
+    taken_.insert(name);
+    return &found->second;
+  }
+  template <typename T>
+  void Take(const std::string& name, T& value) {
+    const std::string* const text = Take(name);
+    if (text != nullptr && !Parse(*text, value)) NoSuchValue(name, *text);
+  }
+  void NoSuchValue(absl::string_view name, absl::string_view text) {
+    Note(absl::StrCat(name, " cannot be \"", device::Printable(text, 200), "\""));
+  }
+
+  // The first error; a field that was not taken is one.
+  absl::Status Finish() {
+    for (const auto& field : fields_) {
+      if (taken_.count(field.first) == 0) {
+        Note(absl::StrCat("\"", device::Printable(field.first, 200), "\" is not known"));
+      }
+    }
+    return status_;
+  }
+
+ private:
+  void Note(const std::string& error) { status_.Update(absl::InvalidArgumentError(error)); }
+
+  const Fields& fields_;
+  std::set<std::string> taken_;
+  absl::Status status_;
+};
+
+std::string GroupName(size_t group) { return absl::StrCat("groups[", group, "]"); }
+
+void WriteRate(size_t group, double lr, const optim::Schedule& schedule, Fields& fields) {
+  const std::string name = GroupName(group);
+  fields[name + ".lr"] = TextOf(lr);
+  fields[name + ".schedule"] = kSchedules[schedule.index()];
+  std::visit(
+      [&](const auto& each) {
+        Write(fields, name + ".schedule.", [&](auto visit) { ScheduleVisitor::Each(each, visit); });
+      },
+      schedule);
+}
+
+bool IsOf(absl::string_view name, absl::string_view whole) {
+  return absl::StartsWith(name, whole) &&
+         (name.size() == whole.size() || name[whole.size()] == '.' || name[whole.size()] == '[');
+}
+
+Fields Without(Fields fields, absl::Span<const std::string> names) {
+  for (auto field = fields.begin(); field != fields.end();) {
+    const bool is_left_out = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return IsOf(field->first, name);
+    });
+    field = is_left_out ? fields.erase(field) : std::next(field);
+  }
+  return fields;
+}
+
+std::string Show(absl::string_view text) { return device::Printable(text, 300); }
+
+}  // namespace
+
+absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
+                       absl::Span<const std::string> may_differ) {
+  const Fields there = Without(in_checkpoint, may_differ), mine = Without(here, may_differ);
+  Fields all = there;
+  all.insert(mine.begin(), mine.end());
+  for (const auto& [name, value] : all) {
+    const auto saved = there.find(name), own = mine.find(name);
+    if (saved != there.end() && own != mine.end() && saved->second == own->second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        Show(name),
+        saved == there.end() ? " is not in the checkpoint"
+                             : absl::StrCat(" is ", Show(saved->second), " in the checkpoint"),
+        own == mine.end() ? ", and not known here"
+                          : absl::StrCat(", ", Show(own->second), " here")));
+  }
+  return absl::OkStatus();
+}
+
+Fields OptionFields(const zero::ZeroOptions& options) {
+  Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
+                   {"optimizer", TextOf(options.optimizer.kind)},
+                   {"max_grad_norm", TextOf(options.max_grad_norm)},
+                   {"average_gradients", TextOf(options.average_gradients)}};
+  for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
+    const optim::ParameterGroup& group = options.optimizer.groups[g];
+    WriteRate(g, group.lr, group.schedule, fields);
+    Write(fields, GroupName(g) + ".", [&](auto visit) { VisitGroup(group, visit); });
+  }
+  Write(fields, "loss_scaler.", [&](auto visit) { VisitScaler(options.loss_scaler, visit); });
+  return fields;
+}
+
+Fields ParameterFields(absl::Span<const zero::Parameter> parameters) {
+  Fields fields;
+  for (const zero::Parameter& parameter : parameters) {
+    const zero::ParameterSpec& spec = parameter.spec;
+    fields[spec.name] =
+        absl::StrCat("[", absl::StrJoin(spec.shape, ", "), "] ", precision::Name(*spec.dtype),
+                     spec.trainable ? absl::StrCat(", group ", spec.group) : ", frozen");
+  }
+  return fields;
+}
+
+Fields StateFields(const kernels::StepState& state) {
+  Fields fields;
+  Write(fields, "", [&](auto visit) { VisitState(state, visit); });
+  return fields;
+}
+
+absl::StatusOr<kernels::StepState> StateOf(const Fields& fields) {
+  kernels::StepState state = {};
+  Reader reader(fields);
+  VisitState(state, [&](const char* name, auto& value) { reader.Take(name, value); });
+  BRIGADE_RETURN_IF_ERROR(reader.Finish());
+  return state;
+}
+
+Fields RateFields(absl::Span<const Rate> groups) {
+  Fields fields;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    WriteRate(g, groups[g].lr, groups[g].schedule, fields);
+  }
+  return fields;
+}
+
+absl::StatusOr<std::vector<Rate>> RatesOf(const Fields& fields) {
+  std::vector<Rate> rates;
+  Reader reader(fields);
+  while (fields.count(GroupName(rates.size()) + ".lr") != 0) {
+    const std::string name = GroupName(rates.size());
+    Rate& rate = rates.emplace_back();
+    reader.Take(name + ".lr", rate.lr);
+    const std::string* const kind = reader.Take(name + ".schedule");
+    if (kind != nullptr && !SetKind(*kind, rate.schedule)) {
+      reader.NoSuchValue(name + ".schedule", *kind);
+    }
+    std::visit(
+        [&](auto& schedule) {
+          ScheduleVisitor::Each(schedule, [&](const char* field, auto& value) {
+            reader.Take(absl::StrCat(name, ".schedule.", field), value);
+          });
+        },
+        rate.schedule);
+  }
+  BRIGADE_RETURN_IF_ERROR(reader.Finish());
+  for (size_t g = 0; g < rates.size(); ++g) {
+    BRIGADE_RETURN_IF_ERROR(
+        optim::ValidateRate(static_cast<int64_t>(g), rates[g].lr, rates[g].schedule));
+  }
+  return rates;
+}
+
+}  // namespace brigade::checkpoint

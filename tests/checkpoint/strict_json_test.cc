@@ -1,0 +1,88 @@
+#include "brigade/checkpoint/strict_json.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+std::string Repeated(int times, absl::string_view text) {
+  std::string all;
+  for (int i = 0; i < times; ++i) absl::StrAppend(&all, text);
+  return all;
+}
+
+TEST(ParseJsonTest, SaysLineAndColumnOfWhatIsNotJson) {
+  const auto expect = [](absl::string_view text, const std::string& where) {
+    EXPECT_THAT(
+        ParseJson(text),
+        StatusIs(kInvalid, AllOf(HasSubstr("not valid JSON: parse error at "), HasSubstr(where))))
+        << text;
+  };
+  expect("", "line 1, column 1");
+  expect("{\n  \"a\": 1,\n}", "line 3, column 1");
+  expect("{\"a\": 1", "line 1, column 8");
+  expect("{} {}", "line 1, column 4");
+  expect("{} // comment", "line 1, column 4");
+  expect("{\"a\": NaN}", "line 1, column 7");
+  expect("{\"a\": 01}", "line 1, column 8");
+  expect("{'a': 1}", "line 1, column 2");
+  expect("{\"a\": \"\xff\"}", "ill-formed UTF-8 byte");
+  // Where the parser would end.
+  EXPECT_THAT(ParseJson(absl::string_view("{}\0garbage", 10)).status(),
+              StatusIs(kInvalid, "not valid JSON: byte 2 is a NUL"));
+}
+
+TEST(ParseJsonTest, RefusesNumbersThatADoubleCannotHold) {
+  EXPECT_THAT(ParseJson("{\"a\": 1e999}"),
+              StatusIs(kInvalid, "not valid JSON: number overflow parsing '1e999'"));
+  EXPECT_THAT(ParseJson("[-1e309]"),
+              StatusIs(kInvalid, "not valid JSON: number overflow parsing '-1e309'"));
+}
+
+TEST(ParseJsonTest, RefusesNumbersThatBecomeZero) {
+  EXPECT_THAT(
+      ParseJson(R"({"a": [0, {"b\"1e-999": 2, "lr": 1e-400}]})"),
+      StatusIs(kInvalid, "a.[].lr is 1e-400; it is too close to 0 for a number of 64 bits"));
+  EXPECT_THAT(ParseJson("{\"lr\": -0.00000001e-330, \"b\": 1}"),
+              StatusIs(kInvalid, HasSubstr("lr is -0.00000001e-330; it is too close to 0")));
+  // Zeros, and the smallest number.
+  for (const char* number : {"0", "0.0", "-0.00e-999", "0e5", "5e-324", "1e-310"}) {
+    EXPECT_OK(ParseJson(absl::StrCat("{\"lr\": ", number, "}")).status()) << number;
+  }
+}
+
+TEST(ParseJsonTest, RefusesAKeyThatComesTwice) {
+  EXPECT_THAT(ParseJson(R"({"a": {"b": 1, "c": {}, "b": 1}})"),
+              StatusIs(kInvalid, "a.b is given twice"));
+  EXPECT_THAT(ParseJson(R"({"a": 1, "b": {"a": 2}, "a": 1})"),
+              StatusIs(kInvalid, "a is given twice"));
+  EXPECT_THAT(ParseJson(R"({"a": [1, {"b": 1, "b": 2}]})"),
+              StatusIs(kInvalid, "a.[].b is given twice"));
+  EXPECT_OK(ParseJson(R"({"a": {"a": 1}, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]})"));
+}
+
+TEST(ParseJsonTest, RefusesTextThatIsTooDeepOrTooLong) {
+  EXPECT_OK(ParseJson(Repeated(32, "[") + Repeated(32, "]")));
+  EXPECT_THAT(ParseJson(Repeated(33, "[") + Repeated(33, "]")),
+              StatusIs(kInvalid, "more than 32 objects and arrays within each other"));
+  EXPECT_THAT(ParseJson(Repeated(1 << 17, "{\"a\":") + "1" + Repeated(1 << 17, "}")),
+              StatusIs(kInvalid, "more than 32 objects and arrays within each other"));
+  const std::string longest = "\"" + std::string(JsonLimits().bytes - 2, 'x') + "\"";
+  EXPECT_OK(ParseJson(longest));
+  EXPECT_THAT(ParseJson(longest + " "),
+              StatusIs(kInvalid, "the config has 1048577 bytes, more than 1048576"));
+}
+
+}  // namespace
+}  // namespace brigade::checkpoint
