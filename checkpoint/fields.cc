@@ -186,7 +186,8 @@ bool SetKind(absl::string_view name, optim::Schedule& schedule) {
   return false;
 }
 
-// Calls `visit_all` with a visitor that adds what it visits to `fields`, with `prefix` before names.
+// Calls `visit_all` with a visitor that adds what it visits to `fields`, with `prefix` before the
+// names.
 template <typename VisitAll>
 void Write(Fields& fields, const std::string& prefix, VisitAll visit_all) {
   visit_all([&](absl::string_view name, const auto& value) {

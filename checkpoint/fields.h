@@ -23,8 +23,9 @@ namespace brigade::checkpoint {
 // Values by name.
 using Fields = std::map<std::string, std::string>;
 
-// InvalidArgument naming the first field, in the order of names, that differs, with both values. Fields of these names, and
-// fields of what bears one ("groups[0]" covers "groups[0].lr"), may differ.
+// InvalidArgument naming the first field, in the order of names, that differs, with both values.
+// Fields of these names, and those of what bears one ("groups[0]" covers "groups[0].lr"), may
+// differ.
 absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
                        absl::Span<const std::string> may_differ = {});
 
