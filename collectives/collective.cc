@@ -71,6 +71,8 @@ absl::string_view Name(HostCollective collective) {
       return "split";
     case HostCollective::kShrink:
       return "shrink";
+    case HostCollective::kHostChannel:
+      return "create_host_channel";
   }
   return "invalid";
 }

@@ -55,7 +55,7 @@ std::string ToString(const CollectiveSignature& signature);
 std::string DescribeCollective(int rank, absl::string_view collective, uint64_t sequence);
 
 // Calls that end on the host.
-enum class HostCollective : uint8_t { kNone, kAllGather, kSplit, kShrink };
+enum class HostCollective : uint8_t { kNone, kAllGather, kSplit, kShrink, kHostChannel };
 
 // "all_gather_host", ...
 absl::string_view Name(HostCollective collective);

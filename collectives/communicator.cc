@@ -282,6 +282,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
   return CreateOf(std::move(engine), ranks);
 }
 
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::CreateHostChannel() {
+  BRIGADE_RETURN_IF_ERROR(AllGatherHost(HostCollective::kHostChannel, {}).status());
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateHostChannel(2 * splits_++));
+  return Create(std::move(engine), context_);
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::CreateOf(std::unique_ptr<Engine> engine,
                                                                      absl::Span<const int> ranks) {
   CommunicatorOptions options;

@@ -148,6 +148,12 @@ class Communicator {
   // topology says of their ranks, if these are still numbered node by node.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
+  // A communicator of the same ranks for calls on the host alone, which another thread may use while
+  // this one is in use: it fails by itself, and this one without it. A call of all ranks, on the
+  // host. It makes no communicator of NCCL, only one of the side channel; its calls on streams of a
+  // GPU are then errors.
+  absl::StatusOr<std::unique_ptr<Communicator>> CreateHostChannel();
+
   // A new communicator without the ranks `lost`, in the same order. A call of all others, on the
   // host, with the same list; also after this communicator has failed. For ranks that are gone:
   // Split leaves out ranks that live. In a communicator that has not failed, a Shrink that loses no

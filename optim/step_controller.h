@@ -89,6 +89,11 @@ class StepController {
   absl::Status SetLearningRate(int group, double lr, device::Stream& stream);
   absl::Status SetSchedule(int group, double lr, const Schedule& schedule, device::Stream& stream);
 
+  // The group, with rate and schedule as they were last set.
+  const ParameterGroup& group(int index) const {
+    return optimizer_.groups[static_cast<size_t>(index)];
+  }
+
   // Reads of the state without stopping the stream: RequestState enqueues a copy; TakeState gives
   // the oldest copy that has arrived, in order of requests, or nullopt. At most kReads copies wait:
   // ResourceExhausted beyond. If the stream fails, its error takes the copy's place.

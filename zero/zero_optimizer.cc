@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -14,6 +15,7 @@
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/sharded_update.h"
+#include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/plan/step_collectives.h"
@@ -41,18 +43,19 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   auto streams = internal::StepStreams::Create(options, communicator, context, compute);
   mine.Update(streams.status());
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(mine, communicator));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, communicator));
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, communicator));
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
   self->streams_ = *std::move(streams);
   // So does a rank that runs out of memory, after it has freed what it has allocated.
   const absl::Status allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnStatus(allocated, communicator));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocated, communicator));
   return self;
 }
 
 void ZeroOptimizer::Free() {
+  loan_.reset();
   transfer_.reset();
   update_.reset();
   gradients_.reset();
@@ -68,6 +71,7 @@ absl::Status ZeroOptimizer::Allocate() {
                                                                     *parameters_, *streams_));
   transfer_ =
       std::make_unique<internal::StateTransfer>(plan_, options_, *streams_, *parameters_, *update_);
+  BRIGADE_ASSIGN_OR_RETURN(loan_, internal::StateLoan::Create(*streams_));
   BRIGADE_ASSIGN_OR_RETURN(backward_finished_,
                            streams_->context().CreateEvent("backward finished"));
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
@@ -194,6 +198,7 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
   BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
                                          *backward_finished_, streams_->comm()));
+  BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
@@ -219,9 +224,16 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
                    ": in the middle of a step; call it after Step or CancelStep"));
 }
 
+absl::Status ZeroOptimizer::CheckMayChangeState(const char* call) const {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
+  if (!loan_->is_lent()) return loan_->AwaitReader();
+  return absl::FailedPreconditionError(
+      absl::StrCat("stage ", options_.stage, ", ", call, ": the state is lent"));
+}
+
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
-  return transfer_->InitializeParameters(CheckBetweenSteps("InitializeParameters"), write);
+  return transfer_->InitializeParameters(CheckMayChangeState("InitializeParameters"), write);
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -229,13 +241,25 @@ absl::Status ZeroOptimizer::ExportParameters(
   return transfer_->ExportParameters(CheckBetweenSteps("ExportParameters"), read);
 }
 
-absl::StatusOr<RankState> ZeroOptimizer::SaveState() {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("SaveState"));
-  return transfer_->Save();
+const void* ZeroOptimizer::OwnState(int bucket, int array) const {
+  return transfer_->OwnState(bucket, array);
 }
 
-absl::Status ZeroOptimizer::LoadState(const RankState& state) {
-  return transfer_->Load(CheckBetweenSteps("LoadState"), state);
+int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
+
+absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
+  return loan_->Lend(reader);
+}
+
+absl::Status ZeroOptimizer::ReturnState() { return loan_->Return(); }
+
+int64_t ZeroOptimizer::state_wait_ns() const { return loan_->wait_ns(); }
+
+absl::Status ZeroOptimizer::LoadState(
+    const kernels::StepState& state,
+    absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read) {
+  return transfer_->Load(CheckMayChangeState("LoadState"), state, read);
 }
 
 }  // namespace brigade::zero

@@ -8,11 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/traffic.h"
-#include "brigade/zero/rank_state.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::collectives {
@@ -32,6 +32,7 @@ namespace internal {
 class GradientStore;
 class ParameterStore;
 class ShardedUpdate;
+class StateLoan;
 class StateTransfer;
 class StepStreams;
 }  // namespace internal
@@ -58,7 +59,8 @@ class StepStreams;
 //              fp32.
 // Memory       Device memory, all of it at Create, the communicator's workspace for the step's
 //              collectives included: MemoryOf (plan/memory_model.h) says how much, and what for.
-//              While parameters or state go in or out, one bucket in float32 more.
+//              While parameters go in or out, one bucket in float32 more; while state is loaded, a
+//              chunk of 4 MiB, and one on the host.
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
@@ -76,8 +78,8 @@ class StepStreams;
 //              that is wrong or out of turn: nothing happens. The communicator's errors end the
 //              step on all ranks. Some engines tell them neither on the call nor on the streams:
 //              wait by Communicator::Synchronize. In a step they never damage the state that this
-//              rank owns: either nothing of the update is done, or all of it; RankState::step says
-//              which. CancelStep, then SaveState give it, on every engine. Weights and gradients
+//              rank owns: either nothing of the update is done, or all of it; the step state says
+//              which. CancelStep, then LendState give it, on every engine. Weights and gradients
 //              are not defined after such an error, nor is the state after one in
 //              InitializeParameters or LoadState.
 // Threads      One at a time.
@@ -133,13 +135,35 @@ class ZeroOptimizer final : public ParameterSource {
   // communicator that has failed stays so. Waits.
   absl::Status CancelStep();
 
-  // The state that this rank owns, in host memory; waits. Not a collective call: works also after
-  // the communicator has failed, when it is that of before or after the step that failed, and ranks
-  // may differ by this step. FailedPrecondition between a micro-batch and its Step.
-  absl::StatusOr<RankState> SaveState();
-  // A call of all ranks; waits. From states of the same model, plan and step, each of its rank,
-  // saved in any stage. InvalidArgument naming the difference, on all ranks, with nothing changed.
-  absl::Status LoadState(const RankState& state);
+  // What this rank owns of an array of a bucket, in any stage: [plan().slice(bucket)] in device
+  // memory, with padding. Array 0 is the fp32 master, of a frozen bucket the weights in the
+  // bucket's type; 1 and more, of the others, are the fp32 moments.
+  const void* OwnState(int bucket, int array) const;
+  // The master and the moments.
+  int state_arrays() const;
+
+  // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
+  // what `reader` runs until ReturnState sees it as the updates that are enqueued now leave it. The
+  // next update waits on the device for what `reader` has enqueued by ReturnState, which may come
+  // from any thread; until it comes Step waits on the host (state_wait_ns). An error of `reader` is
+  // then the step's. No collective calls: they work also after the communicator has failed, when
+  // the state is that of before or after the step that failed, and ranks may differ by this step.
+  // FailedPrecondition between a micro-batch and its Step, and for a state that is lent, or is not.
+  absl::Status LendState(device::Stream& reader);
+  absl::Status ReturnState();
+  // How long Step has waited for ReturnState since Create, in nanoseconds.
+  int64_t state_wait_ns() const;
+
+  // A call of all ranks; waits. From a state of the same model and optimizer, of any stage and
+  // number of ranks: `read(bucket, array, range, values)` gives elements of what OwnState names, on
+  // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges.
+  // InvalidArgument on all ranks, with nothing changed, for a step state that the controller does
+  // not take (StepController::CheckState), or that differs between ranks. After an error of `read`,
+  // which is an error on all ranks, the state is not defined.
+  absl::Status LoadState(
+      const kernels::StepState& state,
+      absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>
+          read);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the
   // learning rate: enqueue them on step_stream().
@@ -160,6 +184,7 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckParameter(const char* call, int parameter) const;
   absl::Status WithUnit(const char* call, int unit, const absl::Status& status) const;
   absl::Status CheckBetweenSteps(const char* call) const;
+  absl::Status CheckMayChangeState(const char* call) const;
 
   const Plan plan_;
   const ZeroOptions options_;
@@ -168,6 +193,7 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::ShardedUpdate> update_;
   std::unique_ptr<internal::StateTransfer> transfer_;
+  std::unique_ptr<internal::StateLoan> loan_;
   // Recorded on the compute stream after the last backward pass of a step.
   std::unique_ptr<device::Event> backward_finished_;
   // Recorded on the communication stream after the step's decision.

@@ -1,8 +1,11 @@
 #ifndef BRIGADE_COLLECTIVES_ENGINES_ENGINE_H_
 #define BRIGADE_COLLECTIVES_ENGINES_ENGINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -71,6 +74,14 @@ class Engine {
                                                         uint64_t generation) {
     if (members.empty()) return std::unique_ptr<Engine>();
     return CreateSubgroup(members, {}, generation);
+  }
+
+  // A new group of the same ranks for AllGatherHost alone. All ranks of a group that has not failed
+  // call it, with a generation as above.
+  virtual absl::StatusOr<std::unique_ptr<Engine>> CreateHostChannel(uint64_t generation) {
+    std::vector<int> all(static_cast<size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    return Split(all, generation);
   }
 
   // Ends the group with this error, which is not OK, and every wait of a call on all ranks that the

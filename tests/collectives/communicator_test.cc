@@ -176,6 +176,7 @@ TEST(CommunicatorTest, CallsOverSpansTakeTypeAndSizeFromThem) {
   });
 }
 
+TEST(CommunicatorTest, HasHostChannels) { ConformHostChannel(ThreadEngines({.size = 3})); }
 TEST(CommunicatorTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(ThreadEngines({.size = 5})); }
 
 TEST(CommunicatorTest, ShrinksOnlyToOthersThanItsOwnRank) {

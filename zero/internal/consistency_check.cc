@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
@@ -17,15 +17,6 @@
 
 namespace brigade::zero::internal {
 namespace {
-
-constexpr size_t kTextBytes = 512;
-
-std::string Fixed(std::string text) {
-  text.resize(kTextBytes, '\0');
-  return text;
-}
-
-std::string Text(const std::string& fixed) { return std::string(fixed.c_str()); }
 
 template <typename T>
 std::string Bytes(absl::Span<const T> values) {
@@ -37,18 +28,6 @@ std::vector<T> Values(const std::string& bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
-}
-
-// The bytes of all ranks, in order of ranks: of each a multiple of 8, as many as of the others.
-absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes,
-                                                        collectives::Communicator& communicator) {
-  const std::vector<int64_t> mine = Values<int64_t>(bytes);
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, communicator.AllGatherHost(mine));
-  std::vector<std::string> shared;
-  for (size_t at = 0; at < all.size(); at += mine.size()) {
-    shared.push_back(Bytes(absl::MakeConstSpan(all).subspan(at, mine.size())));
-  }
-  return shared;
 }
 
 // The first rank whose bytes are not rank 0's; 0 if all are alike.
@@ -120,20 +99,6 @@ Lines ModelLines(const Plan& plan) {
 
 }  // namespace
 
-absl::Status AgreeOnStatus(const absl::Status& mine, collectives::Communicator& communicator) {
-  std::string record(1, static_cast<char>(mine.code()));
-  absl::StrAppend(&record, mine.message());
-  BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherBytes(Fixed(record), communicator));
-  if (!mine.ok()) return mine;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const int code = static_cast<unsigned char>(all[rank][0]);
-    if (code == 0) continue;
-    return collectives::ErrorOfCode(code,
-                                    absl::StrCat("rank ", rank, ": ", Text(all[rank].substr(1))));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator) {
   Lines lines = OptionLines(options);
@@ -141,7 +106,8 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(Fnv1a(line));
   const std::vector<uint64_t> mine = {hashes.size(), Fnv1a(Bytes<uint64_t>(hashes))};
-  BRIGADE_ASSIGN_OR_RETURN(auto sums, AllGatherBytes(Bytes<uint64_t>(mine), communicator));
+  BRIGADE_ASSIGN_OR_RETURN(auto sums,
+                           collectives::AllGatherBytes(Bytes<uint64_t>(mine), communicator));
   if (FirstToDiffer(sums) == 0) return absl::OkStatus();
 
   // Which line is the first that differs, and how.
@@ -150,7 +116,8 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
     most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
   }
   hashes.resize(most);
-  BRIGADE_ASSIGN_OR_RETURN(auto shared, AllGatherBytes(Bytes<uint64_t>(hashes), communicator));
+  BRIGADE_ASSIGN_OR_RETURN(auto shared,
+                           collectives::AllGatherBytes(Bytes<uint64_t>(hashes), communicator));
   size_t first = 0;
   const auto alike = [&](size_t line) {
     return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
@@ -160,16 +127,16 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
   while (first + 1 < most && alike(first)) ++first;
   BRIGADE_ASSIGN_OR_RETURN(
       auto texts,
-      AllGatherBytes(Fixed(first < lines.size() ? lines[first] : "nothing"), communicator));
+      collectives::AllGatherBytes(first < lines.size() ? lines[first] : "nothing", communicator));
   const size_t other = FirstToDiffer(texts);
-  return absl::InvalidArgumentError(
-      absl::StrCat("ranks disagree: rank 0 has ", device::Printable(Text(texts[0]), 800), "; rank ",
-                   other, " has ", device::Printable(Text(texts[other]), 800)));
+  return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ",
+                                                 device::Printable(texts[0], 800), "; rank ", other,
+                                                 " has ", device::Printable(texts[other], 800)));
 }
 
 absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator) {
-  BRIGADE_ASSIGN_OR_RETURN(auto all,
-                           AllGatherBytes(Bytes<kernels::StepState>({step}), communicator));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto all, collectives::AllGatherBytes(Bytes<kernels::StepState>({step}), communicator));
   const size_t other = FirstToDiffer(all);
   if (other == 0) return absl::OkStatus();
   const auto describe = [&](size_t rank) {
@@ -190,13 +157,6 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
                                                    p.spec.group, ", the optimizer has ", groups));
   }
   return absl::OkStatus();
-}
-
-uint64_t PlanHash(const Plan& plan, const ZeroOptions& options) {
-  uint64_t hash = Fnv1a(absl::StrCat(plan.ranks(), " ", optim::Moments(options.optimizer), " ",
-                                     static_cast<int>(options.optimizer.kind)));
-  for (const std::string& line : ModelLines(plan)) hash = Fnv1a(line, hash);
-  return hash;
 }
 
 }  // namespace brigade::zero::internal

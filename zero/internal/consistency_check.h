@@ -14,10 +14,6 @@
 
 namespace brigade::zero::internal {
 
-// OK if all ranks give OK; else this rank's own error, or, if it has none, that of the first rank
-// that has one.
-absl::Status AgreeOnStatus(const absl::Status& mine, collectives::Communicator& communicator);
-
 // InvalidArgument on all ranks unless options and models are the same: names the first option,
 // parameter or unit that differs, and its values.
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
@@ -28,9 +24,6 @@ absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicat
 
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
-
-// A hash of model, plan and optimizer; the same in every stage.
-uint64_t PlanHash(const Plan& plan, const ZeroOptions& options);
 
 }  // namespace brigade::zero::internal
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/zero/internal/consistency_check.h"
@@ -13,10 +13,22 @@
 namespace brigade::zero::internal {
 namespace {
 
-constexpr auto kFloat = precision::DType::kFloat32;
+using precision::DType;
 
-absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
-                     int64_t size, device::Stream& stream) {
+constexpr DType kFloat = DType::kFloat32;
+
+// 4 MiB in float32: of all ranks together.
+constexpr int64_t kChunkElements = int64_t{1} << 20;
+// 256 bytes of the smallest type.
+constexpr int64_t kChunkAlignment = 128;
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+absl::Status Convert(const void* source, DType from, void* target, DType to, int64_t size,
+                     device::Stream& stream) {
+  if (from == to) return stream.Copy(target, source, size * precision::SizeOf(to));
   return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to},
                        stream);
 }
@@ -33,7 +45,7 @@ absl::StatusOr<device::Buffer> StateTransfer::AllocateWhole() const {
 absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl::Status& ready) {
   absl::StatusOr<device::Buffer> whole = AllocateWhole();
   BRIGADE_RETURN_IF_ERROR(
-      AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_.communicator()));
+      collectives::AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_.communicator()));
   return whole;
 }
 
@@ -85,7 +97,7 @@ absl::Status StateTransfer::InitializeParameters(
       // The next bucket's values go into the same host memory.
       written.Update(streams_.Synchronize());
     }
-    BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(written, streams_.communicator()));
+    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.communicator()));
     BRIGADE_RETURN_IF_ERROR(
         streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup));
     BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
@@ -95,19 +107,20 @@ absl::Status StateTransfer::InitializeParameters(
   return streams_.Synchronize();
 }
 
-// This rank's slice of one of the bucket's fp32 arrays, into `target` on the device.
-absl::Status StateTransfer::ReadSlice(int index, int array, float* target) {
+// This rank's slice of the bucket's master, into `target` on the device.
+absl::Status StateTransfer::ReadMaster(int index, float* target) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
   if (!bucket.trainable) {
     return Convert(parameters_.Slice(index), bucket.dtype, target, kFloat, slice, streams_.comm());
   }
-  return streams_.comm().Copy(target, OwnSlice(index, array),
+  return streams_.comm().Copy(target, OwnState(index, 0),
                               slice * static_cast<int64_t>(sizeof(float)));
 }
 
-float* StateTransfer::OwnSlice(int index, int array) const {
+void* StateTransfer::OwnState(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
+  if (!bucket.trainable) return parameters_.Slice(index);
   const bool whole = options_.traits().whole_optimizer_state;
   return update_.Array(index, array) + (whole ? streams_.rank() * plan_.slice(bucket) : 0);
 }
@@ -123,7 +136,7 @@ absl::Status StateTransfer::ExportParameters(
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t slice = plan_.slice(bucket);
     float* const mine = static_cast<float*>(whole.data()) + streams_.rank() * slice;
-    BRIGADE_RETURN_IF_ERROR(ReadSlice(static_cast<int>(b), 0, mine));
+    BRIGADE_RETURN_IF_ERROR(ReadMaster(static_cast<int>(b), mine));
     BRIGADE_RETURN_IF_ERROR(
         streams_.AllGather(mine, whole.data(), slice, kFloat, streams_.traffic.setup));
     host.resize(static_cast<size_t>(bucket.size));
@@ -140,80 +153,96 @@ absl::Status StateTransfer::ExportParameters(
   return status;
 }
 
-absl::StatusOr<RankState> StateTransfer::Save() {
-  RankState state;
-  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWhole());
-  device::Stream& stream = streams_.comm();
-  state.plan_hash = PlanHash(plan_, options_);
-  state.rank = streams_.rank();
-  state.ranks = streams_.ranks();
-  state.buckets.resize(plan_.buckets().size());
-  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
-    const Bucket& bucket = plan_.buckets()[b];
-    const int64_t slice = plan_.slice(bucket);
-    for (int array = 0; array < (bucket.trainable ? update_.arrays() : 1); ++array) {
-      std::vector<float>& values =
-          state.buckets[b].arrays.emplace_back(static_cast<size_t>(slice), 0.0f);
-      BRIGADE_RETURN_IF_ERROR(
-          ReadSlice(static_cast<int>(b), array, static_cast<float*>(whole.data())));
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(values.data(), whole.data(), slice * sizeof(float)));
-      BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+absl::StatusOr<StateTransfer::Chunk> StateTransfer::AllocateChunk(const absl::Status& ready) {
+  Chunk chunk;
+  chunk.elements = RoundUp(kChunkElements / streams_.ranks(), kChunkAlignment);
+  const int64_t bytes = chunk.elements * static_cast<int64_t>(sizeof(float));
+  const auto allocate = [&]() -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(ready);
+    BRIGADE_ASSIGN_OR_RETURN(
+        chunk.all, streams_.context().Allocate(bytes * streams_.ranks(),
+                                               device::Purpose::kCommunication, "chunk of state"));
+    for (Chunk::Host& host : chunk.hosts) {
+      BRIGADE_ASSIGN_OR_RETURN(host.memory,
+                               streams_.context().AllocateHost(bytes, "chunk of state"));
+      BRIGADE_ASSIGN_OR_RETURN(host.copied, streams_.context().CreateEvent("chunk copied"));
+      BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*host.copied));
     }
-  }
-  BRIGADE_ASSIGN_OR_RETURN(state.step, update_.controller().SaveState(stream));
-  return state;
+    return absl::OkStatus();
+  };
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocate(), streams_.communicator()));
+  return chunk;
 }
 
-absl::Status StateTransfer::Check(const RankState& state) const {
-  BRIGADE_RETURN_IF_ERROR(update_.controller().CheckState(state.step));
-  if (state.plan_hash != PlanHash(plan_, options_)) {
-    return absl::InvalidArgumentError("the state is of another model, plan or optimizer");
-  }
-  if (state.rank != streams_.rank() || state.ranks != streams_.ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("the state is of rank ", state.rank, " of ",
-                                                   state.ranks, ", this is rank ", streams_.rank(),
-                                                   " of ", streams_.ranks()));
-  }
-  bool fits = state.buckets.size() == plan_.buckets().size();
-  for (size_t b = 0; fits && b < state.buckets.size(); ++b) {
-    const Bucket& bucket = plan_.buckets()[b];
-    const std::vector<std::vector<float>>& arrays = state.buckets[b].arrays;
-    fits = arrays.size() == static_cast<size_t>(bucket.trainable ? update_.arrays() : 1) &&
-           std::all_of(arrays.begin(), arrays.end(), [&](const std::vector<float>& each) {
-             return static_cast<int64_t>(each.size()) == plan_.slice(bucket);
-           });
-  }
-  return fits ? absl::OkStatus()
-              : absl::InvalidArgumentError("the state's arrays do not have the plan's sizes");
-}
-
-absl::Status StateTransfer::Load(const absl::Status& ready, const RankState& state) {
-  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready.ok() ? Check(state) : ready));
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state.step, streams_.communicator()));
+// What one rank has read of its slice, to where it belongs: elements [begin, begin + count) of each
+// rank's slice of an array, of this rank in `mine` on the host.
+absl::Status StateTransfer::SetRange(int index, int array, ElementRange range, const void* mine,
+                                     Chunk& chunk) {
+  const Bucket& bucket = plan_.bucket(index);
   device::Stream& stream = streams_.comm();
-  auto* const data = static_cast<float*>(whole.data());
-  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
-    const int index = static_cast<int>(b);
-    const int64_t slice = plan_.slice(plan_.buckets()[b]);
-    const std::vector<std::vector<float>>& arrays = state.buckets[b].arrays;
-    float* const mine = data + streams_.rank() * slice;
-    // The weights, whole or in slices, follow from the master of all ranks; moments stay with their
-    // owners, or go to all ranks.
-    BRIGADE_RETURN_IF_ERROR(stream.Copy(mine, arrays[0].data(), slice * sizeof(float)));
-    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(mine, data, slice, kFloat, streams_.traffic.setup));
-    BRIGADE_RETURN_IF_ERROR(SetBucket(index, data));
-    for (size_t array = 1; array < arrays.size(); ++array) {
-      float* const target = OwnSlice(index, static_cast<int>(array));
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(target, arrays[array].data(), slice * sizeof(float)));
-      if (options_.traits().whole_optimizer_state) {
-        BRIGADE_RETURN_IF_ERROR(streams_.AllGather(target,
-                                                   update_.Array(index, static_cast<int>(array)),
-                                                   slice, kFloat, streams_.traffic.setup));
+  const StageTraits traits = options_.traits();
+  const DType dtype = bucket.trainable ? kFloat : bucket.dtype;
+  const int64_t width = precision::SizeOf(dtype), slice = plan_.slice(bucket);
+  const bool weights = array == 0;
+  const bool gathers = weights ? traits.whole_parameters : traits.whole_optimizer_state;
+  char* const all = static_cast<char*>(chunk.all.data());
+  char* const own = all + streams_.rank() * range.size * width;
+  // Otherwise it is copied from the host to where it stays.
+  const bool passes = gathers || (weights && dtype != bucket.dtype);
+  if (passes) BRIGADE_RETURN_IF_ERROR(stream.Copy(own, mine, range.size * width));
+  if (gathers) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.AllGather(own, all, range.size, dtype, streams_.traffic.setup));
+  }
+  const int first = gathers ? 0 : streams_.rank();
+  const int last = gathers ? streams_.ranks() : first + 1;
+  for (int rank = first; rank < last; ++rank) {
+    const void* const from = passes ? all + rank * range.size * width : mine;
+    // Of an array that is whole here, or of this rank's slice.
+    const auto at = [&](bool whole) { return (whole ? rank * slice : 0) + range.begin; };
+    if (weights) {
+      void* const array_of_weights =
+          traits.whole_parameters ? parameters_.Whole(index) : parameters_.Slice(index);
+      BRIGADE_RETURN_IF_ERROR(
+          Convert(from, dtype,
+                  static_cast<char*>(array_of_weights) +
+                      at(traits.whole_parameters) * precision::SizeOf(bucket.dtype),
+                  bucket.dtype, range.size, stream));
+    }
+    const bool has_place = traits.whole_optimizer_state || rank == streams_.rank();
+    if (!bucket.trainable || (weights && !HasMaster(bucket)) || !has_place) continue;
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(
+        update_.Array(index, array) + at(traits.whole_optimizer_state), from, range.size * width));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateTransfer::Load(
+    const absl::Status& ready, const kernels::StepState& state,
+    absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read) {
+  const absl::Status checked = ready.ok() ? update_.controller().CheckState(state) : ready;
+  BRIGADE_ASSIGN_OR_RETURN(Chunk chunk, AllocateChunk(checked));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state, streams_.communicator()));
+  absl::Status status;
+  for (int b = 0; b < static_cast<int>(plan_.buckets().size()); ++b) {
+    const Bucket& bucket = plan_.bucket(b);
+    for (int array = 0; array < (bucket.trainable ? update_.arrays() : 1); ++array) {
+      for (int64_t begin = 0; begin < plan_.slice(bucket); begin += chunk.elements) {
+        const ElementRange range = {begin, std::min(chunk.elements, plan_.slice(bucket) - begin)};
+        std::swap(chunk.hosts[0], chunk.hosts[1]);
+        Chunk::Host& host = chunk.hosts[0];
+        BRIGADE_RETURN_IF_ERROR(host.copied->Synchronize());
+        // After an error of `read` this rank takes part in the gathers that remain.
+        if (status.ok()) status = read(b, array, range, host.memory.data());
+        BRIGADE_RETURN_IF_ERROR(SetRange(b, array, range, host.memory.data(), chunk));
+        BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*host.copied));
       }
     }
+    BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   }
-  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(state.step, stream));
-  return streams_.Synchronize();
+  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(state, streams_.comm()));
+  BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+  return collectives::AgreeOnStatus(status, streams_.communicator());
 }
 
 }  // namespace brigade::zero::internal

@@ -38,6 +38,8 @@ enum class WaitPoint : uint8_t {
   kBackwardFinished,
   // The loss is scaled after the last step's decision.
   kStepDecided,
+  // The update changes the state after its reader has copied it.
+  kStateStaged,
 };
 
 // The two streams of a rank, the waits between them, and its collectives.

@@ -100,6 +100,10 @@ class Impl final : public Engine {
                                                          uint64_t generation) override;
   absl::StatusOr<std::unique_ptr<Engine>> Split(absl::Span<const int> members,
                                                 uint64_t generation) override;
+  absl::StatusOr<std::unique_ptr<Engine>> CreateHostChannel(uint64_t generation) override {
+    BRIGADE_RETURN_IF_ERROR(CheckSide(Name(HostCollective::kHostChannel)));
+    return side_->CreateHostChannel(generation);
+  }
   void Abort(const absl::Status& reason) override { static_cast<void>(comm_.Fail(reason)); }
   absl::Status status() const override { return comm_.status(); }
   const int32_t* failure_flag() const override { return comm_.failure_flag(); }

@@ -1,0 +1,53 @@
+#include "brigade/zero/internal/state_loan.h"
+
+#include <chrono>
+#include <utility>
+
+#include "brigade/device/status_macros.h"
+
+namespace brigade::zero::internal {
+
+absl::StatusOr<std::unique_ptr<StateLoan>> StateLoan::Create(StepStreams& streams) {
+  std::unique_ptr<StateLoan> loan(new StateLoan(streams));
+  BRIGADE_ASSIGN_OR_RETURN(loan->at_rest_, streams.context().CreateEvent("state at rest"));
+  BRIGADE_ASSIGN_OR_RETURN(loan->staged_, streams.context().CreateEvent("state staged"));
+  return loan;
+}
+
+absl::Status StateLoan::Lend(device::Stream& reader) {
+  const device::MutexLock lock(mutex_);
+  if (reader_ != nullptr) return absl::FailedPreconditionError("LendState: the state is lent");
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at_rest_));
+  BRIGADE_RETURN_IF_ERROR(reader.Wait(*at_rest_));
+  reader_ = &reader;
+  was_read_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status StateLoan::Return() {
+  const device::MutexLock lock(mutex_);
+  if (reader_ == nullptr)
+    return absl::FailedPreconditionError("ReturnState: the state is not lent");
+  device::Stream* const reader = std::exchange(reader_, nullptr);
+  returned_.SignalAll();
+  return reader->Record(*staged_);
+}
+
+bool StateLoan::is_lent() const {
+  const device::MutexLock lock(mutex_);
+  return reader_ != nullptr;
+}
+
+absl::Status StateLoan::AwaitReader() {
+  device::MutexLock lock(mutex_);
+  if (reader_ != nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (reader_ != nullptr) returned_.Wait(mutex_);
+    const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    wait_ns_.fetch_add(waited.count(), std::memory_order_relaxed);
+  }
+  if (!std::exchange(was_read_, false)) return absl::OkStatus();
+  return streams_.Wait(WaitPoint::kStateStaged, *staged_, streams_.comm());
+}
+
+}  // namespace brigade::zero::internal
