@@ -21,7 +21,11 @@ constexpr absl::string_view kTrashPrefix = ".trash-";
 
 std::string NameOf(int64_t step) { return absl::StrFormat("step-%08d", step); }
 
-std::string Join(const std::string& folder, absl::string_view name) {
+std::string PartName(int64_t step, const std::string& token) {
+  return absl::StrCat(".", NameOf(step), kPart, token);
+}
+
+std::string InFolder(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, "/", name);
 }
 
@@ -46,8 +50,10 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Of saves and removals that were cut short: all that can be removed; the first error.
-absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root) {
+// Of saves and removals that were cut short: all that can be removed, but for `kept`; the first
+// error.
+absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root,
+                             absl::string_view kept = "") {
   std::vector<std::string> names;
   if (system.List(root, names) != 0) return Failed("list", root);
   absl::Status status;
@@ -55,16 +61,18 @@ absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root) {
   for (const std::string& name : names) {
     const bool is_part = absl::StartsWith(name, kPartPrefix) && absl::StrContains(name, kPart);
     if (!is_part && !absl::StartsWith(name, absl::StrCat(kTrashPrefix, kPrefix))) continue;
+    if (name == kept) continue;
     // Before its files go, it no longer has the name of a checkpoint on the disk either.
     if (!std::exchange(is_synced, true)) BRIGADE_RETURN_IF_ERROR(SyncFolder(system, root));
-    status.Update(RemoveFolderWithFiles(system, Join(root, name)));
+    status.Update(RemoveFolderWithFiles(system, InFolder(root, name)));
   }
   return status;
 }
 
 // Whether a folder has a manifest.
 absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) {
-  const absl::Status opened = RandomAccessFile::Open(system, Join(path, kManifestName)).status();
+  const absl::Status opened =
+      RandomAccessFile::Open(system, InFolder(path, kManifestName)).status();
   if (opened.ok()) return true;
   // Nothing there, something else there, or no folder around it.
   if (absl::IsNotFound(opened) || absl::IsInvalidArgument(opened) ||
@@ -77,12 +85,29 @@ absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) 
 }  // namespace
 
 std::string CheckpointPath(const std::string& root, int64_t step) {
-  return Join(root, NameOf(step));
+  return InFolder(root, NameOf(step));
 }
 
-absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system,
-                                                   const std::string& root_path, int64_t step,
-                                                   int64_t bytes, const std::string& token) {
+std::string PartPath(const std::string& root, int64_t step, const std::string& token) {
+  return InFolder(WithoutSlashesAtTheEnd(root), PartName(step, token));
+}
+
+absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system, const std::string& root,
+                                                   int64_t step, int64_t bytes,
+                                                   const std::string& token) {
+  return BeginOrJoin(system, root, step, bytes, token, /*joins=*/false);
+}
+
+absl::StatusOr<NewCheckpoint> NewCheckpoint::Join(SystemCalls& system, const std::string& root,
+                                                  int64_t step, int64_t bytes,
+                                                  const std::string& token) {
+  return BeginOrJoin(system, root, step, bytes, token, /*joins=*/true);
+}
+
+absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(SystemCalls& system,
+                                                         const std::string& root_path, int64_t step,
+                                                         int64_t bytes, const std::string& token,
+                                                         bool joins) {
   const std::string root = WithoutSlashesAtTheEnd(root_path);
   if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
   // Also where it was there: whoever made it may have ended before this.
@@ -93,26 +118,30 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system,
     return absl::AlreadyExistsError(
         absl::StrCat(PrintablePath(CheckpointPath(root, step)), " is there already"));
   }
-  // One that stays takes room, no more.
-  RemoveLeftovers(system, root).IgnoreError();
+  const std::string path = PartPath(root, step, token);
+  const bool leads = system.MakeFolder(path, 0777) == 0;
+  if (!leads && !(joins && errno == EEXIST)) return Failed("make", path);
+  NewCheckpoint checkpoint(system, root, NameOf(step), path, leads);
+  // What stays takes room, no more.
+  if (leads) RemoveLeftovers(system, root, PartName(step, token)).IgnoreError();
   BRIGADE_RETURN_IF_ERROR(CheckRoom(system, root, bytes));
-  const std::string path = Join(root, absl::StrCat(".", NameOf(step), kPart, token));
-  if (system.MakeFolder(path, 0777) != 0) return Failed("make", path);
-  return NewCheckpoint(system, root, NameOf(step), path);
+  return checkpoint;
 }
 
 NewCheckpoint::NewCheckpoint(NewCheckpoint&& other) noexcept
     : system_(other.system_),
       root_(std::move(other.root_)),
       name_(std::move(other.name_)),
-      path_(std::exchange(other.path_, "")) {}
+      path_(std::exchange(other.path_, "")),
+      leads_(other.leads_) {}
 
 NewCheckpoint::~NewCheckpoint() {
-  if (!path_.empty()) RemoveFolderWithFiles(*system_, path_).IgnoreError();
+  if (leads_ && !path_.empty()) RemoveFolderWithFiles(*system_, path_).IgnoreError();
 }
 
 absl::Status NewCheckpoint::Commit(absl::string_view manifest) {
-  const std::string there = Join(path_, kManifestName), beside = there + ".part";
+  if (!leads_) return absl::OkStatus();
+  const std::string there = InFolder(path_, kManifestName), beside = there + ".part";
   BRIGADE_ASSIGN_OR_RETURN(
       auto file, WritableFile::Create(*system_, beside, static_cast<int64_t>(manifest.size())));
   BRIGADE_RETURN_IF_ERROR(file.Write(manifest, 0));
@@ -120,7 +149,7 @@ absl::Status NewCheckpoint::Commit(absl::string_view manifest) {
   if (system_->Rename(beside, there) != 0) return Failed("rename", beside);
   // The names of all files too.
   BRIGADE_RETURN_IF_ERROR(SyncFolder(*system_, path_));
-  if (system_->RenameToNew(path_, Join(root_, name_)) != 0) return Failed("rename", path_);
+  if (system_->RenameToNew(path_, InFolder(root_, name_)) != 0) return Failed("rename", path_);
   path_.clear();
   return SyncFolder(*system_, root_);
 }
@@ -138,7 +167,8 @@ absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const 
     // No other way to write the number.
     if (absl::ConsumePrefix(&number, kPrefix) && absl::SimpleAtoi(number, &step) && step >= 0 &&
         name == NameOf(step)) {
-      BRIGADE_ASSIGN_OR_RETURN(const bool is_checkpoint, IsCheckpoint(system, Join(root, name)));
+      BRIGADE_ASSIGN_OR_RETURN(const bool is_checkpoint,
+                               IsCheckpoint(system, InFolder(root, name)));
       if (is_checkpoint) steps.push_back(step);
     }
   }
@@ -164,7 +194,7 @@ absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, 
   for (const int64_t step : steps) {
     // So that no crash leaves a part of it under its name.
     const std::string path = CheckpointPath(root, step);
-    const std::string trash = Join(root, absl::StrCat(kTrashPrefix, NameOf(step)));
+    const std::string trash = InFolder(root, absl::StrCat(kTrashPrefix, NameOf(step)));
     if (system.Rename(path, trash) != 0) return Failed("rename", path);
   }
   return RemoveLeftovers(system, root);

@@ -28,6 +28,11 @@ class NewCheckpoint {
   // root has.
   static absl::StatusOr<NewCheckpoint> Begin(SystemCalls& system, const std::string& root,
                                              int64_t step, int64_t bytes, const std::string& token);
+  // The same for one of several processes that each write files of their own into the folder: the
+  // first one of those that see the same folder leads, and makes and commits it; Commit of the
+  // others does nothing.
+  static absl::StatusOr<NewCheckpoint> Join(SystemCalls& system, const std::string& root,
+                                            int64_t step, int64_t bytes, const std::string& token);
   NewCheckpoint(NewCheckpoint&& other) noexcept;
   NewCheckpoint& operator=(NewCheckpoint&&) = delete;
   // Removes what was not committed, as far as it can.
@@ -35,6 +40,7 @@ class NewCheckpoint {
 
   // Where files are written, as WritableFile.
   const std::string& path() const { return path_; }
+  bool leads() const { return leads_; }
 
   // All files are there, and synced: makes it a checkpoint. When it returns OK, the checkpoint
   // outlives a crash. After an error there is none, or, if the last sync has failed, there may be.
@@ -42,21 +48,29 @@ class NewCheckpoint {
 
  private:
   NewCheckpoint(SystemCalls& system, const std::string& root, const std::string& name,
-                const std::string& path)
-      : system_(&system), root_(root), name_(name), path_(path) {}
+                const std::string& path, bool leads)
+      : system_(&system), root_(root), name_(name), path_(path), leads_(leads) {}
+
+  static absl::StatusOr<NewCheckpoint> BeginOrJoin(SystemCalls& system, const std::string& root,
+                                                   int64_t step, int64_t bytes,
+                                                   const std::string& token, bool joins);
 
   SystemCalls* system_;
   std::string root_;
   // In the root, once it is one.
   std::string name_;
-  // Empty: nothing is left to be removed.
+  // Empty: nothing is left to be done.
   std::string path_;
+  bool leads_;
 };
 
 // The steps of the checkpoints in a root, ascending; none if there is no such folder. A folder
 // without a manifest, which must be a regular file, is none; a manifest that cannot be read is an
 // error.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const std::string& root);
+
+// Where the files of a checkpoint are written before it is one: NewCheckpoint::path.
+std::string PartPath(const std::string& root, int64_t step, const std::string& token);
 
 // Where the checkpoint of a step is.
 std::string CheckpointPath(const std::string& root, int64_t step);

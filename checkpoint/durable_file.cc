@@ -47,6 +47,12 @@ absl::StatusOr<WritableFile> WritableFile::Create(SystemCalls& system, const std
   return file;
 }
 
+absl::StatusOr<WritableFile> WritableFile::Open(SystemCalls& system, const std::string& path) {
+  const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_NOFOLLOW, 0); });
+  if (fd < 0) return Failed("open", path);
+  return WritableFile(system, path, fd);
+}
+
 WritableFile::WritableFile(WritableFile&& other) noexcept
     : system_(other.system_), path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 

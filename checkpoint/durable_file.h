@@ -23,13 +23,15 @@ absl::Status Failed(absl::string_view what, absl::string_view path);
 // A path in a message: at most 400 bytes of it, none that a terminal obeys.
 std::string PrintablePath(absl::string_view path);
 
-// A new file.
+// A file that is written at any offsets.
 class WritableFile {
  public:
   // AlreadyExists if there is one. Room for `bytes` is taken at once, where the file system can:
   // ResourceExhausted on a full disk. The file's size is what Write makes it.
   static absl::StatusOr<WritableFile> Create(SystemCalls& system, const std::string& path,
                                              int64_t bytes);
+  // One that another process, or another part of this one, has created for several to write.
+  static absl::StatusOr<WritableFile> Open(SystemCalls& system, const std::string& path);
   WritableFile(WritableFile&& other) noexcept;
   WritableFile& operator=(WritableFile&&) = delete;
   // Closes it; what was not finished may be lost.

@@ -55,6 +55,8 @@ struct Piece {
 // `file_bytes`, if it has one already. The data of a file begins at a multiple of 4,096 bytes.
 class Layout {
  public:
+  // Of no parameters.
+  Layout() = default;
   static constexpr int64_t kFileBytes = int64_t{4} << 30;
   static constexpr char kIndexName[] = "model.safetensors.index.json";
 

@@ -1,0 +1,110 @@
+#ifndef BRIGADE_CHECKPOINT_SAVER_H_
+#define BRIGADE_CHECKPOINT_SAVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/layout.h"
+#include "brigade/checkpoint/system_calls.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::checkpoint {
+
+// Who writes which files.
+enum class WriteMode : uint8_t {
+  // All ranks write their pieces into the same files, in a folder that all of them see: one host,
+  // or a file system on which what one host has written and synced is what another one reads.
+  kInPlace,
+  // Each rank writes one file of its own pieces, so that no file has two writers: for NFS, and for
+  // hosts with disks of their own, each of which gets a folder with the manifest and the files of
+  // its ranks. `checkpoint:export` makes one file of all.
+  kPieceFiles,
+};
+
+struct SaverOptions {
+  // The folder of the checkpoints; made if it is not there, in a folder that is.
+  std::string root;
+  WriteMode mode = WriteMode::kInPlace;
+  // How many checkpoints stay once a new one is saved; 0: all.
+  int keep = 0;
+  // Of page-locked memory: at most so much of what a rank owns waits to be written. The next update
+  // waits for the rest.
+  int64_t staging_bytes = int64_t{256} << 20;
+  int64_t chunk_bytes = int64_t{4} << 20;
+  int64_t file_bytes = Layout::kFileBytes;
+};
+
+struct SaveReport {
+  // Of the step state: how many steps the training had made, skipped ones included. It names the
+  // folder.
+  int64_t iteration = 0;
+  std::string path;
+  // Of all files of all ranks, without the manifest.
+  int64_t bytes = 0;
+  // From Begin until it was on the disk, and older ones were gone.
+  double seconds = 0;
+  // OK, or why older checkpoints that should have gone are there.
+  absl::Status older_removed = {};
+};
+
+// Saves a training while it goes on. The folder is the same, byte for byte, in every stage and for
+// any number of ranks (kInPlace), and is a checkpoint as a whole or not at all, whatever fails
+// meanwhile: docs/checkpoints.md.
+//
+// Host waits   Begin does not wait for device, disk or ranks. ZeroOptimizer::Step waits while it
+//              must not overwrite what is not copied yet: never on the host if staging_bytes are
+//              what the rank owns. Wait waits for all.
+// Memory       staging_bytes of page-locked memory, or what the rank owns if that is less.
+// Errors       Of any rank: on all ranks, naming the first rank that has one. The training goes on,
+//              nothing of the save is left, and older checkpoints stay as they are. Once the ranks
+//              cannot speak with each other any more, every save fails.
+// Threads      Calls from one thread; two of its own while a save is in flight.
+class Saver {
+ public:
+  // A call of all ranks; waits. All must outlive the saver.
+  static absl::StatusOr<std::unique_ptr<Saver>> Create(const SaverOptions& options,
+                                                       zero::ZeroOptimizer& zero,
+                                                       collectives::Communicator& communicator,
+                                                       device::Context& context,
+                                                       SystemCalls& system = SystemCalls::Real());
+
+  // Gives up a save that is in flight, on all ranks.
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Begins to save the state between two steps; a call of all ranks, at the same step. `training`
+  // is what the loader compares beside model and options: seed, data, batch; rank 0's is saved.
+  // FailedPrecondition, with nothing begun, while a save is in flight and in the middle of a step;
+  // all else is an error of Poll and Wait.
+  absl::Status Begin(const Fields& training);
+
+  // A save was begun, and neither Poll nor Wait has told its end.
+  bool in_flight() const;
+
+  // The end of the save, told once; nothing while there is none. Never waits. Ranks may see it at
+  // different times.
+  absl::StatusOr<std::optional<SaveReport>> Poll();
+  // Waits for it. FailedPrecondition without a save in flight.
+  absl::StatusOr<SaveReport> Wait();
+
+  // Page-locked memory.
+  int64_t staging_bytes() const;
+
+ private:
+  class Impl;
+  explicit Saver(std::unique_ptr<Impl> impl);
+
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_SAVER_H_
