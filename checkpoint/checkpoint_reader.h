@@ -14,11 +14,12 @@
 
 namespace brigade::checkpoint {
 
-// Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but the manifest's.
+// Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but that of the
+// manifest.
 //
-// Errors       NotFound without a manifest; DataLoss for a manifest that is damaged, and a file that
-//              is not there, or has another size than the manifest says; what the system says. All
-//              name the path.
+// Errors       NotFound without a manifest; DataLoss for a manifest that is damaged, and for a file
+//              that is not there, or has another size than the manifest says; what the system says.
+//              All name the path.
 // Threads      One at a time.
 class CheckpointReader {
  public:

@@ -148,8 +148,8 @@ class Communicator {
   // topology says of their ranks, if these are still numbered node by node.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
-  // A communicator of the same ranks for calls on the host alone, which another thread may use while
-  // this one is in use: it fails by itself, and this one without it. A call of all ranks, on the
+  // A communicator of the same ranks for calls on the host alone, which another thread may use
+  // while this one is in use: it fails by itself, and this one without it. A call of all ranks, on the
   // host. It makes no communicator of NCCL, only one of the side channel; its calls on streams of a
   // GPU are then errors.
   absl::StatusOr<std::unique_ptr<Communicator>> CreateHostChannel();

@@ -31,8 +31,8 @@ void ConformTrafficAndMemory(const RanksOptions& options, const CreateEngineFn& 
 // nothing.
 void ConformSplit(const CreateEngineFn& create_engine);
 
-// Values that go round from a second thread of each rank beside calls of the communicator; an end of
-// the one that leaves the other alone.
+// Values that go round from a second thread of each rank beside calls of the communicator; an end
+// of the one that leaves the other alone.
 void ConformHostChannel(const CreateEngineFn& create_engine);
 
 // Calls in registered memory, in memory that is registered anew, and in memory whose registration
