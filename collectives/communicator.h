@@ -153,7 +153,10 @@ class Communicator {
   // host. On NCCL it is a group of the side channel's engine, and takes no memory of the GPU.
   //
   // Threads      Its calls come from one thread at a time, whatever another thread does with this
-  //              communicator meanwhile: calls, Split, destruction.
+  //              communicator meanwhile: calls, Split, destruction. But the two must not make
+  //              others at the same time: the store by which processes meet serves one wait after
+  //              another, and ranks that come to it in different orders would wait for each other
+  //              until InitOptions::connect_timeout.
   // Lifetime     Either may be destroyed first.
   // Errors       It goes on when this one fails, and this one when it fails; a rank that is gone
   //              ends both. Calls on a stream, and Reserve, are FailedPrecondition on every engine:

@@ -79,30 +79,6 @@ TEST_P(HostChannelTest, ValuesGoRoundBesideCallsOfTheCommunicator) {
   });
 }
 
-// Both ask for ports, keys and names of one group.
-TEST_P(HostChannelTest, BothMakeOthersAtTheSameTime) {
-  On([](Rank& self) {
-    const auto channel = ChannelOf(*self.communicator);
-    ASSERT_NE(channel, nullptr);
-    std::thread beside([&] {
-      for (int i = 0; i < 3; ++i) {
-        auto other = channel->CreateHostChannel();
-        ASSERT_OK(other);
-        ExpectGathers(**other);
-      }
-    });
-    for (int i = 0; i < 3; ++i) {
-      auto other = self.communicator->CreateHostChannel();
-      EXPECT_OK(other);
-      if (other.ok()) ExpectGathers(**other);
-      auto split = self.communicator->Split(0, 0);
-      EXPECT_OK(split);
-      if (split.ok()) ExpectAdds(**split, *self.stream);
-    }
-    beside.join();
-  });
-}
-
 TEST_P(HostChannelTest, AnAbortOnOneRankEndsTheWaitsOfTheOthersAndNothingElse) {
   On([](Rank& self) {
     const auto channel = ChannelOf(*self.communicator);
