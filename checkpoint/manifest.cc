@@ -222,7 +222,7 @@ std::string ManifestText(const Manifest& manifest) {
   AppendFields("options", manifest.options, text);
   AppendFields("training", manifest.training, text);
   AppendFields("parameters", manifest.parameters, text);
-  text += ",\n\"files\": [";
+  absl::StrAppend(&text, ",\n\"file_bytes\": ", manifest.file_bytes, ",\n\"files\": [");
   const char* separator = "\n ";
   for (const Manifest::File& file : manifest.files) {
     AppendFile(separator, file.name, file.bytes, file.crc32c, text);
@@ -280,7 +280,8 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
                        .rates = reader.TakeFields("rates"),
                        .options = reader.TakeFields("options"),
                        .parameters = reader.TakeFields("parameters"),
-                       .training = reader.TakeFields("training")};
+                       .training = reader.TakeFields("training"),
+                       .file_bytes = reader.TakeBytes("file_bytes")};
   const Json* const files = reader.Take("files", Json::value_t::array);
   const Json* const pieces =
       json.contains("pieces") ? reader.Take("pieces", Json::value_t::array) : nullptr;

@@ -55,6 +55,8 @@ struct Manifest {
   Fields parameters = {};
   // What the training itself says: seed, data, batch.
   Fields training = {};
+  // Of the layout.
+  int64_t file_bytes = 0;
   std::vector<File> files = {};
   // Empty: the files are there as they are. Else the folder has these in their place.
   std::vector<PieceFile> pieces = {};

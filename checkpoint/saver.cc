@@ -440,7 +440,8 @@ absl::StatusOr<Manifest> Saver::Impl::CreateManifest(const kernels::StepState& s
                        .rates = rates_,
                        .options = OptionFields(zero_.options()),
                        .parameters = ParameterFields(zero_.plan().parameters()),
-                       .training = training_};
+                       .training = training_,
+                       .file_bytes = options_.file_bytes};
   std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), rank);

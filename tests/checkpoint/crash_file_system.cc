@@ -73,12 +73,14 @@ std::shared_ptr<CrashFileSystem::Node> CrashFileSystem::Survivor(const Node& nod
 }
 
 std::unique_ptr<CrashFileSystem> CrashFileSystem::AfterCrash(Data data, Names names) const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   auto after = std::make_unique<CrashFileSystem>();
   after->root_ = Survivor(*root_, data, names, /*depth=*/0);
   return after;
 }
 
 std::map<std::string, std::string> CrashFileSystem::All() const {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   std::map<std::string, std::string> all;
   const std::function<void(const std::string&, const Node&)> add = [&](const std::string& path,
                                                                        const Node& node) {
@@ -97,6 +99,7 @@ std::map<std::string, std::string> CrashFileSystem::All() const {
 }
 
 int CrashFileSystem::Open(const std::string& path, int flags, mode_t) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("open", path) > 0) return -1;
   std::shared_ptr<Node> node = Find(path);
   if (node != nullptr && (flags & O_EXCL) != 0) return Error(EEXIST);
@@ -113,6 +116,7 @@ int CrashFileSystem::Open(const std::string& path, int flags, mode_t) {
 }
 
 int CrashFileSystem::Close(int fd) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const std::string path = open_.at(fd).path;
   // Also where it fails.
   open_.erase(fd);
@@ -120,6 +124,7 @@ int CrashFileSystem::Close(int fd) {
 }
 
 int CrashFileSystem::Stat(int fd, struct stat& status) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("stat", open_.at(fd).path) > 0) return -1;
   status = {};
   status.st_mode = open_.at(fd).node->is_folder ? S_IFDIR : S_IFREG;
@@ -128,6 +133,7 @@ int CrashFileSystem::Stat(int fd, struct stat& status) {
 }
 
 ssize_t CrashFileSystem::ReadAt(int fd, void* to, size_t bytes, off_t offset) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("read", open_.at(fd).path);
   if (entered > 0) return -1;
   const std::string& content = open_.at(fd).node->bytes;
@@ -139,6 +145,7 @@ ssize_t CrashFileSystem::ReadAt(int fd, void* to, size_t bytes, off_t offset) {
 }
 
 ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t offset) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("write", open_.at(fd).path);
   if (entered > 0) return -1;
   if (entered == kShort) bytes = (bytes + 1) / 2;
@@ -149,14 +156,17 @@ ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t o
 }
 
 int CrashFileSystem::Allocate(int fd, off_t) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return Enter("allocate", open_.at(fd).path) > 0 ? -1 : 0;
 }
 
 int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return Enter("begin to write", open_.at(fd).path) > 0 ? -1 : 0;
 }
 
 int CrashFileSystem::SyncData(int fd) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("sync data", open_.at(fd).path);
   if (entered != 0) return entered == kLost ? 0 : -1;
   Node& node = *open_.at(fd).node;
@@ -165,6 +175,7 @@ int CrashFileSystem::SyncData(int fd) {
 }
 
 int CrashFileSystem::Sync(int fd) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("sync", open_.at(fd).path);
   if (entered != 0) return entered == kLost ? 0 : -1;
   Node& node = *open_.at(fd).node;
@@ -174,6 +185,7 @@ int CrashFileSystem::Sync(int fd) {
 }
 
 int CrashFileSystem::MakeFolder(const std::string& path, mode_t) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("make folder", path) > 0) return -1;
   std::string name;
   const std::shared_ptr<Node> folder = FolderOf(path, name);
@@ -195,14 +207,17 @@ int CrashFileSystem::Remove(const std::string& path, bool is_folder) {
 }
 
 int CrashFileSystem::RemoveFolder(const std::string& path) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return Enter("remove folder", path) > 0 ? -1 : Remove(path, /*is_folder=*/true);
 }
 
 int CrashFileSystem::Unlink(const std::string& path) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return Enter("unlink", path) > 0 ? -1 : Remove(path, /*is_folder=*/false);
 }
 
 int CrashFileSystem::Rename(const std::string& from, const std::string& to) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("rename", from) > 0) return -1;
   std::string old_name, new_name;
   const std::shared_ptr<Node> source = FolderOf(from, old_name), target = FolderOf(to, new_name);
@@ -218,11 +233,13 @@ int CrashFileSystem::Rename(const std::string& from, const std::string& to) {
 }
 
 int CrashFileSystem::RenameToNew(const std::string& from, const std::string& to) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Find(to) != nullptr) return Enter("rename", from) > 0 ? -1 : Error(EEXIST);
   return Rename(from, to);
 }
 
 int CrashFileSystem::List(const std::string& path, std::vector<std::string>& names) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("list", path) > 0) return -1;
   const std::shared_ptr<Node> folder = Find(path);
   if (folder == nullptr) return Error(ENOENT);
@@ -233,6 +250,7 @@ int CrashFileSystem::List(const std::string& path, std::vector<std::string>& nam
 }
 
 int CrashFileSystem::SpaceOf(const std::string& path, struct statvfs& space) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (Enter("space", path) > 0) return -1;
   space = {};
   space.f_frsize = 4096;

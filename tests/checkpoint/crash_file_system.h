@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace brigade::checkpoint::testing {
 
 // A file system of 4 GiB in memory that knows what of it is on the disk: what may be there after
-// the power has failed.
+// the power has failed. Calls and faults run one at a time, on any thread.
 class CrashFileSystem final : public SystemCalls {
  public:
   // What the disk has of what was not synced, when the power fails.
@@ -79,6 +80,8 @@ class CrashFileSystem final : public SystemCalls {
   // Of a node that is `depth` names below the root.
   static std::shared_ptr<Node> Survivor(const Node& node, Data data, Names names, int depth);
 
+  // Some calls make others.
+  mutable std::recursive_mutex mutex_;
   std::shared_ptr<Node> root_;
   std::map<int, OpenFile> open_;
   int next_fd_ = 100;

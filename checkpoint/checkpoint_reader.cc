@@ -1,0 +1,91 @@
+#include "brigade/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::checkpoint {
+
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
+                                                        const std::string& folder) {
+  CheckpointReader reader(system, folder);
+  const std::string path = absl::StrCat(folder, "/", kManifestName);
+  BRIGADE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(system, path));
+  if (file.size() > static_cast<int64_t>(kMostManifestBytes)) {
+    return absl::DataLossError(
+        absl::StrCat(PrintablePath(path), " has ", file.size(), " bytes, too many"));
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  BRIGADE_RETURN_IF_ERROR(file.Read(text.data(), file.size(), 0));
+  absl::StatusOr<Manifest> manifest = ParseManifest(text);
+  if (!manifest.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(PrintablePath(path), ": ", manifest.status().message()));
+  }
+  reader.manifest_ = *std::move(manifest);
+  reader.manifest_sum_ = Crc32c(text);
+  if (reader.manifest_.pieces.empty()) return reader;
+  reader.extents_.resize(reader.manifest_.files.size());
+  for (size_t p = 0; p < reader.manifest_.pieces.size(); ++p) {
+    int64_t at = 0;
+    for (const PieceFile::Extent& each : reader.manifest_.pieces[p].extents) {
+      reader.extents_[static_cast<size_t>(each.file)].push_back(
+          {each.offset, each.bytes, static_cast<int>(p), at});
+      at += each.bytes;
+    }
+  }
+  for (std::vector<Extent>& of_file : reader.extents_) {
+    std::sort(of_file.begin(), of_file.end(),
+              [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  }
+  return reader;
+}
+
+absl::Status CheckpointReader::Read(int file, int64_t offset, int64_t bytes, void* to) {
+  const auto f = static_cast<size_t>(file);
+  const Manifest::File& whole = manifest_.files[f];
+  if (extents_.empty()) return ReadFrom(whole.name, whole.bytes, offset, bytes, to);
+  const std::vector<Extent>& extents = extents_[f];
+  auto extent = std::upper_bound(extents.begin(), extents.end(), offset,
+                                 [](int64_t at, const Extent& each) { return at < each.offset; });
+  --extent;
+  for (auto* next = static_cast<char*>(to); bytes > 0; ++extent) {
+    const int64_t skipped = offset - extent->offset;
+    const int64_t count = std::min(bytes, extent->bytes - skipped);
+    const PieceFile& piece = manifest_.pieces[static_cast<size_t>(extent->piece)];
+    BRIGADE_RETURN_IF_ERROR(ReadFrom(piece.name, piece.bytes, extent->at + skipped, count, next));
+    offset += count;
+    bytes -= count;
+    next += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::ReadFrom(const std::string& name, int64_t size, int64_t offset,
+                                        int64_t bytes, void* to) {
+  if (bytes == 0) return absl::OkStatus();
+  if (open_name_ != name) {
+    const std::string path = absl::StrCat(folder_, "/", name);
+    open_.reset();
+    open_name_.clear();
+    absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(*system_, path);
+    if (absl::IsNotFound(file.status())) {
+      return absl::DataLossError(absl::StrCat(PrintablePath(path), " is not there"));
+    }
+    BRIGADE_RETURN_IF_ERROR(file.status());
+    if (file->size() != size) {
+      return absl::DataLossError(absl::StrCat(PrintablePath(path), " has ", file->size(),
+                                              " bytes, and should have ", size));
+    }
+    open_.emplace(*std::move(file));
+    open_name_ = name;
+  }
+  return open_->Read(to, bytes, offset);
+}
+
+}  // namespace brigade::checkpoint

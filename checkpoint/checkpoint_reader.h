@@ -1,0 +1,65 @@
+#ifndef BRIGADE_CHECKPOINT_CHECKPOINT_READER_H_
+#define BRIGADE_CHECKPOINT_CHECKPOINT_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/checkpoint/durable_file.h"
+#include "brigade/checkpoint/manifest.h"
+#include "brigade/checkpoint/system_calls.h"
+
+namespace brigade::checkpoint {
+
+// Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but that of the
+// manifest.
+//
+// Errors       NotFound without a manifest; DataLoss for a manifest that is damaged, and for a file
+//              that is not there, or has another size than the manifest says; what the system says.
+//              All name the path.
+// Threads      One at a time.
+class CheckpointReader {
+ public:
+  static absl::StatusOr<CheckpointReader> Open(SystemCalls& system, const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+  // Of its text: that of a checkpoint as a whole.
+  uint32_t manifest_sum() const { return manifest_sum_; }
+
+  // Bytes [offset, offset + bytes) of a file of the manifest, which has them.
+  absl::Status Read(int file, int64_t offset, int64_t bytes, void* to);
+
+ private:
+  // A part of a file of the manifest in a piece file.
+  struct Extent {
+    int64_t offset = 0;
+    int64_t bytes = 0;
+    int piece = 0;
+    // Bytes in the piece file.
+    int64_t at = 0;
+  };
+
+  CheckpointReader(SystemCalls& system, const std::string& folder)
+      : system_(&system), folder_(folder) {}
+
+  absl::Status ReadFrom(const std::string& name, int64_t size, int64_t offset, int64_t bytes,
+                        void* to);
+
+  SystemCalls* system_;
+  std::string folder_;
+  Manifest manifest_;
+  uint32_t manifest_sum_ = 0;
+  // Of each file, ascending; empty without piece files.
+  std::vector<std::vector<Extent>> extents_;
+  // The file that was read last.
+  std::string open_name_;
+  std::optional<RandomAccessFile> open_;
+};
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_CHECKPOINT_READER_H_

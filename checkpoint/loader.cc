@@ -1,0 +1,249 @@
+#include "brigade/checkpoint/loader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/checkpoint_reader.h"
+#include "brigade/checkpoint/crc32c.h"
+#include "brigade/checkpoint/durable_file.h"
+#include "brigade/checkpoint/layout.h"
+#include "brigade/checkpoint/manifest.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/step_controller.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+using collectives::AgreeOnStatus;
+using collectives::AllGatherBytes;
+
+std::string Quoted(const std::string& name) {
+  return absl::StrCat("\"", device::Printable(name, 200), "\"");
+}
+
+// One rank's part of a load.
+class RankLoad {
+ public:
+  RankLoad(const std::string& folder, zero::ZeroOptimizer& zero, int rank, int ranks,
+           SystemCalls& system)
+      : folder_(folder), zero_(zero), rank_(rank), ranks_(ranks), system_(system) {}
+
+  // Reads the manifest and compares: nothing is changed.
+  absl::Status Prepare(const Fields& training, const LoadOptions& options);
+
+  uint32_t manifest_sum() const { return reader_->manifest_sum(); }
+  const kernels::StepState& state() const { return state_; }
+  absl::Status SetRates();
+  // For ZeroOptimizer::LoadState.
+  absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
+  // Of the pieces that were read, in their order.
+  const std::vector<uint32_t>& sums() const { return sums_; }
+  // The same of all ranks: whether they are what the manifest says.
+  absl::Status CheckSums(const std::vector<std::string>& all) const;
+
+ private:
+  absl::Status Compare(const Fields& training, const LoadOptions& options);
+  absl::Status CheckFiles();
+
+  const std::string folder_;
+  zero::ZeroOptimizer& zero_;
+  const int rank_;
+  const int ranks_;
+  SystemCalls& system_;
+  std::optional<CheckpointReader> reader_;
+  Layout layout_;
+  kernels::StepState state_ = {};
+  std::vector<Rate> rates_;
+  std::vector<Piece> pieces_;
+  std::vector<uint32_t> sums_;
+  // The pieces of an array of a bucket, ascending.
+  std::map<std::pair<int, int>, std::vector<size_t>> pieces_of_;
+};
+
+absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
+  BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system_, folder_));
+  reader_.emplace(std::move(reader));
+  BRIGADE_ASSIGN_OR_RETURN(layout_, Layout::Create(zero_.plan().parameters(), zero_.state_arrays(),
+                                                   reader_->manifest().file_bytes));
+  if (const absl::Status same = Compare(training, options); !same.ok()) {
+    return absl::Status(same.code(), absl::StrCat(PrintablePath(folder_), ": ", same.message()));
+  }
+  pieces_ = layout_.PiecesOf(zero_.plan(), rank_);
+  sums_.assign(pieces_.size(), 0);
+  for (size_t p = 0; p < pieces_.size(); ++p) {
+    const Tensor& tensor = layout_.tensors()[static_cast<size_t>(pieces_[p].tensor)];
+    pieces_of_[{pieces_[p].bucket, tensor.array}].push_back(p);
+  }
+  for (auto& of_array : pieces_of_) {
+    std::sort(of_array.second.begin(), of_array.second.end(),
+              [&](size_t a, size_t b) { return pieces_[a].slice.begin < pieces_[b].slice.begin; });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& options) {
+  const Manifest& manifest = reader_->manifest();
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSame(manifest.parameters, ParameterFields(zero_.plan().parameters())));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSame(manifest.options, OptionFields(zero_.options()), options.may_differ));
+  BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.training, training, options.may_differ));
+  BRIGADE_ASSIGN_OR_RETURN(state_, StateOf(manifest.state));
+  BRIGADE_ASSIGN_OR_RETURN(rates_, RatesOf(manifest.rates));
+  const size_t groups = zero_.options().optimizer.groups.size();
+  if (rates_.size() != groups) {
+    return absl::InvalidArgumentError(absl::StrCat("the checkpoint has rates of ", rates_.size(),
+                                                   " groups, the optimizer ", groups));
+  }
+  return CheckFiles();
+}
+
+// The files are those of the layout, each with its header: of some each rank looks.
+absl::Status RankLoad::CheckFiles() {
+  const std::vector<Manifest::File>& files = reader_->manifest().files;
+  // The index is the last.
+  if (files.size() != layout_.files().size() + 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the checkpoint has ", files.size(), " files, this model ", layout_.files().size() + 1));
+  }
+  for (size_t f = 0; f < layout_.files().size(); ++f) {
+    const TensorFile& wanted = layout_.files()[f];
+    const Manifest::File& file = files[f];
+    if (file.name != wanted.name || file.bytes != wanted.bytes ||
+        file.tensors.size() != static_cast<size_t>(wanted.count)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", f, " is ", Quoted(file.name), " with ", file.tensors.size(),
+                       " tensors and ", file.bytes, " bytes in the checkpoint, ", wanted.name,
+                       " with ", wanted.count, " and ", wanted.bytes, " here"));
+    }
+    for (size_t t = 0; t < file.tensors.size(); ++t) {
+      const Tensor& tensor = layout_.tensors()[static_cast<size_t>(wanted.first) + t];
+      const std::string& name = zero_.plan().parameter(tensor.parameter).spec.name;
+      if (file.tensors[t].name == name) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", t, " of ", file.name, " is ", Quoted(file.tensors[t].name),
+                       " in the checkpoint, ", Quoted(name), " here"));
+    }
+    if (static_cast<int>(f % static_cast<size_t>(ranks_)) != rank_) continue;
+    std::string header(wanted.header.size(), '\0');
+    BRIGADE_RETURN_IF_ERROR(
+        reader_->Read(static_cast<int>(f), 0, static_cast<int64_t>(header.size()), header.data()));
+    if (header != wanted.header) {
+      return absl::DataLossError(
+          absl::StrCat(file.name, " has the header of other tensors, or a damaged one"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::SetRates() {
+  for (size_t g = 0; g < rates_.size(); ++g) {
+    BRIGADE_RETURN_IF_ERROR(zero_.controller().SetSchedule(
+        static_cast<int>(g), rates_[g].lr, rates_[g].schedule, zero_.step_stream()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, void* values) {
+  const zero::Bucket& of = zero_.plan().bucket(bucket);
+  const int64_t width = precision::SizeOf(of.trainable ? precision::DType::kFloat32 : of.dtype);
+  auto* const to = static_cast<char*>(values);
+  // Also what belongs to no parameter.
+  std::memset(to, 0, static_cast<size_t>(range.size * width));
+  const std::vector<size_t>& pieces = pieces_of_[{bucket, array}];
+  auto next = std::partition_point(pieces.begin(), pieces.end(), [&](size_t p) {
+    return pieces_[p].slice.begin + pieces_[p].slice.size <= range.begin;
+  });
+  for (; next != pieces.end() && pieces_[*next].slice.begin < range.begin + range.size; ++next) {
+    const Piece& piece = pieces_[*next];
+    const int64_t begin = std::max(piece.slice.begin, range.begin);
+    const int64_t end = std::min(piece.slice.begin + piece.slice.size, range.begin + range.size);
+    const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
+    const int64_t offset = tensor.offset + piece.offset + (begin - piece.slice.begin) * width;
+    char* const part = to + (begin - range.begin) * width;
+    const int64_t bytes = (end - begin) * width;
+    BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset, bytes, part));
+    sums_[*next] = Crc32c({part, static_cast<size_t>(bytes)}, sums_[*next]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::CheckSums(const std::vector<std::string>& all) const {
+  std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const std::string& bytes = all[static_cast<size_t>(rank)];
+    const char* next = bytes.data();
+    for (const Piece& piece : layout_.PiecesOf(zero_.plan(), rank)) {
+      uint32_t sum = 0;
+      std::memcpy(&sum, next, sizeof(sum));
+      next += sizeof(sum);
+      uint32_t& of_tensor = tensors[static_cast<size_t>(piece.tensor)];
+      of_tensor = CombineCrc32c(of_tensor, sum, static_cast<uint64_t>(piece.bytes));
+    }
+  }
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const auto f = static_cast<size_t>(layout_.tensors()[t].file);
+    const Manifest::File& file = reader_->manifest().files[f];
+    const Manifest::Tensor& saved = file.tensors[t - static_cast<size_t>(layout_.files()[f].first)];
+    if (tensors[t] == saved.crc32c) continue;
+    return absl::DataLossError(absl::StrFormat(
+        "%s/%s is damaged: tensor %s has the checksum %08x, and should have %08x",
+        PrintablePath(folder_), file.name, Quoted(saved.name), tensors[t], saved.crc32c));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<int64_t>> FindLatest(const std::string& root,
+                                                  collectives::Communicator& communicator,
+                                                  int64_t before, SystemCalls& system) {
+  absl::StatusOr<std::vector<int64_t>> found = std::vector<int64_t>();
+  if (communicator.rank() == 0) found = ListCheckpoints(system, root);
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(found.status(), communicator));
+  int64_t latest = -1;
+  for (const int64_t step : *found) {
+    if (step < before) latest = std::max(latest, step);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, communicator.AllGatherHost({latest}));
+  if (all[0] < 0) return std::optional<int64_t>();
+  return std::optional<int64_t>(all[0]);
+}
+
+absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields& training,
+                                        zero::ZeroOptimizer& zero,
+                                        collectives::Communicator& communicator,
+                                        const LoadOptions& options, SystemCalls& system) {
+  RankLoad load(folder, zero, communicator.rank(), communicator.size(), system);
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.Prepare(training, options), communicator));
+  BRIGADE_ASSIGN_OR_RETURN(const auto manifests,
+                           communicator.AllGatherHost({int64_t{load.manifest_sum()}}));
+  for (size_t rank = 1; rank < manifests.size(); ++rank) {
+    if (manifests[rank] == manifests[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat(PrintablePath(folder), ": rank ", rank,
+                                                   " sees another checkpoint than rank 0"));
+  }
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.SetRates(), communicator));
+  BRIGADE_RETURN_IF_ERROR(zero.LoadState(
+      load.state(), [&](int bucket, int array, zero::ElementRange range, void* values) {
+        return load.Read(bucket, array, range, values);
+      }));
+  const std::vector<uint32_t>& sums = load.sums();
+  const std::string mine(reinterpret_cast<const char*>(sums.data()),
+                         sums.size() * sizeof(uint32_t));
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(mine, communicator));
+  BRIGADE_RETURN_IF_ERROR(load.CheckSums(all));
+  return load.state();
+}
+
+}  // namespace brigade::checkpoint

@@ -1,0 +1,51 @@
+#ifndef BRIGADE_CHECKPOINT_LOADER_H_
+#define BRIGADE_CHECKPOINT_LOADER_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/system_calls.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::checkpoint {
+
+// The iteration of the newest checkpoint in a root, before `before`; nothing if there is none, or
+// no such folder. What rank 0 finds: a call of all ranks.
+absl::StatusOr<std::optional<int64_t>> FindLatest(
+    const std::string& root, collectives::Communicator& communicator,
+    int64_t before = std::numeric_limits<int64_t>::max(),
+    SystemCalls& system = SystemCalls::Real());
+
+struct LoadOptions {
+  // Fields that may be others than in the checkpoint (CheckSame): then those here hold.
+  std::vector<std::string> may_differ = {};
+};
+
+// Loads a checkpoint that any number of ranks saved in any stage, with its step state and learning
+// rates; returns the step state. A call of all ranks; waits. Each rank reads what it owns, in
+// chunks.
+//
+// Determinism  With the number of ranks that saved it, training goes on with the bits that it would
+//              have had. Another number has the exact state, and sums later in another order.
+// Memory       ZeroOptimizer::LoadState.
+// Errors       On all ranks. InvalidArgument naming the first field that differs: parameters, model
+//              and options, or `training`, which was given to Saver::Begin. Nothing is changed
+//              then, nor where a rank cannot read the manifest or sees another one. DataLoss naming
+//              file, tensor and sums for what is damaged; of that, and of errors in reading, the
+//              state is not defined any more: load another one.
+absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields& training,
+                                        zero::ZeroOptimizer& zero,
+                                        collectives::Communicator& communicator,
+                                        const LoadOptions& options = {},
+                                        SystemCalls& system = SystemCalls::Real());
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_LOADER_H_
