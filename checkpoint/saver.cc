@@ -280,7 +280,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_ASSIGN_OR_RETURN(const Manifest manifest, CreateManifest(state));
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
     if (!folder_.has_value() || !folder_->leads()) return absl::OkStatus();
-    return folder_->Commit(ManifestText(manifest));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
+    return folder_->Commit(text);
   }));
   SaveReport report = {
       .iteration = iteration_, .path = CheckpointPath(options_.root, iteration_), .bytes = bytes()};

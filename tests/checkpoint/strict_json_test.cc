@@ -81,7 +81,26 @@ TEST(ParseJsonTest, RefusesTextThatIsTooDeepOrTooLong) {
   const std::string longest = "\"" + std::string(JsonLimits().bytes - 2, 'x') + "\"";
   EXPECT_OK(ParseJson(longest));
   EXPECT_THAT(ParseJson(longest + " "),
-              StatusIs(kInvalid, "the config has 1048577 bytes, more than 1048576"));
+              StatusIs(kInvalid, "JSON of 1048577 bytes, more than 1048576"));
+}
+
+TEST(ParseJsonTest, GivesWhatTheTextSays) {
+  const std::string text = R"({"a":[1,-2,2.5,true,null,[],{}],)"
+                           R"("b":{"":"\u0000\"","c":{"d":[[0],{"e":18446744073709551615}]}}})";
+  EXPECT_EQ(ParseJson(text).value().dump(), text);
+  for (const char* scalar : {"0", "-1", "\"x\"", "false", "null", "[]", "{}"}) {
+    EXPECT_EQ(ParseJson(scalar).value().dump(), scalar);
+  }
+}
+
+// In linear time: a search of the array after each of them is 2 * 10^10 steps.
+TEST(ParseJsonTest, ReadsAnArrayOfManyObjects) {
+  constexpr int kObjects = 200'000;
+  EXPECT_EQ(ParseJson(absl::StrCat("[", Repeated(kObjects - 1, "{\"a\":{}},"), "{}]"),
+                      {.bytes = size_t{1} << 22})
+                .value()
+                .size(),
+            kObjects);
 }
 
 }  // namespace
