@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -93,14 +95,13 @@ TEST(ParseJsonTest, GivesWhatTheTextSays) {
   }
 }
 
-// In linear time: a search of the array after each of them is 2 * 10^10 steps.
+// In linear time: a search of the array after each of them takes half a minute.
 TEST(ParseJsonTest, ReadsAnArrayOfManyObjects) {
-  constexpr int kObjects = 200'000;
-  EXPECT_EQ(ParseJson(absl::StrCat("[", Repeated(kObjects - 1, "{\"a\":{}},"), "{}]"),
-                      {.bytes = size_t{1} << 22})
-                .value()
-                .size(),
-            kObjects);
+  constexpr int kObjects = 500'000;
+  const std::string text = absl::StrCat("[", Repeated(kObjects - 1, "{},"), "{}]");
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(ParseJson(text, {.bytes = text.size()}).value().size(), kObjects);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
 }  // namespace
