@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/options.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/precision/dtype.h"
@@ -35,6 +36,9 @@ constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog}
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
                                                    {"clamp", kernels::AtMinimum::kClamp}};
+constexpr Word<zero::Accumulation> kAccumulation[] = {
+    {"every_micro_batch", zero::Accumulation::kEveryMicroBatch},
+    {"at_boundary", zero::Accumulation::kAtBoundary}};
 constexpr char kNone[] = "none";
 
 // All values of a type that has words instead of numbers.
@@ -46,6 +50,8 @@ constexpr auto& WordsOf() {
     return kOptimizers;
   } else if constexpr (std::is_same_v<T, optim::WarmupType>) {
     return kWarmups;
+  } else if constexpr (std::is_same_v<T, zero::Accumulation>) {
+    return kAccumulation;
   } else {
     static_assert(std::is_same_v<T, kernels::AtMinimum>);
     return kAtMinimum;
@@ -302,7 +308,8 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 }
 
 Fields OptionFields(const zero::ZeroOptions& options) {
-  // As above: a new option is written here, or left out as one of stage, memory and traffic.
+  // As above: a new option is written here, or left out as one of stage, memory and traffic. The
+  // number of micro-batches is left out too: fewer ranks have more of them, of the same batch.
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm,
                                 average_gradients, micro_batches, accumulation, accumulator,
                                 communication_dtype, bucket_elements, overlap_comm, live_units,
@@ -311,7 +318,17 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
-                   {"average_gradients", TextOf(options.average_gradients)}};
+                   {"average_gradients", TextOf(options.average_gradients)},
+                   {"accumulation", TextOf(options.accumulation)},
+                   {"accumulator", std::string(precision::Name(options.accumulator))},
+                   {"communication_dtype", communication_dtype.has_value()
+                                               ? std::string(precision::Name(*communication_dtype))
+                                               : kNone},
+                   {"reduction", std::string(collectives::Name(options.reduction))}};
+  // Sums that are rounded once are the same whatever way they go.
+  if (options.reduction != collectives::Reduction::kRoundedOnce) {
+    fields["algorithm"] = collectives::Name(options.algorithm);
+  }
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
     const optim::ParameterGroup& group = options.optimizer.groups[g];
     WriteRate(g, group.lr, group.schedule, fields);

@@ -112,6 +112,7 @@ class Saver::Impl {
   absl::Status WritePieceFile(const Staging::Chunk& chunk);
   absl::Status Append(absl::string_view bytes, uint32_t crc32c);
   absl::StatusOr<WritableFile*> FileOf(int file);
+  Manifest ManifestOf(const kernels::StepState& state) const;
   absl::StatusOr<Manifest> CreateManifest(const kernels::StepState& state);
   std::vector<PieceFile::Extent> ExtentsOf(int rank) const;
 
@@ -143,8 +144,8 @@ class Saver::Impl {
   std::optional<NewCheckpoint> folder_;
   // Of the pieces.
   std::vector<uint32_t> sums_;
-  // Of kPieceFiles this rank's own; else those that it has open, and which one that is on other ranks
-  // than 0. How much a piece file has, and its checksum.
+  // Of kPieceFiles this rank's own; else those that it has open, and which one that is on other
+  // ranks than 0. How much a piece file has, and its checksum.
   std::vector<WritableFile> files_;
   int open_ = -1;
   int64_t written_ = 0;
@@ -256,7 +257,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
     BRIGADE_RETURN_IF_ERROR(begun_);
     BRIGADE_ASSIGN_OR_RETURN(state, staging_->TakeState());
-    return absl::OkStatus();
+    // What cannot be written is found before anything is.
+    return ManifestText(ManifestOf(state)).status();
   }));
   const std::string mine(reinterpret_cast<const char*>(&state), sizeof(state));
   BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherBytes(mine + NewToken(), *channel_));
@@ -435,17 +437,22 @@ std::vector<PieceFile::Extent> Saver::Impl::ExtentsOf(int rank) const {
   return extents;
 }
 
+// Without files.
+Manifest Saver::Impl::ManifestOf(const kernels::StepState& state) const {
+  return {.state = StateFields(state),
+          .rates = rates_,
+          .options = OptionFields(zero_.options()),
+          .parameters = ParameterFields(zero_.plan().parameters()),
+          .training = training_,
+          .file_bytes = options_.file_bytes};
+}
+
 // From the checksums of all ranks' pieces.
 absl::StatusOr<Manifest> Saver::Impl::CreateManifest(const kernels::StepState& state) {
   std::vector<uint32_t> mine = sums_;
   mine.push_back(piece_file_sum_);
   BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(BytesOf(mine), *channel_));
-  Manifest manifest = {.state = StateFields(state),
-                       .rates = rates_,
-                       .options = OptionFields(zero_.options()),
-                       .parameters = ParameterFields(zero_.plan().parameters()),
-                       .training = training_,
-                       .file_bytes = options_.file_bytes};
+  Manifest manifest = ManifestOf(state);
   std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), rank);

@@ -30,6 +30,8 @@ struct Checkpoints {
   std::string resume = {};
   // Where it is damaged, the one before it counts.
   bool fall_back = false;
+  // Fields that may be others than in the checkpoint (checkpoint::LoadOptions).
+  std::vector<std::string> may_differ = {};
 };
 
 // What to train; the same on all ranks.

@@ -74,7 +74,8 @@ absl::StatusOr<Start> RankCheckpoints::Resume() {
 
 absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
   BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
-                           checkpoint::Load(folder, training_, zero_, communicator_));
+                           checkpoint::Load(folder, training_, zero_, communicator_,
+                                            {.may_differ = job_.checkpoints.may_differ}));
   saved_step_ = state.iteration;
   return Start{state.iteration,
                absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};

@@ -72,6 +72,9 @@ ABSL_FLAG(
     "--save");
 ABSL_FLAG(bool, fall_back, false,
           "where the newest checkpoint is damaged, set it aside and resume from the one before it");
+ABSL_FLAG(std::vector<std::string>, may_differ, {},
+          "fields that may be others here than in the checkpoint that is resumed, with commas "
+          "between; an error names the first that differs");
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
           "--grace_period");
@@ -131,7 +134,8 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   Checkpoints checkpoints = {.save = FromUsersFolder(absl::GetFlag(FLAGS_save)),
                              .save_every = absl::GetFlag(FLAGS_save_every),
                              .keep = absl::GetFlag(FLAGS_keep),
-                             .fall_back = absl::GetFlag(FLAGS_fall_back)};
+                             .fall_back = absl::GetFlag(FLAGS_fall_back),
+                             .may_differ = absl::GetFlag(FLAGS_may_differ)};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FromUsersFolder(resume);
   const auto wrong = [](const auto&... what) {

@@ -191,6 +191,14 @@ TEST(OptionFieldsTest, HaveEveryOptionThatValuesDependOn) {
       {"optimizer", "AdamW", "Adam", [](O& o) { o.optimizer.kind = optim::OptimizerKind::kAdam; }},
       {"max_grad_norm", "inf", "1", [](O& o) { o.max_grad_norm = 1.0; }},
       {"average_gradients", "true", "false", [](O& o) { o.average_gradients = false; }},
+      {"accumulation", "every_micro_batch", "at_boundary",
+       [](O& o) { o.accumulation = zero::Accumulation::kAtBoundary; }},
+      {"accumulator", "float32", "bfloat16",
+       [](O& o) { o.accumulator = precision::DType::kBFloat16; }},
+      {"communication_dtype", "none", "float16",
+       [](O& o) { o.communication_dtype = precision::DType::kFloat16; }},
+      {"reduction", "rounded_once", "fp32_partials",
+       [](O& o) { o.reduction = collectives::Reduction::kFp32Partials; }},
       {"loss_scaler.loss_scale", "1", "0", [](O& o) { o.loss_scaler.loss_scale = 0; }},
       {"loss_scaler.initial_scale_power", "16", "8",
        [](O& o) { o.loss_scaler.initial_scale_power = 8; }},
@@ -247,8 +255,14 @@ TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
   other.overlap_comm = false;
   other.live_units = 5;
   other.persistence_threshold = 9;
-  other.communication_dtype = precision::DType::kFloat32;
+  other.micro_batches = 4;
+  other.algorithm = collectives::Algorithm::kRing;
   EXPECT_OK(CheckSame(OptionFields(Options()), OptionFields(other)));
+  // Where the way that sums go decides where they are rounded.
+  zero::ZeroOptions rounded = Options();
+  rounded.reduction = other.reduction = collectives::Reduction::kRoundedPerHop;
+  EXPECT_THAT(CheckSame(OptionFields(rounded), OptionFields(other)),
+              StatusIs(kInvalid, "algorithm is auto in the checkpoint, ring here"));
 }
 
 // Changes of every field of a schedule, from its defaults.
