@@ -42,11 +42,16 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
       trainer->zero_, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
                                                   context, compute));
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
-  BRIGADE_RETURN_IF_ERROR(
-      trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-        InitializeParameter(job.model, parameter, job.seed, values);
-        return absl::OkStatus();
-      }));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
+                           RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
+  if (trainer->start_.step == 0) {
+    BRIGADE_RETURN_IF_ERROR(
+        trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
+          InitializeParameter(job.model, parameter, job.seed, values);
+          return absl::OkStatus();
+        }));
+  }
   context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
 }
@@ -180,9 +185,11 @@ absl::Status RankTrainer::CollectAll(Observer* observer) {
 }
 
 absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
-  BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
+  int64_t step = start_.step;
+  // In the loop too, if it is due there.
+  if (step == 0) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
   StartCounting();
-  int64_t step = 0;
   for (; step < job_.steps; ++step) {
     BRIGADE_RETURN_IF_ERROR(Collect(steps_[static_cast<size_t>(step % kInFlight)], observer));
     if (stopped_) break;
@@ -193,12 +200,13 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
       BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
       StartCounting();
     }
+    BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
   BRIGADE_RETURN_IF_ERROR(StopCounting());
-  if (step < job_.steps) return true;
   if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
+  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step, observer));
   return stopped_;
 }
 
@@ -266,6 +274,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
+  checkpoints_->AddTo(summary);
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
                            zero::MemoryOf(zero_->plan(), job_.config.zero, communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
