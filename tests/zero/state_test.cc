@@ -116,10 +116,14 @@ class EnginesTest : public ::testing::TestWithParam<collectives::CreateEngineFn 
                         const collectives::RanksOptions& options)> {};
 
 TEST_P(EnginesTest, AStateThatIsLoadedGivesTheSameStepAgain) {
-  for (int stage = 0; stage < kStages; ++stage) {
+  std::vector<ZeroOptions> settings;
+  for (int stage = 0; stage < kStages; ++stage) settings.push_back(Options(stage));
+  settings.push_back(Options(3));
+  settings.back().persistence_threshold = 10'000;
+  for (const ZeroOptions& setting : settings) {
     const collectives::RanksOptions options = {.size = kRanks};
     collectives::OnRanks(options, GetParam()(options), [&](Rank& self) {
-      auto zero = CreateZero(MixedToy(), Options(stage), self).value();
+      auto zero = CreateZero(MixedToy(), setting, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
       const auto step = [&]() -> absl::StatusOr<CapturedState> {
@@ -132,6 +136,9 @@ TEST_P(EnginesTest, AStateThatIsLoadedGivesTheSameStepAgain) {
       ASSERT_OK(before);
       const auto wanted = step();
       ASSERT_OK(wanted);
+      // Weights that were gathered before the load are not those after it.
+      ASSERT_OK(trainer.Forward());
+      ASSERT_OK(self.communicator->Synchronize(*self.stream));
       ASSERT_OK(LoadCaptured(*zero, *before, 256));
       const auto loaded = Capture(*zero, self);
       ASSERT_OK(loaded);
