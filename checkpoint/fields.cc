@@ -327,7 +327,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                    {"reduction", std::string(collectives::Name(options.reduction))}};
   // Sums that are rounded once are the same whatever way they go.
   if (options.reduction != collectives::Reduction::kRoundedOnce) {
-    fields["algorithm"] = collectives::Name(options.algorithm);
+    absl::StrAppend(&fields["reduction"], " by ", collectives::Name(options.algorithm));
   }
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
     const optim::ParameterGroup& group = options.optimizer.groups[g];

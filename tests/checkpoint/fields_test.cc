@@ -197,7 +197,7 @@ TEST(OptionFieldsTest, HaveEveryOptionThatValuesDependOn) {
        [](O& o) { o.accumulator = precision::DType::kBFloat16; }},
       {"communication_dtype", "none", "float16",
        [](O& o) { o.communication_dtype = precision::DType::kFloat16; }},
-      {"reduction", "rounded_once", "fp32_partials",
+      {"reduction", "rounded_once", "fp32_partials by auto",
        [](O& o) { o.reduction = collectives::Reduction::kFp32Partials; }},
       {"loss_scaler.loss_scale", "1", "0", [](O& o) { o.loss_scaler.loss_scale = 0; }},
       {"loss_scaler.initial_scale_power", "16", "8",
@@ -261,8 +261,11 @@ TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
   // Where the way that sums go decides where they are rounded.
   zero::ZeroOptions rounded = Options();
   rounded.reduction = other.reduction = collectives::Reduction::kRoundedPerHop;
-  EXPECT_THAT(CheckSame(OptionFields(rounded), OptionFields(other)),
-              StatusIs(kInvalid, "algorithm is auto in the checkpoint, ring here"));
+  EXPECT_THAT(
+      CheckSame(OptionFields(rounded), OptionFields(other)),
+      StatusIs(
+          kInvalid,
+          "reduction is rounded_per_hop by auto in the checkpoint, rounded_per_hop by ring here"));
 }
 
 // Changes of every field of a schedule, from its defaults.
