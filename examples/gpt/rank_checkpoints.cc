@@ -111,6 +111,9 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   if (!damaged.empty()) {
     return absl::DataLossError(absl::StrCat("no checkpoint is left in ", root, damaged));
   }
+  if (root != job_.checkpoints.save) {
+    return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
+  }
   return Start{0, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
 }
 

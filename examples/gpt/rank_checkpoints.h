@@ -24,7 +24,8 @@ class RankCheckpoints {
       const Job& job, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
       device::Context& context);
 
-  // Loads what is to be resumed, if there is anything; then no InitializeParameters is needed.
+  // Loads what is to be resumed; then no InitializeParameters is needed. Where there is nothing yet
+  // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
   absl::StatusOr<Start> Resume();

@@ -123,6 +123,7 @@ what_differs_is_named() {
     --data="$train"
   expect_error 'positions is \[16, 16\] float16, group 0 in the checkpoint, \[8, 16\]' --ranks=3 \
     --resume="$root" --context=8
+  expect_error "no checkpoint in $files/nowhere" --ranks=3 --save="$root" --resume="$files/nowhere"
   expect_error "$root has a checkpoint of step 24, but this training begins after step 0" --ranks=3 \
     --save="$root"
   expect_error '--save_every is 5, but --save names no folder' --ranks=3 --save_every=5
