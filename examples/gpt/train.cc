@@ -69,7 +69,7 @@ ABSL_FLAG(int, keep, 2, "how many checkpoints stay; 0: all");
 ABSL_FLAG(
     std::string, resume, "",
     "go on from this checkpoint, or from the newest in this folder; alone, from the newest of "
-    "--save");
+    "--save, or from the beginning if there is none");
 ABSL_FLAG(bool, fall_back, false,
           "where the newest checkpoint is damaged, set it aside and resume from the one before it");
 ABSL_FLAG(std::vector<std::string>, may_differ, {},
