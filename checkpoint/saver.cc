@@ -85,8 +85,9 @@ class Saver::Impl {
 
   ~Impl() {
     if (!coordinator_.joinable()) return;
-    cancelled_ = true;
+    // First: no rank may take what this one leaves undone for done.
     channel_->Abort(absl::CancelledError("the saver is gone"));
+    cancelled_ = true;
     coordinator_.join();
   }
 
@@ -337,7 +338,8 @@ absl::Status Saver::Impl::WritePieces() {
     BRIGADE_RETURN_IF_ERROR(Append(layout_.index(), Crc32c(layout_.index())));
   }
   for (int c = 0; c < staging_->chunks(); ++c) {
-    if (cancelled_) return absl::CancelledError("another rank has failed");
+    // Another rank has failed, or this saver goes: OnAllRanks knows.
+    if (cancelled_) return absl::OkStatus();
     BRIGADE_ASSIGN_OR_RETURN(const Staging::Chunk chunk, staging_->Take(c));
     BRIGADE_RETURN_IF_ERROR(in_place() ? WriteInPlace(chunk) : WritePieceFile(chunk));
     BRIGADE_RETURN_IF_ERROR(staging_->Release(c));

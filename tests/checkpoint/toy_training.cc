@@ -17,8 +17,6 @@ using collectives::Rank;
 using zero::ZeroOptimizer;
 using zero::ZeroOptions;
 
-constexpr char kRoot[] = "/checkpoints";
-
 ZeroOptions Options(int stage) {
   ZeroOptions options;
   options.stage = stage;
@@ -30,14 +28,7 @@ ZeroOptions Options(int stage) {
   return options;
 }
 
-SaverOptions ToRoot(WriteMode mode = WriteMode::kInPlace) {
-  // Several files, and several chunks in the ring.
-  return {
-      .root = kRoot, .mode = mode, .staging_bytes = 8192, .chunk_bytes = 1000, .file_bytes = 6000};
-}
-
-void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk,
-          const SaverOptions& options = ToRoot()) {
+void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk, const SaverOptions& options) {
   auto saver = Saver::Create(options, zero, *self.communicator, *self.context, disk);
   ASSERT_OK(saver);
   ASSERT_OK((*saver)->Begin(TrainingFields()));
@@ -47,6 +38,11 @@ void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk,
 }
 
 }  // namespace
+
+SaverOptions ToRoot(WriteMode mode) {
+  return {
+      .root = kRoot, .mode = mode, .staging_bytes = 8192, .chunk_bytes = 1000, .file_bytes = 6000};
+}
 
 const Fields& TrainingFields() {
   static const auto* const training = new Fields{{"seed", "1"}, {"data", "the toy's"}};

@@ -17,6 +17,11 @@
 
 namespace brigade::checkpoint::testing {
 
+inline constexpr char kRoot[] = "/checkpoints";
+
+// Several files, and several chunks in the ring.
+SaverOptions ToRoot(WriteMode mode);
+
 // What the training says of itself.
 const Fields& TrainingFields();
 
