@@ -69,8 +69,8 @@ class StepStreams;
 //              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
-//              the optimizer's own. A step has no host waits and no allocations. Calls that wait
-//              say so.
+//              the optimizer's own. A step has no host waits, and allocates nothing once the
+//              queues have been at their deepest (docs/device.md, rule 18). Calls that wait say so.
 // Determinism  Same bits in every stage, on every engine and device, with and without overlap, for
 //              any options of the plan except bucket_elements and ranks, which change the order in
 //              which the norm is summed.

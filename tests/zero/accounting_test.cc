@@ -394,7 +394,7 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
     SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
     std::barrier meet(kRanks);
     int64_t before = 0, after = 0;
-    device::Gate gate;
+    device::Gate gates[2];
     auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -423,17 +423,25 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
           status.Update(compute->Synchronize());
           meet.arrive_and_wait();
         };
-        constexpr int kSteps = 4;
-        // Queues at their deepest: nothing runs until all is enqueued.
-        status.Update(device::Block(*compute, gate));
-        for (int i = 0; i < kSteps; ++i) step();
-        meet.arrive_and_wait();
-        gate.Open();
-        sync();
+        const auto steps = [&] {
+          for (int i = 0; i < 4; ++i) step();
+        };
+        // Queues, records of events and the group's list of collectives on their way grow to what
+        // they need. It is the most that they can need if no stream starts before all is
+        // enqueued, and from the second round on: its first waits keep records of the first round.
+        for (device::Gate& gate : gates) {
+          for (device::Stream* const stream : {compute.get(), reader.get(), &zero->step_stream()}) {
+            status.Update(device::Block(*stream, gate));
+          }
+          steps();
+          meet.arrive_and_wait();
+          gate.Open();
+          sync();
+        }
         if (rank == 0) before = brigade::testing::CountedAllocations();
         const int64_t waits = context->host_waits();
         meet.arrive_and_wait();
-        for (int i = 0; i < kSteps; ++i) step();
+        steps();
         const int64_t waited = context->host_waits() - waits;
         sync();
         if (rank == 0) after = brigade::testing::CountedAllocations();
