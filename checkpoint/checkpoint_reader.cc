@@ -4,12 +4,28 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
+
+absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::string& folder,
+                                                const std::string& name, int64_t bytes) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(system, path);
+  if (absl::IsNotFound(file.status())) {
+    return absl::DataLossError(absl::StrCat(PrintablePath(path), " is not there"));
+  }
+  if (file.ok() && file->size() != bytes) {
+    return absl::DataLossError(absl::StrCat(PrintablePath(path), " has ", file->size(),
+                                            " bytes, and should have ", bytes));
+  }
+  return file;
+}
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
                                                         const std::string& folder) {
@@ -47,6 +63,7 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
 }
 
 absl::Status CheckpointReader::Read(int file, int64_t offset, int64_t bytes, void* to) {
+  if (bytes == 0) return absl::OkStatus();
   const auto f = static_cast<size_t>(file);
   const Manifest::File& whole = manifest_.files[f];
   if (extents_.empty()) return ReadFrom(whole.name, whole.bytes, offset, bytes, to);
@@ -68,24 +85,55 @@ absl::Status CheckpointReader::Read(int file, int64_t offset, int64_t bytes, voi
 
 absl::Status CheckpointReader::ReadFrom(const std::string& name, int64_t size, int64_t offset,
                                         int64_t bytes, void* to) {
-  if (bytes == 0) return absl::OkStatus();
   if (open_name_ != name) {
-    const std::string path = absl::StrCat(folder_, "/", name);
     open_.reset();
     open_name_.clear();
-    absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(*system_, path);
-    if (absl::IsNotFound(file.status())) {
-      return absl::DataLossError(absl::StrCat(PrintablePath(path), " is not there"));
-    }
-    BRIGADE_RETURN_IF_ERROR(file.status());
-    if (file->size() != size) {
-      return absl::DataLossError(absl::StrCat(PrintablePath(path), " has ", file->size(),
-                                              " bytes, and should have ", size));
-    }
-    open_.emplace(*std::move(file));
+    BRIGADE_ASSIGN_OR_RETURN(auto file, OpenFileOfSize(*system_, folder_, name, size));
+    open_.emplace(std::move(file));
     open_name_ = name;
   }
   return open_->Read(to, bytes, offset);
+}
+
+absl::StatusOr<SafetensorsHeader> CheckpointReader::ReadHeaderOf(int file) {
+  const Manifest::File& whole = manifest_.files[static_cast<size_t>(file)];
+  const std::string path = absl::StrCat(folder_, "/", whole.name);
+  const auto damaged = [&](const auto&... what) {
+    return absl::DataLossError(absl::StrCat(PrintablePath(path), ": ", what...));
+  };
+  absl::Status read;
+  uint32_t sum = 0;
+  const absl::StatusOr<SafetensorsHeader> header =
+      ReadHeader(static_cast<uint64_t>(whole.bytes), [&](int64_t offset, int64_t bytes, void* to) {
+        read = Read(file, offset, bytes, to);
+        sum = Crc32c({static_cast<const char*>(to), static_cast<size_t>(bytes)}, sum);
+        return read;
+      });
+  BRIGADE_RETURN_IF_ERROR(read);
+  if (!header.ok()) return damaged(header.status().message());
+  if (header->tensors.size() != whole.tensors.size()) {
+    return damaged("the header has ", header->tensors.size(), " tensors, and should have ",
+                   whole.tensors.size());
+  }
+  for (size_t t = 0; t < whole.tensors.size(); ++t) {
+    const TensorInfo& tensor = header->tensors[t];
+    if (tensor.name != whole.tensors[t].name) {
+      return damaged("tensor ", t, " is \"", device::Printable(tensor.name, 200),
+                     "\", and should be \"", device::Printable(whole.tensors[t].name, 200), "\"");
+    }
+    sum = CombineCrc32c(sum, whole.tensors[t].crc32c, tensor.end - tensor.begin);
+  }
+  if (sum != whole.crc32c) return damaged("the header is damaged");
+  return header;
+}
+
+absl::StatusOr<std::vector<SafetensorsHeader>> CheckpointReader::ReadHeaders() {
+  std::vector<SafetensorsHeader> headers(manifest_.files.size());
+  for (size_t f = 0; f < headers.size(); ++f) {
+    if (!absl::EndsWith(manifest_.files[f].name, kSafetensorsEnding)) continue;
+    BRIGADE_ASSIGN_OR_RETURN(headers[f], ReadHeaderOf(static_cast<int>(f)));
+  }
+  return headers;
 }
 
 }  // namespace brigade::checkpoint

@@ -10,12 +10,17 @@
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
+#include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/system_calls.h"
 
 namespace brigade::checkpoint {
 
-// Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but that of the
-// manifest.
+// A file of a folder that must have `bytes` bytes. DataLoss if it is not there, or has others.
+absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::string& folder,
+                                                const std::string& name, int64_t bytes);
+
+// Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but those of the
+// manifest and of headers.
 //
 // Errors       NotFound without a manifest; DataLoss for a manifest that is damaged, and for a file
 //              that is not there, or has another size than the manifest says; what the system says.
@@ -32,6 +37,13 @@ class CheckpointReader {
 
   // Bytes [offset, offset + bytes) of a file of the manifest, which has them.
   absl::Status Read(int file, int64_t offset, int64_t bytes, void* to);
+
+  // The header of a safetensors file of the manifest. DataLoss, with the path, for one that is
+  // damaged: its checksum follows from those of the file and its tensors.
+  absl::StatusOr<SafetensorsHeader> ReadHeaderOf(int file);
+  // The same of all of them, in the order of the manifest; a header without tensors for a file that
+  // is none.
+  absl::StatusOr<std::vector<SafetensorsHeader>> ReadHeaders();
 
  private:
   // A part of a file of the manifest in a piece file.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
 #include "nlohmann/json.hpp"
 
 namespace brigade::checkpoint {
@@ -333,6 +334,18 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json, uint64_t f
         absl::StrCat("the tensors have ", at, " bytes, the file ", file_bytes - header.data_begin));
   }
   return header;
+}
+
+absl::StatusOr<SafetensorsHeader> ReadHeader(
+    uint64_t file_bytes,
+    absl::FunctionRef<absl::Status(int64_t offset, int64_t bytes, void* to)> read) {
+  std::string first(static_cast<size_t>(std::min<uint64_t>(kLengthBytes, file_bytes)), '\0');
+  BRIGADE_RETURN_IF_ERROR(read(0, static_cast<int64_t>(first.size()), first.data()));
+  BRIGADE_ASSIGN_OR_RETURN(const uint64_t json_bytes, ParseHeaderBytes(first, file_bytes));
+  std::string json(static_cast<size_t>(json_bytes), '\0');
+  BRIGADE_RETURN_IF_ERROR(
+      read(static_cast<int64_t>(kLengthBytes), static_cast<int64_t>(json_bytes), json.data()));
+  return ParseHeader(json, file_bytes);
 }
 
 absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,

@@ -13,12 +13,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::checkpoint {
+
+inline constexpr absl::string_view kSafetensorsEnding = ".safetensors";
 
 // Of the JSON, in bytes: the format's own limit.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
@@ -63,6 +66,12 @@ std::optional<precision::DType> DTypeOf(absl::string_view type);
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json, uint64_t file_bytes);
 // Of `first`, the first 8 bytes of such a file.
 absl::StatusOr<uint64_t> ParseHeaderBytes(absl::string_view first, uint64_t file_bytes);
+
+// The header of a file of which `read` gives bytes [offset, offset + bytes). Errors are those of
+// `read`, and those above.
+absl::StatusOr<SafetensorsHeader> ReadHeader(
+    uint64_t file_bytes,
+    absl::FunctionRef<absl::Status(int64_t offset, int64_t bytes, void* to)> read);
 
 // The first bytes of a file, up to the data of the tensors, whose bytes follow each other in this
 // order: what the reference writes for them, but for blanks at the end, by which the data begins at
