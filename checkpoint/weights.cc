@@ -36,9 +36,8 @@ absl::Status NamesError(const std::vector<std::string>& names, absl::string_view
   for (const std::string& name : names) {
     if (first.size() < kMostNames) first.push_back(Quoted(name));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(names.size(), what, absl::StrJoin(first, ", "),
-                   names.size() > first.size() ? ", ..." : ""));
+  return absl::InvalidArgumentError(absl::StrCat(names.size(), what, absl::StrJoin(first, ", "),
+                                                 names.size() > first.size() ? ", ..." : ""));
 }
 
 // Of a type that ToFloats takes.
@@ -85,8 +84,9 @@ absl::Status WeightReader::Open(const std::string& path, SystemCalls& system) {
   BRIGADE_ASSIGN_OR_RETURN(auto files, WeightFiles::Open(path, system));
   files_.emplace(std::move(files));
   const absl::Status matched = Match();
-  return absl::Status(matched.code(),
-                      matched.ok() ? "" : absl::StrCat(PrintablePath(path), ": ", matched.message()));
+  return absl::Status(
+      matched.code(),
+      matched.ok() ? "" : absl::StrCat(PrintablePath(path), ": ", matched.message()));
 }
 
 absl::Status WeightReader::Match() {
@@ -118,8 +118,8 @@ absl::Status WeightReader::Match() {
 absl::Status WeightReader::CheckTensor(const WeightFiles::Tensor& tensor,
                                        const zero::ParameterSpec& spec) const {
   if (!IsFloat(DTypeOf(tensor.type))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Quoted(tensor.name), " is ", tensor.type, "; F32, F16, BF16 and F64 become weights"));
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(tensor.name), " is ", tensor.type,
+                                                   "; F32, F16, BF16 and F64 become weights"));
   }
   const std::vector<uint64_t> shape(spec.shape.begin(), spec.shape.end());
   if (tensor.shape == shape) return absl::OkStatus();
@@ -148,15 +148,14 @@ absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
 }  // namespace
 
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
-                         collectives::Communicator& communicator,
-                         const LoadWeightsOptions& options, SystemCalls& system) {
+                         collectives::Communicator& communicator, const LoadWeightsOptions& options,
+                         SystemCalls& system) {
   WeightReader reader(options, zero.plan());
   const bool reads = communicator.rank() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(
       reads ? reader.Open(path, system) : absl::OkStatus(), communicator));
-  return zero.InitializeParameters([&](int parameter, absl::Span<float> values) {
-    return reader.Read(parameter, values);
-  });
+  return zero.InitializeParameters(
+      [&](int parameter, absl::Span<float> values) { return reader.Read(parameter, values); });
 }
 
 }  // namespace brigade::checkpoint

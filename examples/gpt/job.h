@@ -32,6 +32,8 @@ struct Checkpoints {
   bool fall_back = false;
   // Fields that may be others than in the checkpoint (checkpoint::LoadOptions).
   std::vector<std::string> may_differ = {};
+  // Weights with which a new training begins (checkpoint::LoadWeights); empty: random ones.
+  std::string weights = {};
 };
 
 // What to train; the same on all ranks.

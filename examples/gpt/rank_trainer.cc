@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/weights.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/nn/cross_entropy.h"
@@ -45,15 +46,19 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
                            RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
-  if (trainer->start_.step == 0) {
-    BRIGADE_RETURN_IF_ERROR(
-        trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-          InitializeParameter(job.model, parameter, job.seed, values);
-          return absl::OkStatus();
-        }));
-  }
+  if (trainer->start_.step == 0) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
+}
+
+absl::Status RankTrainer::Initialize() {
+  if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
+    return checkpoint::LoadWeights(weights, *zero_, communicator_);
+  }
+  return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
+    InitializeParameter(job_.model, parameter, job_.seed, values);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status RankTrainer::Allocate() {

@@ -68,6 +68,8 @@ class RankTrainer {
               device::Stream& compute, Recorder& recorder);
 
   absl::Status Allocate();
+  // Of a new training.
+  absl::Status Initialize();
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   int64_t text_bytes() const { return job_.model.context + 1; }

@@ -70,6 +70,10 @@ ABSL_FLAG(
     std::string, resume, "",
     "go on from this checkpoint, or from the newest in this folder; alone, from the newest of "
     "--save, or from the beginning if there is none");
+ABSL_FLAG(
+    std::string, weights, "",
+    "weights of a new training: a safetensors file, an index of several, or a folder with one "
+    "of them; every parameter by its name and shape");
 ABSL_FLAG(bool, fall_back, false,
           "where the newest checkpoint is damaged, set it aside and resume from the one before it");
 ABSL_FLAG(std::vector<std::string>, may_differ, {},
@@ -135,7 +139,8 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
                              .save_every = absl::GetFlag(FLAGS_save_every),
                              .keep = absl::GetFlag(FLAGS_keep),
                              .fall_back = absl::GetFlag(FLAGS_fall_back),
-                             .may_differ = absl::GetFlag(FLAGS_may_differ)};
+                             .may_differ = absl::GetFlag(FLAGS_may_differ),
+                             .weights = FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FromUsersFolder(resume);
   const auto wrong = [](const auto&... what) {
@@ -148,6 +153,10 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   }
   if (resume == kFromSave && checkpoints.save.empty()) {
     return wrong("--resume names no folder, and neither does --save");
+  }
+  // With --resume alone they are those of the first start.
+  if (!checkpoints.weights.empty() && !checkpoints.resume.empty() && resume != kFromSave) {
+    return wrong("--weights are of a new training, --resume names one that goes on");
   }
   if (checkpoints.fall_back && checkpoints.resume.empty()) {
     return wrong("--fall_back is for --resume");

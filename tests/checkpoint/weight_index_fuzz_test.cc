@@ -10,8 +10,7 @@
 namespace brigade::checkpoint {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto index =
-      ParseWeightIndex(absl::string_view(reinterpret_cast<const char*>(data), size));
+  const auto index = ParseWeightIndex(absl::string_view(reinterpret_cast<const char*>(data), size));
   if (!index.ok()) {
     testing::CheckError(index.status());
     return 0;

@@ -23,12 +23,12 @@ namespace brigade::checkpoint {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using collectives::OnThreads;
 using collectives::Rank;
+using ::testing::AllOf;
 using testing::CrashFileSystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr char kFolder[] = "/weights";
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;

@@ -164,6 +164,26 @@ processes_resume_what_threads_saved() {
   expect_line "$files/out" "Resumed after step 12 from $root/step-00000012"
 }
 
+# A new training from the weights of another one: its first loss is that of the step where it ended.
+weights_of_a_file_begin_a_training() {
+  rm -rf "$root"
+  run --ranks=2 --precision=fp32 --save="$root" || fail "exit code $?"
+  cp "$files/out" "$files/trained"
+  cp "$root/step-00000024/master-00001-of-00001.safetensors" "$files/weights.safetensors"
+  local weights first
+  for weights in "$files/weights.safetensors" "$root/step-00000024" \
+    "$root/step-00000024/model.safetensors.index.json"; do
+    run --ranks=2 --precision=fp32 --weights="$weights" --metrics="$files/begun" ||
+      fail "$(cat "$files/error")"
+    first=$(jq -s '.[0].held_out_loss' "$files/begun")
+    grep -q "held out after 24 steps: $(printf '%.4f' "$first") " "$files/trained" ||
+      fail "it begins with $first, after $(cat "$files/trained")"
+  done
+  expect_error 'positions.*\[16, 16\].*\[8, 16\]' --ranks=2 --context=8 \
+    --weights="$files/weights.safetensors"
+  expect_error 'weights are of a new training' --ranks=2 --weights=x --resume="$root"
+}
+
 resumes_with_the_same_losses
 a_killed_training_goes_on
 an_interrupted_training_is_saved
@@ -171,4 +191,5 @@ without_a_checkpoint_it_begins_anew
 a_damaged_checkpoint_is_named
 what_differs_is_named
 files_of_ranks_are_resumed
+weights_of_a_file_begin_a_training
 processes_resume_what_threads_saved
