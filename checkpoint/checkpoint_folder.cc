@@ -69,7 +69,8 @@ absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root,
   return status;
 }
 
-// Whether a folder has a manifest.
+}  // namespace
+
 absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) {
   const absl::Status opened =
       RandomAccessFile::Open(system, InFolder(path, kManifestName)).status();
@@ -82,7 +83,16 @@ absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) 
   return opened;
 }
 
-}  // namespace
+absl::Status SetAside(SystemCalls& system, const std::string& root, int64_t step) {
+  const std::string path = CheckpointPath(root, step);
+  const std::string aside = InFolder(root, absl::StrCat("damaged-", NameOf(step)));
+  for (int number = 1;; ++number) {
+    const std::string to = number == 1 ? aside : absl::StrCat(aside, "-", number);
+    if (system.RenameToNew(path, to) == 0) break;
+    if (errno != EEXIST || number == 1000) return Failed("rename", path);
+  }
+  return SyncFolder(system, root);
+}
 
 std::string CheckpointPath(const std::string& root, int64_t step) {
   return InFolder(root, NameOf(step));

@@ -75,6 +75,13 @@ std::string PartPath(const std::string& root, int64_t step, const std::string& t
 // Where the checkpoint of a step is.
 std::string CheckpointPath(const std::string& root, int64_t step);
 
+// Whether a folder is a checkpoint, by any name: it has a manifest.
+absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path);
+
+// Gives the checkpoint of a step, a damaged one, a name that none of these functions looks at:
+// "damaged-step-00000042", with a number behind it if there is one.
+absl::Status SetAside(SystemCalls& system, const std::string& root, int64_t step);
+
 // Keeps `keep` checkpoints, at least 1: that of the step `saved`, and those of the highest other
 // steps. Removes the others, and what saves that were cut short have left. `saved` is the one just
 // saved: it stays also where a run that was given up has left higher steps. NotFound, and nothing

@@ -252,7 +252,7 @@ absl::StatusOr<ExportReport> ExportFolder(const std::string& folder, const std::
     report.bytes += file.bytes;
   }
   manifest.pieces.clear();
-  const std::string text = ManifestText(manifest);
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
   {
     BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system, path_of(kManifestName),
                                                              static_cast<int64_t>(text.size())));

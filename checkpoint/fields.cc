@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/options.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/precision/dtype.h"
@@ -35,6 +36,9 @@ constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog}
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
                                                    {"clamp", kernels::AtMinimum::kClamp}};
+constexpr Word<zero::Accumulation> kAccumulation[] = {
+    {"every_micro_batch", zero::Accumulation::kEveryMicroBatch},
+    {"at_boundary", zero::Accumulation::kAtBoundary}};
 constexpr char kNone[] = "none";
 
 // All values of a type that has words instead of numbers.
@@ -46,6 +50,8 @@ constexpr auto& WordsOf() {
     return kOptimizers;
   } else if constexpr (std::is_same_v<T, optim::WarmupType>) {
     return kWarmups;
+  } else if constexpr (std::is_same_v<T, zero::Accumulation>) {
+    return kAccumulation;
   } else {
     static_assert(std::is_same_v<T, kernels::AtMinimum>);
     return kAtMinimum;
@@ -73,12 +79,12 @@ std::string TextOf(const std::optional<T>& value) {
   return value.has_value() ? TextOf(*value) : kNone;
 }
 
+// Whether `text` is what TextOf writes for some value. NaN is a value of no field.
 template <typename T>
 bool Parse(const std::string& text, T& value) {
   if constexpr (kIsNumber<T>) {
-    const char* const end = text.data() + text.size();
-    const auto [at, error] = std::from_chars(text.data(), end, value);
-    return error == std::errc() && at == end;
+    const auto error = std::from_chars(text.data(), text.data() + text.size(), value).ec;
+    return error == std::errc() && value == value && TextOf(value) == text;
   } else {
     for (const Word<T>& word : WordsOf<T>()) {
       if (text != word.text) continue;
@@ -95,10 +101,12 @@ bool Parse(const std::string& text, std::optional<T>& value) {
   return text == kNone || Parse(text, value.emplace());
 }
 
-// Each visit(name, field) of a struct, in the order in which they are written.
+// Each visit(name, field) of a struct, in the order in which they are written. The bindings have as
+// many names as the struct has members: with a new one they do not compile, until it is visited.
 
 template <typename State, typename Visit>
 void VisitState(State& state, Visit visit) {
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, reserved] = state;
   visit("step", state.step);
   visit("iteration", state.iteration);
   visit("last_overflow", state.last_overflow);
@@ -112,6 +120,7 @@ void VisitState(State& state, Visit visit) {
 
 template <typename Scaler, typename Visit>
 void VisitScaler(Scaler& scaler, Visit visit) {
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i] = scaler;
   visit("loss_scale", scaler.loss_scale);
   visit("initial_scale_power", scaler.initial_scale_power);
   visit("loss_scale_window", scaler.loss_scale_window);
@@ -123,9 +132,10 @@ void VisitScaler(Scaler& scaler, Visit visit) {
   visit("check_overflow", scaler.check_overflow);
 }
 
-// Without rate and schedule.
+// Without rate and schedule, which WriteRate writes.
 template <typename Group, typename Visit>
 void VisitGroup(Group& group, Visit visit) {
+  [[maybe_unused]] const auto& [lr, schedule, c, d, e, f, g, h, i] = group;
   visit("weight_decay", group.weight_decay);
   visit("beta1", group.beta1);
   visit("beta2", group.beta2);
@@ -140,23 +150,27 @@ struct ScheduleVisitor {
   static void Each(T& schedule, Visit visit) {
     using S = std::remove_const_t<T>;
     if constexpr (std::is_same_v<S, optim::WarmupLR>) {
+      [[maybe_unused]] const auto& [a, b, c, d] = schedule;
       visit("warmup_min_lr", schedule.warmup_min_lr);
       visit("warmup_max_lr", schedule.warmup_max_lr);
       visit("warmup_num_steps", schedule.warmup_num_steps);
       visit("warmup_type", schedule.warmup_type);
     } else if constexpr (std::is_same_v<S, optim::WarmupDecayLR>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e] = schedule;
       visit("total_num_steps", schedule.total_num_steps);
       visit("warmup_min_lr", schedule.warmup_min_lr);
       visit("warmup_max_lr", schedule.warmup_max_lr);
       visit("warmup_num_steps", schedule.warmup_num_steps);
       visit("warmup_type", schedule.warmup_type);
     } else if constexpr (std::is_same_v<S, optim::WarmupCosineLR>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e] = schedule;
       visit("total_num_steps", schedule.total_num_steps);
       visit("warmup_min_ratio", schedule.warmup_min_ratio);
       visit("warmup_num_steps", schedule.warmup_num_steps);
       visit("cos_min_ratio", schedule.cos_min_ratio);
       visit("warmup_type", schedule.warmup_type);
     } else if constexpr (std::is_same_v<S, optim::OneCycle>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = schedule;
       visit("cycle_min_lr", schedule.cycle_min_lr);
       visit("cycle_max_lr", schedule.cycle_max_lr);
       visit("decay_lr_rate", schedule.decay_lr_rate);
@@ -166,7 +180,7 @@ struct ScheduleVisitor {
       visit("total_num_steps", schedule.total_num_steps);
       visit("cycle_momentum", schedule.cycle_momentum);
     } else {
-      static_assert(std::is_same_v<S, optim::ConstantLR>);
+      static_assert(std::is_same_v<S, optim::ConstantLR> && std::is_empty_v<S>);
     }
   }
 };
@@ -239,6 +253,12 @@ class Reader {
 
 std::string GroupName(size_t group) { return absl::StrCat("groups[", group, "]"); }
 
+bool HasFieldOf(const Fields& fields, const std::string& group) {
+  const std::string begin = group + ".";
+  const auto found = fields.lower_bound(begin);
+  return found != fields.end() && absl::StartsWith(found->first, begin);
+}
+
 void WriteRate(size_t group, double lr, const optim::Schedule& schedule, Fields& fields) {
   const std::string name = GroupName(group);
   fields[name + ".lr"] = TextOf(lr);
@@ -288,10 +308,27 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 }
 
 Fields OptionFields(const zero::ZeroOptions& options) {
+  // As above: a new option is written here, or left out as one of stage, memory and traffic. The
+  // number of micro-batches is left out too: fewer ranks have more of them, of the same batch.
+  [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm,
+                                average_gradients, micro_batches, accumulation, accumulator,
+                                communication_dtype, bucket_elements, overlap_comm, live_units,
+                                persistence_threshold, reduction, algorithm] = options;
+  [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
-                   {"average_gradients", TextOf(options.average_gradients)}};
+                   {"average_gradients", TextOf(options.average_gradients)},
+                   {"accumulation", TextOf(options.accumulation)},
+                   {"accumulator", std::string(precision::Name(options.accumulator))},
+                   {"communication_dtype", communication_dtype.has_value()
+                                               ? std::string(precision::Name(*communication_dtype))
+                                               : kNone},
+                   {"reduction", std::string(collectives::Name(options.reduction))}};
+  // Sums that are rounded once are the same whatever way they go.
+  if (options.reduction != collectives::Reduction::kRoundedOnce) {
+    absl::StrAppend(&fields["reduction"], " by ", collectives::Name(options.algorithm));
+  }
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {
     const optim::ParameterGroup& group = options.optimizer.groups[g];
     WriteRate(g, group.lr, group.schedule, fields);
@@ -337,8 +374,7 @@ Fields RateFields(absl::Span<const Rate> groups) {
 absl::StatusOr<std::vector<Rate>> RatesOf(const Fields& fields) {
   std::vector<Rate> rates;
   Reader reader(fields);
-  while (fields.count(GroupName(rates.size()) + ".lr") != 0) {
-    const std::string name = GroupName(rates.size());
+  for (std::string name = GroupName(0); HasFieldOf(fields, name); name = GroupName(rates.size())) {
     Rate& rate = rates.emplace_back();
     reader.Take(name + ".lr", rate.lr);
     const std::string* const kind = reader.Take(name + ".schedule");

@@ -30,7 +30,8 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
                        absl::Span<const std::string> may_differ = {});
 
 // The options by which values of the training are what they are: types, optimizer, loss scaling,
-// clipping. Not those of stage, memory and traffic, which may differ from one resume to the next.
+// clipping, how gradients are added up and rounded. Not those of stage, memory and traffic, which
+// may differ from one resume to the next.
 Fields OptionFields(const zero::ZeroOptions& options);
 
 // Of each parameter its shape, type and group: "[4, 256] bfloat16, group 0".

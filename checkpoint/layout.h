@@ -52,8 +52,8 @@ struct Piece {
 };
 
 // Files hold tensors in the order of the parameters, those of wider types first, so that all begin
-// at multiples of their size. A file ends before the parameter that would make it longer than
-// `file_bytes`, if it has one already. The data of a file begins at a multiple of 4,096 bytes.
+// at multiples of their size. A file ends before the parameter by which its data would be longer
+// than `file_bytes`, if it has one already. The data of a file begins at a multiple of 4,096 bytes.
 class Layout {
  public:
   // Of no parameters.

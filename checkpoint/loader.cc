@@ -94,9 +94,9 @@ absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& option
 absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& options) {
   const Manifest& manifest = reader_->manifest();
   BRIGADE_RETURN_IF_ERROR(
-      CheckSame(manifest.parameters, ParameterFields(zero_.plan().parameters())));
-  BRIGADE_RETURN_IF_ERROR(
       CheckSame(manifest.options, OptionFields(zero_.options()), options.may_differ));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSame(manifest.parameters, ParameterFields(zero_.plan().parameters())));
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.training, training, options.may_differ));
   BRIGADE_ASSIGN_OR_RETURN(state_, StateOf(manifest.state));
   BRIGADE_ASSIGN_OR_RETURN(rates_, RatesOf(manifest.rates));

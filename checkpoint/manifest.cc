@@ -31,27 +31,56 @@ constexpr size_t kSumDigits = 8;
 
 std::string SumText(uint32_t crc) { return absl::StrFormat("%08x", crc); }
 
-std::string Quoted(absl::string_view text) { return Json(std::string(text)).dump(); }
+// Of a name, in an error.
+std::string Show(absl::string_view name) { return device::Printable(name, 300); }
 
 template <typename... What>
 absl::Status Wrong(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
 }
 
-void AppendFields(absl::string_view name, const Fields& fields, std::string& text) {
-  absl::StrAppend(&text, ",\n\"", name, "\": {");
-  const char* separator = "\n ";
-  for (const auto& [key, value] : fields) {
-    absl::StrAppend(&text, std::exchange(separator, ",\n "), Quoted(key), ": ", Quoted(value));
+// A text with strings of JSON; the first error stays.
+class Writer {
+ public:
+  template <typename... What>
+  Writer& Add(const What&... what) {
+    absl::StrAppend(&text_, what...);
+    return *this;
   }
-  text += '}';
-}
+  Writer& AddQuoted(absl::string_view text) {
+    try {
+      return Add(Json(std::string(text)).dump());
+    } catch (const Json::exception&) {
+      status_.Update(Wrong("\"", Show(text), "\" is no UTF-8"));
+      return *this;
+    }
+  }
+  void AddFields(absl::string_view name, const Fields& fields) {
+    Add(",\n\"", name, "\": {");
+    const char* separator = "\n ";
+    for (const auto& [key, value] : fields) {
+      Add(std::exchange(separator, ",\n ")).AddQuoted(key).Add(": ").AddQuoted(value);
+    }
+    Add("}");
+  }
+  // The begin of an object of a file or a piece file.
+  void AddFile(absl::string_view separator, absl::string_view name, int64_t bytes,
+               uint32_t crc32c) {
+    Add(separator, "{\"name\": ").AddQuoted(name);
+    Add(", \"bytes\": ", bytes, ", \"crc32c\": \"", SumText(crc32c), "\"");
+  }
 
-// Begins an object of a file or a piece file.
-void AppendFile(const char*& separator, absl::string_view name, int64_t bytes, uint32_t crc32c,
-                std::string& text) {
-  absl::StrAppend(&text, std::exchange(separator, ",\n "), "{\"name\": ", Quoted(name),
-                  ", \"bytes\": ", bytes, ", \"crc32c\": \"", SumText(crc32c), "\"");
+  const std::string& text() const { return text_; }
+  const absl::Status& status() const { return status_; }
+  std::string Take() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+  absl::Status status_;
+};
+
+absl::Status WrongExtent(const PieceFile& file, size_t extent) {
+  return Wrong("extent ", extent, " of ", Show(file.name), " is no part of a file of the manifest");
 }
 
 // Reads an object with known keys; the first error stays.
@@ -130,45 +159,57 @@ absl::StatusOr<Manifest::File> FileOf(const Json& json, size_t index) {
                          .crc32c = reader.TakeSum("crc32c")};
   const Json* const tensors = reader.Take("tensors", Json::value_t::array);
   BRIGADE_RETURN_IF_ERROR(reader.Finish());
-  BRIGADE_RETURN_IF_ERROR(CheckFileName(file.name));
+  file.tensors.reserve(tensors->size());
   for (const Json& each : *tensors) {
-    ObjectReader tensor(each, absl::StrCat("tensor ", file.tensors.size(), " of ", file.name));
+    ObjectReader tensor(each, absl::StrCat("tensor ", file.tensors.size(), " of file ", index));
     file.tensors.push_back({tensor.TakeText("name"), tensor.TakeSum("crc32c")});
     BRIGADE_RETURN_IF_ERROR(tensor.Finish());
   }
   return file;
 }
 
-absl::StatusOr<PieceFile> PieceFileOf(const Json& json, const Manifest& manifest) {
-  ObjectReader reader(json, absl::StrCat("piece file ", manifest.pieces.size()));
+absl::StatusOr<PieceFile> PieceFileOf(const Json& json, size_t index) {
+  ObjectReader reader(json, absl::StrCat("piece file ", index));
   PieceFile file = {.name = reader.TakeText("name"),
                     .bytes = reader.TakeBytes("bytes"),
                     .crc32c = reader.TakeSum("crc32c")};
   const Json* const extents = reader.Take("extents", Json::value_t::array);
   BRIGADE_RETURN_IF_ERROR(reader.Finish());
-  BRIGADE_RETURN_IF_ERROR(CheckFileName(file.name));
-  int64_t bytes = 0;
+  file.extents.reserve(extents->size());
+  const auto is_number = [](const Json& value) {
+    return value.is_number_unsigned() &&
+           value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
+  };
   for (const Json& each : *extents) {
-    const absl::Status wrong = Wrong("extent ", file.extents.size(), " of ", file.name,
-                                     " is no part of a file of the manifest");
-    const auto is_number = [](const Json& value) { return value.is_number_unsigned(); };
-    if (!each.is_array() || each.size() != 3 || !std::all_of(each.begin(), each.end(), is_number)) {
-      return wrong;
+    if (!each.is_array() || each.size() != 3 || !std::all_of(each.begin(), each.end(), is_number) ||
+        each[0].get<int64_t>() > std::numeric_limits<int>::max()) {
+      return WrongExtent(file, file.extents.size());
     }
-    const auto index = each[0].get<uint64_t>(), offset = each[1].get<uint64_t>(),
-               length = each[2].get<uint64_t>();
-    if (index >= manifest.files.size()) return wrong;
-    const auto whole = static_cast<uint64_t>(manifest.files[index].bytes);
-    if (length == 0 || offset > whole || length > whole - offset) return wrong;
-    file.extents.push_back(
-        {static_cast<int>(index), static_cast<int64_t>(offset), static_cast<int64_t>(length)});
-    // No overflow: extents that overlap are refused later, but not more than there are.
-    if (__builtin_add_overflow(bytes, static_cast<int64_t>(length), &bytes)) return wrong;
-  }
-  if (bytes != file.bytes) {
-    return Wrong(file.name, " has ", file.bytes, " bytes, its extents ", bytes);
+    file.extents.push_back({each[0].get<int>(), each[1].get<int64_t>(), each[2].get<int64_t>()});
   }
   return file;
+}
+
+// Each extent is a part of a file, and the extents of each piece file are as long as it is.
+absl::Status CheckPieceFiles(const Manifest& manifest) {
+  for (const PieceFile& piece : manifest.pieces) {
+    int64_t bytes = 0;
+    for (size_t e = 0; e < piece.extents.size(); ++e) {
+      const auto& [file, offset, length] = piece.extents[e];
+      if (file < 0 || static_cast<size_t>(file) >= manifest.files.size()) {
+        return WrongExtent(piece, e);
+      }
+      const int64_t whole = manifest.files[static_cast<size_t>(file)].bytes;
+      if (offset < 0 || length <= 0 || length > whole - offset ||
+          __builtin_add_overflow(bytes, length, &bytes)) {
+        return WrongExtent(piece, e);
+      }
+    }
+    if (bytes != piece.bytes) {
+      return Wrong(Show(piece.name), " has ", piece.bytes, " bytes, its extents ", bytes);
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Each byte of each file is in one extent.
@@ -180,29 +221,36 @@ absl::Status CheckExtents(const Manifest& manifest) {
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
   });
-  size_t next = 0;
+  auto next = all.begin();
   for (size_t f = 0; f < manifest.files.size(); ++f) {
     int64_t at = 0;
-    for (; next < all.size() && all[next].file == static_cast<int>(f); ++next) {
-      if (all[next].offset != at) break;
-      at += all[next].bytes;
+    for (; next != all.end() && next->file == static_cast<int>(f); ++next) {
+      if (next->offset != at) break;
+      at += next->bytes;
     }
-    if (at != manifest.files[f].bytes) {
-      return Wrong("the pieces of ", manifest.files[f].name, " do not follow each other at byte ",
-                   at);
+    const bool has_more = next != all.end() && next->file == static_cast<int>(f);
+    if (at != manifest.files[f].bytes || has_more) {
+      return Wrong("the pieces of ", Show(manifest.files[f].name),
+                   " do not follow each other at byte ", at);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckNamesDiffer(const Manifest& manifest) {
-  std::set<std::string> names;
-  const auto add = [&](const std::string& name) {
-    return names.insert(name).second ? absl::OkStatus() : Wrong(name, " is given twice");
+absl::Status Check(const Manifest& manifest) {
+  if (manifest.file_bytes < 0) return Wrong("file_bytes is ", manifest.file_bytes);
+  std::set<absl::string_view> names;
+  const auto check = [&](const auto& file) {
+    BRIGADE_RETURN_IF_ERROR(CheckFileName(file.name));
+    if (!names.insert(file.name).second) return Wrong(Show(file.name), " is given twice");
+    if (file.bytes < 0) return Wrong(Show(file.name), " has ", file.bytes, " bytes");
+    return absl::OkStatus();
   };
-  for (const Manifest::File& file : manifest.files) BRIGADE_RETURN_IF_ERROR(add(file.name));
-  for (const PieceFile& file : manifest.pieces) BRIGADE_RETURN_IF_ERROR(add(file.name));
-  return absl::OkStatus();
+  for (const Manifest::File& file : manifest.files) BRIGADE_RETURN_IF_ERROR(check(file));
+  for (const PieceFile& file : manifest.pieces) BRIGADE_RETURN_IF_ERROR(check(file));
+  if (manifest.pieces.empty()) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckPieceFiles(manifest));
+  return CheckExtents(manifest);
 }
 
 }  // namespace
@@ -215,44 +263,50 @@ absl::Status CheckFileName(absl::string_view name) {
   return Wrong("\"", device::Printable(name, 200), "\" is no name of a file of the folder");
 }
 
-std::string ManifestText(const Manifest& manifest) {
-  std::string text = absl::StrCat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kVersion);
-  AppendFields("state", manifest.state, text);
-  AppendFields("rates", manifest.rates, text);
-  AppendFields("options", manifest.options, text);
-  AppendFields("training", manifest.training, text);
-  AppendFields("parameters", manifest.parameters, text);
-  absl::StrAppend(&text, ",\n\"file_bytes\": ", manifest.file_bytes, ",\n\"files\": [");
+absl::StatusOr<std::string> ManifestText(const Manifest& manifest) {
+  BRIGADE_RETURN_IF_ERROR(Check(manifest));
+  Writer writer;
+  writer.Add("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kVersion);
+  writer.AddFields("state", manifest.state);
+  writer.AddFields("rates", manifest.rates);
+  writer.AddFields("options", manifest.options);
+  writer.AddFields("training", manifest.training);
+  writer.AddFields("parameters", manifest.parameters);
+  writer.Add(",\n\"file_bytes\": ", manifest.file_bytes, ",\n\"files\": [");
   const char* separator = "\n ";
   for (const Manifest::File& file : manifest.files) {
-    AppendFile(separator, file.name, file.bytes, file.crc32c, text);
-    text += ", \"tensors\": [";
+    writer.AddFile(std::exchange(separator, ",\n "), file.name, file.bytes, file.crc32c);
+    writer.Add(", \"tensors\": [");
     const char* between = "\n  ";
     for (const Manifest::Tensor& tensor : file.tensors) {
-      absl::StrAppend(&text, std::exchange(between, ",\n  "), "{\"name\": ", Quoted(tensor.name),
-                      ", \"crc32c\": \"", SumText(tensor.crc32c), "\"}");
+      writer.Add(std::exchange(between, ",\n  "), "{\"name\": ").AddQuoted(tensor.name);
+      writer.Add(", \"crc32c\": \"", SumText(tensor.crc32c), "\"}");
     }
-    text += "]}";
+    writer.Add("]}");
   }
-  text += ']';
+  writer.Add("]");
   if (!manifest.pieces.empty()) {
-    text += ",\n\"pieces\": [";
+    writer.Add(",\n\"pieces\": [");
     separator = "\n ";
     for (const PieceFile& file : manifest.pieces) {
-      AppendFile(separator, file.name, file.bytes, file.crc32c, text);
-      text += ", \"extents\": [";
+      writer.AddFile(std::exchange(separator, ",\n "), file.name, file.bytes, file.crc32c);
+      writer.Add(", \"extents\": [");
       const char* between = "\n  ";
       for (const PieceFile::Extent& extent : file.extents) {
-        absl::StrAppend(&text, std::exchange(between, ",\n  "), "[", extent.file, ", ",
-                        extent.offset, ", ", extent.bytes, "]");
+        writer.Add(std::exchange(between, ",\n  "), "[", extent.file, ", ", extent.offset, ", ",
+                   extent.bytes, "]");
       }
-      text += "]}";
+      writer.Add("]}");
     }
-    text += ']';
+    writer.Add("]");
   }
-  const uint32_t sum = Crc32c(text);
-  absl::StrAppend(&text, kSumBegin, SumText(sum), kSumEnd);
-  return text;
+  const std::string sum = SumText(Crc32c(writer.text()));
+  writer.Add(kSumBegin, sum, kSumEnd);
+  BRIGADE_RETURN_IF_ERROR(writer.status());
+  if (writer.text().size() > kMostManifestBytes) {
+    return Wrong("a manifest of ", writer.text().size(), " bytes, of at most ", kMostManifestBytes);
+  }
+  return std::move(writer).Take();
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
@@ -292,13 +346,13 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     manifest.files.push_back(std::move(file));
   }
   if (pieces != nullptr) {
+    if (pieces->empty()) return Wrong("\"pieces\" holds nothing");
     for (const Json& each : *pieces) {
-      BRIGADE_ASSIGN_OR_RETURN(auto file, PieceFileOf(each, manifest));
+      BRIGADE_ASSIGN_OR_RETURN(auto file, PieceFileOf(each, manifest.pieces.size()));
       manifest.pieces.push_back(std::move(file));
     }
-    BRIGADE_RETURN_IF_ERROR(CheckExtents(manifest));
   }
-  BRIGADE_RETURN_IF_ERROR(CheckNamesDiffer(manifest));
+  BRIGADE_RETURN_IF_ERROR(Check(manifest));
   return manifest;
 }
 

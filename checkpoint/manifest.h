@@ -62,15 +62,18 @@ struct Manifest {
   std::vector<PieceFile> pieces = {};
 };
 
-// JSON, whose last field is the checksum of all before it.
-std::string ManifestText(const Manifest& manifest);
+// JSON, whose last field is the checksum of all before it: the same for equal manifests.
+//
+// Errors       InvalidArgument for what ParseManifest refuses: text that is no UTF-8, names of
+//              files that CheckFileName refuses or that are given twice, extents that are not all
+//              bytes of all files, each once; more than kMostManifestBytes.
+absl::StatusOr<std::string> ManifestText(const Manifest& manifest);
 
 // Errors       DataLoss for text whose checksum is another. InvalidArgument for what ManifestText
-//              does not write: keys, values, names of files with a "/" or a "." at their begin,
-//              names given twice, extents that are not all bytes of all files, each once.
+//              does not write: keys, values, and the above.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
-// A name that leads nowhere else: no "/", no NUL, no "." at its begin.
+// A name that leads nowhere else: of 1 to 255 bytes, no "/", no NUL, no "." at its begin.
 absl::Status CheckFileName(absl::string_view name);
 
 }  // namespace brigade::checkpoint

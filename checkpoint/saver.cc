@@ -85,8 +85,9 @@ class Saver::Impl {
 
   ~Impl() {
     if (!coordinator_.joinable()) return;
-    cancelled_ = true;
+    // First: no rank may take what this one leaves undone for done.
     channel_->Abort(absl::CancelledError("the saver is gone"));
+    cancelled_ = true;
     coordinator_.join();
   }
 
@@ -111,8 +112,8 @@ class Saver::Impl {
   absl::Status WriteInPlace(const Staging::Chunk& chunk);
   absl::Status WritePieceFile(const Staging::Chunk& chunk);
   absl::Status Append(absl::string_view bytes, uint32_t crc32c);
-  absl::Status OpenFile(int file);
-  absl::Status FinishFile();
+  absl::StatusOr<WritableFile*> FileOf(int file);
+  Manifest ManifestOf(const kernels::StepState& state) const;
   absl::StatusOr<Manifest> CreateManifest(const kernels::StepState& state);
   std::vector<PieceFile::Extent> ExtentsOf(int rank) const;
 
@@ -144,8 +145,9 @@ class Saver::Impl {
   std::optional<NewCheckpoint> folder_;
   // Of the pieces.
   std::vector<uint32_t> sums_;
-  // The file that is written to now, and which one it is; in a piece file, how much it has.
-  std::optional<WritableFile> file_;
+  // Of kPieceFiles this rank's own; else those that it has open, and which one that is on other
+  // ranks than 0. How much a piece file has, and its checksum.
+  std::vector<WritableFile> files_;
   int open_ = -1;
   int64_t written_ = 0;
   uint32_t piece_file_sum_ = 0;
@@ -179,7 +181,7 @@ absl::Status Saver::Impl::Begin(const Fields& training) {
     const absl::Status ended = staging_->End();
     if (report.ok() && !ended.ok()) report = ended;
     folder_.reset();
-    file_.reset();
+    files_.clear();
     const device::MutexLock lock(mutex_);
     report_ = std::move(report);
     changed_.SignalAll();
@@ -256,7 +258,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
     BRIGADE_RETURN_IF_ERROR(begun_);
     BRIGADE_ASSIGN_OR_RETURN(state, staging_->TakeState());
-    return absl::OkStatus();
+    // What cannot be written is found before anything is.
+    return ManifestText(ManifestOf(state)).status();
   }));
   const std::string mine(reinterpret_cast<const char*>(&state), sizeof(state));
   BRIGADE_ASSIGN_OR_RETURN(auto all, AllGatherBytes(mine + NewToken(), *channel_));
@@ -280,7 +283,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_ASSIGN_OR_RETURN(const Manifest manifest, CreateManifest(state));
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
     if (!folder_.has_value() || !folder_->leads()) return absl::OkStatus();
-    return folder_->Commit(ManifestText(manifest));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
+    return folder_->Commit(text);
   }));
   SaveReport report = {
       .iteration = iteration_, .path = CheckpointPath(options_.root, iteration_), .bytes = bytes()};
@@ -301,7 +305,7 @@ absl::Status Saver::Impl::BeginFolder() {
     folder_.emplace(std::move(folder));
     BRIGADE_ASSIGN_OR_RETURN(
         auto file, WritableFile::Create(system_, PathOf(PieceFileName(rank_, ranks_)), own));
-    file_.emplace(std::move(file));
+    files_.push_back(std::move(file));
     return absl::OkStatus();
   }
   if (rank_ != 0) return absl::OkStatus();
@@ -311,13 +315,13 @@ absl::Status Saver::Impl::BeginFolder() {
   return CreateFiles();
 }
 
-// With their headers; all ranks write the rest.
+// With their headers; all ranks write the rest. They stay open, so that each is synced once.
 absl::Status Saver::Impl::CreateFiles() {
-  const auto create = [&](const std::string& name, int64_t bytes, absl::string_view first) {
-    absl::StatusOr<WritableFile> file = WritableFile::Create(system_, PathOf(name), bytes);
-    BRIGADE_RETURN_IF_ERROR(file.status());
-    BRIGADE_RETURN_IF_ERROR(file->Write(first, 0));
-    return file->Finish();
+  const auto create = [&](const std::string& name, int64_t bytes,
+                          absl::string_view first) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system_, PathOf(name), bytes));
+    files_.push_back(std::move(file));
+    return files_.back().Write(first, 0);
   };
   for (const TensorFile& file : layout_.files()) {
     BRIGADE_RETURN_IF_ERROR(create(file.name, file.bytes, file.header));
@@ -334,30 +338,36 @@ absl::Status Saver::Impl::WritePieces() {
     BRIGADE_RETURN_IF_ERROR(Append(layout_.index(), Crc32c(layout_.index())));
   }
   for (int c = 0; c < staging_->chunks(); ++c) {
-    if (cancelled_) return absl::CancelledError("another rank has failed");
+    // Another rank has failed, or this saver goes: OnAllRanks knows.
+    if (cancelled_) return absl::OkStatus();
     BRIGADE_ASSIGN_OR_RETURN(const Staging::Chunk chunk, staging_->Take(c));
     BRIGADE_RETURN_IF_ERROR(in_place() ? WriteInPlace(chunk) : WritePieceFile(chunk));
     BRIGADE_RETURN_IF_ERROR(staging_->Release(c));
   }
-  return FinishFile();
+  for (WritableFile& file : files_) BRIGADE_RETURN_IF_ERROR(file.Finish());
+  files_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status Saver::Impl::WriteInPlace(const Staging::Chunk& chunk) {
   // Parts that follow each other in a file, and so in the chunk, are written at once.
   int64_t run_at = 0, run_bytes = 0, run_offset = 0;
+  int run_file = -1;
+  WritableFile* file = nullptr;
   const auto flush = [&]() -> absl::Status {
     if (run_bytes == 0) return absl::OkStatus();
-    return file_->Write({chunk.data + run_at, static_cast<size_t>(std::exchange(run_bytes, 0))},
-                        run_offset);
+    return file->Write({chunk.data + run_at, static_cast<size_t>(std::exchange(run_bytes, 0))},
+                       run_offset);
   };
   for (const Staging::Part& part : chunk.parts) {
     const auto p = static_cast<size_t>(part.piece);
     const Piece& piece = pieces_[p];
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
     const int64_t offset = tensor.offset + piece.offset + part.offset;
-    if (tensor.file != open_ || offset != run_offset + run_bytes) {
+    if (tensor.file != run_file || offset != run_offset + run_bytes) {
       BRIGADE_RETURN_IF_ERROR(flush());
-      BRIGADE_RETURN_IF_ERROR(OpenFile(tensor.file));
+      BRIGADE_ASSIGN_OR_RETURN(file, FileOf(tensor.file));
+      run_file = tensor.file;
       run_at = part.at;
       run_offset = offset;
     }
@@ -385,25 +395,23 @@ absl::Status Saver::Impl::Append(absl::string_view bytes, uint32_t crc32c) {
   piece_file_sum_ = CombineCrc32c(piece_file_sum_, crc32c, bytes.size());
   const int64_t at = written_;
   written_ += static_cast<int64_t>(bytes.size());
-  return file_->Write(bytes, at);
+  return files_.front().Write(bytes, at);
 }
 
-absl::Status Saver::Impl::OpenFile(int file) {
-  if (file == open_) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(FinishFile());
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto opened,
-      WritableFile::Open(system_, PathOf(layout_.files()[static_cast<size_t>(file)].name)));
-  file_.emplace(std::move(opened));
-  open_ = file;
-  return absl::OkStatus();
-}
-
-absl::Status Saver::Impl::FinishFile() {
-  if (!file_.has_value()) return absl::OkStatus();
-  const absl::Status finished = file_->Finish();
-  file_.reset();
-  return finished;
+// One of the files that all ranks write: of rank 0 all are open; of others the one that they write
+// now.
+absl::StatusOr<WritableFile*> Saver::Impl::FileOf(int file) {
+  if (rank_ == 0) return &files_[static_cast<size_t>(file)];
+  if (file != open_) {
+    if (!files_.empty()) BRIGADE_RETURN_IF_ERROR(files_.back().Finish());
+    files_.clear();
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto opened,
+        WritableFile::Open(system_, PathOf(layout_.files()[static_cast<size_t>(file)].name)));
+    files_.push_back(std::move(opened));
+    open_ = file;
+  }
+  return &files_.back();
 }
 
 // What a rank's piece file holds, in this order: of rank 0 headers and index first.
@@ -431,17 +439,22 @@ std::vector<PieceFile::Extent> Saver::Impl::ExtentsOf(int rank) const {
   return extents;
 }
 
+// Without files.
+Manifest Saver::Impl::ManifestOf(const kernels::StepState& state) const {
+  return {.state = StateFields(state),
+          .rates = rates_,
+          .options = OptionFields(zero_.options()),
+          .parameters = ParameterFields(zero_.plan().parameters()),
+          .training = training_,
+          .file_bytes = options_.file_bytes};
+}
+
 // From the checksums of all ranks' pieces.
 absl::StatusOr<Manifest> Saver::Impl::CreateManifest(const kernels::StepState& state) {
   std::vector<uint32_t> mine = sums_;
   mine.push_back(piece_file_sum_);
   BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(BytesOf(mine), *channel_));
-  Manifest manifest = {.state = StateFields(state),
-                       .rates = rates_,
-                       .options = OptionFields(zero_.options()),
-                       .parameters = ParameterFields(zero_.plan().parameters()),
-                       .training = training_,
-                       .file_bytes = options_.file_bytes};
+  Manifest manifest = ManifestOf(state);
   std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), rank);

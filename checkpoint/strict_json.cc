@@ -1,12 +1,11 @@
 #include "brigade/checkpoint/strict_json.h"
 
-#include <algorithm>
-#include <set>
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/printable.h"
@@ -26,42 +25,108 @@ std::string Printable(absl::string_view text) {
   return device::Printable(text, kMost);
 }
 
-// Of objects and arrays that are open at some moment.
-struct Level {
-  std::set<std::string> keys = {};
-  std::string last_key = "[]";
-};
-
-// The numbers of a JSON text, as they are written, in their order.
-std::vector<std::string> NumbersOf(absl::string_view text) {
-  std::vector<std::string> numbers;
-  for (size_t i = 0; i < text.size();) {
-    size_t end = i + 1;
-    if (text[i] == '"') {
-      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
-      ++end;
-    } else if (text[i] == '-' || absl::ascii_isdigit(static_cast<unsigned char>(text[i]))) {
-      end = std::min(text.find_first_not_of("0123456789+-.eE", i), text.size());
-      numbers.emplace_back(text.substr(i, end - i));
-    }
-    i = end;
-  }
-  return numbers;
-}
-
-// Whether a number that was read as `value` is none that a double can come near to.
-bool IsTooSmall(const std::string& number, const Json& value) {
-  const std::string digits = number.substr(0, number.find_first_of("eE"));
-  return value.is_number_float() && value.get<double>() == 0 &&
-         digits.find_first_of("123456789") != std::string::npos;
-}
-
 // "[json.exception.parse_error.101] parse error at line 1, ..." without the part in brackets.
 std::string PlainWords(const Json::exception& error) {
   const std::string text = error.what();
   const size_t bracket = text.find("] ");
   return Printable(bracket == std::string::npos ? text : text.substr(bracket + 2));
 }
+
+// Whether a number that was read as 0 is another, to which no double comes near.
+bool IsTooSmall(const std::string& number) {
+  const std::string digits = number.substr(0, number.find_first_of("eE"));
+  return digits.find_first_of("123456789") != std::string::npos;
+}
+
+// Builds a value as it is read and ends at the first thing that is wrong, so that what is refused
+// is never kept. (Json::parse with a callback goes on, and searches an array again after each
+// object in it.)
+class StrictReader : public nlohmann::json_sax<Json> {
+ public:
+  explicit StrictReader(int depth) : depth_(static_cast<size_t>(depth)) {}
+
+  const std::string& problem() const { return problem_; }
+  Json Take() { return std::move(root_); }
+
+  bool null() override { return Put(nullptr); }
+  bool boolean(bool value) override { return Put(value); }
+  bool number_integer(number_integer_t value) override { return Put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Put(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (value == 0 && IsTooSmall(text)) {
+      return Fail(Path(), " is ", Printable(text),
+                  "; it is too close to 0 for a number of 64 bits");
+    }
+    return Put(value);
+  }
+  bool string(string_t& text) override { return Put(std::move(text)); }
+  bool binary(binary_t& bytes) override { return Put(std::move(bytes)); }
+
+  bool start_object(std::size_t) override { return Open(Json::object()); }
+  bool end_object() override { return Close(); }
+  bool start_array(std::size_t) override { return Open(Json::array()); }
+  bool end_array() override { return Close(); }
+
+  bool key(string_t& text) override {
+    Level& level = levels_.back();
+    const auto [member, is_new] = level.json->emplace(text, nullptr);
+    level.key = std::move(text);
+    level.member = &*member;
+    return is_new || Fail(Path(), " is given twice");
+  }
+
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    return Fail("not valid JSON: ", PlainWords(error));
+  }
+
+ private:
+  // An object or array that is open.
+  struct Level {
+    Json* json = nullptr;
+    // Of an object: its last key, and the value there.
+    std::string key = "[]";
+    Json* member = nullptr;
+  };
+
+  Json& Place(Json value) {
+    if (levels_.empty()) return root_ = std::move(value);
+    const Level& level = levels_.back();
+    if (level.member != nullptr) return *level.member = std::move(value);
+    level.json->push_back(std::move(value));
+    return level.json->back();
+  }
+  bool Put(Json value) {
+    Place(std::move(value));
+    return true;
+  }
+  bool Open(Json empty) {
+    if (levels_.size() >= depth_) {
+      return Fail("more than ", depth_, " objects and arrays within each other");
+    }
+    // It stays where it is: what holds it gets nothing more before it is closed.
+    levels_.push_back({.json = &Place(std::move(empty))});
+    return true;
+  }
+  bool Close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  std::string Path() const {
+    const auto name = [](std::string* out, const Level& each) { *out += each.key; };
+    return Printable(absl::StrJoin(levels_, ".", name));
+  }
+  template <typename... What>
+  bool Fail(const What&... what) {
+    problem_ = absl::StrCat(what...);
+    return false;
+  }
+
+  const size_t depth_;
+  Json root_;
+  std::vector<Level> levels_;
+  std::string problem_;
+};
 
 }  // namespace
 
@@ -72,48 +137,9 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimit
   // The parser would end there.
   const size_t nul = text.find('\0');
   if (nul != absl::string_view::npos) return Invalid("not valid JSON: byte ", nul, " is a NUL");
-  const std::vector<std::string> numbers = NumbersOf(text);
-  size_t next_number = 0;
-  std::vector<Level> levels;
-  std::string problem;
-  const auto path = [&] {
-    const auto name = [](std::string* out, const Level& each) { *out += each.last_key; };
-    return Printable(absl::StrJoin(levels, ".", name));
-  };
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
-      if (depth >= limits.depth && problem.empty()) {
-        problem = absl::StrCat("more than ", limits.depth, " objects and arrays within each other");
-      }
-      if (problem.empty()) {
-        levels.resize(depth);
-        levels.emplace_back();
-      }
-    } else if (event == Json::parse_event_t::key && problem.empty()) {
-      levels.resize(depth);  // what was opened later is closed
-      Level& level = levels.back();
-      level.last_key = value.get<std::string>();
-      if (!level.keys.insert(level.last_key).second) {
-        problem = absl::StrCat(path(), " is given twice");
-      }
-    } else if (event == Json::parse_event_t::value && value.is_number()) {
-      const std::string number = next_number < numbers.size() ? numbers[next_number] : "";
-      ++next_number;
-      if (IsTooSmall(number, value) && problem.empty()) {
-        levels.resize(std::min<size_t>(levels.size(), depth));
-        problem = absl::StrCat(path(), " is ", Printable(number),
-                               "; it is too close to 0 for a number of 64 bits");
-      }
-    }
-    return problem.empty();  // false: the value is dropped
-  };
-  try {
-    Json json = Json::parse(text.begin(), text.end(), watch);
-    if (!problem.empty()) return Invalid(problem);
-    return json;
-  } catch (const Json::exception& error) {
-    return Invalid("not valid JSON: ", PlainWords(error));
-  }
+  StrictReader reader(limits.depth);
+  if (!Json::sax_parse(text.begin(), text.end(), &reader)) return Invalid(reader.problem());
+  return reader.Take();
 }
 
 }  // namespace brigade::checkpoint

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
@@ -12,14 +11,15 @@
 namespace brigade::collectives {
 namespace {
 
-constexpr size_t kStatusBytes = 504;
+// A code and 511 bytes of a message.
+constexpr size_t kStatusBytes = 512;
 
-// Of all ranks: `bytes` bytes, each with zeros behind it if it has fewer.
+// The first `bytes` bytes of all ranks; zeros stand for those that a rank does not have.
 absl::StatusOr<std::vector<std::string>> AllGatherPadded(const std::string& mine, size_t bytes,
                                                          Communicator& communicator) {
   const size_t words = (bytes + sizeof(int64_t) - 1) / sizeof(int64_t);
   std::vector<int64_t> values(words);
-  std::memcpy(values.data(), mine.data(), std::min(mine.size(), bytes));
+  std::copy_n(mine.data(), std::min(mine.size(), bytes), reinterpret_cast<char*>(values.data()));
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, communicator.AllGatherHost(values));
   std::vector<std::string> shared;
   for (size_t rank = 0; rank < static_cast<size_t>(communicator.size()); ++rank) {

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_COLLECTIVES_AGREE_H_
 #define BRIGADE_COLLECTIVES_AGREE_H_
 
-// What ranks tell each other on the host before they go on together. Calls of all ranks; errors are
-// the communicator's.
+// What ranks tell each other on the host before they go on together. Calls of all ranks, one or
+// two AllGatherHost each, over any communicator or host channel; errors are the communicator's.
 
 #include <string>
 #include <vector>
@@ -13,12 +13,14 @@
 
 namespace brigade::collectives {
 
-// The bytes of all ranks, in the order of ranks, of any length each.
+// The bytes of all ranks, in the order of ranks, of any length each, none included. The longest
+// counts for all: every rank sends as many and has room for `size` times as many.
 absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes,
                                                         Communicator& communicator);
 
 // OK if all ranks give OK; else this rank's own error, or, if it has none, that of the first rank
-// that has one, with its number: at most 500 bytes of it, made printable.
+// that has one: the same code, and after "rank 3: " the first 511 bytes of its message, up to a
+// zero byte, made printable.
 absl::Status AgreeOnStatus(const absl::Status& mine, Communicator& communicator);
 
 }  // namespace brigade::collectives

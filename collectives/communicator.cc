@@ -131,6 +131,7 @@ absl::StatusOr<Workspace> Communicator::WorkspaceFor(const CollectiveSignature& 
 }
 
 absl::Status Communicator::Reserve(const CollectiveSignature& signature) {
+  BRIGADE_RETURN_IF_ERROR(CheckHasStreams(signature.kind));
   BRIGADE_ASSIGN_OR_RETURN(auto resolved, Resolve(signature));
   return engine_->Reserve(resolved);
 }
@@ -160,7 +161,14 @@ absl::Status Communicator::CheckSizes(CollectiveKind kind, size_t input, size_t 
                  " do not fit between ", ranks, " ranks");
 }
 
+absl::Status Communicator::CheckHasStreams(CollectiveKind kind) const {
+  if (!is_host_channel_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Name(kind), ": a host channel has no calls on streams"));
+}
+
 absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckHasStreams(collective.signature.kind));
   BRIGADE_ASSIGN_OR_RETURN(collective.signature, Resolve(collective.signature));
   BRIGADE_RETURN_IF_ERROR(CheckArguments(collective, rank(), size(), context_.device(), stream));
   BRIGADE_RETURN_IF_ERROR(engine_->status());
@@ -285,14 +293,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Split(int color, int
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::CreateHostChannel() {
   BRIGADE_RETURN_IF_ERROR(AllGatherHost(HostCollective::kHostChannel, {}).status());
   BRIGADE_ASSIGN_OR_RETURN(auto engine, engine_->CreateHostChannel(2 * splits_++));
-  return Create(std::move(engine), context_);
+  BRIGADE_ASSIGN_OR_RETURN(auto channel, Create(std::move(engine), context_));
+  channel->is_host_channel_ = true;
+  return channel;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::CreateOf(std::unique_ptr<Engine> engine,
                                                                      absl::Span<const int> ranks) {
   CommunicatorOptions options;
   if (topology_.has_value()) options.topology = SubsetOf(*topology_, ranks);
-  return Create(std::move(engine), context_, options);
+  BRIGADE_ASSIGN_OR_RETURN(auto communicator, Create(std::move(engine), context_, options));
+  communicator->is_host_channel_ = is_host_channel_;
+  return communicator;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Shrink(absl::Span<const int> lost) {

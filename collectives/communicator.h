@@ -148,10 +148,20 @@ class Communicator {
   // topology says of their ranks, if these are still numbered node by node.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int color, int key);
 
-  // A communicator of the same ranks for calls on the host alone, which another thread may use
-  // while this one is in use: it fails by itself, and this one without it. A call of all ranks, on the
-  // host. It makes no communicator of NCCL, only one of the side channel; its calls on streams of a
-  // GPU are then errors.
+  // A communicator of the same ranks for calls on the host alone: AllGatherHost, Abort, status, and
+  // Split, Shrink and CreateHostChannel, which make others of its kind. A call of all ranks, on the
+  // host. On NCCL it is a group of the side channel's engine, and takes no memory of the GPU.
+  //
+  // Threads      Its calls come from one thread at a time, whatever another thread does with this
+  //              communicator meanwhile: calls, Split, destruction. But the two must not make
+  //              others at the same time: the store by which processes meet serves one wait after
+  //              another, and ranks that come to it in different orders would wait for each other
+  //              until InitOptions::connect_timeout.
+  // Lifetime     Either may be destroyed first.
+  // Errors       It goes on when this one fails, and this one when it fails; a rank that is gone
+  //              ends both. Calls on a stream, and Reserve, are FailedPrecondition on every engine:
+  //              nothing happens, and the channel goes on. FailedPrecondition, of this call, for a
+  //              borrowed communicator of NCCL without a side channel.
   absl::StatusOr<std::unique_ptr<Communicator>> CreateHostChannel();
 
   // A new communicator without the ranks `lost`, in the same order. A call of all others, on the
@@ -222,6 +232,7 @@ class Communicator {
   }
   absl::Status ChooseAlgorithm(CollectiveSignature& signature);
   absl::Status PlaceOnNodes(CollectiveSignature& signature) const;
+  absl::Status CheckHasStreams(CollectiveKind kind) const;
   absl::Status Run(Collective collective, device::Stream& stream);
   absl::StatusOr<std::vector<int64_t>> AllGatherHost(HostCollective collective,
                                                      absl::Span<const int64_t> values);
@@ -234,6 +245,8 @@ class Communicator {
   // Chooses for topology_.
   std::optional<AutoAlgorithm> auto_algorithm_;
   CallOrder order_;
+  // As CreateHostChannel makes it.
+  bool is_host_channel_ = false;
   uint64_t calls_ = 0;
   // Communicators made of this one. After an error in a Split some ranks have counted it and some
   // have not, so Shrink has a count of its own.

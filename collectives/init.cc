@@ -81,14 +81,8 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
            .secret = launch_info.secret, .name = launch_info.job, .values = options.job_values}});
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& launch_info,
-                                                              const InitOptions& options,
-                                                              device::Context& context) {
-  // Before the others connect to a rank that cannot go on.
-  if (context.device().kind != device::DeviceKind::kCpu) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the gloo backend needs a CPU context, not ", context.device().ToString()));
-  }
+absl::StatusOr<GlooOptions> ToGlooOptions(const LaunchInfo& launch_info,
+                                          const InitOptions& options) {
   GlooOptions gloo;
   gloo.rank = launch_info.rank;
   gloo.size = launch_info.size;
@@ -99,6 +93,18 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& 
   if (launch_info.size > 1) {
     BRIGADE_ASSIGN_OR_RETURN(gloo.store, CreateStore(launch_info, options));
   }
+  return gloo;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateProcessesEngine(const LaunchInfo& launch_info,
+                                                              const InitOptions& options,
+                                                              device::Context& context) {
+  // Before the others connect to a rank that cannot go on.
+  if (context.device().kind != device::DeviceKind::kCpu) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gloo backend needs a CPU context, not ", context.device().ToString()));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const GlooOptions gloo, ToGlooOptions(launch_info, options));
   return CreateGlooEngine(gloo, context);
 }
 
@@ -117,9 +123,10 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGpusEngine(const LaunchInfo& launc
   device::ContextOptions host;
   host.compute_threads = 1;
   host.name = "side channel";
-  BRIGADE_ASSIGN_OR_RETURN(nccl.side_context, device::Context::Create(host));
-  BRIGADE_ASSIGN_OR_RETURN(auto side,
-                           CreateProcessesEngine(launch_info, options, *nccl.side_context));
+  BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<device::Context> side_context,
+                           device::Context::Create(host));
+  BRIGADE_ASSIGN_OR_RETURN(const GlooOptions gloo, ToGlooOptions(launch_info, options));
+  BRIGADE_ASSIGN_OR_RETURN(auto side, CreateGlooEngine(gloo, std::move(side_context)));
   return CreateNcclEngine(nccl, std::move(side), context);
 }
 

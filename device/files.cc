@@ -63,6 +63,15 @@ absl::StatusOr<std::FILE*> Regular(int fd, const char* mode, const std::string& 
   return failed;
 }
 
+absl::StatusOr<std::FILE*> OpenOrMake(const std::string& path, int flags, const char* mode) {
+  struct stat status = {};
+  const absl::StatusOr<bool> is_there = IsThere(path, status);
+  if (!is_there.ok()) return is_there.status();
+  const int fd = open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (fd < 0) return Failed("write", path);
+  return Regular(fd, mode, path, status);
+}
+
 }  // namespace
 
 // Another one for each process: they do not write into each other's.
@@ -107,13 +116,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes
 }
 
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {
-  struct stat status = {};
-  const absl::StatusOr<bool> is_there = IsThere(path, status);
-  if (!is_there.ok()) return is_there.status();
-  const int fd =
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (fd < 0) return Failed("write", path);
-  return Regular(fd, "wb", path, status);
+  return OpenOrMake(path, O_WRONLY | O_TRUNC, "wb");
+}
+
+absl::StatusOr<std::FILE*> OpenForUpdate(const std::string& path) {
+  return OpenOrMake(path, O_RDWR, "r+b");
 }
 
 absl::StatusOr<FileReplacement> FileReplacement::Begin(const std::string& path) {

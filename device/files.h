@@ -49,6 +49,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes
 // link or what else is no regular file, or what the system says, naming the path.
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);
 
+// Opens a file to read it and to go on with it; it is made if it is not there. Errors as of
+// OpenForWriting.
+absl::StatusOr<std::FILE*> OpenForUpdate(const std::string& path);
+
 // A file that takes the place of another one as a whole, also if the machine fails, or not at all.
 class FileReplacement {
  public:

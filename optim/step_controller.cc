@@ -1,6 +1,7 @@
 #include "brigade/optim/step_controller.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -37,7 +38,13 @@ absl::Status CheckStepState(const StepState& state, const kernels::LossScaleOpti
       check("step", static_cast<double>(state.step), {0.0, iteration, "in [0, iteration]"}));
   BRIGADE_RETURN_IF_ERROR(check("last_overflow", static_cast<double>(state.last_overflow),
                                 {-1.0, iteration - 1.0, "-1 to below iteration"}));
+  BRIGADE_RETURN_IF_ERROR(check("grad_norm", state.grad_norm,
+                                {0.0, std::numeric_limits<double>::infinity(), "0 or more"}));
+  BRIGADE_RETURN_IF_ERROR(check("skip", state.skip, {0.0, 1.0, "0 or 1"}));
+  BRIGADE_RETURN_IF_ERROR(check("stuck_at_minimum", state.stuck_at_minimum, {0.0, 1.0, "0 or 1"}));
+  BRIGADE_RETURN_IF_ERROR(check("reserved", state.reserved, {0.0, 0.0, "0"}));
   if (!scale.dynamic) {
+    BRIGADE_RETURN_IF_ERROR(check("hysteresis", state.hysteresis, {0.0, 0x1p31, "0 or more"}));
     return check(
         "loss_scale", state.loss_scale,
         {scale.initial_scale, scale.initial_scale, "the static loss_scale of the options"});

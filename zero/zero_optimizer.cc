@@ -224,7 +224,8 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
                    ": in the middle of a step; call it after Step or CancelStep"));
 }
 
-absl::Status ZeroOptimizer::CheckMayChangeState(const char* call) const {
+// Whether this rank may change the state now; the communication stream then waits for its readers.
+absl::Status ZeroOptimizer::PrepareToChangeState(const char* call) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
   if (!loan_->is_lent()) return loan_->AwaitReader();
   return absl::FailedPreconditionError(
@@ -233,7 +234,7 @@ absl::Status ZeroOptimizer::CheckMayChangeState(const char* call) const {
 
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
-  return transfer_->InitializeParameters(CheckMayChangeState("InitializeParameters"), write);
+  return transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write);
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -258,8 +259,9 @@ int64_t ZeroOptimizer::state_wait_ns() const { return loan_->wait_ns(); }
 
 absl::Status ZeroOptimizer::LoadState(
     const kernels::StepState& state,
-    absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read) {
-  return transfer_->Load(CheckMayChangeState("LoadState"), state, read);
+    absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,
+    int64_t chunk_bytes) {
+  return transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read);
 }
 
 }  // namespace brigade::zero

@@ -59,8 +59,8 @@ class StepStreams;
 //              fp32.
 // Memory       Device memory, all of it at Create, the communicator's workspace for the step's
 //              collectives included: MemoryOf (plan/memory_model.h) says how much, and what for.
-//              While parameters go in or out, one bucket in float32 more; while state is loaded, a
-//              chunk of 4 MiB, and one on the host.
+//              While parameters go in or out, one bucket in float32 more; while state is loaded,
+//              only the workspace of stage 0's gathers, and two chunks on the host.
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
@@ -69,8 +69,8 @@ class StepStreams;
 //              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
-//              the optimizer's own. A step has no host waits and no allocations. Calls that wait
-//              say so.
+//              the optimizer's own. A step has no host waits, and allocates nothing once the
+//              queues have been at their deepest (docs/device.md, rule 18). Calls that wait say so.
 // Determinism  Same bits in every stage, on every engine and device, with and without overlap, for
 //              any options of the plan except bucket_elements and ranks, which change the order in
 //              which the norm is summed.
@@ -82,7 +82,7 @@ class StepStreams;
 //              which. CancelStep, then LendState give it, on every engine. Weights and gradients
 //              are not defined after such an error, nor is the state after one in
 //              InitializeParameters or LoadState.
-// Threads      One at a time.
+// Threads      One at a time, but for ReturnState.
 class ZeroOptimizer final : public ParameterSource {
  public:
   // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive the optimizer.
@@ -146,8 +146,9 @@ class ZeroOptimizer final : public ParameterSource {
   // what `reader` runs until ReturnState sees it as the updates that are enqueued now leave it. The
   // next update waits on the device for what `reader` has enqueued by ReturnState, which may come
   // from any thread; until it comes Step waits on the host (state_wait_ns). An error of `reader` is
-  // then the step's. No collective calls: they work also after the communicator has failed, when
-  // the state is that of before or after the step that failed, and ranks may differ by this step.
+  // then the step's. A second reader waits for the first. No collective calls: they work also after
+  // the communicator has failed and CancelStep, when the state is that of before or after the step
+  // that failed, and ranks may differ by this step.
   // FailedPrecondition between a micro-batch and its Step, and for a state that is lent, or is not.
   absl::Status LendState(device::Stream& reader);
   absl::Status ReturnState();
@@ -156,14 +157,17 @@ class ZeroOptimizer final : public ParameterSource {
 
   // A call of all ranks; waits. From a state of the same model and optimizer, of any stage and
   // number of ranks: `read(bucket, array, range, values)` gives elements of what OwnState names, on
-  // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges.
-  // InvalidArgument on all ranks, with nothing changed, for a step state that the controller does
-  // not take (StepController::CheckState), or that differs between ranks. After an error of `read`,
-  // which is an error on all ranks, the state is not defined.
+  // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges
+  // that count from where it begins. A range has `chunk_bytes`, cut to whole units of 256 of which
+  // it has one at least, or what is left; while one is read, the one before is copied to the
+  // device. Weights follow from the masters of all ranks. InvalidArgument on all ranks, with
+  // nothing changed, for a step state that the controller does not take
+  // (StepController::CheckState), or that differs between ranks. After an error of `read`, which is
+  // an error on all ranks, the state is not defined.
   absl::Status LoadState(
       const kernels::StepState& state,
-      absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>
-          read);
+      absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,
+      int64_t chunk_bytes = int64_t{4} << 20);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the
   // learning rate: enqueue them on step_stream().
@@ -184,7 +188,7 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckParameter(const char* call, int parameter) const;
   absl::Status WithUnit(const char* call, int unit, const absl::Status& status) const;
   absl::Status CheckBetweenSteps(const char* call) const;
-  absl::Status CheckMayChangeState(const char* call) const;
+  absl::Status PrepareToChangeState(const char* call);
 
   const Plan plan_;
   const ZeroOptions options_;

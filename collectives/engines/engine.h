@@ -76,8 +76,9 @@ class Engine {
     return CreateSubgroup(members, {}, generation);
   }
 
-  // A new group of the same ranks for AllGatherHost alone. All ranks of a group that has not failed
-  // call it, with a generation as above.
+  // A new group of the same ranks for calls on the host alone, which another thread may use beside
+  // this one, and after it: Run and Reserve are not called. All ranks of a group that has not
+  // failed call it, with a generation as above.
   virtual absl::StatusOr<std::unique_ptr<Engine>> CreateHostChannel(uint64_t generation) {
     std::vector<int> all(static_cast<size_t>(size()));
     std::iota(all.begin(), all.end(), 0);

@@ -1,5 +1,8 @@
 #include "brigade/examples/gpt/chrome_trace.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
@@ -36,9 +39,40 @@ int ProcessOf(absl::string_view context, size_t contexts_before) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChromeTrace>> ChromeTrace::Create(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file, device::OpenForWriting(path));
-  return std::unique_ptr<ChromeTrace>(new ChromeTrace(path, file));
+absl::StatusOr<std::unique_ptr<ChromeTrace>> ChromeTrace::Create(const std::string& path,
+                                                                 bool goes_on) {
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file,
+                           goes_on ? device::OpenForUpdate(path) : device::OpenForWriting(path));
+  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(path, file));
+  if (goes_on) BRIGADE_RETURN_IF_ERROR(trace->GoOn());
+  return trace;
+}
+
+// Events are lines of their own, with "[" or "," at the end of the line before; the end of the last
+// ones is that of all, as far as it matters.
+absl::Status ChromeTrace::GoOn() {
+  constexpr int64_t kTail = 1 << 16;
+  std::string tail(kTail, '\0');
+  const bool at_end = fseeko(file_, 0, SEEK_END) == 0;
+  const int64_t size = ftello(file_);
+  const int64_t begin = std::max<int64_t>(size - kTail, 0);
+  if (!at_end || size < 0 || fseeko(file_, begin, SEEK_SET) != 0) return Note(false);
+  tail.resize(std::fread(tail.data(), 1, tail.size(), file_));
+  int64_t kept = 0;
+  for (size_t at = tail.find('\n'); at != std::string::npos;) {
+    const size_t next = tail.find('\n', at + 1);
+    std::string line = tail.substr(at + 1, next == std::string::npos ? next : next - at - 1);
+    if (!line.empty() && line.back() == ',') line.pop_back();
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object()) break;
+    kept = begin + static_cast<int64_t>(at + 1 + line.size());
+    const double end = event.value("ts", 0.0) + event.value("dur", 0.0);
+    before_ns_ = std::max(before_ns_, static_cast<int64_t>(1000 * end));
+    at = next;
+  }
+  empty_ = kept == 0;
+  return Note(std::ferror(file_) == 0 && ftruncate(fileno(file_), kept) == 0 &&
+              fseeko(file_, kept, SEEK_SET) == 0);
 }
 
 ChromeTrace::~ChromeTrace() {
@@ -71,7 +105,8 @@ ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
   const auto [process, is_first] =
       processes_.try_emplace(context, ProcessOf(context, processes_.size()));
   track.process = process->second;
-  track.thread = static_cast<int>(tracks_.size());
+  // The same in a training that goes on with the file.
+  track.thread = ++tracks_of_[context];
   const auto name = [](absl::string_view of) { return absl::StrCat("\"name\":", Quoted(of)); };
   if (is_first) {
     WriteMetadata(track, "process_name", name(stream.context));
@@ -83,6 +118,9 @@ ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
 
 absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams) {
   for (const device::TracedStream& stream : streams) {
+    if (shift_ns_ < 0 && !stream.operations.empty()) {
+      shift_ns_ = std::max<int64_t>(before_ns_ - stream.operations.front().begin_ns, 0);
+    }
     Track& track = TrackOf(stream);
     const std::string place =
         absl::StrCat(",\"pid\":", track.process, ",\"tid\":", track.thread, "}");
@@ -91,9 +129,9 @@ absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams)
       WriteEvent(
           absl::StrCat("{\"name\":", Quoted(absl::StrCat(waits ? "wait for " : "", operation.name)),
                        ",\"cat\":\"", waits ? "wait" : "work",
-                       "\",\"ph\":\"X\",\"ts\":", Microseconds(operation.begin_ns),
+                       "\",\"ph\":\"X\",\"ts\":", Microseconds(operation.begin_ns + shift_ns_),
                        ",\"dur\":", Microseconds(operation.end_ns - operation.begin_ns), place));
-      track.end_ns = operation.end_ns;
+      track.end_ns = operation.end_ns + shift_ns_;
     }
     if (stream.dropped > 0) {
       WriteEvent(absl::StrCat("{\"name\":\"", stream.dropped,

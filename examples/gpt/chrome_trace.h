@@ -30,8 +30,10 @@ namespace brigade::gpt {
 // Threads      One at a time.
 class ChromeTrace {
  public:
-  // Replaces the file.
-  static absl::StatusOr<std::unique_ptr<ChromeTrace>> Create(const std::string& path);
+  // Replaces the file, or goes on behind its last whole event, also where it breaks off; on a clock
+  // that is behind by then, as after a restart of the machine, what comes follows at once.
+  static absl::StatusOr<std::unique_ptr<ChromeTrace>> Create(const std::string& path,
+                                                             bool goes_on = false);
 
   ~ChromeTrace();
   ChromeTrace(const ChromeTrace&) = delete;
@@ -53,6 +55,7 @@ class ChromeTrace {
 
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
 
+  absl::Status GoOn();
   Track& TrackOf(const device::TracedStream& stream);
   void WriteMetadata(const Track& track, const char* what, const std::string& argument);
   void WriteEvent(const std::string& json);
@@ -64,8 +67,14 @@ class ChromeTrace {
   std::FILE* file_;
   absl::Status status_;
   bool empty_ = true;
+  // The end of what was there, and what is added to the clock so that it stays behind; -1: nothing
+  // has come yet.
+  int64_t before_ns_ = 0;
+  int64_t shift_ns_ = -1;
   // The number of each context's process.
   std::map<std::string, int> processes_;
+  // How many tracks each has.
+  std::map<std::string, int> tracks_of_;
   std::map<std::pair<std::string, std::string>, Track> tracks_;
 };
 

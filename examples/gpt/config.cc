@@ -204,7 +204,9 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
-  return TrainConfig{batch, zero, std::move(communicator)};
+  const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
+                                             : checkpoint::WriteMode::kInPlace;
+  return TrainConfig{batch, zero, mode, std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -17,6 +18,8 @@ struct TrainConfig {
   zero::BatchSizes batch;
   // Valid; micro_batches is batch.gradient_accumulation_steps.
   zero::ZeroOptions zero;
+  // How checkpoints are written.
+  checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
   collectives::CommunicatorOptions communicator;
 };
@@ -35,6 +38,9 @@ struct TrainConfig {
 //                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
+//   checkpoint                          of --save and --resume:
+//     use_node_local_storage            a file for each rank, on the disk of its host
+//     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
 //   brigade                             what DeepSpeed has no key for:
 //     accumulation                      every_micro_batch | at_boundary
 //     algorithm                         auto | direct | ring | bidirectional_ring |

@@ -160,6 +160,19 @@ Keys Bf16Keys(Settings& s) {
   };
 }
 
+Keys CheckpointKeys(Settings& s) {
+  return {
+      // Any stage and number of ranks reads what any has written.
+      {"load_universal", Flag(nullptr)},
+      {"use_node_local_storage", Flag(&s.use_node_local_storage)},
+      // Folders are named by the step, which all ranks compare.
+      {"tag_validation", OneOf<int>(nullptr, {{"Warn", 0}, {"Ignore", 0}, {"Fail", 0}})},
+      {"parallel_write", nullptr, {{"pipeline_stage"}}},
+      {"checkpoint_serialization"},
+      {"writer"},
+  };
+}
+
 Keys ZeroKeys(Settings& s) {
   zero::ZeroOptions& zero = s.zero;
   return With(
@@ -271,6 +284,7 @@ Keys ConfigKeys(Settings& s) {
                &s.zero.communication_dtype,
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}})},
           {"zero_optimization", nullptr, ZeroKeys(s)},
+          {"checkpoint", nullptr, CheckpointKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that is not needed here: ZeRO works with every optimizer that there is.
           {"zero_allow_untested_optimizer", Flag(nullptr)},
@@ -287,7 +301,6 @@ Keys ConfigKeys(Settings& s) {
        "aio",
        "amp",
        "autotuning",
-       "checkpoint",
        "comet",
        "comms_logger",
        "compile",

@@ -41,6 +41,9 @@ struct Settings {
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
 
+  // Checkpoints in files of each rank's own, on disks that other hosts do not see.
+  bool use_node_local_storage = false;
+
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;
   std::optional<int> ranks_per_node;

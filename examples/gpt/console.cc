@@ -29,21 +29,40 @@ void Console::Print(const std::string& line, bool stays) {
   std::fflush(out_);
 }
 
+absl::Status Console::OnStart(const Start& start) {
+  first_step_ = start.step;
+  if (!start.resumed.empty()) Print(start.resumed, true);
+  return absl::OkStatus();
+}
+
+absl::Status Console::OnSave(const SaveEvent& save) {
+  if (!save.report.ok()) {
+    Print(absl::StrCat("step ", save.step,
+                       ": a checkpoint was not saved: ", save.report.status().message()),
+          true);
+  } else if (!save.report->older_removed.ok()) {
+    Print(absl::StrCat("step ", save.step, ": older checkpoints are still there: ",
+                       save.report->older_removed.message()),
+          true);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Console::OnStep(const StepMetrics& metrics) {
   seconds_ = metrics.seconds;
   const Clock::time_point now = Clock::now();
   const bool last = metrics.step == steps_;
   const absl::Duration interval = columns_ > 0 ? kTerminalInterval : kLogInterval;
-  if (metrics.step > 1 && !last && absl::FromChrono(now - printed_) < interval) {
+  if (metrics.step > first_step_ + 1 && !last && absl::FromChrono(now - printed_) < interval) {
     return absl::OkStatus();
   }
   printed_ = now;
-  const auto step = static_cast<double>(metrics.step);
-  const double left = seconds_ / step * (static_cast<double>(steps_) - step);
+  const auto made = static_cast<double>(metrics.step - first_step_);
+  const double left = seconds_ / made * static_cast<double>(steps_ - metrics.step);
   Print(absl::StrFormat(
             "step %*d/%d loss %.4f %.0f tokens/s scale %g norm %.2f lr %.1e %.0fs left%s",
             static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
-            tokens_of_step_ * step / seconds_, metrics.loss_scale, metrics.grad_norm,
+            tokens_of_step_ * made / seconds_, metrics.loss_scale, metrics.grad_norm,
             metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
         last);
   return absl::OkStatus();

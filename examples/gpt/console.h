@@ -17,8 +17,11 @@ class Console final : public Observer {
   // `columns` of a terminal; 0 where there is none.
   Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step);
 
+  absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
+  // Tells of one that failed; the report counts the others.
+  absl::Status OnSave(const SaveEvent& save) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -30,6 +33,8 @@ class Console final : public Observer {
   const int64_t steps_;
   const double tokens_of_step_;
   double seconds_ = 0;
+  // Made by the training before.
+  int64_t first_step_ = 0;
   Clock::time_point printed_;
 };
 

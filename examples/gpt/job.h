@@ -2,9 +2,12 @@
 #define BRIGADE_EXAMPLES_GPT_JOB_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/checkpoint/saver.h"
 #include "brigade/device/device.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/examples/gpt/config.h"
@@ -14,6 +17,24 @@
 #include "brigade/zero/plan/traffic.h"
 
 namespace brigade::gpt {
+
+// Where a training is saved, and from where it goes on.
+struct Checkpoints {
+  // The folder of the checkpoints; empty: nothing is saved.
+  std::string save = {};
+  // Steps between two; 0: one at the end.
+  int64_t save_every = 0;
+  // How many stay; 0: all.
+  int keep = 0;
+  // A checkpoint, or a folder of them, of which the newest counts; empty: a new training.
+  std::string resume = {};
+  // Where it is damaged, the one before it counts.
+  bool fall_back = false;
+  // Fields that may be others than in the checkpoint (checkpoint::LoadOptions).
+  std::vector<std::string> may_differ = {};
+  // Weights with which a new training begins (checkpoint::LoadWeights); empty: random ones.
+  std::string weights = {};
+};
 
 // What to train; the same on all ranks.
 struct Job {
@@ -25,6 +46,7 @@ struct Job {
   int64_t evaluate_every = 0;
   uint64_t seed = 1;
   device::Device device;
+  Checkpoints checkpoints = {};
 };
 
 // One step, as all ranks know it.
@@ -53,6 +75,21 @@ struct Evaluation {
   double held_out_loss = 0;
 };
 
+// How a training begins.
+struct Start {
+  // The steps made before, by the training that goes on; 0: a new one.
+  int64_t step = 0;
+  // In words, for the user; empty: nothing was to be resumed.
+  std::string resumed;
+};
+
+// A save that has ended.
+struct SaveEvent {
+  // Where the training is by now, in steps.
+  int64_t step = 0;
+  absl::StatusOr<checkpoint::SaveReport> report;
+};
+
 // What one rank used. Plain bytes: they are gathered from all ranks.
 struct RankSummary {
   // The measured peak, in bytes by purpose.
@@ -68,6 +105,16 @@ struct RankSummary {
   int64_t steps = 0;
   // The time of the steps, without evaluations.
   Seconds time = {};
+  // How many checkpoints, and how many could not be saved.
+  int64_t saves = 0;
+  int64_t failed_saves = 0;
+  // Of the last one, in bytes.
+  int64_t saved_bytes = 0;
+  // From the begin of each save until it was on the disk, beside the steps or not.
+  double save_seconds = 0;
+  // What the steps waited for saves; and the time at the end, when nothing else was left to do.
+  double held_up_seconds = 0;
+  double last_save_seconds = 0;
 };
 
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.
@@ -76,6 +123,9 @@ class Observer {
   virtual ~Observer() = default;
   virtual absl::Status OnStep(const StepMetrics& metrics) = 0;
   virtual absl::Status OnEvaluation(const Evaluation& evaluation) = 0;
+  // Comes first.
+  virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
+  virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
 };
 
 // How a training ended.

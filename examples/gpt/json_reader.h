@@ -117,13 +117,14 @@ Read Only(T wanted, const char* because) {
   };
 }
 
+// `target` may be null, where all are as good.
 template <typename T>
 Read OneOf(T* target, std::vector<std::pair<const char*, T>> words) {
   return [target, words = std::move(words)](const Json& value) -> std::string {
     std::string valid;
     for (const auto& [word, meaning] : words) {
       if (value == Json(word)) {
-        *target = meaning;
+        if (target != nullptr) *target = meaning;
         return "";
       }
       absl::StrAppend(&valid, valid.empty() ? "\"" : " or \"", word, "\"");

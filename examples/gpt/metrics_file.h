@@ -18,12 +18,16 @@ namespace brigade::gpt {
 //
 // What is not finite is null. Each line is handed to the system at once. Errors: what the system
 // says, naming the file.
+//
+// A training that is resumed goes on with its file: what lies behind the step from which it goes on
+// is cut off, and seconds are counted on.
 class MetricsFile final : public Observer {
  public:
-  // Replaces the file.
+  // What is there stays until OnStart.
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Create(const std::string& path);
   ~MetricsFile() override;
 
+  absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
 
@@ -34,6 +38,8 @@ class MetricsFile final : public Observer {
 
   const std::string path_;
   std::FILE* const file_;
+  // Those of the training before.
+  double seconds_ = 0;
 };
 
 }  // namespace brigade::gpt

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/weights.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/nn/cross_entropy.h"
@@ -42,13 +43,22 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
       trainer->zero_, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
                                                   context, compute));
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
-  BRIGADE_RETURN_IF_ERROR(
-      trainer->zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-        InitializeParameter(job.model, parameter, job.seed, values);
-        return absl::OkStatus();
-      }));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
+                           RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
+  if (trainer->start_.step == 0) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
+}
+
+absl::Status RankTrainer::Initialize() {
+  if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
+    return checkpoint::LoadWeights(weights, *zero_, communicator_);
+  }
+  return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
+    InitializeParameter(job_.model, parameter, job_.seed, values);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status RankTrainer::Allocate() {
@@ -180,9 +190,11 @@ absl::Status RankTrainer::CollectAll(Observer* observer) {
 }
 
 absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
-  BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
+  int64_t step = start_.step;
+  // In the loop too, if it is due there.
+  if (step == 0) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
   StartCounting();
-  int64_t step = 0;
   for (; step < job_.steps; ++step) {
     BRIGADE_RETURN_IF_ERROR(Collect(steps_[static_cast<size_t>(step % kInFlight)], observer));
     if (stopped_) break;
@@ -193,12 +205,13 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
       BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
       StartCounting();
     }
+    BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
   BRIGADE_RETURN_IF_ERROR(StopCounting());
-  if (step < job_.steps) return true;
   if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
+  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step, observer));
   return stopped_;
 }
 
@@ -266,6 +279,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
+  checkpoints_->AddTo(summary);
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
                            zero::MemoryOf(zero_->plan(), job_.config.zero, communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {

@@ -16,6 +16,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/nn/cross_entropy.h"
+#include "brigade/examples/gpt/rank_checkpoints.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/zero/zero_optimizer.h"
@@ -33,12 +34,13 @@ namespace brigade::gpt {
 //              ranks learn of it by the communicator's end.
 class RankTrainer {
  public:
-  // A call of all ranks; waits. All must outlive the trainer.
+  // A call of all ranks; waits. All must outlive the trainer. Loads what job.checkpoints resumes.
   static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(
       const Job& job, collectives::Communicator& communicator, device::Context& context,
       device::Stream& compute, Recorder& recorder);
 
-  // Trains to the end or until `stop`. `observer` may be null. True if interrupted.
+  // Trains to the end or until `stop`, and saves as job.checkpoints says. `observer` may be null.
+  // True if interrupted.
   absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
 
   // Of this rank, so far.
@@ -66,6 +68,8 @@ class RankTrainer {
               device::Stream& compute, Recorder& recorder);
 
   absl::Status Allocate();
+  // Of a new training.
+  absl::Status Initialize();
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   int64_t text_bytes() const { return job_.model.context + 1; }
@@ -98,6 +102,8 @@ class RankTrainer {
   device::Stream& compute_;
   Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
+  std::unique_ptr<RankCheckpoints> checkpoints_;
+  Start start_;
   std::unique_ptr<Transformer> transformer_;
   // [2] float: 1, and the loss scale.
   device::Buffer one_;

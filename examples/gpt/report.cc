@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/printable.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -132,6 +133,27 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   return text;
 }
 
+// How long saving took, and held the training up.
+std::string SavesReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  if (job.checkpoints.save.empty()) return "";
+  const RankSummary& first = ranks[0];
+  double held_up = 0;
+  for (const RankSummary& each : ranks) held_up = std::max(held_up, each.held_up_seconds);
+  std::string text = absl::StrFormat("\nSaved %s to %s", Counted(first.saves, "checkpoint"),
+                                     device::Printable(job.checkpoints.save, 200));
+  if (first.saves > 0) {
+    absl::StrAppend(&text, absl::StrFormat(", %.3f MB in %.3f s each",
+                                           static_cast<double>(first.saved_bytes) / kMega,
+                                           first.save_seconds / static_cast<double>(first.saves)));
+  }
+  if (first.failed_saves > 0) absl::StrAppend(&text, "; ", first.failed_saves, " failed");
+  absl::StrAppend(&text, absl::StrFormat("\nThe steps were held up for %.3f s (%.2f %% of their "
+                                         "time); the last save took %.3f s\n",
+                                         held_up, 100 * held_up / std::max(first.time.wall(), 1e-9),
+                                         first.last_save_seconds));
+  return text;
+}
+
 }  // namespace
 
 std::string DescribeJob(const Job& job, const std::string& ranks) {
@@ -157,12 +179,15 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
   const StepMetrics& last = steps.back();
   const auto skipped = std::count_if(steps.begin(), steps.end(),
                                      [](const StepMetrics& step) { return step.skipped; });
-  const double tokens =
-      static_cast<double>(last.step * job.config.batch.train_batch_size * job.model.context);
+  const double tokens = static_cast<double>(static_cast<int64_t>(steps.size()) *
+                                            job.config.batch.train_batch_size * job.model.context);
+  const std::string resumed =
+      steps.front().step > 1 ? absl::StrCat(" from step ", steps.front().step, " on") : "";
   std::string text = absl::StrFormat(
-      "\nReport: %d of %d steps in %.1f s (%d skipped for overflow), %.0f tokens/s, %.2f Gflop/s\n"
+      "\nReport: %d of %d steps%s in %.1f s (%d skipped for overflow), %.0f tokens/s, "
+      "%.2f Gflop/s\n"
       "Training loss: %.4f at the first step, %.4f at the last; loss scale %g\n",
-      last.step, job.steps, last.seconds, skipped, tokens / last.seconds,
+      last.step, job.steps, resumed, last.seconds, skipped, tokens / last.seconds,
       1e-9 * FlopsPerToken(job.model) * tokens / last.seconds, steps.front().loss, last.loss,
       last.loss_scale);
   if (!evaluations.empty()) {
@@ -176,7 +201,8 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 }
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
-  return TimeTable(ranks) + MemoryTable(job, ranks) + TrafficTable(job, ranks);
+  return TimeTable(ranks) + MemoryTable(job, ranks) + TrafficTable(job, ranks) +
+         SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

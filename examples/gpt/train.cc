@@ -62,6 +62,26 @@ ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
+ABSL_FLAG(std::string, save, "",
+          "save checkpoints in this folder, at the end too, and when it is interrupted");
+ABSL_FLAG(int64_t, save_every, 0, "steps between checkpoints, beside which the training goes on");
+ABSL_FLAG(int, keep, 2, "how many checkpoints stay; 0: all");
+ABSL_FLAG(
+    std::string, resume, "",
+    "go on from this checkpoint, or from the newest in this folder; alone, from the newest of "
+    "--save, or from the beginning if there is none");
+ABSL_FLAG(
+    std::string, weights, "",
+    "weights of a new training: a safetensors file, an index of several, or a folder with one "
+    "of them; every parameter by its name and shape");
+ABSL_FLAG(bool, fall_back, false,
+          "where the newest checkpoint is damaged, set it aside and resume from the one before it");
+ABSL_FLAG(std::vector<std::string>, may_differ, {},
+          "fields that may be others here than in the checkpoint that is resumed, with commas "
+          "between; an error names the first that differs");
+ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
+          "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
+          "--grace_period");
 ABSL_FLAG(absl::Duration, timeout, brigade::gpt::kDefaultTimeout,
           "how long a rank may be silent in a collective before all others give up, naming it");
 ABSL_FLAG(absl::Duration, grace_period, absl::Milliseconds(600),
@@ -72,6 +92,8 @@ namespace brigade::gpt {
 namespace {
 
 constexpr int kDefaultRanks = 4;
+// What --resume without a folder stands for.
+constexpr char kFromSave[] = "\n";
 // Rounded up to a multiple of the ranks.
 constexpr int64_t kDefaultBatch = 16;
 
@@ -112,6 +134,36 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
                      ranks);
 }
 
+absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
+  Checkpoints checkpoints = {.save = FromUsersFolder(absl::GetFlag(FLAGS_save)),
+                             .save_every = absl::GetFlag(FLAGS_save_every),
+                             .keep = absl::GetFlag(FLAGS_keep),
+                             .fall_back = absl::GetFlag(FLAGS_fall_back),
+                             .may_differ = absl::GetFlag(FLAGS_may_differ),
+                             .weights = FromUsersFolder(absl::GetFlag(FLAGS_weights))};
+  const std::string resume = absl::GetFlag(FLAGS_resume);
+  checkpoints.resume = resume == kFromSave ? checkpoints.save : FromUsersFolder(resume);
+  const auto wrong = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(what...));
+  };
+  if (checkpoints.save_every < 0) return wrong("--save_every is ", checkpoints.save_every);
+  if (checkpoints.keep < 0) return wrong("--keep is ", checkpoints.keep);
+  if (checkpoints.save_every > 0 && checkpoints.save.empty()) {
+    return wrong("--save_every is ", checkpoints.save_every, ", but --save names no folder");
+  }
+  if (resume == kFromSave && checkpoints.save.empty()) {
+    return wrong("--resume names no folder, and neither does --save");
+  }
+  // With --resume alone they are those of the first start.
+  if (!checkpoints.weights.empty() && !checkpoints.resume.empty() && resume != kFromSave) {
+    return wrong("--weights are of a new training, --resume names one that goes on");
+  }
+  if (checkpoints.fall_back && checkpoints.resume.empty()) {
+    return wrong("--fall_back is for --resume");
+  }
+  return checkpoints;
+}
+
 absl::StatusOr<Job> JobOfFlags(int ranks) {
   Job job;
   job.model = {absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_width),
@@ -131,6 +183,7 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
         absl::StrCat("--device is \"", device, "\"; it must be cpu or cuda"));
   }
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
+  BRIGADE_ASSIGN_OR_RETURN(job.checkpoints, CheckpointsOfFlags());
 
   const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
   if (!config.empty() &&
@@ -164,6 +217,14 @@ class Observers final : public Observer {
   }
   absl::Status OnEvaluation(const Evaluation& evaluation) override {
     for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnEvaluation(evaluation));
+    return absl::OkStatus();
+  }
+  absl::Status OnStart(const Start& start) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
+    return absl::OkStatus();
+  }
+  absl::Status OnSave(const SaveEvent& save) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnSave(save));
     return absl::OkStatus();
   }
 
@@ -259,6 +320,11 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--grace_period is ", absl::FormatDuration(grace_period), "; it must be 0 to 24h"));
   }
+  const absl::Duration save_grace = absl::GetFlag(FLAGS_save_grace_period);
+  if (save_grace < absl::ZeroDuration() || save_grace > absl::Hours(24)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--save_grace_period is ", absl::FormatDuration(save_grace), "; it must be 0 to 24h"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
   BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
@@ -268,7 +334,8 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
   if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank)));
+    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank),
+                                                        !job.checkpoints.resume.empty()));
   }
   Observers observers;
   History history;
@@ -299,11 +366,17 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   Recorder recorder(trace.get());
   TraceObserver trace_observer(recorder);
   observers.Add(trace_observer);
-  const absl::Duration patience = grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
+  const absl::Duration save_grace_period =
+      job.checkpoints.save.empty() ? absl::ZeroDuration() : save_grace;
+  const absl::Duration patience =
+      grace_period + save_grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
   Interrupt interrupt(patience, [&] {
     recorder.Finish().IgnoreError();
     if (!speaks) return;
-    std::fputs("\nInterrupted; a step did not end in time\n", stderr);
+    std::fputs(job.checkpoints.save.empty()
+                   ? "\nInterrupted; a step did not end in time\n"
+                   : "\nInterrupted; a step, or its checkpoint, did not end in time\n",
+               stderr);
     report_progress();
   });
   const auto report = [&](const Outcome& outcome) {
@@ -332,6 +405,12 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Trains a GPT on text, with every ZeRO stage and precision");
+  // A flag of a text has one; for --resume that is the folder of --save.
+  std::string resume = absl::StrCat("--resume=", brigade::gpt::kFromSave);
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view argument = argv[i];
+    if (argument == "--resume" || argument == "-resume") argv[i] = resume.data();
+  }
   const absl::StatusOr<int> exit_code = brigade::gpt::Main(absl::ParseCommandLine(argc, argv));
   if (exit_code.ok()) return *exit_code;
   std::fprintf(stderr, "train: %s\n", std::string(exit_code.status().message()).c_str());

@@ -70,6 +70,9 @@ collectives::JobValues ValuesOf(const Job& job) {
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
       {"type", std::string(precision::Name(zero.dtype))},
+      {"checkpoints",
+       absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
+                    ", resumed from ", job.checkpoints.resume)},
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},
   };

@@ -185,6 +185,64 @@ TEST(CheckpointFolderTest, TrashOfAnEarlierRemovalIsNotInTheWay) {
 }
 
 // A disk for all that is kept and one more, and a save that was cut short.
+TEST(CheckpointFolderTest, ADamagedOneIsSetAside) {
+  CrashFileSystem system;
+  ASSERT_OK(Save(system, 1));
+  for (int time = 0; time < 3; ++time) {
+    SaveEmpty(system, kRoot, 2);
+    ASSERT_OK(SetAside(system, kRoot, 2));
+    EXPECT_EQ(*ListCheckpoints(system, kRoot), std::vector<int64_t>({1}));
+  }
+  for (const char* name : {"", "-2", "-3"}) {
+    const std::string path = absl::StrCat(kRoot, "/damaged-step-00000002", name);
+    EXPECT_EQ(system.All().count(path + "/manifest.json"), 1u) << name;
+    // By any other name it is a checkpoint still, for those who name it.
+    EXPECT_TRUE(IsCheckpoint(system, path).value());
+  }
+  EXPECT_FALSE(IsCheckpoint(system, kRoot).value());
+  EXPECT_FALSE(IsCheckpoint(system, "/nowhere").value());
+  EXPECT_THAT(SetAside(system, kRoot, 2),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step-00000002")));
+  // It outlives a crash, and is nobody's trash.
+  const auto after = system.AfterCrash(Data::kNone, Names::kNone);
+  EXPECT_EQ(*ListCheckpoints(*after, kRoot), std::vector<int64_t>({1}));
+  ASSERT_OK(Save(system, 2));
+  EXPECT_EQ(system.All().count(absl::StrCat(kRoot, "/damaged-step-00000002/")), 1u);
+}
+
+// On one file system the first leads; on another one another does.
+TEST(CheckpointFolderTest, ThoseWhoJoinHaveOneLeaderOnEachFileSystem) {
+  CrashFileSystem here, there;
+  const std::string token = "0123456789abcdef";
+  // Left by an earlier save.
+  ASSERT_EQ(here.MakeFolder(kRoot, 0777), 0);
+  ASSERT_EQ(here.MakeFolder(PartPath(kRoot, 6, "fedcba9876543210"), 0777), 0);
+  {
+    auto first = NewCheckpoint::Join(here, kRoot, 7, 0, token);
+    ASSERT_OK(first);
+    auto second = NewCheckpoint::Join(here, kRoot, 7, 0, token);
+    ASSERT_OK(second);
+    auto third = NewCheckpoint::Join(there, kRoot, 7, 0, token);
+    ASSERT_OK(third);
+    EXPECT_TRUE(first->leads());
+    EXPECT_FALSE(second->leads());
+    EXPECT_TRUE(third->leads());
+    EXPECT_EQ(first->path(), PartPath(kRoot, 7, token));
+    EXPECT_EQ(second->path(), first->path());
+    EXPECT_EQ(here.All().size(), 2u);
+    MakeFile(here, second->path() + "/of_the_second", "x");
+    ASSERT_OK(second->Commit("not this one's"));
+    EXPECT_THAT(*ListCheckpoints(here, kRoot), IsEmpty());
+    ASSERT_OK(first->Commit("manifest"));
+  }
+  EXPECT_EQ(*ListCheckpoints(here, kRoot), std::vector<int64_t>({7}));
+  EXPECT_EQ(here.All().count(absl::StrCat(kRoot, "/step-00000007/of_the_second")), 1u);
+  // It did not come to a commit there.
+  EXPECT_EQ(there.All().size(), 1u);
+  EXPECT_THAT(NewCheckpoint::Join(here, kRoot, 7, 0, token).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
 TEST(CheckpointFolderTest, WhatIsLeftOfASaveTakesNoRoom) {
   CrashFileSystem system;
   system.MakeFolder(kRoot, 0777);

@@ -27,13 +27,13 @@ namespace brigade::checkpoint {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using precision::DType;
 using ::testing::AllOf;
 using ::testing::Contains;
+using testing::CrashFileSystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using precision::DType;
-using testing::CrashFileSystem;
 
 constexpr char kPath[] = "/r/step-00000003";
 constexpr char kOut[] = "/out.safetensors";
@@ -170,8 +170,7 @@ TEST(ExportTest, WritesTheParametersInEachType) {
           const std::vector<int64_t> shape =
               spec.shape.empty() ? std::vector<int64_t>{spec.size} : spec.shape;
           EXPECT_EQ(std::vector<int64_t>(tensor->shape.begin(), tensor->shape.end()), shape);
-          const DType type =
-              dtype.value_or(spec.trainable ? DType::kFloat32 : DType::kFloat16);
+          const DType type = dtype.value_or(spec.trainable ? DType::kFloat32 : DType::kFloat16);
           ASSERT_EQ(tensor->type, TypeName(type));
           std::string bytes(static_cast<size_t>(tensor->bytes), '\0'), wanted;
           ASSERT_OK(weights->Read(*tensor, 0, tensor->bytes, bytes.data()));
@@ -206,9 +205,9 @@ TEST(ExportTest, ReplacesAFileOnlyByForceAndOutlivesACrash) {
 TEST(ExportTest, DamageLeavesNothing) {
   for (Saved* const saved : {&InPlace(), &InPieces()}) {
     const auto disk = CopyOf(*saved);
-    const std::string path = absl::StrCat(kPath, saved == &InPlace()
-                                                     ? "/master-00001-of-00005.safetensors"
-                                                     : "/pieces-00001-of-00003.bin");
+    const std::string path =
+        absl::StrCat(kPath, saved == &InPlace() ? "/master-00001-of-00005.safetensors"
+                                                : "/pieces-00001-of-00003.bin");
     const size_t size = disk->All()[path].size();
     // In place: the last element of the file's last tensor.
     if (saved == &InPieces()) {
@@ -265,9 +264,9 @@ TEST(InspectTest, ShowsCheckpointsAndWeights) {
   std::string text;
   ASSERT_OK(Inspect(kPath, text, *disk));
   for (const char* const part :
-       {"in piece files", "iteration                                3", "[5, 3, 100] float16, group 0",
-        "[50] float16, frozen", "pieces-00003-of-00003.bin", "master-00001-of-00005.safetensors",
-        "total: 11 parameters of 3887 elements"}) {
+       {"in piece files", "iteration                                3",
+        "[5, 3, 100] float16, group 0", "[50] float16, frozen", "pieces-00003-of-00003.bin",
+        "master-00001-of-00005.safetensors", "total: 11 parameters of 3887 elements"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   ASSERT_OK(ExportFolder(kPath, "/r/step-00000012", 1000, *disk));

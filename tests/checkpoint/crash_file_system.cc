@@ -16,7 +16,10 @@ int Error(int error) {
 
 }  // namespace
 
-CrashFileSystem::CrashFileSystem() : root_(std::make_shared<Node>()) { root_->is_folder = true; }
+CrashFileSystem::CrashFileSystem(uint64_t blocks)
+    : blocks_(blocks), root_(std::make_shared<Node>()) {
+  root_->is_folder = true;
+}
 
 int CrashFileSystem::Enter(const char* call, const std::string& path) {
   ++calls_;
@@ -254,7 +257,7 @@ int CrashFileSystem::SpaceOf(const std::string& path, struct statvfs& space) {
   if (Enter("space", path) > 0) return -1;
   space = {};
   space.f_frsize = 4096;
-  space.f_bavail = 1 << 20;
+  space.f_bavail = blocks_;
   for (const auto& [name, bytes] : All()) space.f_bavail -= (bytes.size() + 4095) / 4096;
   return 0;
 }

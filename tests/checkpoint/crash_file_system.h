@@ -13,7 +13,7 @@
 
 namespace brigade::checkpoint::testing {
 
-// A file system of 4 GiB in memory that knows what of it is on the disk: what may be there after
+// A file system in memory that knows what of it is on the disk: what may be there after
 // the power has failed. Calls and faults run one at a time, on any thread.
 class CrashFileSystem final : public SystemCalls {
  public:
@@ -27,7 +27,8 @@ class CrashFileSystem final : public SystemCalls {
   static constexpr int kShort = -1, kLost = -2;
   using Fault = std::function<int(const std::string& call, const std::string& path)>;
 
-  CrashFileSystem();
+  // With room for so many blocks of 4,096 bytes.
+  explicit CrashFileSystem(uint64_t blocks = 1 << 20);
 
   void set_fault(Fault fault) { fault_ = std::move(fault); }
   // How many calls there were.
@@ -82,6 +83,7 @@ class CrashFileSystem final : public SystemCalls {
 
   // Some calls make others.
   mutable std::recursive_mutex mutex_;
+  const uint64_t blocks_;
   std::shared_ptr<Node> root_;
   std::map<int, OpenFile> open_;
   int next_fd_ = 100;

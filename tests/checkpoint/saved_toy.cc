@@ -60,9 +60,8 @@ ToyArrays SaveToy(SystemCalls& system, const std::string& root, WriteMode mode) 
           const int64_t last = std::min(end, entry.range.begin + entry.range.size);
           for (int64_t i = first; i < last; ++i) {
             arrays[static_cast<size_t>(a)][static_cast<size_t>(entry.parameter)]
-                  [static_cast<size_t>(i - entry.range.begin)] =
-                      zero::Load(own, bucket.trainable ? precision::DType::kFloat32 : bucket.dtype,
-                                 i - begin);
+                  [static_cast<size_t>(i - entry.range.begin)] = zero::Load(
+                      own, bucket.trainable ? precision::DType::kFloat32 : bucket.dtype, i - begin);
           }
         }
       }

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,7 +83,25 @@ TEST(ParseJsonTest, RefusesTextThatIsTooDeepOrTooLong) {
   const std::string longest = "\"" + std::string(JsonLimits().bytes - 2, 'x') + "\"";
   EXPECT_OK(ParseJson(longest));
   EXPECT_THAT(ParseJson(longest + " "),
-              StatusIs(kInvalid, "the config has 1048577 bytes, more than 1048576"));
+              StatusIs(kInvalid, "JSON of 1048577 bytes, more than 1048576"));
+}
+
+TEST(ParseJsonTest, GivesWhatTheTextSays) {
+  const std::string text = R"({"a":[1,-2,2.5,true,null,[],{}],)"
+                           R"("b":{"":"\u0000\"","c":{"d":[[0],{"e":18446744073709551615}]}}})";
+  EXPECT_EQ(ParseJson(text).value().dump(), text);
+  for (const char* scalar : {"0", "-1", "\"x\"", "false", "null", "[]", "{}"}) {
+    EXPECT_EQ(ParseJson(scalar).value().dump(), scalar);
+  }
+}
+
+// In linear time: a search of the array after each of them takes half a minute.
+TEST(ParseJsonTest, ReadsAnArrayOfManyObjects) {
+  constexpr int kObjects = 500'000;
+  const std::string text = absl::StrCat("[", Repeated(kObjects - 1, "{},"), "{}]");
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(ParseJson(text, {.bytes = text.size()}).value().size(), kObjects);
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
 }  // namespace

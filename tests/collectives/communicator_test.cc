@@ -176,7 +176,6 @@ TEST(CommunicatorTest, CallsOverSpansTakeTypeAndSizeFromThem) {
   });
 }
 
-TEST(CommunicatorTest, HasHostChannels) { ConformHostChannel(ThreadEngines({.size = 3})); }
 TEST(CommunicatorTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(ThreadEngines({.size = 5})); }
 
 TEST(CommunicatorTest, ShrinksOnlyToOthersThanItsOwnRank) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
@@ -311,58 +310,6 @@ void ConformSplit(const CreateEngineFn& create_engine) {
     ASSERT_OK((*again)->Barrier(*self.stream));
     ASSERT_OK(self.communicator->Barrier(*self.stream));
     ASSERT_OK(self.stream->Synchronize());
-  });
-}
-
-void ConformHostChannel(const CreateEngineFn& create_engine) {
-  OnRanks({.size = 3}, create_engine, [](Rank& self) {
-    auto created = self.communicator->CreateHostChannel();
-    ASSERT_OK(created);
-    Communicator& channel = **created;
-    EXPECT_EQ(channel.rank(), self.rank);
-    EXPECT_EQ(channel.size(), self.size);
-    constexpr int64_t kRounds = 50;
-    std::thread beside([&] {
-      for (int64_t round = 0; round < kRounds; ++round) {
-        auto all = channel.AllGatherHost({10 * round + self.rank});
-        ASSERT_OK(all);
-        EXPECT_THAT(*all, ::testing::ElementsAre(10 * round, 10 * round + 1, 10 * round + 2));
-      }
-    });
-    auto memory =
-        self.context->Allocate(sizeof(float), device::Purpose::kCommunication, "sum").value();
-    const float one = 1.0f;
-    for (int64_t round = 0; round < kRounds; ++round) {
-      EXPECT_OK(self.stream->Copy(memory.data(), &one, sizeof(one)));
-      EXPECT_OK(self.communicator->AllReduce(memory.data(), memory.data(), 1, kFloat32, {},
-                                             *self.stream));
-      auto all = self.communicator->AllGatherHost({-round});
-      EXPECT_OK(all);
-      EXPECT_THAT(*all, ::testing::Each(-round));
-    }
-    float sum = 0;
-    EXPECT_OK(self.stream->Copy(&sum, memory.data(), sizeof(sum)));
-    EXPECT_OK(self.stream->Synchronize());
-    EXPECT_EQ(sum, 3.0f);
-    beside.join();
-
-    // The end of the communicator is not the channel's.
-    auto other = self.communicator->CreateHostChannel();
-    ASSERT_OK(other);
-    self.AwaitOthers();
-    self.communicator->Abort(absl::CancelledError("enough"));
-    auto all = channel.AllGatherHost({self.rank});
-    ASSERT_OK(all);
-    EXPECT_THAT(*all, ::testing::ElementsAre(0, 1, 2));
-    self.AwaitOthers();
-    // An end of the channel ends the wait of the others; another channel goes on.
-    if (self.rank == 1) {
-      channel.Abort(absl::CancelledError("no more"));
-    } else {
-      EXPECT_THAT(channel.AllGatherHost({1}).status(), Not(IsOk()));
-    }
-    EXPECT_OK((*other)->AllGatherHost({1}).status());
-    self.AwaitOthers();
   });
 }
 

@@ -31,10 +31,6 @@ void ConformTrafficAndMemory(const RanksOptions& options, const CreateEngineFn& 
 // nothing.
 void ConformSplit(const CreateEngineFn& create_engine);
 
-// Values that go round from a second thread of each rank beside calls of the communicator; an end
-// of the one that leaves the other alone.
-void ConformHostChannel(const CreateEngineFn& create_engine);
-
 // Calls in registered memory, in memory that is registered anew, and in memory whose registration
 // has ended; what Register refuses.
 void ConformRegistration(const RanksOptions& options, const CreateEngineFn& create_engine);

@@ -173,6 +173,22 @@ TEST_F(InitNcclTest, RanksAddSplitAndNameCallsThatDiffer) {
   });
 }
 
+// With the context that Init made for the side channel.
+TEST_F(InitNcclTest, AHostChannelAndWhatItMakesOutliveTheCommunicator) {
+  OnInitialized(kSize, WithStandIn, [](Rank& self) {
+    auto channel = self.communicator->CreateHostChannel();
+    ASSERT_OK(channel);
+    self.communicator.reset();
+    auto of_channel = (*channel)->CreateHostChannel();
+    ASSERT_OK(of_channel);
+    channel->reset();
+    const auto all = (*of_channel)->AllGatherHost({self.rank});
+    ASSERT_OK(all);
+    EXPECT_THAT(*all, ::testing::ElementsAre(0, 1, 2));
+    ASSERT_OK((*of_channel)->Split(0, 0));  // no rank leaves before all have theirs
+  });
+}
+
 TEST_F(InitNcclTest, ARankAloneNeedsNoOther) {
   OnInitialized(1, WithStandIn, [](Rank& self) {
     std::vector<float> a(64, 1.0f);

@@ -110,6 +110,11 @@ TEST(MixedPrecisionStateTest, ACheckpointThatDoesNotFitIsRefusedAndChangesNothin
       {[](auto& s) { s.step.step = 2; }, "step is 2, must be in [0, iteration]"},
       {[](auto& s) { s.step.iteration = -1; }, "iteration is -1"},
       {[](auto& s) { s.step.last_overflow = 1; }, "last_overflow is 1"},
+      {[](auto& s) { s.step.grad_norm = -1; }, "grad_norm is -1, must be 0 or more"},
+      {[](auto& s) { s.step.grad_norm = NAN; }, "grad_norm is nan"},
+      {[](auto& s) { s.step.skip = 2; }, "skip is 2, must be 0 or 1"},
+      {[](auto& s) { s.step.stuck_at_minimum = -1; }, "stuck_at_minimum is -1"},
+      {[](auto& s) { s.step.reserved = 1; }, "reserved is 1, must be 0"},
   };
   for (const auto& c : cases) {
     MixedPrecisionState state = good;
@@ -131,6 +136,15 @@ TEST(MixedPrecisionStateTest, AnotherStaticScaleIsRefused) {
   state.step.loss_scale = 16.0f;
   EXPECT_THAT(trainer.optimizer->LoadState(state, *trainer.stream),
               StatusIs(kInvalid, HasSubstr("loss_scale is 16, must be the static loss_scale")));
+  state.step.loss_scale = 8.0f;
+  state.step.hysteresis = -1;
+  EXPECT_THAT(trainer.optimizer->LoadState(state, *trainer.stream),
+              StatusIs(kInvalid, HasSubstr("hysteresis is -1, must be 0 or more")));
+  // What an overflow leaves is a state like others.
+  state.step.hysteresis = 0;
+  state.step.grad_norm = INFINITY;
+  state.step.skip = 1;
+  EXPECT_OK(trainer.optimizer->LoadState(state, *trainer.stream));
 }
 
 TEST(MixedPrecisionStateTest, AWrongNumberOfMicroBatchesIsRefusedAndCanBePutRight) {

@@ -203,6 +203,35 @@ TEST_F(StepControllerTest, RatesThatCannotChangeAreRefusedAndStay) {
   ASSERT_OK(controller_->SetSchedule(0, 2.0, WarmupLR{.warmup_num_steps = 3}, *stream_));
 }
 
+TEST_F(StepControllerTest, TheRatesInForceCanBeReadAndSetAgain) {
+  const OptimizerOptions optimizer = {.groups = {{.lr = 1.0, .weight_decay = 0.5}, {.lr = 2.0}}};
+  const StepControllerOptions options = {.lr_table_size = 8};
+  Create(optimizer, options);
+  EXPECT_EQ(controller_->group(0).lr, 1.0);
+  ASSERT_OK(controller_->SetLearningRate(0, 0.25, *stream_));
+  ASSERT_OK(controller_->SetSchedule(1, 4.0, WarmupLR{.warmup_max_lr = 8.0, .warmup_num_steps = 4},
+                                     *stream_));
+  EXPECT_FALSE(controller_->SetLearningRate(0, -1.0, *stream_).ok());
+  const ParameterGroup first = controller_->group(0), second = controller_->group(1);
+  EXPECT_EQ(first.lr, 0.25);
+  EXPECT_EQ(first.weight_decay, 0.5);
+  EXPECT_EQ(second.lr, 4.0);
+  std::vector<float> rates;
+  for (int step = 0; step < 4; ++step) {
+    Decide(1.0);
+    rates.push_back(LearningRate(0));
+    rates.push_back(LearningRate(1));
+  }
+  Create(optimizer, options);
+  ASSERT_OK(controller_->SetSchedule(0, first.lr, first.schedule, *stream_));
+  ASSERT_OK(controller_->SetSchedule(1, second.lr, second.schedule, *stream_));
+  for (size_t i = 0; i < rates.size(); i += 2) {
+    Decide(1.0);
+    EXPECT_EQ(LearningRate(0), rates[i]);
+    EXPECT_EQ(LearningRate(1), rates[i + 1]);
+  }
+}
+
 TEST_F(StepControllerTest, BadOptionsAreNamedWithTheirValue) {
   const struct {
     StepControllerOptions options;

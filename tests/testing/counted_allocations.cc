@@ -2,6 +2,7 @@
 
 #include <execinfo.h>
 #include <link.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,15 @@
 namespace {
 
 std::atomic<int64_t> allocations{0};
+
+// What is given out, and the most of it since a PeakOfAllocations was made.
+std::atomic<int64_t> live_bytes{0}, peak_bytes{0};
+
+void RaisePeak(int64_t live) {
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (live > peak && !peak_bytes.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+  }
+}
 
 // Of AllocationsByLibrary.
 std::atomic<uintptr_t> library_begin{0}, library_end{0};
@@ -46,16 +56,25 @@ int TakeRangeIfNamed(dl_phdr_info* info, size_t, void* name) {
   }
   void* data = nullptr;
   if (posix_memalign(&data, std::max(alignment, sizeof(void*)), bytes) != 0) std::abort();
+  const auto given = static_cast<int64_t>(malloc_usable_size(data));
+  RaisePeak(live_bytes.fetch_add(given, std::memory_order_relaxed) + given);
   return data;
 }
 
-[[gnu::noinline]] void Free(void* data) { std::free(data); }
+[[gnu::noinline]] void Free(void* data) {
+  live_bytes.fetch_sub(static_cast<int64_t>(malloc_usable_size(data)), std::memory_order_relaxed);
+  std::free(data);
+}
 
 }  // namespace
 
 namespace brigade::testing {
 
 int64_t CountedAllocations() { return allocations.load(std::memory_order_relaxed); }
+
+PeakOfAllocations::PeakOfAllocations() : before_(live_bytes) { peak_bytes = before_; }
+
+int64_t PeakOfAllocations::bytes() const { return peak_bytes - before_; }
 
 AllocationsByLibrary::AllocationsByLibrary(const char* name) {
   LibraryIsOnTheStack();  // the first backtrace loads a library

@@ -14,6 +14,7 @@
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "gtest/gtest.h"
@@ -370,13 +371,30 @@ TEST(AccountingTest, TheCommunicatorKnowsTheMemoryOfAllBuckets) {
   }
 }
 
+TEST(AccountingTest, StateIsLoadedWithoutDeviceMemory) {
+  for (const int ranks : {1, 3}) {
+    for (const Setting& setting : Settings()) {
+      SCOPED_TRACE(
+          absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        auto zero = CreateZero(setting.model, setting.options, self).value();
+        const auto state = Capture(*zero, self).value();
+        device::MemoryStats& stats = self.context->memory_stats();
+        stats.ResetPeaks();
+        ASSERT_OK(LoadCaptured(*zero, state));
+        EXPECT_EQ(stats.peak_bytes(), stats.current_bytes());
+      });
+    }
+  }
+}
+
 TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
   constexpr int kRanks = 3;
   for (const Setting& setting : Settings()) {
     SCOPED_TRACE(absl::StrCat(setting.name, ", stage ", setting.options.stage));
     std::barrier meet(kRanks);
     int64_t before = 0, after = 0;
-    device::Gate gate;
+    device::Gate gates[2];
     auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -385,6 +403,7 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         no_checks.checks = false;
         auto context = device::Context::Create(no_checks).value();
         auto compute = context->CreateStream("compute").value();
+        auto reader = context->CreateStream("reader").value();
         auto communicator =
             collectives::Communicator::Create(group->Join(rank, *context).value(), *context)
                 .value();
@@ -393,28 +412,43 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
                 .value();
         float losses[2] = {1.0f, 0.0f};
         absl::Status status;
+        // The state is lent and returned before each step.
+        const auto step = [&] {
+          status.Update(zero->LendState(*reader));
+          status.Update(zero->ReturnState());
+          status.Update(EmptyStep(*zero, *compute, losses));
+        };
         const auto sync = [&] {  // without GoogleTest, which allocates
           status.Update(zero->step_stream().Synchronize());
           status.Update(compute->Synchronize());
           meet.arrive_and_wait();
         };
-        constexpr int kSteps = 4;
-        // Queues at their deepest: nothing runs until all is enqueued.
-        status.Update(device::Block(*compute, gate));
-        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute, losses));
-        meet.arrive_and_wait();
-        gate.Open();
-        sync();
+        const auto steps = [&] {
+          for (int i = 0; i < 4; ++i) step();
+        };
+        // Queues, records of events and the group's list of collectives on their way grow to what
+        // they need. It is the most that they can need if no stream starts before all is
+        // enqueued, and from the second round on: its first waits keep records of the first round.
+        for (device::Gate& gate : gates) {
+          for (device::Stream* const stream : {compute.get(), reader.get(), &zero->step_stream()}) {
+            status.Update(device::Block(*stream, gate));
+          }
+          steps();
+          meet.arrive_and_wait();
+          gate.Open();
+          sync();
+        }
         if (rank == 0) before = brigade::testing::CountedAllocations();
         const int64_t waits = context->host_waits();
         meet.arrive_and_wait();
-        for (int i = 0; i < kSteps; ++i) status.Update(EmptyStep(*zero, *compute, losses));
+        steps();
         const int64_t waited = context->host_waits() - waits;
         sync();
         if (rank == 0) after = brigade::testing::CountedAllocations();
         meet.arrive_and_wait();
         EXPECT_OK(status);
         EXPECT_EQ(waited, 0);
+        EXPECT_EQ(zero->state_wait_ns(), 0);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -10,6 +10,7 @@
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "gmock/gmock.h"
@@ -173,7 +174,7 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
                     out_of_turn("Acquire of unit \"h.0\": it is"));
         EXPECT_THAT(zero->Weights(5).status(), out_of_turn("\"h.1.w\" is read while"));
         EXPECT_OK(zero->Weights(2).status());
-        EXPECT_THAT(zero->SaveState().status(), out_of_turn("in the middle of a step"));
+        EXPECT_THAT(zero->LendState(*self.stream), out_of_turn("in the middle of a step"));
         ASSERT_OK(zero->Release(1));
         EXPECT_THAT(zero->Acquire(9, Pass::kForward), StatusIs(kInvalid, HasSubstr("unit 9 of 5")));
         EXPECT_THAT(zero->Weights(-1).status(), StatusIs(kInvalid, HasSubstr("parameter -1 of")));
@@ -315,7 +316,7 @@ TEST(ErrorsTest, AUnitIsNotAcquiredIfTheNextOneCannotBeGathered) {
                 StatusIs(absl::StatusCode::kCancelled, HasSubstr("Acquire of unit \"b\"")));
     EXPECT_THAT(zero->Weights(1).status(), StatusIs(kPrecondition, HasSubstr("is read while")));
     EXPECT_THAT(zero->Release(1), StatusIs(kPrecondition, HasSubstr("it is not acquired")));
-    EXPECT_OK(zero->SaveState().status()) << "no unit is acquired";
+    EXPECT_OK(Capture(*zero, self).status()) << "no unit is acquired";
   });
 }
 

@@ -3,6 +3,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,7 +45,7 @@ TEST(UnitScopeTest, AnEarlyReturnReleases) {
         StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is read while no unit")));
     // The unit can be acquired again, and the state is between steps.
     EXPECT_THAT(FailingPass(*zero), StatusIs(absl::StatusCode::kUnknown));
-    EXPECT_OK(zero->SaveState().status());
+    EXPECT_OK(Capture(*zero, self).status());
   });
 }
 

@@ -1,10 +1,11 @@
-// Each wait between the two streams is needed: without it the race checker reports a race, whatever
+// Each wait between the streams is needed: without it the race checker reports a race, whatever
 // the timing.
 
 #include <string>
 
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -57,12 +58,20 @@ size_t Races(const Case& c, bool omit) {
     absl::Status status;
     const device::Buffer loss =
         self.context->Allocate(2 * sizeof(float), device::Purpose::kActivations).value();
+    auto reader = self.context->CreateStream("reader").value();
+    CapturedState seen[3];
     for (int step = 0; step < 3; ++step) {
+      if (c.point == WaitPoint::kStateStaged) {
+        status.Update((*zero)->LendState(*reader));
+        status.Update(EnqueueCapture(**zero, *reader, seen[step]));
+        status.Update((*zero)->ReturnState());
+      }
       const bool early = c.point == WaitPoint::kStepDecided;
       status.Update(Step(**zero, trainer, early ? loss.as<float>().data() : nullptr));
     }
     status.Update((*zero)->step_stream().Synchronize());
     status.Update(self.stream->Synchronize());
+    status.Update(reader->Synchronize());
     EXPECT_TRUE(omit || status.ok()) << status;
     // Waits, so that no rank frees its memory while others still compute.
     EXPECT_OK((*zero)->CancelStep());
@@ -100,6 +109,10 @@ constexpr Case kCases[] = {
     {WaitPoint::kBackwardFinished, "BackwardFinished3", 3, 1, 10000},
     {WaitPoint::kStepDecided, "StepDecided0", 0},
     {WaitPoint::kStepDecided, "StepDecided3", 3},
+    {WaitPoint::kStateStaged, "StateStaged0", 0},
+    {WaitPoint::kStateStaged, "StateStaged1", 1},
+    {WaitPoint::kStateStaged, "StateStaged2", 2},
+    {WaitPoint::kStateStaged, "StateStaged3", 3},
 };
 
 INSTANTIATE_TEST_SUITE_P(Points, WaitsTest, ::testing::ValuesIn(kCases),

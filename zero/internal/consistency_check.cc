@@ -1,6 +1,7 @@
 #include "brigade/zero/internal/consistency_check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -9,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
-#include "brigade/zero/internal/fnv1a.h"
 
 namespace brigade::zero::internal {
 namespace {
@@ -36,6 +37,15 @@ size_t FirstToDiffer(const std::vector<std::string>& all) {
     if (all[rank] != all[0]) return rank;
   }
   return 0;
+}
+
+// A hash of 64 bits, the same on every machine.
+//
+// Source       Fowler, Noll, Vo: FNV-1a.
+uint64_t Fnv1a(absl::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  return hash;
 }
 
 std::string Number(double value) { return absl::StrFormat("%.17g", value); }

@@ -4,8 +4,6 @@
 // Checks that all ranks have the same options, model and state. Calls of all ranks, on the host:
 // they wait for the other ranks, and need no device memory.
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/kernels/step_control/step_state.h"

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero::internal {
@@ -19,18 +20,21 @@ absl::Status StateLoan::Lend(device::Stream& reader) {
   if (reader_ != nullptr) return absl::FailedPreconditionError("LendState: the state is lent");
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at_rest_));
   BRIGADE_RETURN_IF_ERROR(reader.Wait(*at_rest_));
+  // So that what this reader records covers an earlier one for which no update has waited.
+  if (was_read_) BRIGADE_RETURN_IF_ERROR(reader.Wait(*staged_));
   reader_ = &reader;
-  was_read_ = true;
   return absl::OkStatus();
 }
 
 absl::Status StateLoan::Return() {
   const device::MutexLock lock(mutex_);
-  if (reader_ == nullptr)
+  if (reader_ == nullptr) {
     return absl::FailedPreconditionError("ReturnState: the state is not lent");
-  device::Stream* const reader = std::exchange(reader_, nullptr);
+  }
+  // It is back also after an error, which is the device's, so that Step does not wait for ever.
+  was_read_ = true;
   returned_.SignalAll();
-  return reader->Record(*staged_);
+  return std::exchange(reader_, nullptr)->Record(*staged_);
 }
 
 bool StateLoan::is_lent() const {
@@ -46,8 +50,10 @@ absl::Status StateLoan::AwaitReader() {
     const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
     wait_ns_.fetch_add(waited.count(), std::memory_order_relaxed);
   }
-  if (!std::exchange(was_read_, false)) return absl::OkStatus();
-  return streams_.Wait(WaitPoint::kStateStaged, *staged_, streams_.comm());
+  if (!was_read_) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kStateStaged, *staged_, streams_.comm()));
+  was_read_ = false;
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::zero::internal

@@ -44,7 +44,7 @@ class StateLoan {
   device::CondVar returned_;
   // Null: it is not lent.
   device::Stream* reader_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  // It was, since the last update.
+  // A reader has returned it, and the communication stream has not waited for `staged_` yet.
   bool was_read_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

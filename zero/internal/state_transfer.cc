@@ -1,11 +1,17 @@
 #include "brigade/zero/internal/state_transfer.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/device/context.h"
+#include "brigade/device/event.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/stream.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/zero/internal/consistency_check.h"
 #include "brigade/zero/plan/layout.h"
@@ -13,21 +19,15 @@
 namespace brigade::zero::internal {
 namespace {
 
-using precision::DType;
+constexpr auto kFloat = precision::DType::kFloat32;
 
-constexpr DType kFloat = DType::kFloat32;
-
-// 4 MiB in float32: of all ranks together.
-constexpr int64_t kChunkElements = int64_t{1} << 20;
-// 256 bytes of the smallest type.
-constexpr int64_t kChunkAlignment = 128;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+// The type of a bucket's state: that of the master and the moments, or of frozen weights.
+precision::DType StateType(const Bucket& bucket) {
+  return bucket.trainable ? kFloat : bucket.dtype;
 }
 
-absl::Status Convert(const void* source, DType from, void* target, DType to, int64_t size,
-                     device::Stream& stream) {
+absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
+                     int64_t size, device::Stream& stream) {
   if (from == to) return stream.Copy(target, source, size * precision::SizeOf(to));
   return kernels::Cast({{source, target, size}}, {.source_dtype = from, .target_dtype = to},
                        stream);
@@ -35,15 +35,55 @@ absl::Status Convert(const void* source, DType from, void* target, DType to, int
 
 }  // namespace
 
-absl::StatusOr<device::Buffer> StateTransfer::AllocateWhole() const {
-  int64_t largest = 0;
-  for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
-  return streams_.context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
-                                     device::Purpose::kCommunication, "whole bucket in float32");
-}
+// Host memory for two chunks, taken in turn: one is filled while the other is copied to the device.
+class StateTransfer::Chunks {
+ public:
+  static absl::StatusOr<Chunks> Create(int64_t bytes, StepStreams& streams) {
+    Chunks chunks(bytes, streams.comm());
+    for (Chunk& each : chunks.chunks_) {
+      BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(bytes, "state chunk"));
+      BRIGADE_ASSIGN_OR_RETURN(each.copied, streams.context().CreateEvent("state chunk copied"));
+    }
+    return chunks;
+  }
+
+  int64_t bytes() const { return bytes_; }
+
+  // Memory that no copy reads any more, for the next CopyTo.
+  absl::StatusOr<void*> Next() {
+    Chunk& chunk = chunks_[next_];
+    if (chunk.used) BRIGADE_RETURN_IF_ERROR(chunk.copied->Synchronize());
+    return chunk.memory.data();
+  }
+  absl::Status CopyTo(void* target, int64_t bytes) {
+    Chunk& chunk = chunks_[next_];
+    next_ = 1 - next_;
+    BRIGADE_RETURN_IF_ERROR(stream_.Copy(target, chunk.memory.data(), bytes));
+    chunk.used = true;
+    return stream_.Record(*chunk.copied);
+  }
+
+ private:
+  struct Chunk {
+    device::Buffer memory;
+    std::unique_ptr<device::Event> copied;
+    bool used = false;
+  };
+
+  Chunks(int64_t bytes, device::Stream& stream) : bytes_(bytes), stream_(stream) {}
+
+  int64_t bytes_;
+  device::Stream& stream_;
+  std::array<Chunk, 2> chunks_;
+  size_t next_ = 0;
+};
 
 absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl::Status& ready) {
-  absl::StatusOr<device::Buffer> whole = AllocateWhole();
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
+  absl::StatusOr<device::Buffer> whole =
+      streams_.context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
+                                  device::Purpose::kCommunication, "whole bucket in float32");
   BRIGADE_RETURN_IF_ERROR(
       collectives::AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_.communicator()));
   return whole;
@@ -107,7 +147,7 @@ absl::Status StateTransfer::InitializeParameters(
   return streams_.Synchronize();
 }
 
-// This rank's slice of the bucket's master, into `target` on the device.
+// This rank's slice of the bucket's master, or of frozen weights, as float32 into device memory.
 absl::Status StateTransfer::ReadMaster(int index, float* target) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
@@ -153,96 +193,77 @@ absl::Status StateTransfer::ExportParameters(
   return status;
 }
 
-absl::StatusOr<StateTransfer::Chunk> StateTransfer::AllocateChunk(const absl::Status& ready) {
-  Chunk chunk;
-  chunk.elements = RoundUp(kChunkElements / streams_.ranks(), kChunkAlignment);
-  const int64_t bytes = chunk.elements * static_cast<int64_t>(sizeof(float));
-  const auto allocate = [&]() -> absl::Status {
-    BRIGADE_RETURN_IF_ERROR(ready);
-    BRIGADE_ASSIGN_OR_RETURN(
-        chunk.all, streams_.context().Allocate(bytes * streams_.ranks(),
-                                               device::Purpose::kCommunication, "chunk of state"));
-    for (Chunk::Host& host : chunk.hosts) {
-      BRIGADE_ASSIGN_OR_RETURN(host.memory,
-                               streams_.context().AllocateHost(bytes, "chunk of state"));
-      BRIGADE_ASSIGN_OR_RETURN(host.copied, streams_.context().CreateEvent("chunk copied"));
-      BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*host.copied));
-    }
-    return absl::OkStatus();
-  };
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocate(), streams_.communicator()));
-  return chunk;
+absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepState& step,
+                                 int64_t chunk_bytes, StateReader read) {
+  absl::Status mine = ready;
+  if (mine.ok() && chunk_bytes < 1) {
+    mine = absl::InvalidArgumentError(absl::StrCat("chunk_bytes is ", chunk_bytes));
+  }
+  if (mine.ok()) mine = update_.controller().CheckState(step);
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan_.buckets()) {
+    largest = std::max(largest, plan_.slice(bucket) * precision::SizeOf(StateType(bucket)));
+  }
+  constexpr int64_t kAlignment = 256;
+  const int64_t whole_units = std::max<int64_t>(1, chunk_bytes / kAlignment) * kAlignment;
+  absl::StatusOr<Chunks> chunks = Chunks::Create(std::min(whole_units, largest), streams_);
+  if (mine.ok()) mine = chunks.status();
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(step, streams_.communicator()));
+  const int buckets = static_cast<int>(plan_.buckets().size());
+  for (int b = 0; b < buckets; ++b) {
+    // After an error of its own this rank takes part in the gathers that remain.
+    if (mine.ok()) mine = WriteSlices(b, read, *chunks);
+    BRIGADE_RETURN_IF_ERROR(ShareBucket(b));
+  }
+  mine.Update(streams_.Synchronize());
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
+  for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
+  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));
+  return streams_.Synchronize();
 }
 
-// What one rank has read of its slice, to where it belongs: elements [begin, begin + count) of each
-// rank's slice of an array, of this rank in `mine` on the host.
-absl::Status StateTransfer::SetRange(int index, int array, ElementRange range, const void* mine,
-                                     Chunk& chunk) {
+// Fills this rank's slices of the bucket.
+absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chunks) {
   const Bucket& bucket = plan_.bucket(index);
-  device::Stream& stream = streams_.comm();
-  const StageTraits traits = options_.traits();
-  const DType dtype = bucket.trainable ? kFloat : bucket.dtype;
-  const int64_t width = precision::SizeOf(dtype), slice = plan_.slice(bucket);
-  const bool weights = array == 0;
-  const bool gathers = weights ? traits.whole_parameters : traits.whole_optimizer_state;
-  char* const all = static_cast<char*>(chunk.all.data());
-  char* const own = all + streams_.rank() * range.size * width;
-  // Otherwise it is copied from the host to where it stays.
-  const bool passes = gathers || (weights && dtype != bucket.dtype);
-  if (passes) BRIGADE_RETURN_IF_ERROR(stream.Copy(own, mine, range.size * width));
-  if (gathers) {
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.AllGather(own, all, range.size, dtype, streams_.traffic.setup));
-  }
-  const int first = gathers ? 0 : streams_.rank();
-  const int last = gathers ? streams_.ranks() : first + 1;
-  for (int rank = first; rank < last; ++rank) {
-    const void* const from = passes ? all + rank * range.size * width : mine;
-    // Of an array that is whole here, or of this rank's slice.
-    const auto at = [&](bool whole) { return (whole ? rank * slice : 0) + range.begin; };
-    if (weights) {
-      void* const array_of_weights =
-          traits.whole_parameters ? parameters_.Whole(index) : parameters_.Slice(index);
+  const int64_t slice = plan_.slice(bucket);
+  const int64_t element_bytes = precision::SizeOf(StateType(bucket));
+  for (int array = 0; array < (bucket.trainable ? update_.arrays() : 1); ++array) {
+    char* const target = static_cast<char*>(OwnState(index, array));
+    for (ElementRange range; range.begin < slice; range.begin += range.size) {
+      range.size = std::min(chunks.bytes() / element_bytes, slice - range.begin);
+      BRIGADE_ASSIGN_OR_RETURN(void* const values, chunks.Next());
+      BRIGADE_RETURN_IF_ERROR(read(index, array, range, values));
       BRIGADE_RETURN_IF_ERROR(
-          Convert(from, dtype,
-                  static_cast<char*>(array_of_weights) +
-                      at(traits.whole_parameters) * precision::SizeOf(bucket.dtype),
-                  bucket.dtype, range.size, stream));
+          chunks.CopyTo(target + range.begin * element_bytes, range.size * element_bytes));
     }
-    const bool has_place = traits.whole_optimizer_state || rank == streams_.rank();
-    if (!bucket.trainable || (weights && !HasMaster(bucket)) || !has_place) continue;
-    BRIGADE_RETURN_IF_ERROR(stream.Copy(
-        update_.Array(index, array) + at(traits.whole_optimizer_state), from, range.size * width));
   }
   return absl::OkStatus();
 }
 
-absl::Status StateTransfer::Load(
-    const absl::Status& ready, const kernels::StepState& state,
-    absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read) {
-  const absl::Status checked = ready.ok() ? update_.controller().CheckState(state) : ready;
-  BRIGADE_ASSIGN_OR_RETURN(Chunk chunk, AllocateChunk(checked));
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(state, streams_.communicator()));
-  absl::Status status;
-  for (int b = 0; b < static_cast<int>(plan_.buckets().size()); ++b) {
-    const Bucket& bucket = plan_.bucket(b);
-    for (int array = 0; array < (bucket.trainable ? update_.arrays() : 1); ++array) {
-      for (int64_t begin = 0; begin < plan_.slice(bucket); begin += chunk.elements) {
-        const ElementRange range = {begin, std::min(chunk.elements, plan_.slice(bucket) - begin)};
-        std::swap(chunk.hosts[0], chunk.hosts[1]);
-        Chunk::Host& host = chunk.hosts[0];
-        BRIGADE_RETURN_IF_ERROR(host.copied->Synchronize());
-        // After an error of `read` this rank takes part in the gathers that remain.
-        if (status.ok()) status = read(b, array, range, host.memory.data());
-        BRIGADE_RETURN_IF_ERROR(SetRange(b, array, range, host.memory.data(), chunk));
-        BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*host.copied));
-      }
+// From the slices of all ranks: the other ranks' state where every rank has it, and the weights,
+// whole or this rank's slice. All in place.
+absl::Status StateTransfer::ShareBucket(int index) {
+  const Bucket& bucket = plan_.bucket(index);
+  const StageTraits& traits = options_.traits();
+  const int64_t slice = plan_.slice(bucket);
+  const bool shares_state = bucket.trainable && traits.whole_optimizer_state;
+  if (shares_state) {
+    for (int array = 0; array < update_.arrays(); ++array) {
+      BRIGADE_RETURN_IF_ERROR(streams_.AllGather(OwnState(index, array),
+                                                 update_.Array(index, array), slice, kFloat,
+                                                 streams_.traffic.setup));
     }
-    BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   }
-  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(state, streams_.comm()));
-  BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
-  return collectives::AgreeOnStatus(status, streams_.communicator());
+  if (bucket.trainable && HasMaster(bucket)) {
+    const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
+    void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
+    BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
+                                    updated.size, streams_.comm()));
+  }
+  if (!traits.whole_parameters || shares_state) return absl::OkStatus();
+  return streams_.AllGather(parameters_.Slice(index), parameters_.Whole(index), slice, bucket.dtype,
+                            streams_.traffic.setup);
 }
 
 }  // namespace brigade::zero::internal

@@ -1,16 +1,13 @@
 #ifndef BRIGADE_ZERO_INTERNAL_STATE_TRANSFER_H_
 #define BRIGADE_ZERO_INTERNAL_STATE_TRANSFER_H_
 
-#include <array>
 #include <cstdint>
-#include <memory>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/device/buffer.h"
-#include "brigade/device/event.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/sharded_update.h"
@@ -21,13 +18,16 @@
 namespace brigade::zero::internal {
 
 // Copies parameters and optimizer state between a ZeroOptimizer and host memory, bucket by bucket
-// or in chunks, so that no rank ever holds the whole model. The contracts of the calls are in
+// or chunk by chunk, so that no rank ever holds the whole model. The contracts of the calls are in
 // zero_optimizer.h.
 //
 // `ready` is whether this rank may make the call now. An error of it is an error of the call on all
 // ranks.
 class StateTransfer {
  public:
+  using StateReader =
+      absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>;
+
   StateTransfer(const Plan& plan, const ZeroOptions& options, StepStreams& streams,
                 ParameterStore& parameters, ShardedUpdate& update)
       : plan_(plan),
@@ -42,36 +42,21 @@ class StateTransfer {
   absl::Status ExportParameters(
       const absl::Status& ready,
       absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read);
-  // Of this rank, in device memory: ZeroOptimizer::OwnState.
+  absl::Status Load(const absl::Status& ready, const kernels::StepState& step, int64_t chunk_bytes,
+                    StateReader read);
+
+  // This rank's slice of one of the bucket's arrays: of a frozen bucket the weights.
   void* OwnState(int bucket, int array) const;
-  absl::Status Load(
-      const absl::Status& ready, const kernels::StepState& state,
-      absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>
-          read);
 
  private:
-  // What a part of the state passes through: of this rank, on the host, in turn; of all ranks, on
-  // the device.
-  struct Chunk {
-    struct Host {
-      device::Buffer memory;
-      // Nothing is copied from it any more.
-      std::unique_ptr<device::Event> copied;
-    };
-    // Of each rank.
-    int64_t elements = 0;
-    device::Buffer all;
-    std::array<Host, 2> hosts;
-  };
+  class Chunks;
 
-  // Memory for the largest bucket in float32.
-  absl::StatusOr<device::Buffer> AllocateWhole() const;
-  // Calls of all ranks: the same, or the first error of any rank.
+  // A call of all ranks: memory for the largest bucket in float32, or the first error of any rank.
   absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready);
-  absl::StatusOr<Chunk> AllocateChunk(const absl::Status& ready);
   absl::Status SetBucket(int bucket, const float* whole);
-  absl::Status SetRange(int bucket, int array, ElementRange range, const void* mine, Chunk& chunk);
   absl::Status ReadMaster(int bucket, float* target);
+  absl::Status WriteSlices(int bucket, StateReader read, Chunks& chunks);
+  absl::Status ShareBucket(int bucket);
 
   const Plan& plan_;
   const ZeroOptions& options_;

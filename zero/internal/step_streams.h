@@ -24,7 +24,7 @@
 
 namespace brigade::zero::internal {
 
-// The reasons for which one stream of a rank waits for the other.
+// The reasons for which one stream of a rank waits for another.
 enum class WaitPoint : uint8_t {
   // A reduction reads gradients after the backward pass has written them.
   kGradientsWritten,
@@ -57,7 +57,7 @@ class StepStreams {
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
 
-  // `waiter` waits for the event, which is on the other stream.
+  // `waiter` waits for the event, which is on another stream.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
   // From now on Wait does nothing at this point: with it a test shows that the race checker reports
   // the wait's absence.

@@ -25,10 +25,10 @@ struct MemoryTerm {
 };
 
 // The device memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank,
-// constant from Create on. (While parameters or state go in or out there is one bucket in float32
-// more.) The terms of the paper are "weights", "gradients", "master" and "moments"; what the paper
-// leaves out (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has
-// terms of its own.
+// constant from Create on. (While parameters go in or out there is one bucket in float32 more.) The
+// terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
+// (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has terms of its
+// own.
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 
 // The same with the workspace of the step's collectives, which the communicator allocates for them

@@ -44,6 +44,13 @@ class Survivors {
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          device::Context& context) {
+  // Shares nothing: the caller keeps the context.
+  return CreateGlooEngine(
+      options, std::shared_ptr<device::Context>(std::shared_ptr<device::Context>(), &context));
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
+                                                         std::shared_ptr<device::Context> context) {
   BRIGADE_ASSIGN_OR_RETURN(auto transport, CreateGlooTransport(options));
   Regroup regroup = [options, survivors = std::make_shared<Survivors>(options.size)](
                         absl::Span<const int> members, absl::Span<const int> lost,
@@ -62,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     }
     return CreateGlooTransport(part);
   };
-  return CreateTransportEngine(std::move(transport), std::move(regroup), context);
+  return CreateTransportEngine(std::move(transport), std::move(regroup), std::move(context));
 }
 
 }  // namespace brigade::collectives

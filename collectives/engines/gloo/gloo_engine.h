@@ -20,6 +20,10 @@ namespace brigade::collectives {
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          device::Context& context);
 
+// The same with a context that this group and those made of it keep.
+absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
+                                                         std::shared_ptr<device::Context> context);
+
 }  // namespace brigade::collectives
 
 #endif  // BRIGADE_COLLECTIVES_ENGINES_GLOO_GLOO_ENGINE_H_

@@ -20,9 +20,6 @@ struct NcclOptions {
   // Whether the side channel compares the calls of all ranks. If not, collectives that differ end
   // by the timeout.
   bool compare_calls = true;
-  // The context of the side channel's engine, if nobody else keeps it: lives as long as any group
-  // that was made with these options.
-  std::shared_ptr<device::Context> side_context = nullptr;
 };
 
 // Ranks that are GPUs, reached by NCCL. A side channel, which is an engine of the host with the
@@ -49,6 +46,8 @@ struct NcclOptions {
 //              receive of another length than its send is NCCL's to notice.
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
 //              would.
+// Host         CreateHostChannel makes a group of the side channel's engine, and calls nothing of
+//              NCCL.
 // Register     ncclCommRegister, and ncclCommDeregister at the registration's end.
 // Memory       What kDirect adds, size - 1 times a rank's part, or a stage of the others; where
 //              more than 64 arrays are added, their partial sums, a rank's part in the type that is
@@ -68,8 +67,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateNcclEngine(const NcclOptions& opti
 // The same over a communicator that somebody else owns, and destroys after the engine; an error
 // revokes it where NCCL can (2.28), or leaves its calls to the owner. It should be non-blocking,
 // and nobody else calls NCCL with it meanwhile; one that is still being made is waited for. `side`
-// may be null: then calls are not compared, errors not passed on, and Split and Shrink
-// FailedPrecondition. InvalidArgument if `side` has other ranks.
+// may be null: then calls are not compared, errors not passed on, and Split, Shrink and
+// CreateHostChannel FailedPrecondition. InvalidArgument if `side` has other ranks.
 absl::StatusOr<std::unique_ptr<Engine>> BorrowNcclEngine(const NcclOptions& options,
                                                          ::ncclComm* comm,
                                                          std::unique_ptr<Engine> side,

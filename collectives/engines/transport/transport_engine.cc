@@ -30,18 +30,18 @@ std::vector<int> Others(const Transport& transport) {
 class TransportEngineState {
  public:
   TransportEngineState(std::unique_ptr<Transport> transport, Regroup regroup,
-                       device::Context& context)
-      : context(context),
+                       std::shared_ptr<device::Context> context)
+      : context(std::move(context)),
         transport(std::move(transport)),
         regroup(std::move(regroup)),
         others_(Others(*this->transport)),
         checked_(*this->transport),
-        executor_(checked_, context) {}
+        executor_(checked_, *this->context) {}
 
   // After an error the transport may still read and write what it was given: it goes first.
   ~TransportEngineState() { transport.reset(); }
 
-  device::Context& context;
+  const std::shared_ptr<device::Context> context;
   std::unique_ptr<Transport> transport;
   const Regroup regroup;
 
@@ -257,15 +257,15 @@ class TransportEngine final : public Engine {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(std::unique_ptr<Transport> transport,
-                                                              Regroup regroup,
-                                                              device::Context& context) {
-  if (context.device().kind != device::DeviceKind::kCpu) {
+absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(
+    std::unique_ptr<Transport> transport, Regroup regroup,
+    std::shared_ptr<device::Context> context) {
+  if (context->device().kind != device::DeviceKind::kCpu) {
     return absl::InvalidArgumentError(
-        absl::StrCat("messages need a CPU context, not ", context.device().ToString()));
+        absl::StrCat("messages need a CPU context, not ", context->device().ToString()));
   }
-  return std::make_unique<TransportEngine>(
-      std::make_shared<TransportEngineState>(std::move(transport), std::move(regroup), context));
+  return std::make_unique<TransportEngine>(std::make_shared<TransportEngineState>(
+      std::move(transport), std::move(regroup), std::move(context)));
 }
 
 }  // namespace brigade::collectives

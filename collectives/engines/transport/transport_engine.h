@@ -27,14 +27,14 @@ using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
 // Pipeline     Instructions go in chunks: while one is reduced, the next is on its way.
 // Failed work  A call that its stream skips, because something failed before it, ends the group
 //              with an error that says so; the other ranks do not wait for the deadline.
-// Memory       Chunks to receive into, counted as communication in `context`, which must outlive
-//              the engine's work.
+// Memory       Chunks to receive into, counted as communication in `context`, which this group and
+//              those made of it keep.
 // Lifetime     Destroyed with calls in a queue, it carries them out first.
 //
 // InvalidArgument for a context that is not on the CPU.
-absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(std::unique_ptr<Transport> transport,
-                                                              Regroup regroup,
-                                                              device::Context& context);
+absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(
+    std::unique_ptr<Transport> transport, Regroup regroup,
+    std::shared_ptr<device::Context> context);
 
 }  // namespace brigade::collectives
 

@@ -1,6 +1,7 @@
 #include "brigade/examples/gpt/chrome_trace.h"
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,10 +25,12 @@ constexpr auto kWait = TracedOperation::Kind::kWait;
 
 std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" + name; }
 
-json Read(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
+
+json Read(const std::string& path) { return json::parse(ReadText(path)); }
 
 TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
   const std::string path = PathOf("tracks.json");
@@ -59,9 +62,9 @@ TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
                                       happened("gemm", "work", 1000.007, 2.493, 1),  //
                                       named("thread_name", 0, 2, "communication"),   //
                                       happened("wait for written", "wait", 1000.0, 0.0, 2),
-                                      named("process_name", 12, 3, "rank 12"),  //
-                                      sorted(12, 3),                            //
-                                      named("thread_name", 12, 3, "compute"),   //
+                                      named("process_name", 12, 1, "rank 12"),  //
+                                      sorted(12, 1),                            //
+                                      named("thread_name", 12, 1, "compute"),   //
                                       happened("adam", "work", 2000.0, 1000.0, 1)));
 }
 
@@ -88,6 +91,44 @@ TEST(ChromeTraceTest, SaysHowManyOperationsAreMissing) {
   EXPECT_EQ(event["name"], "17 operations dropped");
   EXPECT_EQ(event["ph"], "i");
   EXPECT_EQ(event["ts"], 5.0);
+}
+
+TEST(ChromeTraceTest, GoesOnBehindTheLastWholeEvent) {
+  const std::string path = PathOf("goes_on.json");
+  const auto append = [](ChromeTrace& trace, int64_t begin_ns) {
+    return trace.Append(std::vector<TracedStream>{
+        {"rank 0", "compute", {{kWork, "gemm", begin_ns, begin_ns + 1000}}}});
+  };
+  // Finished, killed before that, and killed amid a line.
+  for (const absl::string_view end : {"\n]\n", "", ",\n{\"name\":\"gem"}) {
+    auto first = ChromeTrace::Create(path).value();
+    ASSERT_OK(append(*first, 5000));
+    ASSERT_OK(first->Finish());
+    std::string content = ReadText(path);
+    content.resize(content.size() - 3);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content << end;
+    // On a clock that has gone on, and on one that has begun anew.
+    auto second = ChromeTrace::Create(path, /*goes_on=*/true).value();
+    ASSERT_OK(append(*second, 7000));
+    ASSERT_OK(second->Finish());
+    auto third = ChromeTrace::Create(path, /*goes_on=*/true).value();
+    ASSERT_OK(append(*third, 100));
+    ASSERT_OK(append(*third, 2100));
+    ASSERT_OK(third->Finish());
+    std::vector<double> begins;
+    for (const json& event : Read(path)) {
+      if (event["name"] == "gemm") begins.push_back(event["ts"]);
+    }
+    EXPECT_THAT(begins, ElementsAre(5.0, 7.0, 8.0, 10.0)) << end;
+  }
+  // Nothing to go on with.
+  for (const absl::string_view begin : {"", "[]\n", "[\n{\"na", "something else"}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << begin;
+    auto trace = ChromeTrace::Create(path, /*goes_on=*/true).value();
+    ASSERT_OK(append(*trace, 3000));
+    ASSERT_OK(trace->Finish());
+    EXPECT_EQ(Read(path).back()["ts"], 3.0) << begin;
+  }
 }
 
 TEST(ChromeTraceTest, IsValidWithoutAnyOperation) {

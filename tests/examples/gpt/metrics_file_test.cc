@@ -31,6 +31,7 @@ constexpr StepMetrics kStep = {.step = 3,
 
 TEST(MetricsFileTest, EachLineIsThereAtOnceAndWhatIsNotFiniteIsNull) {
   ASSERT_OK_AND_ASSIGN(const auto file, MetricsFile::Create(Path()));
+  ASSERT_OK(file->OnStart({}));
   ASSERT_OK(file->OnEvaluation({0, 5.5}));
   EXPECT_EQ(Content(), "{\"step\":0,\"held_out_loss\":5.5}\n");
   ASSERT_OK(file->OnStep(kStep));
@@ -41,10 +42,35 @@ TEST(MetricsFileTest, EachLineIsThereAtOnceAndWhatIsNotFiniteIsNull) {
             "\"skipped\":true}\n");
 }
 
-TEST(MetricsFileTest, ReplacesTheFile) {
-  ASSERT_OK(MetricsFile::Create(Path()).value()->OnEvaluation({0, 5.5}));
-  ASSERT_OK(MetricsFile::Create(Path()).value()->OnEvaluation({7, 2.5}));
+TEST(MetricsFileTest, OfANewTrainingReplacesTheFile) {
+  std::ofstream(Path()) << "{\"step\":7,\"held_out_loss\":2.5}\n";
+  ASSERT_OK_AND_ASSIGN(const auto file, MetricsFile::Create(Path()));
   EXPECT_EQ(Content(), "{\"step\":7,\"held_out_loss\":2.5}\n");
+  ASSERT_OK(file->OnStart({}));
+  ASSERT_OK(file->OnEvaluation({0, 5.5}));
+  EXPECT_EQ(Content(), "{\"step\":0,\"held_out_loss\":5.5}\n");
+}
+
+// What came behind the step is made again; so is an evaluation at the step itself. Seconds go on.
+TEST(MetricsFileTest, OfAResumedTrainingGoesOn) {
+  const std::string kept =
+      "{\"step\":0,\"held_out_loss\":5.5}\n"
+      "{\"step\":1,\"seconds\":1.0,\"loss\":5.0}\n"
+      "{\"step\":2,\"seconds\":2.5,\"loss\":4.5}\n";
+  const std::string added =
+      "{\"step\":3,\"seconds\":4.0,\"loss\":4.25,\"tokens_per_second\":2048.0,"
+      "\"loss_scale\":65536.0,\"grad_norm\":null,\"learning_rate\":0.125,"
+      "\"skipped\":true}\n";
+  for (const char* rest :
+       {"", "{\"step\":2,\"held_out_loss\":4.0}\n", "{\"step\":3,\"seconds\":3.0,\"loss\":4.0}\n",
+        "{\"step\":3,\"sec", "null\n", "{\"step\":\"3\"}\n{\"step\":1,\"seconds\":9.0}\n"}) {
+    std::ofstream(Path()) << kept << rest;
+    ASSERT_OK_AND_ASSIGN(const auto file, MetricsFile::Create(Path()));
+    ASSERT_OK(file->OnStart({.step = 2, .resumed = "from here"}));
+    EXPECT_EQ(Content(), kept) << rest;
+    ASSERT_OK(file->OnStep(kStep));
+    EXPECT_EQ(Content(), kept + added) << rest;
+  }
 }
 
 TEST(MetricsFileTest, ErrorsNameTheFile) {

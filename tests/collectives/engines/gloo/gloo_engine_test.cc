@@ -31,7 +31,6 @@ TEST_P(GlooConformance, EveryOperationOfEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, GlooConformance, ::testing::ValuesIn(WorldSizes()));
 
-TEST(GlooEngineTest, HasHostChannels) { ConformHostChannel(GlooEngines({.size = 3})); }
 TEST(GlooEngineTest, SplitsByColorInTheOrderOfKeys) { ConformSplit(GlooEngines({.size = 5})); }
 
 TEST(GlooEngineTest, RunsInRegisteredMemory) {

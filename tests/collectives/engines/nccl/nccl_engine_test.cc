@@ -231,6 +231,23 @@ TEST_F(NcclTest, SplitsByNcclsOwnSplitAlsoForRanksThatGetNothing) {
   EXPECT_EQ(EmulatedNccl::Calls("ncclCommInitRankConfig"), 5);
 }
 
+TEST_F(NcclTest, AHostChannelMakesNoCommunicatorOfNccl) {
+  OnRanks({.size = 3}, NcclEngines({.size = 3}), [](Rank& self) {
+    ASSERT_OK(self.communicator->AllGatherHost({}));  // all have been made
+    const int live = EmulatedNccl::LiveComms();
+    auto channel = self.communicator->CreateHostChannel();
+    ASSERT_OK(channel);
+    ASSERT_OK((*channel)->Split(0, 0));
+    auto all = (*channel)->AllGatherHost({self.rank});
+    ASSERT_OK(all);
+    EXPECT_THAT(*all, ::testing::ElementsAre(0, 1, 2));
+    EXPECT_EQ(EmulatedNccl::LiveComms(), live);
+    self.AwaitOthers();
+  });
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommInitRankConfig"), 3);
+  EXPECT_EQ(EmulatedNccl::Calls("ncclCommSplit"), 0);
+}
+
 TEST_F(NcclTest, ASplitWithoutACommunicatorIsAnError) {
   const RanksOptions options = {.size = 2};
   const auto split_nothing = [](int, NcclOptions& nccl) {
@@ -320,13 +337,18 @@ TEST_F(NcclTest, ABorrowedCommunicatorStaysItsOwners) {
       ASSERT_OK(stream->Synchronize());
       EXPECT_EQ(b[0], 2.0f);
       const auto split = communicator->Split(0, 0);
+      const auto channel = communicator->CreateHostChannel();
       if (with_side) {
         EXPECT_OK(split);
+        EXPECT_OK(channel);
         both_have_split.arrive_and_wait();  // an abort would reach the other in its split
         communicator->Abort(absl::CancelledError("enough"));
       } else {
         EXPECT_THAT(split, StatusIs(absl::StatusCode::kFailedPrecondition,
                                     HasSubstr("needs a side channel")));
+        EXPECT_THAT(channel, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      HasSubstr("create_host_channel: a borrowed communicator "
+                                                "needs a side channel")));
       }
     }
     EXPECT_EQ(api.comm_destroy(comm), NcclResult::kSuccess);

@@ -72,12 +72,13 @@ Outcome MakeCalls(MemoryNetwork& network,
     std::vector<float> input(kCapacity, Input(rank));
     std::vector<float>& output = outcome.outputs[static_cast<size_t>(rank)];
     absl::Status& status = outcome.statuses[static_cast<size_t>(rank)];
-    ASSERT_OK_AND_ASSIGN(const auto context, device::Context::Create({}));
+    ASSERT_OK_AND_ASSIGN(const std::shared_ptr<device::Context> context,
+                         device::Context::Create({}));
     ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
     auto transport = std::make_unique<MemoryTransport>(rank, network);
     const MemoryTransport& counts = *transport;
     ASSERT_OK_AND_ASSIGN(const auto engine,
-                         CreateTransportEngine(std::move(transport), nullptr, *context));
+                         CreateTransportEngine(std::move(transport), nullptr, context));
     int before = 0;
     for (const Call& call : calls_of(rank)) {
       before = counts.sends();
@@ -138,11 +139,12 @@ TEST(CheckedTransportTest, ABarrierWaitsForAllRanks) {
     MemoryNetwork network(4);
     std::atomic<bool> has_come = false;
     OnThreadsOf(4, [&](int rank) {
-      ASSERT_OK_AND_ASSIGN(const auto context, device::Context::Create({}));
+      ASSERT_OK_AND_ASSIGN(const std::shared_ptr<device::Context> context,
+                           device::Context::Create({}));
       ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
       ASSERT_OK_AND_ASSIGN(const auto engine,
                            CreateTransportEngine(std::make_unique<MemoryTransport>(rank, network),
-                                                 nullptr, *context));
+                                                 nullptr, context));
       if (rank == late) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         has_come = true;

@@ -1,0 +1,181 @@
+#include "brigade/examples/gpt/rank_checkpoints.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/crc32c.h"
+#include "brigade/checkpoint/loader.h"
+#include "brigade/checkpoint/system_calls.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/clock.h"
+
+namespace brigade::gpt {
+namespace {
+
+using checkpoint::SystemCalls;
+
+std::string SumOf(const std::string& text) {
+  return absl::StrFormat("%08x", checkpoint::Crc32c(text));
+}
+
+// What else than model and options makes a training what it is.
+checkpoint::Fields TrainingFields(const Job& job) {
+  return {{"seed", absl::StrCat(job.seed)},
+          {"heads", absl::StrCat(job.model.heads)},
+          {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
+          {"corpus.training.bytes", absl::StrCat(job.corpus.training.size())},
+          {"corpus.training.crc32c", SumOf(job.corpus.training)},
+          {"corpus.held_out.bytes", absl::StrCat(job.corpus.held_out.size())},
+          {"corpus.held_out.crc32c", SumOf(job.corpus.held_out)}};
+}
+
+double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(SteadyNs() - begin_ns); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
+    const Job& job, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
+    device::Context& context) {
+  std::unique_ptr<RankCheckpoints> self(new RankCheckpoints(job, zero, communicator));
+  self->training_ = TrainingFields(job);
+  const Checkpoints& options = job.checkpoints;
+  if (options.save.empty()) return self;
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->saver_, checkpoint::Saver::Create(
+                        {.root = options.save, .mode = job.config.write_mode, .keep = options.keep},
+                        zero, communicator, context));
+  return self;
+}
+
+absl::StatusOr<Start> RankCheckpoints::Resume() {
+  Start start;
+  const std::string& from = job_.checkpoints.resume;
+  if (!from.empty()) {
+    // A checkpoint itself, or a folder of them.
+    int64_t is_checkpoint = 0;
+    absl::Status looked;
+    if (communicator_.rank() == 0) {
+      const auto found = checkpoint::IsCheckpoint(SystemCalls::Real(), from);
+      looked = found.status();
+      is_checkpoint = found.ok() && *found ? 1 : 0;
+    }
+    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(looked, communicator_));
+    BRIGADE_ASSIGN_OR_RETURN(const auto all, communicator_.AllGatherHost({is_checkpoint}));
+    BRIGADE_ASSIGN_OR_RETURN(start, all[0] == 1 ? Load(from) : ResumeNewest());
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckNothingLater(start.step));
+  return start;
+}
+
+absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
+  BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                           checkpoint::Load(folder, training_, zero_, communicator_,
+                                            {.may_differ = job_.checkpoints.may_differ}));
+  saved_step_ = state.iteration;
+  return Start{state.iteration,
+               absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
+}
+
+absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
+  const std::string& root = job_.checkpoints.resume;
+  std::string damaged;
+  int64_t before = std::numeric_limits<int64_t>::max();
+  while (true) {
+    BRIGADE_ASSIGN_OR_RETURN(const auto newest,
+                             checkpoint::FindLatest(root, communicator_, before));
+    if (!newest.has_value()) break;
+    absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
+    if (start.ok()) {
+      start->resumed += damaged;
+      return start;
+    }
+    if (!absl::IsDataLoss(start.status())) return start;
+    if (!job_.checkpoints.fall_back) {
+      return absl::DataLossError(
+          absl::StrCat(start.status().message(), "; --fall_back resumes from the one before it"));
+    }
+    // Out of the way of the training, which will come to this step again.
+    absl::Status moved;
+    if (communicator_.rank() == 0) {
+      moved = checkpoint::SetAside(SystemCalls::Real(), root, *newest);
+    }
+    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(moved, communicator_));
+    absl::StrAppend(&damaged, "\nSet aside: ", start.status().message());
+    before = *newest;
+  }
+  if (!damaged.empty()) {
+    return absl::DataLossError(absl::StrCat("no checkpoint is left in ", root, damaged));
+  }
+  if (root != job_.checkpoints.save) {
+    return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
+  }
+  return Start{0, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
+}
+
+absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
+  const std::string& root = job_.checkpoints.save;
+  if (root.empty()) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const auto newest, checkpoint::FindLatest(root, communicator_));
+  if (!newest.has_value() || *newest <= step) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      root, " has a checkpoint of step ", *newest, ", but this training begins after step ", step,
+      ": --resume goes on from the newest; else move it away, or save elsewhere"));
+}
+
+absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
+  if (!saver_->in_flight()) return absl::OkStatus();
+  const absl::StatusOr<checkpoint::SaveReport> report = saver_->Wait();
+  last_ = report.status();
+  if (report.ok()) {
+    ++summary_.saves;
+    summary_.saved_bytes = report->bytes;
+    summary_.save_seconds += report->seconds;
+  } else {
+    ++summary_.failed_saves;
+  }
+  return observer == nullptr ? absl::OkStatus() : observer->OnSave({step, report});
+}
+
+absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
+  const int64_t every = job_.checkpoints.save_every;
+  if (saver_ == nullptr || every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
+    return absl::OkStatus();
+  }
+  const int64_t begin = SteadyNs();
+  BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+  BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
+  saved_step_ = step;
+  summary_.held_up_seconds += SecondsSince(begin);
+  return absl::OkStatus();
+}
+
+absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
+  if (saver_ == nullptr) return absl::OkStatus();
+  const int64_t begin = SteadyNs();
+  BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+  // Once more, if it was this state that could not be saved.
+  if (step != saved_step_ || !last_.ok()) {
+    BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
+    saved_step_ = step;
+    BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+  }
+  summary_.last_save_seconds += SecondsSince(begin);
+  return last_;
+}
+
+void RankCheckpoints::AddTo(RankSummary& summary) const {
+  summary.saves = summary_.saves;
+  summary.failed_saves = summary_.failed_saves;
+  summary.saved_bytes = summary_.saved_bytes;
+  summary.save_seconds = summary_.save_seconds;
+  summary.held_up_seconds =
+      summary_.held_up_seconds + 1e-9 * static_cast<double>(zero_.state_wait_ns());
+  summary.last_save_seconds = summary_.last_save_seconds;
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,68 @@
+#ifndef BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_
+#define BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/saver.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::gpt {
+
+// Saves and resumes one rank's training, as Job::checkpoints says. All are calls of all ranks.
+class RankCheckpoints {
+ public:
+  // All must outlive it.
+  static absl::StatusOr<std::unique_ptr<RankCheckpoints>> Create(
+      const Job& job, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
+      device::Context& context);
+
+  // Loads what is to be resumed; then no InitializeParameters is needed. Where there is nothing yet
+  // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
+  // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
+  // would come to again.
+  absl::StatusOr<Start> Resume();
+
+  // Between two steps, `step` of which are enqueued: begins to save if it is time to. Waits for the
+  // save before, if it is still under way. A save that has failed is told, and no error.
+  absl::Status SaveIfDue(int64_t step, Observer* observer);
+  // The last save, if it was not made: waits. An error if it fails.
+  absl::Status SaveAtEnd(int64_t step, Observer* observer);
+
+  // Adds what the saves so far have taken.
+  void AddTo(RankSummary& summary) const;
+
+ private:
+  RankCheckpoints(const Job& job, zero::ZeroOptimizer& zero,
+                  collectives::Communicator& communicator)
+      : job_(job), zero_(zero), communicator_(communicator) {}
+
+  absl::StatusOr<Start> ResumeNewest();
+  absl::StatusOr<Start> Load(const std::string& folder);
+  absl::Status CheckNothingLater(int64_t step);
+  // Of the save in flight, if there is one.
+  absl::Status Await(int64_t step, Observer* observer);
+
+  const Job& job_;
+  zero::ZeroOptimizer& zero_;
+  collectives::Communicator& communicator_;
+  checkpoint::Fields training_;
+  // Null: nothing is saved.
+  std::unique_ptr<checkpoint::Saver> saver_;
+  // Of the state that was saved or loaded last; -1: none.
+  int64_t saved_step_ = -1;
+  // The end of the last save.
+  absl::Status last_;
+  RankSummary summary_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_

@@ -1,0 +1,49 @@
+#ifndef BRIGADE_TESTS_CHECKPOINT_TOY_TRAINING_H_
+#define BRIGADE_TESTS_CHECKPOINT_TOY_TRAINING_H_
+
+// Trainings of the toy model that are loaded from a checkpoint and saved to one.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/saver.h"
+#include "brigade/device/device.h"
+#include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::checkpoint::testing {
+
+inline constexpr char kRoot[] = "/checkpoints";
+
+// Several files, and several chunks in the ring.
+SaverOptions ToRoot(WriteMode mode);
+
+// What the training says of itself.
+const Fields& TrainingFields();
+
+// Steps [first, last), in fp16 with overflows in steps 1 and 4.
+struct ToyRun {
+  int stage = 0;
+  int ranks = 1;
+  int first = 0;
+  int last = 0;
+  // Null: not loaded, not saved.
+  CrashFileSystem* from = nullptr;
+  CrashFileSystem* to = nullptr;
+  WriteMode mode = WriteMode::kInPlace;
+  device::Device device = device::Cpu();
+};
+
+// Fails the test that calls it. Rank 0's parameters.
+std::vector<std::vector<float>> Train(const ToyRun& run);
+
+// The checkpoint of a step: contents by path.
+std::map<std::string, std::string> FilesOf(const CrashFileSystem& disk, int64_t step);
+
+}  // namespace brigade::checkpoint::testing
+
+#endif  // BRIGADE_TESTS_CHECKPOINT_TOY_TRAINING_H_
