@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/export.h"
 #include "brigade/checkpoint/inspect.h"
+#include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/verify.h"
 #include "brigade/checkpoint/weight_files.h"
@@ -57,14 +59,21 @@ std::unique_ptr<CrashFileSystem> CopyOf(const Saved& saved) {
   return saved.disk.AfterCrash(CrashFileSystem::Data::kAll, CrashFileSystem::Names::kAll);
 }
 
+void Overwrite(CrashFileSystem& disk, const std::string& path, off_t offset,
+               const std::string& bytes) {
+  const int file = disk.Open(path, O_WRONLY, 0);
+  ASSERT_EQ(disk.WriteAt(file, bytes.data(), bytes.size(), offset),
+            static_cast<ssize_t>(bytes.size()))
+      << path;
+  disk.Close(file);
+}
+
 void Flip(CrashFileSystem& disk, const std::string& path, off_t offset) {
-  const int in = disk.Open(path, O_RDONLY, 0), out = disk.Open(path, O_WRONLY, 0);
+  const int file = disk.Open(path, O_RDONLY, 0);
   char byte = 0;
-  ASSERT_EQ(disk.ReadAt(in, &byte, 1, offset), 1) << path;
-  byte = static_cast<char>(byte ^ 4);
-  ASSERT_EQ(disk.WriteAt(out, &byte, 1, offset), 1);
-  disk.Close(in);
-  disk.Close(out);
+  ASSERT_EQ(disk.ReadAt(file, &byte, 1, offset), 1) << path;
+  disk.Close(file);
+  Overwrite(disk, path, offset, std::string(1, static_cast<char>(byte ^ 4)));
 }
 
 std::map<std::string, std::string> FilesUnder(const CrashFileSystem& disk,
@@ -141,11 +150,32 @@ TEST(VerifyTest, FindsFilesThatAreMissingOrTooMuch) {
   EXPECT_THAT(Damages(*disk), ElementsAre(absl::StrCat(path, " is not there"),
                                           absl::StrCat(more, " is not in the manifest")));
   ASSERT_EQ(disk->Rename(more, path), 0);
-  const int out = disk->Open(path, O_WRONLY, 0);
   const auto size = static_cast<off_t>(disk->All()[path].size());
-  ASSERT_EQ(disk->WriteAt(out, "x", 1, size), 1);
+  Overwrite(*disk, path, size, "x");
   EXPECT_THAT(Damages(*disk),
               ElementsAre(absl::StrCat(path, " has ", size + 1, " bytes, and should have ", size)));
+}
+
+// The manifest says where each part is; no order of them is promised.
+TEST(VerifyTest, TakesPieceFilesInAnyOrder) {
+  const auto disk = CopyOf(InPieces());
+  const std::string path = absl::StrCat(kPath, "/manifest.json");
+  ASSERT_OK_AND_ASSIGN(Manifest manifest, ParseManifest(disk->All()[path]));
+  std::reverse(manifest.pieces.begin(), manifest.pieces.end());
+  ASSERT_OK_AND_ASSIGN(const std::string text, ManifestText(manifest));
+  Overwrite(*disk, path, 0, text);
+  EXPECT_THAT(Damages(*disk), IsEmpty());
+}
+
+TEST(ExportTest, RefusesAHeaderThatHasChanged) {
+  const auto disk = CopyOf(InPlace());
+  const std::string path = absl::StrCat(kPath, "/master-00001-of-00005.safetensors");
+  const size_t shape = disk->All()[path].find("[70,10]");
+  ASSERT_NE(shape, std::string::npos);
+  Overwrite(*disk, path, static_cast<off_t>(shape), "[10,70]");
+  EXPECT_THAT(ExportParameters(kPath, kOut, {}, *disk),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr(absl::StrCat(path, ": the header is damaged"))));
 }
 
 TEST(ExportTest, WritesTheParametersInEachType) {

@@ -121,6 +121,7 @@ TEST_F(WeightsTest, RefusesAnIndexThatIsNotTrue) {
     std::string why;
   } cases[] = {
       {R"({"weight_map": {"a": "1", "b": "1"}})", "\"b\" is not in \"1\""},
+      {R"({"weight_map": {"a": "2", "b": "1"}})", "\"a\" is not in \"2\""},
       {R"({"weight_map": {"a": "1", "b": "2", "c": "2"}})", "\"c\" is not in \"2\""},
       {R"({"weight_map": {"a": "both"}})", "\"b\" of \"both\" is not in the index"},
       {R"({"weight_map": {"a": "1", "b": "both"}})", "\"a\" is in \"1\" and in \"both\""},
