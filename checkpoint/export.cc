@@ -51,9 +51,10 @@ absl::Status CheckFree(SystemCalls& system, const std::string& path, bool force)
 }
 
 absl::Status DamagedError(absl::string_view what, uint32_t sum, uint32_t should_be) {
-  return absl::DataLossError(absl::StrFormat("%s is damaged: it has the checksum %08x, and should "
-                                             "have %08x",
-                                             what, sum, should_be));
+  return absl::DataLossError(
+      absl::StrFormat("%s is damaged: it has the checksum %08x, and should "
+                      "have %08x",
+                      what, sum, should_be));
 }
 
 // A parameter in the checkpoint.
@@ -73,15 +74,15 @@ absl::StatusOr<std::vector<Source>> FindParameters(CheckpointReader& reader,
                                                    std::optional<DType> dtype) {
   const Manifest& manifest = reader.manifest();
   BRIGADE_ASSIGN_OR_RETURN(const auto headers, reader.ReadHeaders());
-  const auto found = std::find_if(
-      manifest.files.begin(), manifest.files.end(),
-      [](const Manifest::File& file) { return file.name == kWeightIndexName; });
+  const auto found =
+      std::find_if(manifest.files.begin(), manifest.files.end(),
+                   [](const Manifest::File& file) { return file.name == kWeightIndexName; });
   if (found == manifest.files.end() || found->bytes > static_cast<int64_t>(kMostWeightIndexBytes)) {
     return absl::DataLossError(absl::StrCat(PrintablePath(reader.folder()), " has no index"));
   }
   std::string text(static_cast<size_t>(found->bytes), '\0');
-  BRIGADE_RETURN_IF_ERROR(reader.Read(static_cast<int>(found - manifest.files.begin()), 0,
-                                      found->bytes, text.data()));
+  BRIGADE_RETURN_IF_ERROR(
+      reader.Read(static_cast<int>(found - manifest.files.begin()), 0, found->bytes, text.data()));
   if (Crc32c(text) != found->crc32c) {
     return DamagedError(PrintablePath(absl::StrCat(reader.folder(), "/", found->name)),
                         Crc32c(text), found->crc32c);
@@ -102,8 +103,8 @@ absl::StatusOr<std::vector<Source>> FindParameters(CheckpointReader& reader,
       const TensorInfo& tensor = headers[f].tensors[t];
       const std::optional<DType> type = DTypeOf(tensor.type);
       if (!type.has_value() || !precision::IsTrainingFormat(*type)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "\"", device::Printable(tensor.name, 200), "\" is ", tensor.type, ", no parameter"));
+        return absl::InvalidArgumentError(absl::StrCat("\"", device::Printable(tensor.name, 200),
+                                                       "\" is ", tensor.type, ", no parameter"));
       }
       sources.push_back({.tensor = tensor,
                          .dtype = *type,
@@ -216,12 +217,11 @@ absl::StatusOr<ExportReport> ExportParameters(const std::string& folder, const s
   {
     BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system, to.part, bytes));
     BRIGADE_RETURN_IF_ERROR(file.Write(header, 0));
-    BRIGADE_RETURN_IF_ERROR(
-        WriteTensors(reader, sources, header_bytes, options.chunk_bytes, file));
+    BRIGADE_RETURN_IF_ERROR(WriteTensors(reader, sources, header_bytes, options.chunk_bytes, file));
     BRIGADE_RETURN_IF_ERROR(file.Finish());
   }
-  const int renamed = options.force ? system.Rename(to.part, to.path)
-                                    : system.RenameToNew(to.part, to.path);
+  const int renamed =
+      options.force ? system.Rename(to.part, to.path) : system.RenameToNew(to.part, to.path);
   if (renamed != 0) return Failed("rename to", to.path);
   std::move(remove).Cancel();
   BRIGADE_RETURN_IF_ERROR(SyncFolder(system, to.folder));
@@ -252,11 +252,10 @@ absl::StatusOr<ExportReport> ExportFolder(const std::string& folder, const std::
     report.bytes += file.bytes;
   }
   manifest.pieces.clear();
-  const std::string text = ManifestText(manifest);
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
   {
-    BRIGADE_ASSIGN_OR_RETURN(auto file,
-                             WritableFile::Create(system, path_of(kManifestName),
-                                                  static_cast<int64_t>(text.size())));
+    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system, path_of(kManifestName),
+                                                             static_cast<int64_t>(text.size())));
     BRIGADE_RETURN_IF_ERROR(file.Write(text, 0));
     BRIGADE_RETURN_IF_ERROR(file.Finish());
   }

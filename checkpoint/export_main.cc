@@ -39,13 +39,11 @@ int main(int argc, char** argv) {
                                       : DType::kFloat16;
   }
   const std::string from = FromUsersFolder(line.arguments[0]);
-  const std::string out =
-      FromUsersFolder(to_folder ? line.flags["folder"] : line.arguments[1]);
+  const std::string out = FromUsersFolder(to_folder ? line.flags["folder"] : line.arguments[1]);
   if (out.empty()) ExitWithUsage(kHelp, "The name to write is empty.");
-  const auto report =
-      to_folder ? ExportFolder(from, out) : ExportParameters(from, out, options);
+  const auto report = to_folder ? ExportFolder(from, out) : ExportParameters(from, out, options);
   if (!report.ok()) return ExitStatus(report.status());
-  std::printf("%s: %d files, %d tensors, %lld bytes\n", out.c_str(), report->files,
-              report->tensors, static_cast<long long>(report->bytes));
+  std::printf("%s: %d files, %d tensors, %lld bytes\n", out.c_str(), report->files, report->tensors,
+              static_cast<long long>(report->bytes));
   return 0;
 }

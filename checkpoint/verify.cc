@@ -127,8 +127,8 @@ void Verification::CheckIndex() {
     return Damage(absl::StrCat(PathOf(found->name), " has ", found->bytes, " bytes, too many"));
   }
   std::string text(static_cast<size_t>(found->bytes), '\0');
-  const absl::Status read = reader_.Read(static_cast<int>(found - manifest_.files.begin()), 0,
-                                         found->bytes, text.data());
+  const absl::Status read =
+      reader_.Read(static_cast<int>(found - manifest_.files.begin()), 0, found->bytes, text.data());
   if (!read.ok()) return Damage(std::string(read.message()));
   const absl::StatusOr<WeightIndex> index = ParseWeightIndex(text);
   absl::Status checked = index.status();
@@ -159,8 +159,8 @@ absl::Status Verification::ReadAll() {
     if (part.source != opened) {
       const Stored& file = stored_[static_cast<size_t>(part.source)];
       open.reset();
-      BRIGADE_ASSIGN_OR_RETURN(
-          auto next, OpenFileOfSize(system_, reader_.folder(), file.name, file.bytes));
+      BRIGADE_ASSIGN_OR_RETURN(auto next,
+                               OpenFileOfSize(system_, reader_.folder(), file.name, file.bytes));
       open.emplace(std::move(next));
       opened = part.source;
     }
@@ -197,11 +197,10 @@ void Verification::Sum(const Stored& file, absl::string_view bytes) {
     const auto f = static_cast<size_t>(extent.file);
     const int64_t offset = extent.offset + in_extent_;
     const std::vector<Section>& sections = sections_[f];
-    const auto section =
-        std::partition_point(sections.begin(), sections.end(),
-                             [&](const Section& each) { return each.end <= offset; });
-    const int64_t count = std::min({static_cast<int64_t>(bytes.size()),
-                                    extent.bytes - in_extent_, section->end - offset});
+    const auto section = std::partition_point(
+        sections.begin(), sections.end(), [&](const Section& each) { return each.end <= offset; });
+    const int64_t count = std::min(
+        {static_cast<int64_t>(bytes.size()), extent.bytes - in_extent_, section->end - offset});
     const uint32_t sum = Crc32c(bytes.substr(0, static_cast<size_t>(count)));
     sum_ = CombineCrc32c(sum_, sum, static_cast<uint64_t>(count));
     const auto index = static_cast<size_t>(section - sections.begin());

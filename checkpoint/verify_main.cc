@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
   int64_t shown = -1;
   if (isatty(STDERR_FILENO) != 0) {
     options.progress = [&](int64_t done, int64_t total) {
-      const int64_t percent = total == 0 ? 100 : static_cast<int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+      const int64_t percent = total == 0 ? 100
+                                         : static_cast<int64_t>(100.0 * static_cast<double>(done) /
+                                                                static_cast<double>(total));
       if (percent == shown) return;
       shown = percent;
       std::fprintf(stderr, "\r%3lld %%", static_cast<long long>(percent));
