@@ -30,8 +30,8 @@ using testing::kRoot;
 using testing::ToRoot;
 using testing::ToyOptions;
 using testing::TrainingFields;
-using zero::CapturedState;
 using zero::Capture;
+using zero::CapturedState;
 using zero::ModelSpec;
 using zero::ZeroOptions;
 
@@ -117,8 +117,8 @@ std::map<std::string, std::string> SaveAndLoad(const Case& each, const EngineCas
     const auto latest = FindLatest(kRoot, *self.communicator, 1000, disk);
     ASSERT_OK(latest);
     ASSERT_EQ(*latest, 2);
-    ASSERT_OK(Load(CheckpointPath(kRoot, 2), TrainingFields(), **resumed, *self.communicator, {},
-                   disk));
+    ASSERT_OK(
+        Load(CheckpointPath(kRoot, 2), TrainingFields(), **resumed, *self.communicator, {}, disk));
     EXPECT_EQ(Capture(**resumed, self).value(), two);
     zero::ToyTrainer goes_on(**resumed, self);
     for (goes_on.step = 2; goes_on.step < 4;) ASSERT_OK(goes_on.Step());

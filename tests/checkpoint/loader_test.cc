@@ -112,7 +112,9 @@ std::vector<Other> Others() {
       {"ln is [65] float16, group 0 in the checkpoint, [65] float16, group 1 here",
        [](M& model, O&, F&) { model[4].parameters[0].group = 1; }},
       {"h.0.w is [1500] float16, group 0 in the checkpoint, [30, 50] float16, group 0 here",
-       [](M& model, O&, F&) { model[1].parameters[0].shape = {30, 50}; }},
+       [](M& model, O&, F&) {
+         model[1].parameters[0].shape = {30, 50};
+       }},
       {"tensor 0 of master-",
        [](M& model, O&, F&) { std::swap(model[0].parameters[0], model[0].parameters[1]); }},
       {"dtype is float16 in the checkpoint, bfloat16 here",
@@ -141,7 +143,8 @@ std::vector<Other> Others() {
       {"loss_scaler.loss_scale_window is 3 in the checkpoint, 4 here",
        [](M&, O& options, F&) { options.loss_scaler.loss_scale_window = 4; }},
       {"seed is 1 in the checkpoint, 2 here", [](M&, O&, F& training) { training["seed"] = "2"; }},
-      {"more is not in the checkpoint, 1 here", [](M&, O&, F& training) { training["more"] = "1"; }},
+      {"more is not in the checkpoint, 1 here",
+       [](M&, O&, F& training) { training["more"] = "1"; }},
       {"data is the toy's in the checkpoint, and not known here",
        [](M&, O&, F& training) { training.erase("data"); }},
   };
@@ -178,10 +181,9 @@ TEST(LoaderTest, ADifferenceOfOneRankIsOneOfAll) {
     const auto before = Capture(*zero, self).value();
     Fields training = TrainingFields();
     if (self.rank == 1) training["seed"] = "2";
-    EXPECT_THAT(
-        Load(Folder(), training, *zero, *self.communicator, {}, disk).status(),
-        StatusIs(kInvalid, AllOf(HasSubstr(self.rank == 1 ? "" : "rank 1: "),
-                                 HasSubstr("seed is 1 in the checkpoint, 2 here"))));
+    EXPECT_THAT(Load(Folder(), training, *zero, *self.communicator, {}, disk).status(),
+                StatusIs(kInvalid, AllOf(HasSubstr(self.rank == 1 ? "" : "rank 1: "),
+                                         HasSubstr("seed is 1 in the checkpoint, 2 here"))));
     EXPECT_EQ(Capture(*zero, self).value(), before);
   });
 }
@@ -260,9 +262,9 @@ TEST(LoaderTest, ARankThatSeesAnotherManifestIsRefused) {
   OnThreads({.size = 2}, [&](Rank& self) {
     auto zero = Create(self);
     const auto before = Capture(*zero, self).value();
-    EXPECT_THAT(Load(Folder(), TrainingFields(), *zero, *self.communicator, {}, disks[self.rank])
-                    .status(),
-                StatusIs(kInvalid, Folder() + ": rank 1 sees another checkpoint than rank 0"));
+    EXPECT_THAT(
+        Load(Folder(), TrainingFields(), *zero, *self.communicator, {}, disks[self.rank]).status(),
+        StatusIs(kInvalid, Folder() + ": rank 1 sees another checkpoint than rank 0"));
     EXPECT_EQ(Capture(*zero, self).value(), before);
     EXPECT_THAT(Load(Folder(), TrainingFields(), *zero, *self.communicator, {},
                      self.rank == 1 ? none : disks[0])
@@ -287,8 +289,7 @@ TEST(LoaderTest, HostsWithDisksOfTheirOwnResume) {
     const auto latest = FindLatest(kRoot, *self.communicator, 1000, disks[self.rank]);
     ASSERT_OK(latest);
     EXPECT_EQ(*latest, 3);
-    ASSERT_OK(
-        Load(Folder(), TrainingFields(), *resumed, *self.communicator, {}, disks[self.rank]));
+    ASSERT_OK(Load(Folder(), TrainingFields(), *resumed, *self.communicator, {}, disks[self.rank]));
     EXPECT_EQ(Capture(*resumed, self).value(), Capture(*zero, self).value());
   });
   for (const CrashFileSystem& disk : disks) EXPECT_EQ(disk.All().size(), 4u);
@@ -340,11 +341,11 @@ TEST(LoaderTest, DamageIsDataLossNamingTheFileOnAllRanks) {
           auto zero = Create(self);
           const absl::Status status =
               Load(Folder(), TrainingFields(), *zero, *self.communicator, {}, *disk).status();
-          EXPECT_THAT(status, StatusIs(is_manifest && !damage.content.has_value()
-                                           ? absl::StatusCode::kNotFound
-                                           : kDataLoss,
-                                       AllOf(HasSubstr(file),
-                                             HasSubstr(names_tensor ? "tensor \"" : ""))));
+          EXPECT_THAT(
+              status,
+              StatusIs(is_manifest && !damage.content.has_value() ? absl::StatusCode::kNotFound
+                                                                  : kDataLoss,
+                       AllOf(HasSubstr(file), HasSubstr(names_tensor ? "tensor \"" : ""))));
         });
         EXPECT_EQ(disk->open_files(), 0);
       }
@@ -368,9 +369,8 @@ TEST(LoaderTest, FindsTheNewestAndNothingElse) {
       Save(*zero, self, disk);
     }
     if (self.rank == 0) {
-      for (const char* name :
-           {"/.step-00000005.part-0123456789abcdef", "/.trash-step-00000006", "/step-00000007",
-            "/damaged-step-00000008", "/step-9"}) {
+      for (const char* name : {"/.step-00000005.part-0123456789abcdef", "/.trash-step-00000006",
+                               "/step-00000007", "/damaged-step-00000008", "/step-9"}) {
         disk.MakeFolder(kRoot + std::string(name), 0777);
         if (absl::EndsWith(name, "7")) continue;
         Replace(disk, absl::StrCat(kRoot, name, "/manifest.json"), "");
@@ -393,9 +393,8 @@ TEST(LoaderTest, FindsTheNewestAndNothingElse) {
     // One that cannot be read.
     self.AwaitOthers();
     if (self.rank == 0) {
-      disk.set_fault([](const std::string& call, const std::string&) {
-        return call == "open" ? EACCES : 0;
-      });
+      disk.set_fault(
+          [](const std::string& call, const std::string&) { return call == "open" ? EACCES : 0; });
     }
     self.AwaitOthers();
     EXPECT_THAT(FindLatest(kRoot, *self.communicator, 1000, disk).status(),
