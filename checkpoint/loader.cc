@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
@@ -31,6 +32,15 @@ std::string Quoted(const std::string& name) {
   return absl::StrCat("\"", device::Printable(name, 200), "\"");
 }
 
+// The field of this name, and those of what bears it.
+Fields Only(const Fields& fields, const std::string& name) {
+  Fields only;
+  for (const auto& [each, value] : fields) {
+    if (each == name || absl::StartsWith(each, name + ".")) only[each] = value;
+  }
+  return only;
+}
+
 // One rank's part of a load.
 class RankLoad {
  public:
@@ -43,7 +53,9 @@ class RankLoad {
 
   uint32_t manifest_sum() const { return reader_->manifest_sum(); }
   const kernels::StepState& state() const { return state_; }
-  absl::Status SetRates();
+  // The checkpoint's learning rates, and those that were there before.
+  absl::Status SetRates() { return SetRates(rates_); }
+  void RestoreRates() { SetRates(rates_before_).IgnoreError(); }
   // For ZeroOptimizer::LoadState.
   absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
   // Of the pieces that were read, in their order.
@@ -53,7 +65,9 @@ class RankLoad {
 
  private:
   absl::Status Compare(const Fields& training, const LoadOptions& options);
+  void KeepRatesThatDiffer(const Fields& options_here);
   absl::Status CheckFiles();
+  absl::Status SetRates(const std::vector<Rate>& rates);
 
   const std::string folder_;
   zero::ZeroOptimizer& zero_;
@@ -63,7 +77,7 @@ class RankLoad {
   std::optional<CheckpointReader> reader_;
   Layout layout_;
   kernels::StepState state_ = {};
-  std::vector<Rate> rates_;
+  std::vector<Rate> rates_, rates_before_;
   std::vector<Piece> pieces_;
   std::vector<uint32_t> sums_;
   // The pieces of an array of a bucket, ascending.
@@ -93,8 +107,8 @@ absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& option
 
 absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& options) {
   const Manifest& manifest = reader_->manifest();
-  BRIGADE_RETURN_IF_ERROR(
-      CheckSame(manifest.options, OptionFields(zero_.options()), options.may_differ));
+  const Fields options_here = OptionFields(zero_.options());
+  BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.options, options_here, options.may_differ));
   BRIGADE_RETURN_IF_ERROR(
       CheckSame(manifest.parameters, ParameterFields(zero_.plan().parameters())));
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.training, training, options.may_differ));
@@ -105,10 +119,29 @@ absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& option
     return absl::InvalidArgumentError(absl::StrCat("the checkpoint has rates of ", rates_.size(),
                                                    " groups, the optimizer ", groups));
   }
+  KeepRatesThatDiffer(options_here);
+  for (size_t g = 0; g < groups; ++g) {
+    const optim::ParameterGroup& group = zero_.controller().group(static_cast<int>(g));
+    rates_before_.push_back({group.lr, group.schedule});
+  }
   return CheckFiles();
 }
 
-// The files are those of the layout, each with its header: of some each rank looks.
+// Rates and schedules whose options are others than the checkpoint's, which may differ: those here
+// hold.
+void RankLoad::KeepRatesThatDiffer(const Fields& options_here) {
+  const auto differs = [&](const std::string& name) {
+    return !CheckSame(Only(reader_->manifest().options, name), Only(options_here, name)).ok();
+  };
+  for (size_t g = 0; g < rates_.size(); ++g) {
+    const optim::ParameterGroup& group = zero_.options().optimizer.groups[g];
+    if (differs(absl::StrCat("groups[", g, "].lr"))) rates_[g].lr = group.lr;
+    if (differs(absl::StrCat("groups[", g, "].schedule"))) rates_[g].schedule = group.schedule;
+  }
+}
+
+// The files are those of the layout, each with its header: of some each rank looks; of piece files,
+// where only rank 0 needs to have the headers, rank 0 does.
 absl::Status RankLoad::CheckFiles() {
   const std::vector<Manifest::File>& files = reader_->manifest().files;
   // The index is the last.
@@ -134,7 +167,8 @@ absl::Status RankLoad::CheckFiles() {
           absl::StrCat("tensor ", t, " of ", file.name, " is ", Quoted(file.tensors[t].name),
                        " in the checkpoint, ", Quoted(name), " here"));
     }
-    if (static_cast<int>(f % static_cast<size_t>(ranks_)) != rank_) continue;
+    const size_t looks = reader_->manifest().pieces.empty() ? f % static_cast<size_t>(ranks_) : 0;
+    if (static_cast<int>(looks) != rank_) continue;
     std::string header(wanted.header.size(), '\0');
     BRIGADE_RETURN_IF_ERROR(
         reader_->Read(static_cast<int>(f), 0, static_cast<int64_t>(header.size()), header.data()));
@@ -146,10 +180,10 @@ absl::Status RankLoad::CheckFiles() {
   return absl::OkStatus();
 }
 
-absl::Status RankLoad::SetRates() {
-  for (size_t g = 0; g < rates_.size(); ++g) {
-    BRIGADE_RETURN_IF_ERROR(zero_.controller().SetSchedule(
-        static_cast<int>(g), rates_[g].lr, rates_[g].schedule, zero_.step_stream()));
+absl::Status RankLoad::SetRates(const std::vector<Rate>& rates) {
+  for (size_t g = 0; g < rates.size(); ++g) {
+    BRIGADE_RETURN_IF_ERROR(zero_.controller().SetSchedule(static_cast<int>(g), rates[g].lr,
+                                                           rates[g].schedule, zero_.step_stream()));
   }
   return absl::OkStatus();
 }
@@ -233,11 +267,17 @@ absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields&
     return absl::InvalidArgumentError(absl::StrCat(PrintablePath(folder), ": rank ", rank,
                                                    " sees another checkpoint than rank 0"));
   }
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.SetRates(), communicator));
-  BRIGADE_RETURN_IF_ERROR(zero.LoadState(
-      load.state(), [&](int bucket, int array, zero::ElementRange range, void* values) {
-        return load.Read(bucket, array, range, values);
-      }));
+  absl::Status loaded = AgreeOnStatus(load.SetRates(), communicator);
+  if (loaded.ok()) {
+    loaded = zero.LoadState(load.state(),
+                            [&](int bucket, int array, zero::ElementRange range, void* values) {
+                              return load.Read(bucket, array, range, values);
+                            });
+  }
+  if (!loaded.ok()) {
+    load.RestoreRates();
+    return loaded;
+  }
   const std::vector<uint32_t>& sums = load.sums();
   const std::string mine(reinterpret_cast<const char*>(sums.data()),
                          sums.size() * sizeof(uint32_t));

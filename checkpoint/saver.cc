@@ -106,6 +106,7 @@ class Saver::Impl {
 
   absl::StatusOr<SaveReport> Save();
   absl::Status OnAllRanks(Work work);
+  absl::Status TakeFieldsOfRank0();
   absl::Status BeginFolder();
   absl::Status CreateFiles();
   absl::Status WritePieces();
@@ -180,8 +181,9 @@ absl::Status Saver::Impl::Begin(const Fields& training) {
     // What others wait for must not wait for this save.
     const absl::Status ended = staging_->End();
     if (report.ok() && !ended.ok()) report = ended;
-    folder_.reset();
+    // Files that are open are renamed, not removed, by some file systems.
     files_.clear();
+    folder_.reset();
     const device::MutexLock lock(mutex_);
     report_ = std::move(report);
     changed_.SignalAll();
@@ -250,7 +252,9 @@ absl::Status Saver::Impl::OnAllRanks(Work work) {
   if (!exchanged.ok()) cancelled_ = true;
   if (worker.joinable()) worker.join();
   BRIGADE_RETURN_IF_ERROR(exchanged);
-  return AgreeOnStatus(status, *channel_);
+  const absl::Status agreed = AgreeOnStatus(status, *channel_);
+  if (status.ok()) return agreed;
+  return absl::Status(status.code(), absl::StrCat("rank ", rank_, ": ", status.message()));
 }
 
 absl::StatusOr<SaveReport> Saver::Impl::Save() {
@@ -271,6 +275,7 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
     return absl::InvalidArgumentError(
         absl::StrCat("checkpoint: rank ", rank, " is not at the step of rank 0"));
   }
+  BRIGADE_RETURN_IF_ERROR(TakeFieldsOfRank0());
   iteration_ = state.iteration;
   token_ = all[0].substr(sizeof(state));
 
@@ -278,7 +283,14 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   open_ = -1;
   written_ = 0;
   piece_file_sum_ = 0;
-  BRIGADE_RETURN_IF_ERROR(OnAllRanks([&] { return BeginFolder(); }));
+  const absl::Status has_folder = OnAllRanks([&] { return BeginFolder(); });
+  if (!has_folder.ok() && !in_place()) {
+    // The rank that made the folder may have given it up before this one's file was in it. No rank
+    // can have gone on to the commit.
+    files_.clear();
+    RemoveFolderWithFiles(system_, PartPath(options_.root, iteration_, token_)).IgnoreError();
+  }
+  BRIGADE_RETURN_IF_ERROR(has_folder);
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&] { return WritePieces(); }));
   BRIGADE_ASSIGN_OR_RETURN(const Manifest manifest, CreateManifest(state));
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
@@ -294,6 +306,23 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   });
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   return report;
+}
+
+// So that every rank that leads writes the same manifest.
+absl::Status Saver::Impl::TakeFieldsOfRank0() {
+  std::string text;
+  absl::Status written;
+  if (rank_ == 0) {
+    absl::StatusOr<std::string> fields = ManifestText({.rates = rates_, .training = training_});
+    written = fields.status();
+    if (fields.ok()) text = *std::move(fields);
+  }
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(written, *channel_));
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(text, *channel_));
+  BRIGADE_ASSIGN_OR_RETURN(Manifest fields, ParseManifest(all[0]));
+  rates_ = std::move(fields.rates);
+  training_ = std::move(fields.training);
+  return absl::OkStatus();
 }
 
 absl::Status Saver::Impl::BeginFolder() {

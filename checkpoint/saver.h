@@ -63,8 +63,10 @@ struct SaveReport {
 //              what the rank owns. Wait waits for all.
 // Memory       staging_bytes of page-locked memory, or what the rank owns if that is less.
 // Errors       Of any rank: on all ranks, naming the first rank that has one. The training goes on,
-//              nothing of the save is left, and older checkpoints stay as they are. Once the ranks
-//              cannot speak with each other any more, every save fails.
+//              nothing of the save is left, and older checkpoints stay as they are; but if what
+//              fails comes after the folder has its name (the last sync, or the word of all ranks
+//              that it is done), the new checkpoint is there, whole. Once the ranks cannot speak
+//              with each other any more, every save fails.
 // Threads      Calls from one thread; two of its own while a save is in flight.
 class Saver {
  public:

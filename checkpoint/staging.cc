@@ -62,6 +62,11 @@ absl::Status Staging::Begin() {
   next_ = 0;
   BRIGADE_RETURN_IF_ERROR(zero_.LendState(*stream_));
   borrowed_ = true;
+  enqueued_ = EnqueueFirst();
+  return absl::OkStatus();
+}
+
+absl::Status Staging::EnqueueFirst() {
   BRIGADE_RETURN_IF_ERROR(
       stream_->Copy(state_.data(), zero_.controller().state(), sizeof(kernels::StepState)));
   BRIGADE_RETURN_IF_ERROR(stream_->Record(*state_arrived_));
@@ -91,6 +96,7 @@ absl::Status Staging::GiveBack() {
 }
 
 absl::StatusOr<kernels::StepState> Staging::TakeState() {
+  BRIGADE_RETURN_IF_ERROR(enqueued_);
   BRIGADE_RETURN_IF_ERROR(state_arrived_->Synchronize());
   return state_.as<kernels::StepState>()[0];
 }

@@ -50,7 +50,8 @@ class Staging {
   int64_t ring_bytes() const { return ring_.bytes(); }
 
   // Borrows the state, and enqueues copies of as many chunks as there is room for. Never waits. If
-  // that is all, the state is given back.
+  // that is all, the state is given back. An error: nothing is borrowed. That of a copy is one of
+  // TakeState.
   absl::Status Begin();
 
   // The step state, once it has arrived: waits.
@@ -78,6 +79,7 @@ class Staging {
 
   void CutIntoChunks(int64_t chunk_bytes);
   char* SlotOf(int index);
+  absl::Status EnqueueFirst();
   absl::Status EnqueueNext();
   absl::Status GiveBack();
 
@@ -93,6 +95,8 @@ class Staging {
   // Copies are enqueued of the chunks before this one.
   int next_ = 0;
   bool borrowed_ = false;
+  // Of the copies that Begin enqueues.
+  absl::Status enqueued_;
   // Last: its destruction waits for the copies.
   std::unique_ptr<device::Stream> stream_;
 };

@@ -17,17 +17,6 @@ using collectives::Rank;
 using zero::ZeroOptimizer;
 using zero::ZeroOptions;
 
-ZeroOptions Options(int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.dtype = precision::DType::kFloat16;
-  options.bucket_elements = 1000;
-  options.loss_scaler = optim::LossScaler::Dynamic();
-  options.loss_scaler.initial_scale_power = 14;
-  options.loss_scaler.loss_scale_window = 3;
-  return options;
-}
-
 void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk, const SaverOptions& options) {
   auto saver = Saver::Create(options, zero, *self.communicator, *self.context, disk);
   ASSERT_OK(saver);
@@ -38,6 +27,17 @@ void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk, const SaverOpt
 }
 
 }  // namespace
+
+ZeroOptions ToyOptions(int stage) {
+  ZeroOptions options;
+  options.stage = stage;
+  options.dtype = precision::DType::kFloat16;
+  options.bucket_elements = 1000;
+  options.loss_scaler = optim::LossScaler::Dynamic();
+  options.loss_scaler.initial_scale_power = 14;
+  options.loss_scaler.loss_scale_window = 3;
+  return options;
+}
 
 SaverOptions ToRoot(WriteMode mode) {
   return {
@@ -60,7 +60,7 @@ std::map<std::string, std::string> FilesOf(const CrashFileSystem& disk, int64_t 
 std::vector<std::vector<float>> Train(const ToyRun& run) {
   std::vector<std::vector<float>> result;
   collectives::OnThreads({.size = run.ranks, .device = run.device}, [&](Rank& self) {
-    auto zero = CreateZero(zero::ToyModel(), Options(run.stage), self);
+    auto zero = CreateZero(zero::ToyModel(), ToyOptions(run.stage), self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {
       const auto latest = FindLatest(kRoot, *self.communicator, 1000, *run.from);

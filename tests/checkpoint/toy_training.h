@@ -20,7 +20,10 @@ namespace brigade::checkpoint::testing {
 inline constexpr char kRoot[] = "/checkpoints";
 
 // Several files, and several chunks in the ring.
-SaverOptions ToRoot(WriteMode mode);
+SaverOptions ToRoot(WriteMode mode = WriteMode::kInPlace);
+
+// In fp16, with a loss scale that grows.
+zero::ZeroOptions ToyOptions(int stage);
 
 // What the training says of itself.
 const Fields& TrainingFields();

@@ -1,0 +1,187 @@
+// System calls of a save fail, on any rank: an error on all ranks, the old checkpoint stays, and
+// the training goes on.
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/saver.h"
+#include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/other_system_calls.h"
+#include "brigade/tests/checkpoint/toy_training.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::checkpoint {
+namespace {
+
+using collectives::OnThreads;
+using collectives::Rank;
+using ::testing::AllOf;
+using testing::CrashFileSystem;
+using testing::FilesOf;
+using ::testing::HasSubstr;
+using testing::kRoot;
+using testing::OtherSystemCalls;
+using testing::ToRoot;
+using testing::ToyOptions;
+using testing::TrainingFields;
+using zero::Capture;
+
+constexpr int kRanks = 2;
+
+// A training that has saved step 3 and is at step 6, and the disk at that time.
+struct Training {
+  Training(Rank& self, const SaverOptions& options, CrashFileSystem& disk,
+           OtherSystemCalls& system) {
+    zero = CreateZero(zero::ToyModel(), ToyOptions(1), self).value();
+    EXPECT_OK(InitializeToy(*zero));
+    trainer = std::make_unique<zero::ToyTrainer>(*zero, self);
+    if (self.rank == 0) system.set(&disk);
+    self.AwaitOthers();
+    saver = Saver::Create(options, *zero, *self.communicator, *self.context, system).value();
+    TrainTo(3);
+    EXPECT_OK(Save());
+    TrainTo(6);
+  }
+
+  void TrainTo(int step) const {
+    while (trainer->step < step) ASSERT_OK(trainer->Step());
+  }
+  absl::Status Save() const {
+    const absl::Status begun = saver->Begin(TrainingFields());
+    EXPECT_OK(begun);
+    const auto report = saver->Wait();
+    if (report.ok()) {
+      EXPECT_OK(report->older_removed);
+    }
+    return report.status();
+  }
+
+  std::unique_ptr<zero::ZeroOptimizer> zero;
+  std::unique_ptr<zero::ToyTrainer> trainer;
+  std::unique_ptr<Saver> saver;
+};
+
+class SaverErrorTest : public ::testing::TestWithParam<WriteMode> {
+ protected:
+  // Fails `call` of the second save, and so on until there are no more calls. `succeeds`: the save
+  // does all the same, by calls of this name.
+  struct Failure {
+    int error = 0;
+    std::vector<std::string> survived = {};
+  };
+  void FailEachCall(const Failure& failure);
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, SaverErrorTest,
+                         ::testing::Values(WriteMode::kInPlace, WriteMode::kPieceFiles),
+                         [](const auto& info) {
+                           return info.param == WriteMode::kInPlace ? "InPlace" : "PieceFiles";
+                         });
+
+void SaverErrorTest::FailEachCall(const Failure& failure) {
+  CrashFileSystem first;
+  OtherSystemCalls system(&first);
+  // Of one try; a disk like the first, and what became of it.
+  std::unique_ptr<CrashFileSystem> disk;
+  std::string call, path;
+  bool has_name = false, is_over = false;
+  int64_t next = 0;
+  absl::Status results[kRanks];
+  int succeeded = 0, failed = 0;
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    SaverOptions options = ToRoot(GetParam());
+    const Training training(self, options, first, system);
+    const auto before = Capture(*training.zero, self).value();
+    for (self.AwaitOthers(); !is_over; self.AwaitOthers()) {
+      if (self.rank == 0) {
+        disk = first.AfterCrash(CrashFileSystem::Data::kAll, CrashFileSystem::Names::kAll);
+        system.set(disk.get());
+        call.clear();
+        has_name = false;
+        disk->set_fault([&, at = next++](const std::string& name, const std::string& its) mutable {
+          // Of which there are two kinds.
+          const bool may_be_short = name == "write" || name == "read";
+          if ((failure.error == CrashFileSystem::kShort && !may_be_short) || at-- != 0) {
+            has_name = has_name || (name == "rename" && !absl::EndsWith(its, ".part"));
+            return 0;
+          }
+          call = name;
+          path = its;
+          return failure.error;
+        });
+      }
+      self.AwaitOthers();
+      results[self.rank] = training.Save();
+      self.AwaitOthers();
+      if (self.rank != 0) continue;
+      disk->set_fault(nullptr);
+      SCOPED_TRACE(absl::StrCat("errno ", failure.error, " of ", call, " ", path));
+      is_over = call.empty();
+      EXPECT_EQ(disk->open_files(), 0);
+      EXPECT_EQ(FilesOf(*disk, 3), FilesOf(first, 3));
+      EXPECT_EQ(results[0].code(), results[1].code()) << results[0] << results[1];
+      for (const auto& [name, bytes] : disk->All()) {
+        EXPECT_FALSE(absl::StrContains(name, ".part")) << name;
+      }
+      if (results[0].ok()) {
+        ++succeeded;
+        EXPECT_EQ(FilesOf(*disk, 6).empty(), false);
+      } else {
+        ++failed;
+        EXPECT_EQ(FilesOf(*disk, 6).empty(), !has_name);
+        for (const absl::Status& result : results) {
+          EXPECT_THAT(std::string(result.message()),
+                      AllOf(HasSubstr("rank "), HasSubstr(call == "list" ? kRoot : path),
+                            HasSubstr("cannot ")));
+        }
+      }
+      if (is_over || absl::c_linear_search(failure.survived, call)) {
+        EXPECT_OK(results[0]);
+      }
+    }
+    EXPECT_EQ(Capture(*training.zero, self).value(), before);
+    // As if there had been no save.
+    training.TrainTo(8);
+    ASSERT_OK(training.Save());
+    const auto after = Capture(*training.zero, self).value();
+    if (self.rank == 0) system.set(&first);
+    self.AwaitOthers();
+    auto undisturbed = CreateZero(zero::ToyModel(), ToyOptions(1), self).value();
+    ASSERT_OK(InitializeToy(*undisturbed));
+    zero::ToyTrainer trainer(*undisturbed, self);
+    while (trainer.step < 8) ASSERT_OK(trainer.Step());
+    EXPECT_EQ(Capture(*undisturbed, self).value(), after);
+  });
+  EXPECT_GT(next, failure.error == CrashFileSystem::kShort ? 10 : 40);
+  EXPECT_EQ(failed > 0, failure.error != CrashFileSystem::kShort);
+  EXPECT_GT(succeeded, 0);
+  EXPECT_EQ(ListCheckpoints(*disk, kRoot).value().back(), 8);
+}
+
+// Where they may fail: room is asked for, bytes are told to begin to be written, and files that are
+// read are closed.
+TEST_P(SaverErrorTest, AnErrorOfAnyCallIsOneOfAllRanksAndLeavesTheOldOne) {
+  for (const int error : {EIO, EDQUOT}) FailEachCall({error, {"begin to write"}});
+}
+
+TEST_P(SaverErrorTest, ASignalIsNoErrorWhereACallMayBeRepeated) {
+  FailEachCall({EINTR, {"begin to write", "open", "write", "allocate", "close"}});
+}
+
+TEST_P(SaverErrorTest, ShortWritesAreNoError) {
+  FailEachCall({CrashFileSystem::kShort, {"write", "read"}});
+}
+
+}  // namespace
+}  // namespace brigade::checkpoint
