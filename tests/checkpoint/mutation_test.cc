@@ -156,8 +156,7 @@ TEST(MutationTest, GivesAnErrorOrTheSameArrays) {
         Mutator mutator(static_cast<uint64_t>(i));
         // Every other one of the manifest.
         const bool of_manifest = i % 2 == 0;
-        const std::string path =
-            of_manifest ? manifest_path : files[mutator.Below(files.size())];
+        const std::string path = of_manifest ? manifest_path : files[mutator.Below(files.size())];
         const std::string& content = whole.at(path);
         // Of a file of numbers also in its header alone.
         const size_t head = of_manifest || mutator.Below(2) == 0
