@@ -173,9 +173,9 @@ TEST(MutationTest, GivesAnErrorOrTheSameArrays) {
         if (loaded.ok()) {
           ++taken;
           const auto now = zero::Capture(*zero, self).value();
-          ASSERT_EQ(now.arrays, state.arrays) << mutated;
+          ASSERT_TRUE(now.arrays == state.arrays);
           if (path != manifest_path) {
-            ASSERT_EQ(now, state);
+            ASSERT_TRUE(now == state);
           }
         } else {
           ++refused;

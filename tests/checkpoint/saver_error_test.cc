@@ -1,6 +1,7 @@
 // System calls of a save fail, on any rank: an error on all ranks, the old checkpoint stays, and
 // the training goes on.
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -9,6 +10,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
@@ -173,6 +176,50 @@ void SaverErrorTest::FailEachCall(const Failure& failure) {
 // read are closed.
 TEST_P(SaverErrorTest, AnErrorOfAnyCallIsOneOfAllRanksAndLeavesTheOldOne) {
   for (const int error : {EIO, EDQUOT}) FailEachCall({error, {"begin to write"}});
+}
+
+// A disk on which rank 0's piece file takes nothing, and the other's takes long.
+class HalfOfADisk final : public OtherSystemCalls {
+ public:
+  using OtherSystemCalls::OtherSystemCalls;
+
+  int Open(const std::string& path, int flags, mode_t mode) override {
+    const int fd = OtherSystemCalls::Open(path, flags, mode);
+    if (absl::StrContains(path, "pieces-00002")) slow_ = fd;
+    return fd;
+  }
+  ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override {
+    if (fd == slow_) {
+      ++slow_writes_;
+      absl::SleepFor(absl::Milliseconds(100));
+      return OtherSystemCalls::WriteAt(fd, from, bytes, offset);
+    }
+    // Once the other one has begun.
+    while (slow_writes_ == 0) absl::SleepFor(absl::Milliseconds(1));
+    errno = EIO;
+    return -1;
+  }
+  int slow_writes() const { return slow_writes_; }
+
+ private:
+  std::atomic<int> slow_ = -1, slow_writes_ = 0;
+};
+
+TEST(SaverStopTest, ARankThatStopsForAnotherOneTellsItsError) {
+  CrashFileSystem disk;
+  HalfOfADisk half(&disk);
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto zero = CreateZero(zero::ToyModel(), ToyOptions(1), self).value();
+    auto saver = Saver::Create(ToRoot(WriteMode::kPieceFiles), *zero, *self.communicator,
+                               *self.context, half)
+                     .value();
+    ASSERT_OK(saver->Begin(TrainingFields()));
+    EXPECT_THAT(std::string(saver->Wait().status().message()),
+                AllOf(HasSubstr("rank 0: cannot write "), HasSubstr("pieces-00001-of-00002.bin")));
+  });
+  // It has stopped.
+  EXPECT_LT(half.slow_writes(), 10);
+  EXPECT_EQ(disk.open_files(), 0);
 }
 
 TEST_P(SaverErrorTest, ASignalIsNoErrorWhereACallMayBeRepeated) {
