@@ -106,6 +106,8 @@ uint64_t Load(const char* from) {
 // Of each of three streams: both levels of caches keep them, and joining the streams costs two
 // products, 3 % of the time.
 constexpr size_t kStreamBytes = 8192;
+// Of a cache.
+constexpr size_t kLineBytes = 64;
 constexpr uint32_t kOverOne = PowerOfX(kStreamBytes), kOverTwo = PowerOfX(2 * kStreamBytes);
 
 // The instruction takes a cycle and gives its result after three: three streams take as long as
@@ -115,10 +117,18 @@ BRIGADE_WITH_CRC32 uint32_t SumByInstruction(absl::string_view bytes, uint32_t s
   const char* const end = at + bytes.size();
   for (; static_cast<size_t>(end - at) >= 3 * kStreamBytes; at += 3 * kStreamBytes) {
     uint32_t second = 0, third = 0;
-    for (size_t i = 0; i < kStreamBytes; i += 8) {
-      sum = Add8(sum, Load(at + i));
-      second = Add8(second, Load(at + i + kStreamBytes));
-      third = Add8(third, Load(at + i + 2 * kStreamBytes));
+    // From memory twice as fast with prefetches: a stream is too short for the processor's own.
+    const char* const next =
+        at + (static_cast<size_t>(end - at) >= 6 * kStreamBytes ? 3 * kStreamBytes : 0);
+    for (size_t line = 0; line < kStreamBytes; line += kLineBytes) {
+      for (size_t stream = 0; stream < 3; ++stream) {
+        __builtin_prefetch(next + line + stream * kStreamBytes, 0, 2);
+      }
+      for (size_t i = line; i < line + kLineBytes; i += 8) {
+        sum = Add8(sum, Load(at + i));
+        second = Add8(second, Load(at + i + kStreamBytes));
+        third = Add8(third, Load(at + i + 2 * kStreamBytes));
+      }
     }
     sum = Times(sum, kOverTwo) ^ Times(second, kOverOne) ^ third;
   }

@@ -246,8 +246,8 @@ absl::Status Saver::Impl::OnAllRanks(Work work) {
     if (!all.ok()) break;
     if (std::count(all->begin(), all->end(), kFailed) > 0) cancelled_ = true;
     if (std::count(all->begin(), all->end(), kWorks) == 0) break;
+    // Those that have done their work wait in the exchange for those that have not.
     interval = std::min(2 * interval, kLastInterval);
-    if (mine != kWorks) absl::SleepFor(interval);
   }
   if (!exchanged.ok()) cancelled_ = true;
   if (worker.joinable()) worker.join();

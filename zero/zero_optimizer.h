@@ -60,7 +60,7 @@ class StepStreams;
 // Memory       Device memory, all of it at Create, the communicator's workspace for the step's
 //              collectives included: MemoryOf (plan/memory_model.h) says how much, and what for.
 //              While parameters go in or out, one bucket in float32 more; while state is loaded,
-//              only the workspace of stage 0's gathers, and two chunks on the host.
+//              only the workspace of stage 0's gathers, and for a GPU two chunks on the host.
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
@@ -159,8 +159,8 @@ class ZeroOptimizer final : public ParameterSource {
   // number of ranks: `read(bucket, array, range, values)` gives elements of what OwnState names, on
   // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges
   // that count from where it begins. A range has `chunk_bytes`, cut to whole units of 256 of which
-  // it has one at least, or what is left; while one is read, the one before is copied to the
-  // device. Weights follow from the masters of all ranks. InvalidArgument on all ranks, with
+  // it has one at least, or what is left. On a GPU one is copied to the device while the next one
+  // is read; on a CPU `values` is the state itself. Weights follow from the masters of all ranks. InvalidArgument on all ranks, with
   // nothing changed, for a step state that the controller does not take
   // (StepController::CheckState), or that differs between ranks. After an error of `read`, which is
   // an error on all ranks, the state is not defined.

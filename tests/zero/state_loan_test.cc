@@ -167,9 +167,12 @@ TEST_P(StateLoanTest, ALoadWaitsForTheReader) {
     ASSERT_OK(device::Block(*reader, gate));
     ASSERT_OK(EnqueueCapture(*zero, *reader, seen));
     ASSERT_OK(zero->ReturnState());
-    // The reader goes on once the load has begun.
-    ASSERT_OK(zero->LoadState(before.step, [&](int bucket, int, ElementRange range, void* values) {
+    // The reader goes on while the load waits for it.
+    const std::jthread opens([&] {
+      absl::SleepFor(absl::Milliseconds(20));
       gate.Open();
+    });
+    ASSERT_OK(zero->LoadState(before.step, [&](int bucket, int, ElementRange range, void* values) {
       std::memset(values, 0,
                   static_cast<size_t>(range.size * StateWidth(zero->plan().bucket(bucket))));
       return absl::OkStatus();

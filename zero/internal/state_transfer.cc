@@ -36,10 +36,12 @@ absl::Status Convert(const void* source, precision::DType from, void* target, pr
 }  // namespace
 
 // Host memory for two chunks, taken in turn: one is filled while the other is copied to the device.
+// On a CPU there is none: the chunks lie in the state itself.
 class StateTransfer::Chunks {
  public:
   static absl::StatusOr<Chunks> Create(int64_t bytes, StepStreams& streams) {
     Chunks chunks(bytes, streams.comm());
+    if (streams.context().device().kind == device::DeviceKind::kCpu) return chunks;
     for (Chunk& each : chunks.chunks_) {
       BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(bytes, "state chunk"));
       BRIGADE_ASSIGN_OR_RETURN(each.copied, streams.context().CreateEvent("state chunk copied"));
@@ -49,13 +51,17 @@ class StateTransfer::Chunks {
 
   int64_t bytes() const { return bytes_; }
 
-  // Memory that no copy reads any more, for the next CopyTo.
-  absl::StatusOr<void*> Next() {
+  // Whether Next gives memory of its own.
+  bool copies() const { return chunks_[0].memory.data() != nullptr; }
+  // Memory that no copy reads any more, for the next CopyTo there.
+  absl::StatusOr<void*> Next(void* target) {
+    if (!copies()) return target;
     Chunk& chunk = chunks_[next_];
     if (chunk.used) BRIGADE_RETURN_IF_ERROR(chunk.copied->Synchronize());
     return chunk.memory.data();
   }
   absl::Status CopyTo(void* target, int64_t bytes) {
+    if (!copies()) return absl::OkStatus();
     Chunk& chunk = chunks_[next_];
     next_ = 1 - next_;
     BRIGADE_RETURN_IF_ERROR(stream_.Copy(target, chunk.memory.data(), bytes));
@@ -208,6 +214,7 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   const int64_t whole_units = std::max<int64_t>(1, chunk_bytes / kAlignment) * kAlignment;
   absl::StatusOr<Chunks> chunks = Chunks::Create(std::min(whole_units, largest), streams_);
   if (mine.ok()) mine = chunks.status();
+  if (mine.ok() && !chunks->copies()) mine = AwaitState();
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStep(step, streams_.communicator()));
   const int buckets = static_cast<int>(plan_.buckets().size());
@@ -223,19 +230,35 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   return streams_.Synchronize();
 }
 
+// The host may write what this rank owns: all has ended that was enqueued before and touches it. The
+// race checker sees a write.
+absl::Status StateTransfer::AwaitState() {
+  for (size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    const int64_t bytes = plan_.slice(bucket) * precision::SizeOf(StateType(bucket));
+    for (int array = 0; array < ArraysOf(bucket); ++array) {
+      void* const state = OwnState(static_cast<int>(b), array);
+      BRIGADE_RETURN_IF_ERROR(
+          streams_.comm().Enqueue({"state may be written", {device::Writes(state, bytes)}},
+                                  [](device::ThreadPool&) { return absl::OkStatus(); }));
+    }
+  }
+  return streams_.Synchronize();
+}
+
 // Fills this rank's slices of the bucket.
 absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chunks) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
   const int64_t element_bytes = precision::SizeOf(StateType(bucket));
-  for (int array = 0; array < (bucket.trainable ? update_.arrays() : 1); ++array) {
+  for (int array = 0; array < ArraysOf(bucket); ++array) {
     char* const target = static_cast<char*>(OwnState(index, array));
     for (ElementRange range; range.begin < slice; range.begin += range.size) {
       range.size = std::min(chunks.bytes() / element_bytes, slice - range.begin);
-      BRIGADE_ASSIGN_OR_RETURN(void* const values, chunks.Next());
+      char* const to = target + range.begin * element_bytes;
+      BRIGADE_ASSIGN_OR_RETURN(void* const values, chunks.Next(to));
       BRIGADE_RETURN_IF_ERROR(read(index, array, range, values));
-      BRIGADE_RETURN_IF_ERROR(
-          chunks.CopyTo(target + range.begin * element_bytes, range.size * element_bytes));
+      BRIGADE_RETURN_IF_ERROR(chunks.CopyTo(to, range.size * element_bytes));
     }
   }
   return absl::OkStatus();

@@ -55,6 +55,9 @@ class StateTransfer {
   absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready);
   absl::Status SetBucket(int bucket, const float* whole);
   absl::Status ReadMaster(int bucket, float* target);
+  // How many arrays the bucket's state has.
+  int ArraysOf(const Bucket& bucket) const { return bucket.trainable ? update_.arrays() : 1; }
+  absl::Status AwaitState();
   absl::Status WriteSlices(int bucket, StateReader read, Chunks& chunks);
   absl::Status ShareBucket(int bucket);
 
