@@ -82,7 +82,7 @@ class CheckpointReader {
   uint32_t manifest_sum_ = 0;
   // Of each file, ascending; empty without piece files.
   std::vector<std::vector<Extent>> extents_;
-  // Files that are open, by name, the one that was used last behind: the few that are read by turns.
+  // The few files that are read by turns, by name, the one that was used last behind.
   std::vector<std::pair<std::string, std::unique_ptr<RandomAccessFile>>> open_;
 };
 

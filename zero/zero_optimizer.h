@@ -160,10 +160,10 @@ class ZeroOptimizer final : public ParameterSource {
   // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges
   // that count from where it begins. A range has `chunk_bytes`, cut to whole units of 256 of which
   // it has one at least, or what is left. On a GPU one is copied to the device while the next one
-  // is read; on a CPU `values` is the state itself. Weights follow from the masters of all ranks. InvalidArgument on all ranks, with
-  // nothing changed, for a step state that the controller does not take
-  // (StepController::CheckState), or that differs between ranks. After an error of `read`, which is
-  // an error on all ranks, the state is not defined.
+  // is read; on a CPU `values` is the state itself. Weights follow from the masters of all ranks.
+  // InvalidArgument on all ranks, with nothing changed, for a step state that the controller does
+  // not take (StepController::CheckState), or that differs between ranks. After an error of `read`,
+  // which is an error on all ranks, the state is not defined.
   absl::Status LoadState(
       const kernels::StepState& state,
       absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,

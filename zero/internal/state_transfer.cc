@@ -230,8 +230,8 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   return streams_.Synchronize();
 }
 
-// The host may write what this rank owns: all has ended that was enqueued before and touches it. The
-// race checker sees a write.
+// The host may write what this rank owns: all has ended that was enqueued before and touches it.
+// The race checker sees a write.
 absl::Status StateTransfer::AwaitState() {
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
