@@ -27,7 +27,8 @@
 #include "brigade/checkpoint/saver.h"
 #include "brigade/device/status_macros.h"
 
-ABSL_FLAG(std::string, folder, "", "on the disk to measure; a new folder in it is made and removed");
+ABSL_FLAG(std::string, folder, "",
+          "on the disk to measure; a new folder in it is made and removed");
 ABSL_FLAG(int, ranks, 1, "how many ranks, as threads");
 ABSL_FLAG(int, units, 22, "units of the model");
 ABSL_FLAG(int64_t, unit_elements, 1 << 22, "elements of a unit; 12 bytes of state each");
@@ -81,16 +82,15 @@ class Writers {
   }
 
   std::vector<Turn> Turns() {
-    return {{"plain", [this] { return Plain(); }, [this] { return Clear(PlainNames()); }},
-            {"in place", [this] { return Save(*in_place_); },
-             [this] { return Clear({"in_place"}); }},
-            {"piece files", [this] { return Save(*pieces_); },
-             [this] { return Clear({"pieces"}); }},
-            {"copy", [this] { return Copy(/*sum=*/false); }},
-            {"sum and copy", [this] { return Copy(/*sum=*/true); }},
-            {"step", [this] { return Step(); }},
-            {"save beside a step", [this] { return SaveBesideStep(); },
-             [this] { return Clear({"beside"}); }, [this] { return beside_->Wait().status(); }}};
+    return {
+        {"plain", [this] { return Plain(); }, [this] { return Clear(PlainNames()); }},
+        {"in place", [this] { return Save(*in_place_); }, [this] { return Clear({"in_place"}); }},
+        {"piece files", [this] { return Save(*pieces_); }, [this] { return Clear({"pieces"}); }},
+        {"copy", [this] { return Copy(/*sum=*/false); }},
+        {"sum and copy", [this] { return Copy(/*sum=*/true); }},
+        {"step", [this] { return Step(); }},
+        {"save beside a step", [this] { return SaveBesideStep(); },
+         [this] { return Clear({"beside"}); }, [this] { return beside_->Wait().status(); }}};
   }
 
  private:
@@ -172,8 +172,8 @@ class Readers {
  private:
   absl::StatusOr<std::string> Checkpoint(const char* root) {
     const std::string path = absl::StrCat(folder_, "/", root);
-    BRIGADE_ASSIGN_OR_RETURN(
-        const auto steps, checkpoint::ListCheckpoints(checkpoint::SystemCalls::Real(), path));
+    BRIGADE_ASSIGN_OR_RETURN(const auto steps,
+                             checkpoint::ListCheckpoints(checkpoint::SystemCalls::Real(), path));
     if (steps.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", path));
     return checkpoint::CheckpointPath(path, steps.back());
   }
@@ -226,12 +226,12 @@ absl::Status Measure(const std::string& folder) {
   model.unit_elements = absl::GetFlag(FLAGS_unit_elements);
   const double bytes = 12.0 * static_cast<double>(model.elements());
   std::cout << absl::StrFormat("# %d ranks, %.1f MB of state\n", ranks, bytes * 1e-6);
-  std::cout << absl::StrFormat("%-28s %9s %9s %9s %12s\n", "", "ms", "GB/s", "of plain", "processor ms");
+  std::cout << absl::StrFormat("%-28s %9s %9s %9s %12s\n", "", "ms", "GB/s", "of plain",
+                               "processor ms");
   const int rounds = absl::GetFlag(FLAGS_rounds);
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto w, TakeTurns(ranks, model, rounds, [&](Training& training) {
-        return CreateTurns<Writers>(training, folder);
-      }));
+  BRIGADE_ASSIGN_OR_RETURN(const auto w, TakeTurns(ranks, model, rounds, [&](Training& training) {
+                             return CreateTurns<Writers>(training, folder);
+                           }));
   const TurnTimes& plain = w[Writers::kPlain];
   const TurnTimes& in_place = w[Writers::kInPlace];
   PrintRow("write: plain", plain, plain, bytes);
@@ -255,10 +255,9 @@ absl::Status Measure(const std::string& folder) {
                                Median(w[Writers::kStep].wall) * 1e3, Median(stall) * 1e3);
   WriteFigure("stall_seconds", Median(stall));
 
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto r, TakeTurns(ranks, model, rounds, [&](Training& training) {
-        return CreateTurns<Readers>(training, folder);
-      }));
+  BRIGADE_ASSIGN_OR_RETURN(const auto r, TakeTurns(ranks, model, rounds, [&](Training& training) {
+                             return CreateTurns<Readers>(training, folder);
+                           }));
   for (const bool cold : {true, false}) {
     const std::string how = cold ? "cold" : "warm";
     const TurnTimes& read = r[cold ? Readers::kPlainCold : Readers::kPlainWarm];

@@ -37,19 +37,20 @@ absl::Status Training::Create(int rank, collectives::ThreadGroup& group,
                            collectives::Communicator::Create(std::move(engine), *context_));
   BRIGADE_ASSIGN_OR_RETURN(transformer_, SyntheticTransformer::Create(model, *context_, *compute_));
   const zero::ZeroOptions zero_options = OptionsOf(model, /*stage=*/2, /*overlap=*/true);
-  BRIGADE_ASSIGN_OR_RETURN(zero_, zero::ZeroOptimizer::Create(model.Spec(), zero_options,
-                                                              *communicator_, *context_, *compute_));
+  BRIGADE_ASSIGN_OR_RETURN(
+      zero_, zero::ZeroOptimizer::Create(model.Spec(), zero_options, *communicator_, *context_,
+                                         *compute_));
   std::minstd_rand random(static_cast<unsigned>(rank + 1));
-  return zero_->LoadState(
-      kernels::InitialStepState(zero_options.loss_scaler.ToKernelOptions()),
-      [&](int, int, zero::ElementRange range, void* values) {
-        // From 0.5 to 1, with random digits.
-        for (int64_t i = 0; i < range.size; ++i) {
-          const uint32_t bits = 0x3f000000 | (static_cast<uint32_t>(random()) & 0x7fffff);
-          std::memcpy(static_cast<char*>(values) + i * 4, &bits, sizeof(bits));
-        }
-        return absl::OkStatus();
-      });
+  return zero_->LoadState(kernels::InitialStepState(zero_options.loss_scaler.ToKernelOptions()),
+                          [&](int, int, zero::ElementRange range, void* values) {
+                            // From 0.5 to 1, with random digits.
+                            for (int64_t i = 0; i < range.size; ++i) {
+                              const uint32_t bits =
+                                  0x3f000000 | (static_cast<uint32_t>(random()) & 0x7fffff);
+                              std::memcpy(static_cast<char*>(values) + i * 4, &bits, sizeof(bits));
+                            }
+                            return absl::OkStatus();
+                          });
 }
 
 Memory Training::Own() const {
@@ -57,9 +58,8 @@ Memory Training::Own() const {
   const zero::Plan& plan = zero_->plan();
   for (int array = 0; array < zero_->state_arrays(); ++array) {
     for (size_t b = plan.buckets().size(); b-- > 0;) {
-      memory.emplace_back(
-          static_cast<const char*>(zero_->OwnState(static_cast<int>(b), array)),
-          static_cast<size_t>(plan.slice(plan.buckets()[b])) * sizeof(float));
+      memory.emplace_back(static_cast<const char*>(zero_->OwnState(static_cast<int>(b), array)),
+                          static_cast<size_t>(plan.slice(plan.buckets()[b])) * sizeof(float));
     }
   }
   return memory;
@@ -77,7 +77,7 @@ absl::Status Training::Synchronize() {
 }
 
 absl::StatusOr<std::vector<TurnTimes>> TakeTurns(int ranks, const SyntheticModel& model, int rounds,
-                                               const CreateTurns& create) {
+                                                 const CreateTurns& create) {
   BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = ranks}));
   std::barrier meet(ranks);
   std::vector<TurnTimes> times;

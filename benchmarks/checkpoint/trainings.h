@@ -68,7 +68,7 @@ struct TurnTimes {
 // order, and one before that is not counted. Ends the process on an error.
 using CreateTurns = std::function<absl::StatusOr<std::vector<Turn>>(Training&)>;
 absl::StatusOr<std::vector<TurnTimes>> TakeTurns(int ranks, const SyntheticModel& model, int rounds,
-                                               const CreateTurns& create);
+                                                 const CreateTurns& create);
 
 }  // namespace brigade::benchmarks
 

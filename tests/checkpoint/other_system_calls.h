@@ -32,7 +32,7 @@ class OtherSystemCalls : public SystemCalls {
     return other_->BeginToWrite(fd, offset, bytes);
   }
   int BeginToRead(int fd, off_t offset, off_t bytes) override {
-    return system_.BeginToRead(fd, offset, bytes);
+    return other_->BeginToRead(fd, offset, bytes);
   }
   int SyncData(int fd) override { return other_->SyncData(fd); }
   int Sync(int fd) override { return other_->Sync(fd); }
