@@ -12,6 +12,12 @@
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
+namespace {
+
+// Of the master and the moments that are read now, and of those to come.
+constexpr size_t kMostOpenFiles = 8;
+
+}  // namespace
 
 absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::string& folder,
                                                 const std::string& name, int64_t bytes) {
@@ -63,36 +69,55 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
 }
 
 absl::Status CheckpointReader::Read(int file, int64_t offset, int64_t bytes, void* to) {
+  auto* next = static_cast<char*>(to);
+  return ForEachPart(file, offset, bytes, [&](const Part& part) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const RandomAccessFile* const open, FileOf(part));
+    BRIGADE_RETURN_IF_ERROR(open->Read(next, part.bytes, part.offset));
+    next += part.bytes;
+    return absl::OkStatus();
+  });
+}
+
+void CheckpointReader::BeginToRead(int file, int64_t offset, int64_t bytes) {
+  ForEachPart(file, offset, bytes, [&](const Part& part) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const RandomAccessFile* const open, FileOf(part));
+    open->BeginToRead(part.bytes, part.offset);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+absl::Status CheckpointReader::ForEachPart(
+    int file, int64_t offset, int64_t bytes,
+    absl::FunctionRef<absl::Status(const Part& part)> use) const {
   if (bytes == 0) return absl::OkStatus();
   const auto f = static_cast<size_t>(file);
   const Manifest::File& whole = manifest_.files[f];
-  if (extents_.empty()) return ReadFrom(whole.name, whole.bytes, offset, bytes, to);
+  if (extents_.empty()) return use({whole.name, whole.bytes, offset, bytes});
   const std::vector<Extent>& extents = extents_[f];
   auto extent = std::upper_bound(extents.begin(), extents.end(), offset,
                                  [](int64_t at, const Extent& each) { return at < each.offset; });
-  --extent;
-  for (auto* next = static_cast<char*>(to); bytes > 0; ++extent) {
+  for (--extent; bytes > 0; ++extent) {
     const int64_t skipped = offset - extent->offset;
     const int64_t count = std::min(bytes, extent->bytes - skipped);
     const PieceFile& piece = manifest_.pieces[static_cast<size_t>(extent->piece)];
-    BRIGADE_RETURN_IF_ERROR(ReadFrom(piece.name, piece.bytes, extent->at + skipped, count, next));
+    BRIGADE_RETURN_IF_ERROR(use({piece.name, piece.bytes, extent->at + skipped, count}));
     offset += count;
     bytes -= count;
-    next += count;
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::ReadFrom(const std::string& name, int64_t size, int64_t offset,
-                                        int64_t bytes, void* to) {
-  if (open_name_ != name) {
-    open_.reset();
-    open_name_.clear();
-    BRIGADE_ASSIGN_OR_RETURN(auto file, OpenFileOfSize(*system_, folder_, name, size));
-    open_.emplace(std::move(file));
-    open_name_ = name;
+absl::StatusOr<const RandomAccessFile*> CheckpointReader::FileOf(const Part& part) {
+  const auto found = std::find_if(open_.begin(), open_.end(),
+                                  [&](const auto& each) { return each.first == part.name; });
+  if (found != open_.end()) {
+    std::rotate(found, found + 1, open_.end());
+    return open_.back().second.get();
   }
-  return open_->Read(to, bytes, offset);
+  BRIGADE_ASSIGN_OR_RETURN(auto file, OpenFileOfSize(*system_, folder_, part.name, part.size));
+  if (open_.size() == kMostOpenFiles) open_.erase(open_.begin());
+  open_.emplace_back(part.name, std::make_unique<RandomAccessFile>(std::move(file)));
+  return open_.back().second.get();
 }
 
 absl::StatusOr<SafetensorsHeader> CheckpointReader::ReadHeaderOf(int file) {

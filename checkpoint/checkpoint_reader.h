@@ -2,10 +2,12 @@
 #define BRIGADE_CHECKPOINT_CHECKPOINT_READER_H_
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/durable_file.h"
@@ -37,6 +39,8 @@ class CheckpointReader {
 
   // Bytes [offset, offset + bytes) of a file of the manifest, which has them.
   absl::Status Read(int file, int64_t offset, int64_t bytes, void* to);
+  // Those will be read soon: the disk may begin. Read says what is wrong with them.
+  void BeginToRead(int file, int64_t offset, int64_t bytes);
 
   // The header of a safetensors file of the manifest. DataLoss, with the path, for one that is
   // damaged: its checksum follows from those of the file and its tensors.
@@ -58,8 +62,19 @@ class CheckpointReader {
   CheckpointReader(SystemCalls& system, const std::string& folder)
       : system_(&system), folder_(folder) {}
 
-  absl::Status ReadFrom(const std::string& name, int64_t size, int64_t offset, int64_t bytes,
-                        void* to);
+  // Bytes of a file of the folder.
+  struct Part {
+    const std::string& name;
+    // Of the file.
+    int64_t size = 0;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+  };
+
+  // The parts that bytes of a file of the manifest are, in their order.
+  absl::Status ForEachPart(int file, int64_t offset, int64_t bytes,
+                           absl::FunctionRef<absl::Status(const Part& part)> use) const;
+  absl::StatusOr<const RandomAccessFile*> FileOf(const Part& part);
 
   SystemCalls* system_;
   std::string folder_;
@@ -67,9 +82,8 @@ class CheckpointReader {
   uint32_t manifest_sum_ = 0;
   // Of each file, ascending; empty without piece files.
   std::vector<std::vector<Extent>> extents_;
-  // The file that was read last.
-  std::string open_name_;
-  std::optional<RandomAccessFile> open_;
+  // The few files that are read by turns, by name, the one that was used last behind.
+  std::vector<std::pair<std::string, std::unique_ptr<RandomAccessFile>>> open_;
 };
 
 }  // namespace brigade::checkpoint

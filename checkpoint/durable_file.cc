@@ -133,6 +133,10 @@ absl::Status RandomAccessFile::Read(void* to, int64_t bytes, int64_t offset) con
   return absl::OkStatus();
 }
 
+void RandomAccessFile::BeginToRead(int64_t bytes, int64_t offset) const {
+  system_->BeginToRead(fd_, offset, bytes);
+}
+
 absl::Status SyncFolder(SystemCalls& system, const std::string& path) {
   const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_DIRECTORY, 0); });
   if (fd < 0) return errno == EACCES ? absl::OkStatus() : Failed("open", path);

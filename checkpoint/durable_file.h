@@ -66,6 +66,8 @@ class RandomAccessFile {
   int64_t size() const { return size_; }
   // All `bytes` bytes; DataLoss if the file ends before.
   absl::Status Read(void* to, int64_t bytes, int64_t offset) const;
+  // These are read soon: the disk may begin.
+  void BeginToRead(int64_t bytes, int64_t offset) const;
 
  private:
   RandomAccessFile(SystemCalls& system, const std::string& path, int fd, int64_t size)

@@ -28,6 +28,12 @@ namespace {
 using collectives::AgreeOnStatus;
 using collectives::AllGatherBytes;
 
+// Bytes that are read at once: the sum finds them in the second cache.
+constexpr int64_t kSummedAtOnce = int64_t{256} << 10;
+// How far ahead the disk is told what comes, and of how much at once.
+constexpr int64_t kReadAhead = int64_t{16} << 20;
+constexpr int64_t kToldAtOnce = int64_t{2} << 20;
+
 std::string Quoted(const std::string& name) {
   return absl::StrCat("\"", device::Printable(name, 200), "\"");
 }
@@ -68,6 +74,7 @@ class RankLoad {
   void KeepRatesThatDiffer(const Fields& options_here);
   absl::Status CheckFiles();
   absl::Status SetRates(const std::vector<Rate>& rates);
+  void BeginToReadAhead();
 
   const std::string folder_;
   zero::ZeroOptimizer& zero_;
@@ -80,8 +87,15 @@ class RankLoad {
   std::vector<Rate> rates_, rates_before_;
   std::vector<Piece> pieces_;
   std::vector<uint32_t> sums_;
-  // The pieces of an array of a bucket, ascending.
+  // The pieces of an array of a bucket, ascending: both as they are read.
   std::map<std::pair<int, int>, std::vector<size_t>> pieces_of_;
+  std::vector<size_t> in_order_;
+  // Bytes of the pieces: those that were read; those of which the disk was told, and where of these
+  // the last one lies, in in_order_ and in its piece.
+  int64_t read_ = 0;
+  int64_t told_ = 0;
+  size_t told_piece_ = 0;
+  int64_t told_offset_ = 0;
 };
 
 absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
@@ -101,6 +115,7 @@ absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& option
   for (auto& of_array : pieces_of_) {
     std::sort(of_array.second.begin(), of_array.second.end(),
               [&](size_t a, size_t b) { return pieces_[a].slice.begin < pieces_[b].slice.begin; });
+    in_order_.insert(in_order_.end(), of_array.second.begin(), of_array.second.end());
   }
   return absl::OkStatus();
 }
@@ -192,8 +207,12 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
   const zero::Bucket& of = zero_.plan().bucket(bucket);
   const int64_t width = precision::SizeOf(of.trainable ? precision::DType::kFloat32 : of.dtype);
   auto* const to = static_cast<char*>(values);
-  // Also what belongs to no parameter.
-  std::memset(to, 0, static_cast<size_t>(range.size * width));
+  // Up to here everything is written; what belongs to no parameter is zero.
+  char* written = to;
+  const auto skip_to = [&](char* next) {
+    std::memset(written, 0, static_cast<size_t>(next - written));
+    written = next;
+  };
   const std::vector<size_t>& pieces = pieces_of_[{bucket, array}];
   auto next = std::partition_point(pieces.begin(), pieces.end(), [&](size_t p) {
     return pieces_[p].slice.begin + pieces_[p].slice.size <= range.begin;
@@ -206,10 +225,33 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
     const int64_t offset = tensor.offset + piece.offset + (begin - piece.slice.begin) * width;
     char* const part = to + (begin - range.begin) * width;
     const int64_t bytes = (end - begin) * width;
-    BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset, bytes, part));
-    sums_[*next] = Crc32c({part, static_cast<size_t>(bytes)}, sums_[*next]);
+    skip_to(part);
+    for (int64_t done = 0; done < bytes; done += kSummedAtOnce) {
+      const int64_t count = std::min(kSummedAtOnce, bytes - done);
+      BeginToReadAhead();
+      BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset + done, count, part + done));
+      read_ += count;
+      sums_[*next] = Crc32c({part + done, static_cast<size_t>(count)}, sums_[*next]);
+    }
+    written = part + bytes;
   }
+  skip_to(to + range.size * width);
   return absl::OkStatus();
+}
+
+// The order goes from file to file, and not forward in each: what comes next only we know.
+void RankLoad::BeginToReadAhead() {
+  while (told_piece_ < in_order_.size() && told_ < read_ + kReadAhead) {
+    const Piece& piece = pieces_[in_order_[told_piece_]];
+    const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
+    const int64_t count = std::min(kToldAtOnce, piece.bytes - told_offset_);
+    reader_->BeginToRead(tensor.file, tensor.offset + piece.offset + told_offset_, count);
+    told_ += count;
+    told_offset_ += count;
+    if (told_offset_ < piece.bytes) continue;
+    ++told_piece_;
+    told_offset_ = 0;
+  }
 }
 
 absl::Status RankLoad::CheckSums(const std::vector<std::string>& all) const {

@@ -29,6 +29,9 @@ class RealSystemCalls final : public SystemCalls {
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }
+  int BeginToRead(int fd, off_t offset, off_t bytes) override {
+    return ::posix_fadvise(fd, offset, bytes, POSIX_FADV_WILLNEED);
+  }
   int SyncData(int fd) override { return ::fdatasync(fd); }
   int Sync(int fd) override { return ::fsync(fd); }
 

@@ -32,6 +32,8 @@ class SystemCalls {
   virtual int Allocate(int fd, off_t bytes) = 0;
   // sync_file_range: begins to write, promises nothing.
   virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;
+  // posix_fadvise: begins to read what comes next, promises nothing.
+  virtual int BeginToRead(int fd, off_t offset, off_t bytes) = 0;
   // fdatasync: the bytes and the size of a file are on the disk.
   virtual int SyncData(int fd) = 0;
   // fsync: of a folder, its names are on the disk.

@@ -168,6 +168,11 @@ int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {
   return Enter("begin to write", open_.at(fd).path) > 0 ? -1 : 0;
 }
 
+int CrashFileSystem::BeginToRead(int fd, off_t, off_t) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return Enter("begin to read", open_.at(fd).path) > 0 ? -1 : 0;
+}
+
 int CrashFileSystem::SyncData(int fd) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("sync data", open_.at(fd).path);

@@ -49,6 +49,7 @@ class CrashFileSystem final : public SystemCalls {
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override;
   int Allocate(int fd, off_t bytes) override;
   int BeginToWrite(int fd, off_t offset, off_t bytes) override;
+  int BeginToRead(int fd, off_t offset, off_t bytes) override;
   int SyncData(int fd) override;
   int Sync(int fd) override;
   int MakeFolder(const std::string& path, mode_t mode) override;

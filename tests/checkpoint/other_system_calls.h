@@ -31,6 +31,9 @@ class OtherSystemCalls : public SystemCalls {
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return other_->BeginToWrite(fd, offset, bytes);
   }
+  int BeginToRead(int fd, off_t offset, off_t bytes) override {
+    return other_->BeginToRead(fd, offset, bytes);
+  }
   int SyncData(int fd) override { return other_->SyncData(fd); }
   int Sync(int fd) override { return other_->Sync(fd); }
   int MakeFolder(const std::string& path, mode_t mode) override {

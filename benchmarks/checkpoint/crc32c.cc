@@ -1,0 +1,118 @@
+// Bytes of a CRC-32C in a cycle of the processor: on one stream and on three, from the caches and
+// from memory.
+
+#include <time.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/interleave.h"
+#include "brigade/checkpoint/crc32c.h"
+
+ABSL_FLAG(int64_t, bytes, int64_t{256} << 20, "of a turn");
+ABSL_FLAG(int, rounds, 25, "turns of each contestant; medians count");
+ABSL_FLAG(std::string, json, "", "also write the figures to this file");
+
+namespace brigade::benchmarks {
+namespace {
+
+// Of this thread, without the time in which others had its processor.
+double ThreadSeconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+template <typename Work>
+double SecondsOf(const Work& work) {
+  const double begin = ThreadSeconds();
+  work();
+  return ThreadSeconds() - begin;
+}
+
+// Additions each of which needs the one before take a cycle each: what the clock is now.
+double SecondsOfCycle(int64_t cycles) {
+  const double seconds = SecondsOf([cycles] {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < cycles; i += 16) {
+      for (int k = 0; k < 16; ++k) {
+#if defined(__x86_64__)
+        __asm__ volatile("add $1, %0" : "+r"(sum));
+#else
+        __asm__ volatile("add %0, %0, #1" : "+r"(sum));
+#endif
+      }
+    }
+  });
+  return seconds / static_cast<double>(cycles);
+}
+
+struct Contestant {
+  const char* name;
+  const char* figure;
+  // How many bytes the sum is asked for at once.
+  size_t block;
+  // Over how many of them it goes.
+  size_t of;
+};
+
+void Main() {
+  const auto bytes = static_cast<size_t>(absl::GetFlag(FLAGS_bytes));
+  std::vector<char> data(bytes);
+  std::minstd_rand random(1);
+  std::generate(data.begin(), data.end(), [&] { return static_cast<char>(random() >> 8); });
+  // Crc32c takes three streams for blocks from 24 KiB on.
+  const std::vector<Contestant> contestants = {
+      {"one stream, first cache", "one_stream", 16 << 10, 16 << 10},
+      {"three streams, second cache", "three_streams", 384 << 10, 384 << 10},
+      {"three streams, memory", "memory", 4 << 20, bytes}};
+  std::vector<Seconds> cycles(contestants.size()), seconds(contestants.size());
+  uint32_t sum = 0;
+  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    for (size_t c = 0; c < contestants.size(); ++c) {
+      const size_t block = std::min(contestants[c].block, bytes);
+      const size_t of = std::min(contestants[c].of, bytes);
+      const double before = SecondsOfCycle(1 << 22);
+      const double took = SecondsOf([&] {
+        for (size_t done = 0; done < bytes; done += block) {
+          sum = checkpoint::Crc32c({data.data() + done % of, std::min(block, of - done % of)}, sum);
+        }
+      });
+      const double cycle = std::min(before, SecondsOfCycle(1 << 22));
+      if (round < 0) continue;
+      seconds[c].push_back(took);
+      cycles[c].push_back(took / cycle);
+    }
+  }
+  std::cout << absl::StrFormat("# CRC-32C of %d bytes (%08x)\n%-32s %12s %9s\n", bytes, sum, "",
+                               "bytes/cycle", "GB/s");
+  std::vector<std::string> lines;
+  for (size_t c = 0; c < contestants.size(); ++c) {
+    const double each = static_cast<double>(bytes) / Median(cycles[c]);
+    const double speed = static_cast<double>(bytes) * 1e-9 / Median(seconds[c]);
+    std::cout << absl::StrFormat("%-32s %12.2f %9.2f\n", contestants[c].name, each, speed);
+    lines.push_back(absl::StrFormat(R"(  "%s": %.6g, "%s_gbs": %.6g)", contestants[c].figure, each,
+                                    contestants[c].figure, speed));
+  }
+  if (!absl::GetFlag(FLAGS_json).empty()) {
+    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n" << absl::StrJoin(lines, ",\n") << "\n}\n";
+  }
+}
+
+}  // namespace
+}  // namespace brigade::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Times the checksum; benchmarks/README.md says how to read it.");
+  absl::ParseCommandLine(argc, argv);
+  brigade::benchmarks::Main();
+}
