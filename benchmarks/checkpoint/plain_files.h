@@ -18,8 +18,8 @@ using Memory = std::vector<absl::Span<const char>>;
 // A new file that room is taken for: pwrite of `chunk_bytes` each, fdatasync at the end.
 absl::Status WritePlain(const std::string& path, const Memory& memory, int64_t chunk_bytes);
 
-// Share `rank` of `ranks` of each file: pread of `chunk_bytes` each, one behind the other into `to`,
-// which has room for them.
+// Share `rank` of `ranks` of each file: pread of `chunk_bytes` each, one behind the other into
+// `to`, which has room for them.
 absl::Status ReadPlain(const std::vector<std::string>& paths, int rank, int ranks,
                        int64_t chunk_bytes, absl::Span<char> to);
 

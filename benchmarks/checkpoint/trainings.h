@@ -64,8 +64,8 @@ struct TurnTimes {
   Seconds wall, processor;
 };
 
-// Makes each rank's turns and lets them take turns: `rounds` rounds, every other one in the opposite
-// order, and one before that is not counted. Ends the process on an error.
+// Makes each rank's turns and lets them take turns: `rounds` rounds, every other one in the
+// opposite order, and one before that is not counted. Ends the process on an error.
 using CreateTurns = std::function<absl::StatusOr<std::vector<Turn>>(Training&)>;
 absl::StatusOr<std::vector<TurnTimes>> TakeTurns(int ranks, const SyntheticModel& model, int rounds,
                                                  const CreateTurns& create);
