@@ -128,14 +128,14 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(SystemCalls& system,
     return absl::AlreadyExistsError(
         absl::StrCat(PrintablePath(CheckpointPath(root, step)), " is there already"));
   }
+  // What stays takes room, no more. All who join look, so that none counts it as taken.
+  RemoveLeftovers(system, root, PartName(step, token)).IgnoreError();
+  // Before the folder is there: whoever has made it must not give it up while others join.
+  BRIGADE_RETURN_IF_ERROR(CheckRoom(system, root, bytes));
   const std::string path = PartPath(root, step, token);
   const bool leads = system.MakeFolder(path, 0777) == 0;
   if (!leads && !(joins && errno == EEXIST)) return Failed("make", path);
-  NewCheckpoint checkpoint(system, root, NameOf(step), path, leads);
-  // What stays takes room, no more.
-  if (leads) RemoveLeftovers(system, root, PartName(step, token)).IgnoreError();
-  BRIGADE_RETURN_IF_ERROR(CheckRoom(system, root, bytes));
-  return checkpoint;
+  return NewCheckpoint(system, root, NameOf(step), path, leads);
 }
 
 NewCheckpoint::NewCheckpoint(NewCheckpoint&& other) noexcept

@@ -285,8 +285,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   piece_file_sum_ = 0;
   const absl::Status has_folder = OnAllRanks([&] { return BeginFolder(); });
   if (!has_folder.ok() && !in_place()) {
-    // The rank that made the folder may have given it up before this one's file was in it. No rank
-    // can have gone on to the commit.
+    // Where the ranks cannot speak with each other, the one that made the folder may have removed
+    // it before this one's file was in it. No rank can have gone on to the commit.
     files_.clear();
     RemoveFolderWithFiles(system_, PartPath(options_.root, iteration_, token_)).IgnoreError();
   }
