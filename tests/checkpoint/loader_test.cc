@@ -2,6 +2,7 @@
 
 #include "brigade/checkpoint/loader.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "brigade/checkpoint/saver.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/other_system_calls.h"
 #include "brigade/tests/checkpoint/toy_training.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -293,6 +295,47 @@ TEST(LoaderTest, HostsWithDisksOfTheirOwnResume) {
     EXPECT_EQ(Capture(*resumed, self).value(), Capture(*zero, self).value());
   });
   for (const CrashFileSystem& disk : disks) EXPECT_EQ(disk.All().size(), 4u);
+}
+
+// Each rank reads what it owns, and of the rest the manifest and some headers.
+TEST(LoaderTest, EachOfMRanksReadsAnMth) {
+  class Counting final : public testing::OtherSystemCalls {
+   public:
+    using OtherSystemCalls::OtherSystemCalls;
+    ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override {
+      const ssize_t count = OtherSystemCalls::ReadAt(fd, to, bytes, offset);
+      read += std::max<ssize_t>(count, 0);
+      return count;
+    }
+    int64_t read = 0;
+  };
+  const ModelSpec model = {{"one", {{"a", 40000}, {"b", 3}}}, {"two", {{"c", 60000}}}};
+  constexpr int64_t kStateBytes = 3 * 4 * 100003;
+  for (const WriteMode mode : {WriteMode::kInPlace, WriteMode::kPieceFiles}) {
+    CrashFileSystem disk;
+    const SaverOptions options = {.root = kRoot, .mode = mode};
+    OnThreads({.size = 2}, [&](Rank& self) {
+      auto zero = Create(self, ToyOptions(1), model);
+      Save(*zero, self, disk, options);
+    });
+    for (const int ranks : {1, 2, 4}) {
+      std::vector<int64_t> read(static_cast<size_t>(ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        auto zero = Create(self, ToyOptions(0), model);
+        Counting counting(&disk);
+        ASSERT_OK(Load(Folder(0), TrainingFields(), *zero, *self.communicator, {}, counting));
+        read[static_cast<size_t>(self.rank)] = counting.read;
+      });
+      // Of the manifest, headers and what slices are padded by.
+      constexpr int64_t kMore = 40000;
+      int64_t sum = 0;
+      for (const int64_t each : read) {
+        EXPECT_LE(each, kStateBytes / ranks + kMore) << ranks;
+        sum += each;
+      }
+      EXPECT_GE(sum, kStateBytes);
+    }
+  }
 }
 
 void Replace(SystemCalls& system, const std::string& path, const std::string& content) {
