@@ -262,7 +262,8 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
     BRIGADE_RETURN_IF_ERROR(begun_);
     BRIGADE_ASSIGN_OR_RETURN(state, staging_->TakeState());
-    // What cannot be written is found before anything is.
+    // What cannot be loaded, and what cannot be written, is found before anything is.
+    BRIGADE_RETURN_IF_ERROR(zero_.controller().CheckState(state));
     return ManifestText(ManifestOf(state)).status();
   }));
   const std::string mine(reinterpret_cast<const char*>(&state), sizeof(state));
@@ -529,6 +530,15 @@ absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(const SaverOptions& options
   auto impl = std::make_unique<Impl>(options, zero, system);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(
       impl->Allocate(context, communicator.rank(), communicator.size()), communicator));
+  const std::vector<int64_t> mine = {static_cast<int64_t>(options.mode), options.keep,
+                                     options.file_bytes};
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, communicator.AllGatherHost(mine));
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == all[i % mine.size()]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint: mode, keep or file_bytes of rank ",
+                                                   i / mine.size(),
+                                                   " are others than those of rank 0"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(impl->channel_, communicator.CreateHostChannel());
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }

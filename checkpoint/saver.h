@@ -70,7 +70,8 @@ struct SaveReport {
 // Threads      Calls from one thread; two of its own while a save is in flight.
 class Saver {
  public:
-  // A call of all ranks; waits. All must outlive the saver.
+  // A call of all ranks; waits. All must outlive the saver. InvalidArgument on all ranks for
+  // options that differ between them.
   static absl::StatusOr<std::unique_ptr<Saver>> Create(const SaverOptions& options,
                                                        zero::ZeroOptimizer& zero,
                                                        collectives::Communicator& communicator,

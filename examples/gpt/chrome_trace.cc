@@ -64,7 +64,10 @@ absl::Status ChromeTrace::GoOn() {
     std::string line = tail.substr(at + 1, next == std::string::npos ? next : next - at - 1);
     if (!line.empty() && line.back() == ',') line.pop_back();
     const nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object()) break;
+    const auto is_number = [&](const char* key) {
+      return !event.contains(key) || event[key].is_number();
+    };
+    if (!event.is_object() || !is_number("ts") || !is_number("dur")) break;
     kept = begin + static_cast<int64_t>(at + 1 + line.size());
     const double end = event.value("ts", 0.0) + event.value("dur", 0.0);
     before_ns_ = std::max(before_ns_, static_cast<int64_t>(1000 * end));

@@ -79,6 +79,8 @@ struct Evaluation {
 struct Start {
   // The steps made before, by the training that goes on; 0: a new one.
   int64_t step = 0;
+  // A checkpoint was loaded.
+  bool is_resumed = false;
   // In words, for the user; empty: nothing was to be resumed.
   std::string resumed;
 };

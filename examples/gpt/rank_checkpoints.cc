@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -76,14 +77,18 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
   BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                            checkpoint::Load(folder, training_, zero_, communicator_,
                                             {.may_differ = job_.checkpoints.may_differ}));
-  saved_step_ = state.iteration;
-  return Start{state.iteration,
+  // Elsewhere it is not saved yet.
+  if (folder == checkpoint::CheckpointPath(job_.checkpoints.save, state.iteration)) {
+    saved_step_ = state.iteration;
+  }
+  return Start{state.iteration, true,
                absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
 }
 
 absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   const std::string& root = job_.checkpoints.resume;
   std::string damaged;
+  std::vector<int64_t> damaged_steps;
   int64_t before = std::numeric_limits<int64_t>::max();
   while (true) {
     BRIGADE_ASSIGN_OR_RETURN(const auto newest,
@@ -91,6 +96,13 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
     if (!newest.has_value()) break;
     absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
     if (start.ok()) {
+      // Out of the way of the training, which will come to these steps again.
+      absl::Status moved;
+      for (const int64_t step : damaged_steps) {
+        if (communicator_.rank() != 0) break;
+        moved.Update(checkpoint::SetAside(SystemCalls::Real(), root, step));
+      }
+      BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(moved, communicator_));
       start->resumed += damaged;
       return start;
     }
@@ -99,22 +111,17 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
       return absl::DataLossError(
           absl::StrCat(start.status().message(), "; --fall_back resumes from the one before it"));
     }
-    // Out of the way of the training, which will come to this step again.
-    absl::Status moved;
-    if (communicator_.rank() == 0) {
-      moved = checkpoint::SetAside(SystemCalls::Real(), root, *newest);
-    }
-    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(moved, communicator_));
-    absl::StrAppend(&damaged, "\nSet aside: ", start.status().message());
+    damaged_steps.push_back(*newest);
+    absl::StrAppend(&damaged, "\nDamaged: ", start.status().message());
     before = *newest;
   }
   if (!damaged.empty()) {
-    return absl::DataLossError(absl::StrCat("no checkpoint is left in ", root, damaged));
+    return absl::DataLossError(absl::StrCat("no checkpoint in ", root, " is whole", damaged));
   }
   if (root != job_.checkpoints.save) {
     return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
   }
-  return Start{0, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
+  return Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
 }
 
 absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
                            RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
-  if (trainer->start_.step == 0) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
+  if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
   return trainer;
 }

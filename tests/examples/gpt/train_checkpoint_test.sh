@@ -107,7 +107,7 @@ a_damaged_checkpoint_is_named() {
   run --ranks=3 --stage=2 --save="$root" --resume --fall_back --metrics="$files/metrics" ||
     fail "$(cat "$files/error")"
   expect_line "$files/out" "Resumed after step 12 from $root/step-00000012"
-  expect_line "$files/out" 'Set aside: .*moment1-00001-of-00001.safetensors is damaged: .*'
+  expect_line "$files/out" 'Damaged: .*moment1-00001-of-00001.safetensors is damaged: .*'
   [ "$(ls "$root")" = "$(printf '%s\n' damaged-step-00000024 step-00000012 step-00000024)" ] ||
     fail "$(ls "$root")"
 }
