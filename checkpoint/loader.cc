@@ -16,6 +16,7 @@
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
+#include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
@@ -26,7 +27,6 @@ namespace brigade::checkpoint {
 namespace {
 
 using collectives::AgreeOnStatus;
-using collectives::AllGatherBytes;
 
 // Bytes that are read at once: the sum finds them in the second cache.
 constexpr int64_t kSummedAtOnce = int64_t{256} << 10;
@@ -64,10 +64,12 @@ class RankLoad {
   void RestoreRates() { SetRates(rates_before_).IgnoreError(); }
   // For ZeroOptimizer::LoadState.
   absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
-  // Of the pieces that were read, in their order.
-  const std::vector<uint32_t>& sums() const { return sums_; }
-  // The same of all ranks: whether they are what the manifest says.
-  absl::Status CheckSums(const std::vector<std::string>& all) const;
+  // Of the tensors, as they were read by all ranks.
+  absl::StatusOr<std::vector<uint32_t>> GatherSums(collectives::Communicator& communicator) const {
+    return TensorSums(layout_, zero_.plan(), sums_, communicator);
+  }
+  // Whether these are what the manifest says.
+  absl::Status CheckSums(const std::vector<uint32_t>& tensors) const;
 
  private:
   absl::Status Compare(const Fields& training, const LoadOptions& options);
@@ -254,19 +256,7 @@ void RankLoad::BeginToReadAhead() {
   }
 }
 
-absl::Status RankLoad::CheckSums(const std::vector<std::string>& all) const {
-  std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::string& bytes = all[static_cast<size_t>(rank)];
-    const char* next = bytes.data();
-    for (const Piece& piece : layout_.PiecesOf(zero_.plan(), rank)) {
-      uint32_t sum = 0;
-      std::memcpy(&sum, next, sizeof(sum));
-      next += sizeof(sum);
-      uint32_t& of_tensor = tensors[static_cast<size_t>(piece.tensor)];
-      of_tensor = CombineCrc32c(of_tensor, sum, static_cast<uint64_t>(piece.bytes));
-    }
-  }
+absl::Status RankLoad::CheckSums(const std::vector<uint32_t>& tensors) const {
   for (size_t t = 0; t < tensors.size(); ++t) {
     const auto f = static_cast<size_t>(layout_.tensors()[t].file);
     const Manifest::File& file = reader_->manifest().files[f];
@@ -320,11 +310,8 @@ absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields&
     load.RestoreRates();
     return loaded;
   }
-  const std::vector<uint32_t>& sums = load.sums();
-  const std::string mine(reinterpret_cast<const char*>(sums.data()),
-                         sums.size() * sizeof(uint32_t));
-  BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(mine, communicator));
-  BRIGADE_RETURN_IF_ERROR(load.CheckSums(all));
+  BRIGADE_ASSIGN_OR_RETURN(const auto tensors, load.GatherSums(communicator));
+  BRIGADE_RETURN_IF_ERROR(load.CheckSums(tensors));
   return load.state();
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <random>
 #include <thread>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/staging.h"
+#include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -55,9 +55,10 @@ absl::Status Validate(const SaverOptions& options) {
   return absl::OkStatus();
 }
 
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+int64_t BytesOf(const std::vector<PieceFile::Extent>& extents) {
+  int64_t bytes = 0;
+  for (const PieceFile::Extent& extent : extents) bytes += extent.bytes;
+  return bytes;
 }
 
 std::string PieceFileName(int rank, int ranks) {
@@ -119,6 +120,8 @@ class Saver::Impl {
   std::vector<PieceFile::Extent> ExtentsOf(int rank) const;
 
   bool in_place() const { return options_.mode == WriteMode::kInPlace; }
+  // Commits the folder.
+  bool leads() const { return folder_.has_value() && folder_->leads(); }
   std::string PathOf(const std::string& name) const {
     return absl::StrCat(PartPath(options_.root, iteration_, token_), "/", name);
   }
@@ -172,10 +175,6 @@ absl::Status Saver::Impl::Begin(const Fields& training) {
   }
   rates_ = RateFields(rates);
   cancelled_ = false;
-  {
-    const device::MutexLock lock(mutex_);
-    report_.reset();
-  }
   coordinator_ = device::StartThread([this] {
     absl::StatusOr<SaveReport> report = Save();
     // What others wait for must not wait for this save.
@@ -186,7 +185,6 @@ absl::Status Saver::Impl::Begin(const Fields& training) {
     folder_.reset();
     const device::MutexLock lock(mutex_);
     report_ = std::move(report);
-    changed_.SignalAll();
   });
   if (coordinator_.joinable()) return absl::OkStatus();
   const absl::Status refused = absl::ResourceExhaustedError("checkpoint: no thread can be started");
@@ -295,14 +293,14 @@ absl::StatusOr<SaveReport> Saver::Impl::Save() {
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&] { return WritePieces(); }));
   BRIGADE_ASSIGN_OR_RETURN(const Manifest manifest, CreateManifest(state));
   BRIGADE_RETURN_IF_ERROR(OnAllRanks([&]() -> absl::Status {
-    if (!folder_.has_value() || !folder_->leads()) return absl::OkStatus();
+    if (!leads()) return absl::OkStatus();
     BRIGADE_ASSIGN_OR_RETURN(const std::string text, ManifestText(manifest));
     return folder_->Commit(text);
   }));
   SaveReport report = {
       .iteration = iteration_, .path = CheckpointPath(options_.root, iteration_), .bytes = bytes()};
   report.older_removed = OnAllRanks([&]() -> absl::Status {
-    if (options_.keep == 0 || !folder_.has_value() || !folder_->leads()) return absl::OkStatus();
+    if (options_.keep == 0 || !leads()) return absl::OkStatus();
     return RemoveOldCheckpoints(system_, options_.root, iteration_, options_.keep);
   });
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
@@ -328,8 +326,7 @@ absl::Status Saver::Impl::TakeFieldsOfRank0() {
 
 absl::Status Saver::Impl::BeginFolder() {
   if (!in_place()) {
-    int64_t own = 0;
-    for (const PieceFile::Extent& extent : ExtentsOf(rank_)) own += extent.bytes;
+    const int64_t own = BytesOf(ExtentsOf(rank_));
     BRIGADE_ASSIGN_OR_RETURN(auto folder,
                              NewCheckpoint::Join(system_, options_.root, iteration_, own, token_));
     folder_.emplace(std::move(folder));
@@ -481,28 +478,16 @@ Manifest Saver::Impl::ManifestOf(const kernels::StepState& state) const {
 
 // From the checksums of all ranks' pieces.
 absl::StatusOr<Manifest> Saver::Impl::CreateManifest(const kernels::StepState& state) {
-  std::vector<uint32_t> mine = sums_;
-  mine.push_back(piece_file_sum_);
-  BRIGADE_ASSIGN_OR_RETURN(const auto all, AllGatherBytes(BytesOf(mine), *channel_));
+  BRIGADE_ASSIGN_OR_RETURN(const auto tensors, TensorSums(layout_, zero_.plan(), sums_, *channel_));
   Manifest manifest = ManifestOf(state);
-  std::vector<uint32_t> tensors(layout_.tensors().size(), 0);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), rank);
-    std::vector<uint32_t> sums(pieces.size() + 1);
-    const std::string& bytes = all[static_cast<size_t>(rank)];
-    if (bytes.size() != sums.size() * sizeof(uint32_t)) {
-      return absl::InternalError(absl::StrCat("checkpoint: rank ", rank, " has other pieces"));
+  if (!in_place()) {
+    BRIGADE_ASSIGN_OR_RETURN(const auto sums, channel_->AllGatherHost({int64_t{piece_file_sum_}}));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      manifest.pieces.push_back({.name = PieceFileName(rank, ranks_),
+                                 .crc32c = static_cast<uint32_t>(sums[static_cast<size_t>(rank)]),
+                                 .extents = ExtentsOf(rank)});
+      manifest.pieces.back().bytes = BytesOf(manifest.pieces.back().extents);
     }
-    std::memcpy(sums.data(), bytes.data(), bytes.size());
-    for (size_t p = 0; p < pieces.size(); ++p) {
-      uint32_t& sum = tensors[static_cast<size_t>(pieces[p].tensor)];
-      sum = CombineCrc32c(sum, sums[p], static_cast<uint64_t>(pieces[p].bytes));
-    }
-    if (in_place()) continue;
-    PieceFile file = {
-        .name = PieceFileName(rank, ranks_), .crc32c = sums.back(), .extents = ExtentsOf(rank)};
-    for (const PieceFile::Extent& extent : file.extents) file.bytes += extent.bytes;
-    manifest.pieces.push_back(std::move(file));
   }
   for (const TensorFile& file : layout_.files()) {
     Manifest::File& entry = manifest.files.emplace_back();

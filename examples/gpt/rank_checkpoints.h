@@ -36,7 +36,7 @@ class RankCheckpoints {
   // The last save, if it was not made: waits. An error if it fails.
   absl::Status SaveAtEnd(int64_t step, Observer* observer);
 
-  // Adds what the saves so far have taken.
+  // Sets what the saves so far have taken.
   void AddTo(RankSummary& summary) const;
 
  private:
