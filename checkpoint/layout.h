@@ -10,7 +10,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/checkpoint/weight_index.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -59,7 +58,6 @@ class Layout {
   // Of no parameters.
   Layout() = default;
   static constexpr int64_t kFileBytes = int64_t{4} << 30;
-  static constexpr const char* kIndexName = kWeightIndexName;
 
   // `arrays`: the master and the optimizer's moments (1 + optim::Moments). InvalidArgument for a
   // name that safetensors cannot have.

@@ -20,6 +20,7 @@
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/staging.h"
 #include "brigade/checkpoint/tensor_sums.h"
+#include "brigade/checkpoint/weight_index.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -354,7 +355,7 @@ absl::Status Saver::Impl::CreateFiles() {
     BRIGADE_RETURN_IF_ERROR(create(file.name, file.bytes, file.header));
   }
   const auto bytes = static_cast<int64_t>(layout_.index().size());
-  return create(Layout::kIndexName, bytes, layout_.index());
+  return create(kWeightIndexName, bytes, layout_.index());
 }
 
 absl::Status Saver::Impl::WritePieces() {
@@ -501,7 +502,7 @@ absl::StatusOr<Manifest> Saver::Impl::CreateManifest(const kernels::StepState& s
       entry.tensors.push_back({zero_.plan().parameter(tensor.parameter).spec.name, tensors[i]});
     }
   }
-  manifest.files.push_back({.name = Layout::kIndexName,
+  manifest.files.push_back({.name = kWeightIndexName,
                             .bytes = static_cast<int64_t>(layout_.index().size()),
                             .crc32c = Crc32c(layout_.index())});
   return manifest;
