@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/random.h"
+#include "brigade/nn/random.h"
 
 namespace brigade::gpt {
 namespace {
@@ -86,7 +86,7 @@ absl::Status CheckLength(const Corpus& corpus, int64_t context) {
 
 void SampleText(const Corpus& corpus, uint64_t seed, int64_t step, int64_t sample,
                 absl::Span<uint8_t> text) {
-  Random random(seed, static_cast<uint64_t>(step) << 32 | static_cast<uint64_t>(sample));
+  nn::Random random(seed, static_cast<uint64_t>(step) << 32 | static_cast<uint64_t>(sample));
   const uint64_t places = corpus.training.size() - text.size() + 1;
   std::memcpy(text.data(), corpus.training.data() + random.Next() % places, text.size());
 }

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/nn/embedding.h"
-#include "brigade/examples/gpt/random.h"
+#include "brigade/nn/embedding.h"
+#include "brigade/nn/random.h"
 
 namespace brigade::gpt {
 namespace {
@@ -112,7 +112,7 @@ void InitializeParameter(const ModelOptions& options, int parameter, uint64_t se
   }
   constexpr uint64_t kPurpose = uint64_t{1} << 63;  // samples of the text are below
   // Box and Muller 1958: a pair of numbers in (0, 1) makes one with a normal distribution.
-  Random random(seed, kPurpose | static_cast<uint64_t>(parameter));
+  nn::Random random(seed, kPurpose | static_cast<uint64_t>(parameter));
   for (float& value : values) {
     const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
     const double angle = 2 * std::numbers::pi * random.Uniform();

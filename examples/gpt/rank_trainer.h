@@ -15,10 +15,10 @@
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/nn/cross_entropy.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
+#include "brigade/nn/cross_entropy.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {

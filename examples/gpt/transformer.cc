@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/nn/cross_entropy.h"
-#include "brigade/examples/gpt/nn/embedding.h"
-#include "brigade/examples/gpt/nn/layer_norm.h"
+#include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/embedding.h"
+#include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
 

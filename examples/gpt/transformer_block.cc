@@ -1,9 +1,9 @@
 // A block's forward and backward pass.
 
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/nn/attention.h"
-#include "brigade/examples/gpt/nn/layer_norm.h"
 #include "brigade/examples/gpt/transformer.h"
+#include "brigade/nn/attention.h"
+#include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
 

@@ -12,8 +12,8 @@
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/precision/float16.h"
-#include "brigade/tests/examples/gpt/nn/lab.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
+#include "brigade/tests/nn/lab.h"
 
 namespace brigade::gpt {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
-#include "brigade/examples/gpt/random.h"
 #include "brigade/examples/gpt/training.h"
+#include "brigade/nn/random.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -24,7 +24,7 @@ constexpr int64_t kSteps = 30;
 std::string RandomWords(int64_t bytes, uint64_t seed) {
   constexpr const char* kWords[] = {"bucket ",  "brigade ", "gradient ", "rank ",
                                     "stream\n", "shard ",   "gather ",   "scale "};
-  Random random(seed, 0);
+  nn::Random random(seed, 0);
   std::string text;
   while (static_cast<int64_t>(text.size()) < bytes) text += kWords[random.Next() % 8];
   return text;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "brigade/tests/examples/gpt/nn/lab.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
+#include "brigade/tests/nn/lab.h"
 
 namespace brigade::gpt {
 namespace {
@@ -21,7 +21,7 @@ TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
   nn::Lab lab;
   PlainParameters<double> parameters(kModel, 3);
   // Away from where it begins: biases and norms are not 0 and 1, and each path has weight.
-  Random random(5, 0);
+  nn::Random random(5, 0);
   for (auto& weights : parameters.weights) {
     for (double& weight : weights) weight = 0.9 * weight + 0.4 * (2 * random.Uniform() - 1);
   }

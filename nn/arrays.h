@@ -1,0 +1,56 @@
+#ifndef BRIGADE_NN_ARRAYS_H_
+#define BRIGADE_NN_ARRAYS_H_
+
+// From the untyped arrays of a layer's call to its formula's, and to what it declares to the race
+// checker.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/operation.h"
+#include "brigade/nn/functions.h"
+#include "brigade/nn/workspace.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+template <typename T>
+T* Typed(void* data) {
+  return static_cast<T*>(data);
+}
+template <typename T>
+const T* Typed(const void* data) {
+  return static_cast<const T*>(data);
+}
+
+template <typename T>
+device::Access Read(const T* data, int64_t elements) {
+  return device::Reads(data, elements * static_cast<int64_t>(sizeof(T)));
+}
+template <typename T>
+device::Access Write(T* data, int64_t elements) {
+  return device::Writes(data, elements * static_cast<int64_t>(sizeof(T)));
+}
+
+inline device::Access Parts(const Workspace& workspace) {
+  return device::Writes(workspace.parts(),
+                        workspace.parts() == nullptr ? 0 : workspace.parts_bytes());
+}
+
+// call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know
+// it.
+template <typename Call>
+absl::Status WithType(absl::string_view operation, precision::DType dtype, const Call& call) {
+  absl::Status status = absl::InvalidArgumentError(
+      absl::StrCat(operation, ": dtype is ", precision::Name(dtype),
+                   "; it must be float32, float16, bfloat16 or float64"));
+  VisitReal(dtype, [&](auto tag) { status = call(tag); });
+  return status;
+}
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_ARRAYS_H_

@@ -1,0 +1,58 @@
+#include "brigade/nn/blas.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+#include "brigade/nn/blas_cpu.h"
+
+#if BRIGADE_CUDA
+#include "brigade/nn/blas_cuda.h"
+#endif
+
+namespace brigade::nn {
+
+absl::StatusOr<std::unique_ptr<Blas>> Blas::Create(device::Context& context,
+                                                   int64_t workspace_bytes) {
+#if BRIGADE_CUDA
+  if (context.device().kind == device::DeviceKind::kCuda) {
+    return CreateCudaBlas(context, workspace_bytes);
+  }
+#endif
+  return CreateCpuBlas(context, workspace_bytes);
+}
+
+int64_t Blas::ScratchBytes(device::Device device, int64_t workspace_bytes) {
+  // For Hopper. Source: cuBLAS manual, cublasSetWorkspace.
+  constexpr int64_t kCublasWorkspaceBytes = int64_t{32} << 20;
+  return device.kind == device::DeviceKind::kCuda ? std::max(workspace_bytes, kCublasWorkspaceBytes)
+                                                  : workspace_bytes;
+}
+
+int64_t Blas::WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (precision::SizeOf(dtype) != 2) return 0;
+  return (m * k + k * n + m * n) * static_cast<int64_t>(sizeof(float));
+}
+
+absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"m", g.m},
+      {"n", g.n},
+      {"k", g.k},
+      {"batch", g.batch},
+      {"outer_batch", g.outer_batch},
+      {"leading of a", g.a.leading},
+      {"leading of b", g.b.leading},
+      {"leading of c", g.c.leading},
+  };
+  for (const auto& [name, size] : sizes) {
+    if (size < 1 || size > std::numeric_limits<int>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("gemm: ", name, " is ", size, "; it must be in 1 to 2147483647"));
+    }
+  }
+  return Enqueue(g, stream);
+}
+
+}  // namespace brigade::nn

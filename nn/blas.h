@@ -1,0 +1,71 @@
+#ifndef BRIGADE_NN_BLAS_H_
+#define BRIGADE_NN_BLAS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// A matrix of a product, row by row in device memory.
+struct Operand {
+  void* data = nullptr;
+  // Elements from one row to the next.
+  int64_t leading = 0;
+  // Stored as its transpose; not for c.
+  bool transposed = false;
+  // Elements from one product of the batch to the next.
+  int64_t stride = 0;
+  // Of the outer batch.
+  int64_t outer_stride = 0;
+};
+
+// c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c
+// [m, n].
+struct GemmArguments {
+  // Of all three matrices.
+  precision::DType dtype = precision::DType::kFloat32;
+  int64_t m = 0, n = 0, k = 0;
+  Operand a = {}, b = {}, c = {};
+  int64_t batch = 1, outer_batch = 1;
+  double scale = 1;
+  bool accumulate = false;
+};
+
+// Matrix products: by OpenBLAS with one thread on the CPU, by cuBLAS (found at run time) on GPUs.
+//
+// Precision    16-bit types are multiplied and added up in float and rounded once. OpenBLAS has no
+//              product of 16-bit matrices: on the CPU they are converted. float64 is for tests, on
+//              the CPU.
+// Memory       ScratchBytes, at Create.
+// Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
+// Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
+//              the type or the size, which must fit int; ResourceExhausted for a product that needs
+//              more workspace.
+class Blas {
+ public:
+  static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,
+                                                      int64_t workspace_bytes);
+  virtual ~Blas() = default;
+
+  // What Create allocates: `workspace_bytes`; on CUDA at least the 32 MiB that cuBLAS recommends.
+  static int64_t ScratchBytes(device::Device device, int64_t workspace_bytes);
+
+  // Of a product of these sizes, in any order, on the CPU; 0 for float32 and float64.
+  static int64_t WorkspaceBytes(precision::DType dtype, int64_t m, int64_t n, int64_t k);
+
+  absl::Status Gemm(const GemmArguments& arguments, device::Stream& stream);
+
+ private:
+  virtual absl::Status Enqueue(const GemmArguments& arguments, device::Stream& stream) = 0;
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_BLAS_H_

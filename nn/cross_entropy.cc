@@ -1,0 +1,51 @@
+#include "brigade/nn/cross_entropy.h"
+
+#include "brigade/device/status_macros.h"
+#include "brigade/nn/arrays.h"
+#include "brigade/nn/cross_entropy_math.h"
+#include "brigade/nn/enqueue.h"
+
+namespace brigade::nn {
+
+absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void* logits,
+                          void* losses, device::Stream& stream) {
+  return WithType("cross_entropy", dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const CrossEntropyRows<T> rows = {texts, Typed<T>(logits), Typed<Wide<T>>(losses), kVocabulary};
+    return EnqueueRows(
+        {"cross_entropy",
+         {Read(texts.bytes, texts.size()), Read(rows.logits, texts.rows() * kVocabulary),
+          Write(rows.losses, texts.rows())}},
+        texts.rows(), rows, stream);
+  });
+}
+
+absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
+                                  const float* seed, device::Stream& stream) {
+  return WithType("cross_entropy_backward", dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const CrossEntropyBackwardRows<T> rows = {texts, Typed<T>(logits), seed, kVocabulary};
+    return EnqueueRows({"cross_entropy_backward",
+                        {Read(texts.bytes, texts.size()), Read(seed, 1),
+                         Write(rows.logits, texts.rows() * kVocabulary)}},
+                       texts.rows(), rows, stream);
+  });
+}
+
+absl::Status MeanOfLosses(precision::DType dtype, const void* losses, int64_t rows, double* parts,
+                          float* mean, device::Stream& stream) {
+  return WithType("mean_loss", dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const LossPart<T> part = {Typed<Wide<T>>(losses), parts, rows};
+    BRIGADE_RETURN_IF_ERROR(
+        EnqueueRows({"mean_loss", {Read(part.losses, rows), Write(parts, LossParts(rows))}},
+                    LossParts(rows), part, stream));
+    const MeanLoss mean_loss = {parts, mean, rows};
+    return EnqueueRows({"mean_loss", {Read(mean_loss.parts, LossParts(rows)), Write(mean, 1)}}, 1,
+                       mean_loss, stream);
+  });
+}
+
+int64_t PartsOfLosses(int64_t rows) { return LossParts(rows); }
+
+}  // namespace brigade::nn

@@ -1,0 +1,34 @@
+#ifndef BRIGADE_NN_CROSS_ENTROPY_H_
+#define BRIGADE_NN_CROSS_ENTROPY_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/texts.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// losses[r] = -log(softmax(logits[r])[target(r)]), in nats.
+//
+// Shapes       logits [rows, 256]; losses [rows], float, or double for float64; device memory.
+// Stream       Enqueued; allocates nothing, never waits.
+absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void* logits,
+                          void* losses, device::Stream& stream);
+
+// In place: logits become the gradient of seed * (mean of losses). `seed` [1] is device memory: the
+// loss scale.
+absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
+                                  const float* seed, device::Stream& stream);
+
+// mean [1] of losses [rows], added up in double, NaN of none; `parts` [PartsOfLosses(rows)] is
+// device memory.
+absl::Status MeanOfLosses(precision::DType dtype, const void* losses, int64_t rows, double* parts,
+                          float* mean, device::Stream& stream);
+
+int64_t PartsOfLosses(int64_t rows);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_CROSS_ENTROPY_H_

@@ -1,0 +1,103 @@
+#ifndef BRIGADE_NN_CROSS_ENTROPY_MATH_H_
+#define BRIGADE_NN_CROSS_ENTROPY_MATH_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "brigade/nn/functions.h"
+#include "brigade/nn/rows.h"
+#include "brigade/nn/texts.h"
+
+namespace brigade::nn {
+
+// losses[r] = log(sum_c exp(logits[r, c])) - logits[r, target], in nats.
+template <typename T>
+struct CrossEntropyRows {
+  Texts texts;
+  const T* logits;
+  Wide<T>* losses;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    using W = Wide<T>;
+    const T* const in = logits + r * columns;
+    const W max =
+        row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
+    const W sum = row.template Sum<W>(
+        columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
+    if (row.first()) losses[r] = std::log(sum) + max - Widen(in[texts.target(r)]);
+  }
+};
+
+// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
+// rows.
+template <typename T>
+struct CrossEntropyBackwardRows {
+  Texts texts;
+  T* logits;
+  // The loss scale.
+  const float* seed;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    using W = Wide<T>;
+    T* const in = logits + r * columns;
+    const W scale = W(*seed) / W(texts.rows());
+    const W max =
+        row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
+    const W sum = row.template Sum<W>(
+        columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
+    const W inverse = W(1) / sum;
+    const int64_t target = texts.target(r);
+    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+      const W probability = Exp(Widen(in[c]) - max) * inverse;
+      in[c] = T((probability - (c == target ? W(1) : W(0))) * scale);
+    });
+  }
+};
+
+// A row of LossPart.
+inline constexpr int64_t kLossesOfPart = 256;
+
+BRIGADE_INLINE constexpr int64_t LossParts(int64_t rows) {
+  return (rows + kLossesOfPart - 1) / kLossesOfPart;
+}
+
+// parts[r] = the sum of losses r * kLossesOfPart and so on, in double, in which sums of so many
+// floats round seldom: hence the order, in which devices differ, hardly matters.
+template <typename T>
+struct LossPart {
+  const Wide<T>* losses;
+  double* parts;
+  int64_t rows;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const Wide<T>* const in = losses + r * kLossesOfPart;
+    const int64_t left = rows - r * kLossesOfPart;
+    const double sum = row.template Sum<double>(
+        left < kLossesOfPart ? left : kLossesOfPart,
+        [&](int64_t c) BRIGADE_NN_BODY { return static_cast<double>(in[c]); });
+    if (row.first()) parts[r] = sum;
+  }
+};
+
+// mean = sum of parts / rows; one row.
+struct MeanLoss {
+  const double* parts;
+  float* mean;
+  int64_t rows;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t) const {
+    const double sum = row.template Sum<double>(
+        LossParts(rows), [&](int64_t c) BRIGADE_NN_BODY { return parts[c]; });
+    if (row.first()) *mean = static_cast<float>(sum / static_cast<double>(rows));
+  }
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_CROSS_ENTROPY_MATH_H_

@@ -1,0 +1,44 @@
+// Every formula of the layers for the GPU.
+
+#include "brigade/nn/attention_math.h"
+#include "brigade/nn/cross_entropy_math.h"
+#include "brigade/nn/embedding_math.h"
+#include "brigade/nn/layer_norm_math.h"
+#include "brigade/nn/pointwise_math.h"
+#include "brigade/nn/rows_cuda.cuh"
+
+namespace brigade::nn {
+
+#define BRIGADE_ROWS(Formula) \
+  template cudaError_t LaunchRows(const Formula&, int64_t rows, cudaStream_t)
+#define BRIGADE_COLUMNS(Formula) \
+  template cudaError_t LaunchColumns(const Formula&, int64_t outer, int64_t columns, cudaStream_t)
+
+#define BRIGADE_PARTS(Formula)                                                                    \
+  template cudaError_t LaunchParts(const Formula&, int64_t outer, int64_t columns, int64_t parts, \
+                                   Formula::Sum* partials, cudaStream_t)
+
+#define BRIGADE_INSTANTIATE(T)                \
+  BRIGADE_ROWS(LayerNormRows<T>);             \
+  BRIGADE_ROWS(LayerNormBackwardRows<T>);     \
+  BRIGADE_PARTS(LayerNormBackwardColumns<T>); \
+  BRIGADE_ROWS(AddBiasRows<T>);               \
+  BRIGADE_ROWS(AddBiasGeluRows<T>);           \
+  BRIGADE_ROWS(GeluBackwardRows<T>);          \
+  BRIGADE_PARTS(SumOfRows<T>);                \
+  BRIGADE_ROWS(CausalSoftmaxRows<T>);         \
+  BRIGADE_ROWS(CausalSoftmaxBackwardRows<T>); \
+  BRIGADE_ROWS(EmbeddingRows<T>);             \
+  BRIGADE_PARTS(TokenGradient<T>);            \
+  BRIGADE_COLUMNS(PositionGradient<T>);       \
+  BRIGADE_ROWS(CrossEntropyRows<T>);          \
+  BRIGADE_ROWS(CrossEntropyBackwardRows<T>);  \
+  BRIGADE_ROWS(LossPart<T>)
+
+BRIGADE_INSTANTIATE(float);
+BRIGADE_INSTANTIATE(precision::Half);
+BRIGADE_INSTANTIATE(precision::BFloat16);
+BRIGADE_INSTANTIATE(double);
+BRIGADE_ROWS(MeanLoss);
+
+}  // namespace brigade::nn

@@ -1,0 +1,28 @@
+#ifndef BRIGADE_NN_TEXTS_H_
+#define BRIGADE_NN_TEXTS_H_
+
+#include <cstdint>
+
+#include "brigade/precision/host_device.h"
+
+namespace brigade::nn {
+
+// The number of different bytes.
+inline constexpr int64_t kVocabulary = 256;
+
+// Device memory, [batch, context + 1] bytes: row r = b * context + t of a layer sees token(r) and
+// predicts the byte behind it.
+struct Texts {
+  const uint8_t* bytes = nullptr;
+  int64_t batch = 0;
+  int64_t context = 0;
+
+  BRIGADE_INLINE int64_t rows() const { return batch * context; }
+  int64_t size() const { return batch * (context + 1); }
+  BRIGADE_INLINE int64_t token(int64_t r) const { return bytes[r + r / context]; }
+  BRIGADE_INLINE int64_t target(int64_t r) const { return bytes[r + r / context + 1]; }
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_TEXTS_H_

@@ -1,0 +1,136 @@
+#include "brigade/nn/blas.h"
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "brigade/tests/nn/lab.h"
+
+namespace brigade::nn {
+namespace {
+
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+
+template <typename T>
+class BlasTest : public ::testing::Test {};
+using Types = ::testing::Types<float, Half, BFloat16, double>;
+TYPED_TEST_SUITE(BlasTest, Types);
+
+// Small integers, whose products every type holds: the sums are exact.
+template <typename T>
+absl::Span<T> Integers(Lab& lab, int64_t size) {
+  const absl::Span<T> array = lab.Noise<T>(size);
+  for (T& value : array)
+    value = T(static_cast<float>(static_cast<int>(static_cast<float>(value) * 3)));
+  return array;
+}
+
+TYPED_TEST(BlasTest, EveryTranspositionBatchAndGapGivesTheExactProduct) {
+  using T = TypeParam;
+  if (kOnGpu && std::is_same_v<T, double>) GTEST_SKIP() << "products of doubles are for the CPU";
+  constexpr int64_t kM = 5, kN = 4, kK = 7, kBatch = 2, kOuter = 3, kGap = 3;
+  constexpr float kScale = 0.5f;
+  for (int options = 0; options < 8; ++options) {
+    SCOPED_TRACE(options);
+    const bool a_transposed = options & 1, b_transposed = options & 2, accumulate = options & 4;
+    Lab lab;
+    const int64_t a_rows = a_transposed ? kK : kM, a_leading = (a_transposed ? kM : kK) + kGap;
+    const int64_t b_rows = b_transposed ? kN : kK, b_leading = (b_transposed ? kK : kN) + kGap;
+    const int64_t c_leading = kN + kGap;
+    const int64_t a_stride = a_rows * a_leading, b_stride = b_rows * b_leading,
+                  c_stride = kM * c_leading;
+    const auto a = Integers<T>(lab, kOuter * kBatch * a_stride);
+    const auto b = Integers<T>(lab, kOuter * kBatch * b_stride);
+    const auto c = Integers<T>(lab, kOuter * kBatch * c_stride);
+    const std::vector<T> before(c.begin(), c.end());
+    auto blas =
+        Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, kM, kN, kK)).value();
+    ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
+                          .m = kM,
+                          .n = kN,
+                          .k = kK,
+                          .a = {a.data(), a_leading, a_transposed, a_stride, kBatch * a_stride},
+                          .b = {b.data(), b_leading, b_transposed, b_stride, kBatch * b_stride},
+                          .c = {c.data(), c_leading, false, c_stride, kBatch * c_stride},
+                          .batch = kBatch,
+                          .outer_batch = kOuter,
+                          .scale = kScale,
+                          .accumulate = accumulate},
+                         lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    for (int64_t product = 0; product < kOuter * kBatch; ++product) {
+      const T* const pa = a.data() + product * a_stride;
+      const T* const pb = b.data() + product * b_stride;
+      for (int64_t i = 0; i < kM; ++i) {
+        for (int64_t j = 0; j < c_leading; ++j) {
+          const int64_t at = product * c_stride + i * c_leading + j;
+          float sum = j >= kN || accumulate ? static_cast<float>(before[at]) : 0.0f;
+          for (int64_t l = 0; l < kK && j < kN; ++l) {
+            sum +=
+                kScale *
+                static_cast<float>(a_transposed ? pa[l * a_leading + i] : pa[i * a_leading + l]) *
+                static_cast<float>(b_transposed ? pb[j * b_leading + l] : pb[l * b_leading + j]);
+          }
+          ASSERT_EQ(static_cast<float>(c[at]), sum) << product << " " << i << " " << j;
+        }
+      }
+    }
+  }
+}
+
+// 4096, 62 ones and -4096: a 16-bit type has none of the sums between.
+TYPED_TEST(BlasTest, SumsAreRoundedOnceAtTheEnd) {
+  using T = TypeParam;
+  if (kOnGpu && std::is_same_v<T, double>) GTEST_SKIP() << "products of doubles are for the CPU";
+  constexpr int64_t kK = 64;
+  Lab lab;
+  const auto a = lab.Noise<T>(kK), b = lab.Noise<T>(kK), c = lab.Noise<T>(1);
+  for (int64_t i = 0; i < kK; ++i) a[i] = b[i] = T(1.0f);
+  a[0] = T(4096.0f);
+  a[kK - 1] = T(-4096.0f);
+  auto blas =
+      Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, 1, 1, kK)).value();
+  ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
+                        .m = 1,
+                        .n = 1,
+                        .k = kK,
+                        .a = {a.data(), kK},
+                        .b = {b.data(), 1},
+                        .c = {c.data(), 1}},
+                       lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  EXPECT_EQ(static_cast<float>(c[0]), 62.0f);
+}
+
+GemmArguments Square(DType dtype, int64_t size) {
+  const Operand operand = {nullptr, size};
+  return {dtype, size, size, size, operand, operand, operand};
+}
+
+TEST(BlasErrorsTest, AProductThatNeedsMoreWorkspaceIsRefused) {
+  if (kOnGpu) GTEST_SKIP() << "cuBLAS needs none";
+  Lab lab;
+  auto blas = Blas::Create(lab.context(), 100).value();
+  EXPECT_EQ(
+      blas->Gemm(Square(DType::kFloat16, 4), lab.stream()),
+      absl::ResourceExhaustedError("gemm of 4 x 4 x 4 needs a workspace of 192 bytes and has 100"));
+}
+
+TEST(BlasErrorsTest, ASizeThatIsNoIntIsRefusedByName) {
+  Lab lab;
+  auto blas = Blas::Create(lab.context(), 0).value();
+  GemmArguments gemm = Square(DType::kFloat32, 4);
+  gemm.n = 0;
+  EXPECT_EQ(blas->Gemm(gemm, lab.stream()),
+            absl::InvalidArgumentError("gemm: n is 0; it must be in 1 to 2147483647"));
+  gemm = Square(DType::kFloat32, 4);
+  gemm.b.leading = int64_t{1} << 31;
+  EXPECT_EQ(blas->Gemm(gemm, lab.stream()),
+            absl::InvalidArgumentError(
+                "gemm: leading of b is 2147483648; it must be in 1 to 2147483647"));
+}
+
+}  // namespace
+}  // namespace brigade::nn
