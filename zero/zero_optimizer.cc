@@ -208,6 +208,7 @@ absl::Status ZeroOptimizer::Step() {
 absl::Status ZeroOptimizer::CancelStep() {
   streams_->compute().Reset().IgnoreError();
   streams_->comm().Reset().IgnoreError();
+  loan_->Forget();
   in_backward_ = false;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
