@@ -51,7 +51,7 @@ class RankCheckpoints {
   // The end of a save.
   absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,
                     Observer* observer);
-  // Of the save in flight, if there is one: if it has ended; and when it has, which Await waits for.
+  // Of the save in flight, if there is one: if it has ended; or when it has, for which Await waits.
   absl::Status TellIfEnded(int64_t step, Observer* observer);
   absl::Status Await(int64_t step, Observer* observer);
 
