@@ -66,8 +66,9 @@ class StepStreams;
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
 //              (tied ones count for each use, persistent ones 2; a unit that backward_units name
-//              again, another (N-1)/N), plus 16 (N-1) bytes for each type of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
-//              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
+//              again, another (N-1)/N), plus 16 (N-1) bytes for each type of gradient. More
+//              micro-batches: another (N-1)/N of the gradients for each, or one reduction in the
+//              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
 //              the optimizer's own. A step has no host waits, and allocates nothing once the
