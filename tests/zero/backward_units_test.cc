@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -116,6 +117,31 @@ TEST(BackwardUnitsTest, EachUseIsAGatherInStage3) {
       EXPECT_EQ(gathered(stage, {2, 0, 1, 1, 0}), gathered(stage, {}));
     }
     self.AwaitOthers();
+  });
+}
+
+TEST(BackwardUnitsTest, TheNextUseIsGatheredAhead) {
+  // Each sends as many bytes as it has elements.
+  const ModelSpec model = {{"a", {{"a.w", 512}}}, {"b", {{"b.w", 1024}}}, {"c", {{"c.w", 256}}}};
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = CreateZero(model, {.stage = 3, .backward_units = {2, 0, 1, 0}}, self).value();
+    int64_t before = zero->traffic().parameters;
+    const auto sent = [&] {
+      return zero->traffic().parameters - std::exchange(before, zero->traffic().parameters);
+    };
+    const auto use = [&](int unit) {
+      EXPECT_OK(zero->Acquire(unit, Pass::kBackward));
+      EXPECT_OK(zero->Release(unit));
+    };
+    use(2);
+    EXPECT_EQ(sent(), 256 + 512);
+    use(0);
+    EXPECT_EQ(sent(), 1024);
+    use(1);
+    EXPECT_EQ(sent(), 512);
+    use(0);
+    EXPECT_EQ(sent(), 0);
+    ASSERT_OK(zero->CancelStep());
   });
 }
 
