@@ -36,8 +36,8 @@ enum class Action {
 //   - What is kept or saved is freed in reverse order. So it can lie on a stack at one end of an
 //     arena; what passes lies on top of the stack and at the arena's other end by turns, as
 //     `far_end` says, such that a kept output finds the top of the stack free; transient bytes lie
-//     between. Then nothing is ever moved and there are no holes: where all gradients have one size,
-//     and a place of that size, an arena of the rest of the plan's peak is enough.
+//     between. Then nothing is ever moved and there are no holes: where all gradients have one
+//     size, and a place of that size, an arena of the rest of the plan's peak is enough.
 //   - kBackward comes once for each stage, in descending order; every kForwardKeep and kRead has
 //     its kDrop, every kForwardSave its kBackward.
 struct Operation {

@@ -29,12 +29,10 @@ absl::Status Validate(int steps, int checkpoints) {
 
 constexpr int64_t kInfinite = int64_t{1} << 60;
 
-// RevolveForwardSteps; no checkpoints are enough for one step alone.
-int64_t ForwardSteps(int64_t steps, int64_t checkpoints) {
+// RevolveForwardSteps; without a checkpoint `c` there can be one step alone.
+int64_t ForwardSteps(int64_t steps, int64_t c) {
   if (steps == 1) return 0;
-  if (checkpoints == 0) return kInfinite;
-  // More are of no use.
-  const int64_t c = std::min(checkpoints, steps - 1);
+  if (c == 0) return kInfinite;
   // C(c + r, c) and C(c + r, r - 1), for r = 0.
   int64_t reach = 1;
   int64_t saved = 0;

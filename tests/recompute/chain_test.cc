@@ -88,6 +88,11 @@ TEST(ChainTest, RefusesSizesWhoseSumCouldOverflow) {
   chain.stages[1].options[0].saved_bytes = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(Validate(chain),
               StatusIs(kInvalid, HasSubstr("the sizes of the chain add up to more than")));
+  chain.stages[1].options[0].saved_bytes = kMaxChainBytes / 2;
+  EXPECT_OK(Validate(chain));
+  chain.stages[1].options[1].saved_bytes = kMaxChainBytes / 2;
+  EXPECT_THAT(Validate(chain),
+              StatusIs(kInvalid, HasSubstr("option 1 (\"all\"): with saved_bytes")));
 }
 
 TEST(ChainTest, RefusesASavedSetThatCannotHoldTheOutput) {
