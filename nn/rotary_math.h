@@ -10,8 +10,8 @@
 
 namespace brigade::nn {
 
-// (x_i, x_j) = (x_i cos - x_j sin, x_j cos + x_i sin), j = i + half, for each head; with `direction`
-// -1 the rotation back.
+// (x_i, x_j) = (x_i cos - x_j sin, x_j cos + x_i sin), j = i + half, for each head; the rotation
+// back where `direction` is -1.
 template <typename T>
 struct RotaryRows {
   T* x;

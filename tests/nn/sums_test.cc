@@ -211,8 +211,8 @@ TEST(MeanOfLossesTest, IsTheOneOfTheSumInDoubleOnEveryDevice) {
 TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
   Lab lab;
   const auto bytes = lab.Bytes(1002), dx = lab.Raw<uint8_t>(4 * 1001);
-  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1001}, precision::DType::kFloat32, 1, dx.data(), {},
-                              {}, lab.workspace(), lab.stream()),
+  EXPECT_EQ(EmbeddingBackward(Texts{bytes.data(), 1, 1001}, precision::DType::kFloat32, 1,
+                              dx.data(), {}, {}, lab.workspace(), lab.stream()),
             absl::InvalidArgumentError(
                 "embedding_backward: the workspace is for 1000 rows; the texts have 1001"));
   EXPECT_EQ(
@@ -225,8 +225,8 @@ TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
             absl::InvalidArgumentError(
                 "bias_backward: the workspace has room for 1665024 bytes of sums; it must be for "
                 "5120000"));
-  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1000}, precision::DType::kFloat64, 769, dx.data(),
-                              {}, {}, lab.workspace(), lab.stream()),
+  EXPECT_EQ(EmbeddingBackward(Texts{bytes.data(), 1, 1000}, precision::DType::kFloat64, 769,
+                              dx.data(), {}, {}, lab.workspace(), lab.stream()),
             absl::InvalidArgumentError(
                 "embedding_backward: the workspace has room for 1665024 bytes of sums; it must be "
                 "for 1667192"));
