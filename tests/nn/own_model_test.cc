@@ -59,7 +59,7 @@ void TrainOwnModel(collectives::Rank& self, std::vector<float>& mean_losses) {
                       .step = &zero->controller().state()->iteration,
                       .first_element = self.rank * kSize}}};
 
-  // Memory of the host, which GPUs reach.
+  // Memory of the host, which GPUs reach; but for the loss's own gradient, which is on the device.
   const auto host = [&](int64_t bytes) { return self.context->AllocateHost(bytes).value(); };
   const device::Buffer ids = host(kBatch * (kContext + 1) * 4), one = host(4);
   const device::Buffer means = host(static_cast<int64_t>(mean_losses.size()) * 4);
@@ -67,13 +67,14 @@ void TrainOwnModel(collectives::Rank& self, std::vector<float>& mean_losses) {
   FillIds(self.rank, ids.as<int32_t>());
   one.as<float>()[0] = 1.0f;
   const nn::TokenIds tokens = {ids.as<int32_t>().data(), kBatch, kContext, kVocabulary};
-  float* const seed = model.Array(1);
+  float *const seed = model.Array(1), *const scaled = model.Array(1);
+  ASSERT_OK(self.stream->Copy(seed, one.data(), 4));
   for (size_t step = 0; step < mean_losses.size(); ++step) {
     ASSERT_OK(model.Forward(tokens, *zero));
     ASSERT_OK(nn::MeanOfLosses(kType, model.losses, kRows, sums.as<double>().data(),
                                means.as<float>().data() + step, *self.stream));
-    ASSERT_OK(zero->ScaleLoss(one.data(), seed, 1, kType));
-    ASSERT_OK(model.Backward(tokens, seed, *zero));
+    ASSERT_OK(zero->ScaleLoss(seed, scaled, 1, kType));
+    ASSERT_OK(model.Backward(tokens, scaled, *zero));
     ASSERT_OK(zero->FinishBackward());
     ASSERT_OK(zero->Step());
   }
