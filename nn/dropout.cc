@@ -24,6 +24,10 @@ absl::Status Enqueue(absl::string_view layer, precision::DType dtype, int64_t si
     return absl::InvalidArgumentError(absl::StrCat(
         layer, ": ", size, " elements from ", mask.first_element, " on are not in 0 to 2^63 - 1"));
   }
+  if (mask.probability > 0 && mask.step == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(layer, ": step is null; the probability is ", mask.probability));
+  }
   return WithType(layer, dtype, [&](auto tag) {
     using T = decltype(tag);
     constexpr double kWords = 0x1p32;
@@ -43,7 +47,7 @@ absl::Status Enqueue(absl::string_view layer, precision::DType dtype, int64_t si
     };
     return EnqueueRows({layer,
                         {Read(rows.x, size), Read(rows.residual, residual == nullptr ? 0 : size),
-                         Read(rows.step, 1), Write(rows.y, size)}},
+                         Read(rows.step, mask.step == nullptr ? 0 : 1), Write(rows.y, size)}},
                        DropoutRowsOf(mask.first_element, size), rows, stream);
   });
 }

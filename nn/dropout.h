@@ -22,7 +22,7 @@ struct DropoutMask {
   uint32_t layer = 0;
   // [1], device memory, of which the low 32 bits count: a number of the step's own, the same in the
   // forward and the backward pass. An optimizer has one: iteration of the kernels::StepState that
-  // optim::StepController::state() points to.
+  // optim::StepController::state() points to. May be null if the probability is 0.
   const int64_t* step = nullptr;
   // The index of the first element, at least 0. Ranks and micro-batches that share a seed count
   // through: with the index of their first row in the whole batch, times the columns, the mask does
@@ -41,7 +41,7 @@ struct DropoutMask {
 // Determinism  Same mask and same bits on every device: word i % 4 of Philox (philox.h) with the
 //              counter {i / 4 (64 bits), layer, step} and the key `seed` drops element i if it is
 //              below p * 2^32.
-// Errors       InvalidArgument naming the type, the probability or the first element.
+// Errors       InvalidArgument naming the type, the probability, the first element or the step.
 // Source       Srivastava et al. 2014; the counters: Salmon et al. 2011.
 absl::Status Dropout(precision::DType dtype, int64_t size, const DropoutMask& mask, const void* x,
                      const void* residual, void* y, device::Stream& stream);

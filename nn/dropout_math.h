@@ -31,6 +31,7 @@ struct DropoutRows {
   int64_t size;
   uint64_t seed;
   uint32_t layer;
+  // Not read where nothing is dropped.
   const int64_t* step;
   // Words below it drop their elements.
   uint32_t threshold;
@@ -44,7 +45,7 @@ struct DropoutRows {
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     const int64_t first_block = (first / (kBlocksOfRow * kElementsOfBlock) + r) * kBlocksOfRow;
-    const auto now = static_cast<uint32_t>(*step);
+    const auto now = threshold == 0 ? 0 : static_cast<uint32_t>(*step);
     row.ForEach(kBlocksOfRow, [&](int64_t b) BRIGADE_NN_BODY {
       const auto block = static_cast<uint64_t>(first_block + b);
       PhiloxWords words = {};

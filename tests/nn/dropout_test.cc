@@ -86,8 +86,7 @@ TYPED_TEST(DropoutTest, OfProbabilityZeroIsTheIdentityToTheBit) {
   Lab lab;
   const auto x = lab.Noise<T>(kSize), y = lab.Raw<T>(kSize);
   x[5] = T(-0.0f);
-  const DropoutMask mask = {.step = lab.Raw<int64_t>(1).data()};
-  ASSERT_OK(Dropout(precision::kDType<T>, kSize, mask, x.data(), nullptr, y.data(), lab.stream()));
+  ASSERT_OK(Dropout(precision::kDType<T>, kSize, {}, x.data(), nullptr, y.data(), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   EXPECT_EQ(std::memcmp(x.data(), y.data(), kSize * sizeof(T)), 0);
 }
@@ -226,6 +225,8 @@ TEST(DropoutErrorsTest, BadNumbersAreRefusedByName) {
               absl::InvalidArgumentError(absl::StrCat("dropout: probability is ", p,
                                                       "; it must be at least 0 and below 1")));
   }
+  EXPECT_EQ(error({.probability = 0.5}),
+            absl::InvalidArgumentError("dropout: step is null; the probability is 0.5"));
   EXPECT_EQ(error({.first_element = -1}),
             absl::InvalidArgumentError("dropout: 10 elements from -1 on are not in 0 to 2^63 - 1"));
   EXPECT_EQ(DropoutBackward(DType::kInt32, 10, {}, nullptr, {}, lab.stream()),
