@@ -2,7 +2,6 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
@@ -35,9 +34,8 @@ absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
                     block.norm1, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::Linear(Product(block.norm1, width, qkv, 3 * width), qkv_bias, block.qkv, *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Attention({dtype_, batch_, model_.context, model_.heads, width},
-                                        block.qkv, block.probabilities, block.attention, *blas_,
-                                        stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Attention(Attention(), block.qkv, block.attention, block.log_sum_exp, stream));
   BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(block.attention, width, projection, width), nullptr,
                                      block.middle, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
@@ -87,9 +85,9 @@ absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
       Product(block.attention, width, projection, width), all_.dx, {all_.dwidth},
       gradients[kProjectionWeight], gradients[kProjectionBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
-      {dtype_, batch_, model_.context, model_.heads, width}, block.qkv, block.probabilities,
-      all_.dwidth, all_.dscores, all_.dqkv, *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), block.qkv, block.attention,
+                                                block.log_sum_exp, all_.dwidth,
+                                                attention_workspace_.data(), all_.dqkv, stream));
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.norm1, width, qkv, 3 * width), all_.dqkv,
                                              {all_.dwidth}, gradients[kQkvWeight],
                                              gradients[kQkvBias], *blas_, workspace_, stream));

@@ -62,7 +62,8 @@ struct Activations {
   float *rms1 = Array(kRows), *rms2 = Array(kRows), *rms3 = Array(kRows), *losses = Array(kRows);
   float *qkv = Array(3 * kSize), *dqkv = Array(3 * kSize), *heads = Array(kSize),
         *dheads = Array(kSize);
-  float *scores = Array(kHeads * kRows * kContext), *dscores = Array(kHeads * kRows * kContext);
+  float* sums = Array(kAttention.statistics());
+  float* tiles = Array(nn::AttentionWorkspaceBytes(kAttention, context.device()) / 4);
   float *gate_up = Array(2 * kRows * kInner), *inner = Array(kRows * kInner);
   float *dinner = Array(kRows * kInner), *logits = Array(kRows * kVocabulary);
 
@@ -123,7 +124,7 @@ struct OwnModel : Activations {
     BRIGADE_RETURN_IF_ERROR(nn::RmsNorm(Norm(w, kNorm1, x0, rms1), norm1, stream));
     BRIGADE_RETURN_IF_ERROR(Linear(w, kQkv, norm1, kWidth, qkv, 3 * kWidth));
     BRIGADE_RETURN_IF_ERROR(nn::Rotary(kRotary, table, qkv, stream));
-    BRIGADE_RETURN_IF_ERROR(nn::Attention(kAttention, qkv, scores, heads, *blas, stream));
+    BRIGADE_RETURN_IF_ERROR(nn::Attention(kAttention, qkv, heads, sums, stream));
     BRIGADE_RETURN_IF_ERROR(Linear(w, kOut, heads, kWidth, y, kWidth));
     BRIGADE_RETURN_IF_ERROR(nn::Dropout(kType, kSize, Mask(1), y, x0, x1, stream));
     BRIGADE_RETURN_IF_ERROR(nn::RmsNorm(Norm(w, kNorm2, x1, rms2), norm2, stream));
@@ -151,7 +152,7 @@ struct OwnModel : Activations {
     BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(kType, kSize, Mask(1), dx, {y}, stream));
     BRIGADE_RETURN_IF_ERROR(LinearBackward(w, kOut, heads, kWidth, y, kWidth, dheads));
     BRIGADE_RETURN_IF_ERROR(
-        nn::AttentionBackward(kAttention, qkv, scores, dheads, dscores, dqkv, *blas, stream));
+        nn::AttentionBackward(kAttention, qkv, heads, sums, dheads, tiles, dqkv, stream));
     BRIGADE_RETURN_IF_ERROR(nn::RotaryBackward(kRotary, table, dqkv, stream));
     BRIGADE_RETURN_IF_ERROR(LinearBackward(w, kQkv, norm1, kWidth, dqkv, 3 * kWidth, y));
     BRIGADE_RETURN_IF_ERROR(NormBackward(w, kNorm1, x0, rms1, y, {dx, true}));
