@@ -30,6 +30,7 @@ namespace brigade::nn {
   BRIGADE_PARTS(RmsNormBackwardColumns<T>);    \
   BRIGADE_ROWS(AddBiasRows<T>);                \
   BRIGADE_ROWS(AddBiasGeluRows<T>);            \
+  BRIGADE_ROWS(GeluRows<T>);                   \
   BRIGADE_ROWS(GeluBackwardRows<T>);           \
   BRIGADE_PARTS(SumOfRows<T>);                 \
   BRIGADE_ROWS(SwigluRows<T>);                 \

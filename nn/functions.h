@@ -71,8 +71,8 @@ BRIGADE_INLINE double Exp(double x) { return ::exp(x); }
 // derivative. Source: Hendrycks and Gimpel 2016 (arXiv 1606.08415), the approximation that GPT-2
 // uses.
 template <typename W>
-struct Gelu {
-  BRIGADE_INLINE explicit Gelu(W x)
+struct GeluAt {
+  BRIGADE_INLINE explicit GeluAt(W x)
       : x(x), cdf(W(1) / (W(1) + Exp(-kTwice * (x + kCubic * x * x * x)))) {}
 
   BRIGADE_INLINE W value() const { return x * cdf; }

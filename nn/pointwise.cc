@@ -31,6 +31,16 @@ absl::Status AddBiasGelu(const MatrixShape& shape, void* x, const void* bias, vo
   });
 }
 
+absl::Status Gelu(const MatrixShape& shape, const void* x, void* y, device::Stream& stream) {
+  return WithType("gelu", shape.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const GeluRows<T> rows = {Typed<T>(x), Typed<T>(y), shape.columns};
+    const int64_t size = shape.rows * shape.columns;
+    return EnqueueRows({"gelu", {Read(rows.x, size), Write(rows.y, size)}}, shape.rows, rows,
+                       stream);
+  });
+}
+
 absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
                           device::Stream& stream) {
   return WithType("gelu_backward", shape.dtype, [&](auto tag) {

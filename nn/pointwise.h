@@ -32,6 +32,9 @@ absl::Status AddBias(const MatrixShape& shape, void* x, const void* bias, const 
 absl::Status AddBiasGelu(const MatrixShape& shape, void* x, const void* bias, void* y,
                          device::Stream& stream);
 
+// y = gelu(x), with the x that AddBiasGelu left: the same y.
+absl::Status Gelu(const MatrixShape& shape, const void* x, void* y, device::Stream& stream);
+
 // dy = dy * gelu'(x), with the x that AddBiasGelu left.
 absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
                           device::Stream& stream);

@@ -47,8 +47,24 @@ struct AddBiasGeluRows {
     row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
       const Wide<T> sum = Widen(T(Widen(in[c]) + Widen(bias[c])));
       in[c] = T(sum);
-      out[c] = T(Gelu(sum).value());
+      out[c] = T(GeluAt(sum).value());
     });
+  }
+};
+
+// y = gelu(x)
+template <typename T>
+struct GeluRows {
+  const T* x;
+  T* y;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const T* const in = x + r * columns;
+    T* const out = y + r * columns;
+    row.ForEach(columns,
+                [&](int64_t c) BRIGADE_NN_BODY { out[c] = T(GeluAt(Widen(in[c])).value()); });
   }
 };
 
@@ -64,7 +80,7 @@ struct GeluBackwardRows {
     const T* const in = x + r * columns;
     T* const up = dy + r * columns;
     row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
-      up[c] = T(Widen(up[c]) * Gelu(Widen(in[c])).slope());
+      up[c] = T(Widen(up[c]) * GeluAt(Widen(in[c])).slope());
     });
   }
 };

@@ -206,7 +206,9 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
-  return TrainConfig{batch, zero, mode, std::move(communicator)};
+  recompute::Policy policy;
+  if (config.contains("activation_checkpointing")) policy.kind = recompute::Policy::Kind::kBlock;
+  return TrainConfig{batch, zero, s.recompute.value_or(policy), mode, std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
 
@@ -18,6 +19,8 @@ struct TrainConfig {
   zero::BatchSizes batch;
   // Valid; micro_batches is batch.gradient_accumulation_steps.
   zero::ZeroOptions zero;
+  // Which activations the backward pass makes again.
+  recompute::Policy recompute;
   // How checkpoints are written.
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
@@ -38,6 +41,8 @@ struct TrainConfig {
 //                                       prefetching is counted in units
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
+//   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes
+//                                       again what the model says)
 //   checkpoint                          of --save and --resume:
 //     use_node_local_storage            a file for each rank, on the disk of its host
 //     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
@@ -54,6 +59,8 @@ struct TrainConfig {
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp
 //     live_units
+//     recompute                         none | block | selective | segments:K | budget:BYTES
+//                                       (recompute/policy.h), before activation_checkpointing
 //
 // No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
 // without effect is an error, as is one that asks for what is not so ("contiguous_gradients":

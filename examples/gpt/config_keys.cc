@@ -222,6 +222,28 @@ Keys ZeroKeys(Settings& s) {
        "zeropp_loco_param"});
 }
 
+// Of activations that are made again. The section itself asks for it.
+Keys ActivationKeys() {
+  return {
+      {"partition_activations", Only(false, "no two ranks have the same activations")},
+      {"cpu_checkpointing", Only(false, "activations stay on the device")},
+      {"contiguous_memory_optimization", Only(false, "activations lie in one piece, always")},
+      {"number_checkpoints", Only(nullptr, "activations lie in one piece, always")},
+      {"synchronize_checkpoint_boundary", Only(false, "a step does not wait on the host")},
+      {"profile", Only(false, "the report at the end has it, always")},
+  };
+}
+
+Read Policy(std::optional<recompute::Policy>* target) {
+  return [=](const Json& value) -> std::string {
+    const auto policy = value.is_string() ? recompute::ParsePolicy(value.get<std::string>())
+                                          : absl::InvalidArgumentError("no text");
+    if (!policy.ok()) return "none, block, selective, segments:K or budget:BYTES";
+    *target = *policy;
+    return "";
+  };
+}
+
 // What DeepSpeed has no key for.
 Keys BrigadeKeys(Settings& s) {
   using collectives::Algorithm;
@@ -250,6 +272,7 @@ Keys BrigadeKeys(Settings& s) {
                                             {"fp32_partials", Reduction::kFp32Partials}})},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
+      {"recompute", Policy(&s.recompute)},
       {"topology", Text(&s.topology)},
   };
 }
@@ -284,6 +307,7 @@ Keys ConfigKeys(Settings& s) {
                &s.zero.communication_dtype,
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}})},
           {"zero_optimization", nullptr, ZeroKeys(s)},
+          {"activation_checkpointing", nullptr, ActivationKeys()},
           {"checkpoint", nullptr, CheckpointKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that is not needed here: ZeRO works with every optimizer that there is.
@@ -297,8 +321,7 @@ Keys ConfigKeys(Settings& s) {
           {"sparse_gradients", Only(false, "all gradients are dense")},
           {"wall_clock_breakdown", Only(false, "the report at the end has it, always")},
       },
-      {"activation_checkpointing",
-       "aio",
+      {"aio",
        "amp",
        "autotuning",
        "comet",

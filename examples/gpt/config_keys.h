@@ -9,6 +9,7 @@
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
 
@@ -40,6 +41,9 @@ struct Settings {
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
+
+  // None: what DeepSpeed's section says.
+  std::optional<recompute::Policy> recompute;
 
   // Checkpoints in files of each rank's own, on disks that other hosts do not see.
   bool use_node_local_storage = false;

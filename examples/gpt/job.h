@@ -102,6 +102,12 @@ struct RankSummary {
   zero::Traffic traffic = {};
   // The bytes of one step by formula.
   zero::Traffic traffic_of_step = {};
+  // Of a micro-batch's pass: its arena and gradient, in bytes, and its operations; and both where
+  // nothing is made again.
+  int64_t activation_bytes = 0;
+  int64_t activation_bytes_without = 0;
+  double operations = 0;
+  double operations_without = 0;
   // The bytes of all weights with padding.
   int64_t padded_bytes = 0;
   int64_t steps = 0;

@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/weights.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/recompute/planner.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -39,9 +41,20 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   std::unique_ptr<RankTrainer> trainer(
       new RankTrainer(job, communicator, context, compute, recorder));
+  // The same on all ranks, or an error on all.
+  const recompute::Chain chain = ActivationChain(job.model, trainer->batch_, job.config.zero.dtype);
+  BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan, PlanOf(chain, job.config.recompute));
+  BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan without, recompute::PlanNone(chain));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->schedule_, recompute::Place(chain, plan));
+  trainer->summary_.activation_bytes = plan.peak_bytes;
+  trainer->summary_.activation_bytes_without = without.peak_bytes;
+  trainer->summary_.operations = plan.time;
+  trainer->summary_.operations_without = without.time;
+  zero::ZeroOptions options = job.config.zero;
+  options.backward_units = trainer->schedule_.BackwardUses();
   BRIGADE_ASSIGN_OR_RETURN(
-      trainer->zero_, zero::ZeroOptimizer::Create(SpecOf(job.model), job.config.zero, communicator,
-                                                  context, compute));
+      trainer->zero_,
+      zero::ZeroOptimizer::Create(SpecOf(job.model), options, communicator, context, compute));
   BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
   BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
                            RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
@@ -63,7 +76,8 @@ absl::Status RankTrainer::Initialize() {
 
 absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
-      transformer_, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, context_));
+      transformer_,
+      Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one, context_.AllocateHost(sizeof(float), "one"));
   host_one.as<float>()[0] = 1.0f;
@@ -281,20 +295,20 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
   checkpoints_->AddTo(summary);
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
-                           zero::MemoryOf(zero_->plan(), job_.config.zero, communicator_));
+                           zero::MemoryOf(zero_->plan(), zero_->options(), communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
     summary.memory_model[i] = zero::Total(terms, static_cast<Purpose>(i));
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      Transformer::ActivationBytes(job_.model, batch_, dtype) + kInFlight * StepBytes();
+      Transformer::ActivationBytes(job_.model, batch_, dtype, schedule_) + kInFlight * StepBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       transformer_->layers_bytes() + one_.bytes();
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
-                           zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_));
+                           zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }

@@ -19,6 +19,7 @@
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/cross_entropy.h"
+#include "brigade/recompute/schedule.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -104,6 +105,7 @@ class RankTrainer {
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   std::unique_ptr<RankCheckpoints> checkpoints_;
   Start start_;
+  recompute::Schedule schedule_;
   std::unique_ptr<Transformer> transformer_;
   // [2] float: 1, and the loss scale.
   device::Buffer one_;

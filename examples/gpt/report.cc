@@ -8,6 +8,7 @@
 #include "brigade/device/printable.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -133,6 +134,19 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   return text;
 }
 
+// What the plan of recomputation saves, and costs.
+std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  if (job.config.recompute == recompute::Policy()) return "";
+  const RankSummary& first = ranks[0];
+  return absl::StrFormat(
+      "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
+      "operations\n",
+      recompute::ToString(job.config.recompute),
+      static_cast<double>(first.activation_bytes) / kMega,
+      static_cast<double>(first.activation_bytes_without) / kMega,
+      100 * (first.operations / first.operations_without - 1));
+}
+
 // How long saving took, and held the training up.
 std::string SavesReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.checkpoints.save.empty()) return "";
@@ -202,7 +216,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
   return TimeTable(ranks) + MemoryTable(job, ranks) + TrafficTable(job, ranks) +
-         SavesReport(job, ranks);
+         RecomputationReport(job, ranks) + SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

@@ -32,6 +32,7 @@
 #include "brigade/examples/gpt/metrics_file.h"
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
+#include "brigade/recompute/policy.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -50,6 +51,11 @@ ABSL_FLAG(std::string, config, "",
           "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
 ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
 ABSL_FLAG(std::string, precision, "", "without --config: fp32, fp16 (default) or bf16");
+ABSL_FLAG(std::string, recompute, "",
+          "which activations the backward pass makes again: none, block (all but each block's "
+          "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
+          "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
+          "stand behind). Before the config's; default none");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -193,6 +199,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   }
   BRIGADE_ASSIGN_OR_RETURN(
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
+  if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+  }
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

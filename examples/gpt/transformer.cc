@@ -1,79 +1,32 @@
 #include "brigade/examples/gpt/transformer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
 
-// Cuts memory into arrays that begin at multiples of 256 bytes; without memory it only counts.
-class Transformer::Arena {
- public:
-  explicit Arena(void* memory) : memory_(static_cast<char*>(memory)) {}
+using recompute::Action;
+using recompute::PlacedOperation;
 
-  void* Take(int64_t bytes) {
-    void* const array = memory_ == nullptr ? nullptr : memory_ + bytes_;
-    bytes_ += (bytes + 255) / 256 * 256;
-    return array;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  char* const memory_;
-  int64_t bytes_ = 0;
-};
-
-void Transformer::LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                         Arena& arena, Activations& all, std::vector<BlockActivations>& blocks) {
-  const int64_t rows = batch * model.context;
-  const auto matrix = [&](int64_t columns) {
-    return arena.Take(rows * columns * precision::SizeOf(dtype));
-  };
-  const auto statistics = [&](int64_t columns = 1) {
-    return arena.Take(rows * columns *
-                      (dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float)));
-  };
-  blocks.resize(static_cast<size_t>(model.layers));
-  for (BlockActivations& block : blocks) {
-    block = {.x = matrix(model.width),
-             .norm1 = matrix(model.width),
-             .mean1 = statistics(),
-             .inverse1 = statistics(),
-             .qkv = matrix(3 * model.width),
-             .attention = matrix(model.width),
-             .log_sum_exp = statistics(model.heads),
-             .middle = matrix(model.width),
-             .norm2 = matrix(model.width),
-             .mean2 = statistics(),
-             .inverse2 = statistics(),
-             .expanded = matrix(4 * model.width),
-             .gelu = matrix(4 * model.width)};
-  }
-  all = {.x = matrix(model.width),
-         .norm = matrix(model.width),
-         .mean = statistics(),
-         .inverse = statistics(),
-         .logits = matrix(nn::kVocabulary),
-         .dx = matrix(model.width),
-         .dwidth = matrix(model.width),
-         .dmlp = matrix(4 * model.width),
-         .dqkv = matrix(3 * model.width)};
-}
-
-Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype)
-    : model_(model), batch_(batch), rows_(batch * model.context), dtype_(dtype) {}
+Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype,
+                         recompute::Schedule schedule)
+    : model_(model),
+      batch_(batch),
+      rows_(batch * model.context),
+      dtype_(dtype),
+      schedule_(std::move(schedule)),
+      layout_(model, batch, dtype) {}
 
 int64_t Transformer::ActivationBytes(const ModelOptions& model, int64_t batch,
-                                     precision::DType dtype) {
-  Arena arena(nullptr);
-  Activations all;
-  std::vector<BlockActivations> blocks;
-  LayOut(model, batch, dtype, arena, all, blocks);
-  return arena.bytes();
+                                     precision::DType dtype, const recompute::Schedule& schedule) {
+  return schedule.arena_bytes + ArrayBytes(GradientBytes(model, batch, dtype));
 }
 
 int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
@@ -89,17 +42,18 @@ int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOptions& model,
                                                                  int64_t batch,
                                                                  precision::DType dtype,
+                                                                 recompute::Schedule schedule,
                                                                  device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(model));
   if (batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
   }
-  std::unique_ptr<Transformer> transformer(new Transformer(model, batch, dtype));
-  BRIGADE_ASSIGN_OR_RETURN(transformer->memory_,
-                           context.Allocate(ActivationBytes(model, batch, dtype),
-                                            device::Purpose::kActivations, "activations"));
-  Arena arena(transformer->memory_.data());
-  LayOut(model, batch, dtype, arena, transformer->all_, transformer->blocks_);
+  std::unique_ptr<Transformer> transformer(
+      new Transformer(model, batch, dtype, std::move(schedule)));
+  BRIGADE_ASSIGN_OR_RETURN(
+      transformer->memory_,
+      context.Allocate(ActivationBytes(model, batch, dtype, transformer->schedule_),
+                       device::Purpose::kActivations, "activations"));
   BRIGADE_ASSIGN_OR_RETURN(transformer->blas_,
                            nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
   BRIGADE_ASSIGN_OR_RETURN(
@@ -116,72 +70,119 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
 
 absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
                                   zero::ParameterSource& parameters, device::Stream& stream) {
-  constexpr auto kForward = zero::Pass::kForward;
-  {
-    zero::UnitScope unit(parameters, 0, kForward);
-    const void* const tokens = unit.weights(kTokens);
-    const void* const positions = unit.weights(kPositions);
-    BRIGADE_RETURN_IF_ERROR(unit.status());
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Embedding(texts, dtype_, model_.width, tokens, positions, blocks_[0].x, stream));
+  const Call call = {.texts = texts, .losses = losses, .stream = stream};
+  for (size_t i = 0; i < schedule_.first_of_backward; ++i) {
+    const PlacedOperation& placed = schedule_.operations[i];
+    zero::UnitScope unit(parameters, placed.operation.stage, zero::Pass::kForward);
+    BRIGADE_RETURN_IF_ERROR(Run(placed, call, unit));
     BRIGADE_RETURN_IF_ERROR(unit.Release());
   }
-  for (int64_t layer = 0; layer < model_.layers; ++layer) {
-    zero::UnitScope unit(parameters, static_cast<int>(layer) + 1, kForward);
-    BRIGADE_RETURN_IF_ERROR(ForwardBlock(layer, unit, stream));
-    BRIGADE_RETURN_IF_ERROR(unit.Release());
-  }
-  zero::UnitScope unit(parameters, static_cast<int>(model_.layers) + 1, kForward);
-  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
-  const void* const bias = unit.weights(HeadParameter(model_, kFinalNormBias));
-  const void* const tokens = unit.weights(kTokens);
-  BRIGADE_RETURN_IF_ERROR(unit.status());
-  BRIGADE_RETURN_IF_ERROR(
-      nn::LayerNorm({dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, bias,
-                    all_.norm, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(all_.norm, model_.width, tokens, nn::kVocabulary),
-                                     nullptr, all_.logits, *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::CrossEntropy(texts, dtype_, all_.logits, losses, stream));
-  return unit.Release();
+  return absl::OkStatus();
 }
 
 absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
                                    zero::ParameterSource& parameters, device::Stream& stream) {
-  constexpr auto kBackward = zero::Pass::kBackward;
-  const int head = static_cast<int>(model_.layers) + 1;
-  {
-    zero::UnitScope unit(parameters, head, kBackward);
-    const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
-    const void* const tokens = unit.weights(kTokens);
-    const nn::Gradient dweight = GradientOf(unit, HeadParameter(model_, kFinalNormWeight));
-    const nn::Gradient dbias = GradientOf(unit, HeadParameter(model_, kFinalNormBias));
-    const nn::Gradient dtokens = GradientOf(unit, kTokens);
-    BRIGADE_RETURN_IF_ERROR(unit.status());
-    BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(texts, dtype_, all_.logits, seed, stream));
-    BRIGADE_RETURN_IF_ERROR(
-        nn::LinearBackward(Product(all_.norm, model_.width, tokens, nn::kVocabulary), all_.logits,
-                           {all_.dwidth}, dtokens, {}, *blas_, workspace_, stream));
-    BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
-        {dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, all_.dwidth,
-        {all_.dx, false}, dweight, dbias, workspace_, stream));
-    BRIGADE_RETURN_IF_ERROR(unit.Release());
+  const Call call = {.texts = texts, .seed = seed, .stream = stream};
+  // Operations of one stage that follow each other use its weights once.
+  std::optional<zero::UnitScope> unit;
+  int used = -1;
+  for (size_t i = schedule_.first_of_backward; i < schedule_.operations.size(); ++i) {
+    const PlacedOperation& placed = schedule_.operations[i];
+    const auto& [action, stage, option, far_end] = placed.operation;
+    if (action == Action::kDrop) continue;
+    if (stage != used) {
+      if (unit.has_value()) BRIGADE_RETURN_IF_ERROR(unit->Release());
+      unit.emplace(parameters, stage, zero::Pass::kBackward);
+      used = stage;
+    }
+    BRIGADE_RETURN_IF_ERROR(Run(placed, call, *unit));
+    if (action != Action::kBackward) continue;
+    BRIGADE_RETURN_IF_ERROR(unit->Release());
+    unit.reset();
+    used = -1;
+    BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(stage));
   }
-  BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(head));
-  for (int64_t layer = model_.layers; layer-- > 0;) {
-    const int index = static_cast<int>(layer) + 1;
-    zero::UnitScope unit(parameters, index, kBackward);
-    BRIGADE_RETURN_IF_ERROR(BackwardBlock(layer, unit, stream));
-    BRIGADE_RETURN_IF_ERROR(unit.Release());
-    BRIGADE_RETURN_IF_ERROR(parameters.GradientsReady(index));
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
+                              zero::UnitScope& unit) {
+  const auto& [action, stage, option, far_end] = placed.operation;
+  if (stage == 0) {
+    return action == Action::kBackward ? BackwardEmbedding(call, unit)
+                                       : ForwardEmbedding(placed, call, unit);
   }
-  zero::UnitScope unit(parameters, 0, kBackward);
+  if (stage == head()) {
+    return action == Action::kBackward ? BackwardHead(placed, call, unit)
+                                       : ForwardHead(placed, call, unit);
+  }
+  const int64_t layer = stage - 1;
+  const void* const x = At(placed.input);
+  switch (action) {
+    case Action::kForward:
+    case Action::kForwardKeep:
+      return ForwardBlock(layer, x, layout_.Forward(At(placed.output), At(placed.transient)), unit,
+                          call.stream);
+    case Action::kForwardSave:
+      return ForwardBlock(layer, x, layout_.Forward(option, At(placed.saved), At(placed.transient)),
+                          unit, call.stream);
+    default:
+      return BackwardBlock(layer, kBlockSaveOptions[option], x,
+                           layout_.Backward(option, At(placed.saved), At(placed.transient)), unit,
+                           call.stream);
+  }
+}
+
+absl::Status Transformer::ForwardEmbedding(const PlacedOperation& placed, const Call& call,
+                                           zero::UnitScope& unit) {
+  const void* const tokens = unit.weights(kTokens);
+  const void* const positions = unit.weights(kPositions);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+  return nn::Embedding(call.texts, dtype_, model_.width, tokens, positions, At(placed.output),
+                       call.stream);
+}
+
+absl::Status Transformer::BackwardEmbedding(const Call& call, zero::UnitScope& unit) {
   const nn::Gradient dtokens = GradientOf(unit, kTokens);
   const nn::Gradient dpositions = GradientOf(unit, kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(texts, dtype_, model_.width, all_.dx, dtokens,
-                                                dpositions, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(unit.Release());
-  return parameters.GradientsReady(0);
+  return nn::EmbeddingBackward(call.texts, dtype_, model_.width, dx(), dtokens, dpositions,
+                               workspace_, call.stream);
+}
+
+absl::Status Transformer::ForwardHead(const PlacedOperation& placed, const Call& call,
+                                      zero::UnitScope& unit) {
+  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
+  const void* const bias = unit.weights(HeadParameter(model_, kFinalNormBias));
+  const void* const tokens = unit.weights(kTokens);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+  const HeadMemory memory = PlaceHead(model_, batch_, dtype_, At(placed.saved), nullptr);
+  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(
+      {dtype_, At(placed.input), weight, memory.mean, memory.inverse, rows_, model_.width}, bias,
+      memory.norm, call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(memory.norm, model_.width, tokens, nn::kVocabulary),
+                                     nullptr, memory.logits, *blas_, call.stream));
+  return nn::CrossEntropy(call.texts, dtype_, memory.logits, call.losses, call.stream);
+}
+
+absl::Status Transformer::BackwardHead(const PlacedOperation& placed, const Call& call,
+                                       zero::UnitScope& unit) {
+  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
+  const void* const tokens = unit.weights(kTokens);
+  const nn::Gradient dweight = GradientOf(unit, HeadParameter(model_, kFinalNormWeight));
+  const nn::Gradient dbias = GradientOf(unit, HeadParameter(model_, kFinalNormBias));
+  const nn::Gradient dtokens = GradientOf(unit, kTokens);
+  BRIGADE_RETURN_IF_ERROR(unit.status());
+  const HeadMemory memory =
+      PlaceHead(model_, batch_, dtype_, At(placed.saved), At(placed.transient));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::CrossEntropyBackward(call.texts, dtype_, memory.logits, call.seed, call.stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::LinearBackward(Product(memory.norm, model_.width, tokens, nn::kVocabulary), memory.logits,
+                         {memory.dwidth}, dtokens, {}, *blas_, workspace_, call.stream));
+  return nn::LayerNormBackward(
+      {dtype_, At(placed.input), weight, memory.mean, memory.inverse, rows_, model_.width},
+      memory.dwidth, {dx(), false}, dweight, dbias, workspace_, call.stream);
 }
 
 }  // namespace brigade::gpt

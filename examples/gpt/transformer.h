@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
+#include "brigade/examples/gpt/block_layout.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
 #include "brigade/nn/blas.h"
@@ -19,12 +19,14 @@
 #include "brigade/nn/texts.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/recompute/schedule.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::gpt {
 
 // The model's forward and backward pass over a micro-batch. The weights come from, and the
-// gradients go to, a zero::ParameterSource with the units of SpecOf.
+// gradients go to, a zero::ParameterSource with the units of SpecOf; it must expect the backward
+// pass to use them in the order of Schedule::BackwardUses.
 //
 // Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
 //              for float64).
@@ -32,14 +34,18 @@ namespace brigade::gpt {
 //              workspaces of matrix products (Blas::WorkspaceBytes of the largest one), of sums
 //              and of attention (layers_bytes), scratch. All of it at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
+// Determinism  The same bits with every schedule.
 // Errors       Create: InvalidArgument naming the option; those of Blas.
 class Transformer {
  public:
+  // `schedule`: of ActivationChain of the same model, batch and type.
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model,
                                                              int64_t batch, precision::DType dtype,
+                                                             recompute::Schedule schedule,
                                                              device::Context& context);
 
-  static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+  static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype,
+                                 const recompute::Schedule& schedule);
   static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
   // Of sums and of attention.
@@ -57,49 +63,60 @@ class Transformer {
                         zero::ParameterSource& parameters, device::Stream& stream);
 
  private:
-  // Written by a block's forward pass and read by its backward pass.
-  struct BlockActivations {
-    void *x, *norm1, *mean1, *inverse1, *qkv, *attention, *log_sum_exp;
-    void *middle, *norm2, *mean2, *inverse2, *expanded, *gelu;
+  // What a pass was called with.
+  struct Call {
+    const nn::Texts& texts;
+    // Of the forward pass.
+    void* losses = nullptr;
+    // Of the backward pass.
+    const float* seed = nullptr;
+    device::Stream& stream;
   };
-  struct Activations {
-    // The last block's output, and the head.
-    void *x, *norm, *mean, *inverse, *logits;
-    // Gradients, of one block at a time.
-    void *dx, *dwidth, *dmlp, *dqkv;
-  };
-  class Arena;
 
-  Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype);
-
-  static void LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype, Arena& arena,
-                     Activations& all, std::vector<BlockActivations>& blocks);
+  Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype,
+              recompute::Schedule schedule);
 
   nn::AttentionShape Attention() const {
     return {dtype_, batch_, model_.context, model_.heads, model_.width};
   }
   nn::MatrixShape Shape(int64_t columns) const { return {dtype_, rows_, columns}; }
-  // The output of a block.
-  void* Output(int64_t layer);
+  nn::LinearInput Product(const void* x, int64_t inputs, const void* weight,
+                          int64_t outputs) const {
+    return {dtype_, x, weight, rows_, inputs, outputs};
+  }
   static nn::Gradient GradientOf(zero::UnitScope& unit, int parameter) {
     const zero::GradientTarget target = unit.gradient(parameter);
     return {target.data, target.accumulate};
   }
 
-  // `unit` is the block's.
-  absl::Status ForwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
-  absl::Status BackwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
-  nn::LinearInput Product(const void* x, int64_t inputs, const void* weight,
-                          int64_t outputs) const {
-    return {dtype_, x, weight, rows_, inputs, outputs};
-  }
+  // In the arena.
+  char* At(int64_t offset) { return memory_.as<char>().data() + offset; }
+  int head() const { return static_cast<int>(model_.layers) + 1; }
+  // Of the residual stream, where each stage leaves that of its input. Behind the arena.
+  void* dx() { return At(schedule_.arena_bytes); }
+
+  // One operation of the schedule; `unit` is its stage's.
+  absl::Status Run(const recompute::PlacedOperation& placed, const Call& call,
+                   zero::UnitScope& unit);
+  absl::Status ForwardEmbedding(const recompute::PlacedOperation& placed, const Call& call,
+                                zero::UnitScope& unit);
+  absl::Status ForwardHead(const recompute::PlacedOperation& placed, const Call& call,
+                           zero::UnitScope& unit);
+  absl::Status BackwardEmbedding(const Call& call, zero::UnitScope& unit);
+  absl::Status BackwardHead(const recompute::PlacedOperation& placed, const Call& call,
+                            zero::UnitScope& unit);
+  absl::Status ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
+                            zero::UnitScope& unit, device::Stream& stream);
+  absl::Status BackwardBlock(int64_t layer, const BlockSaveOption& option, const void* x,
+                             const BlockMemory& memory, zero::UnitScope& unit,
+                             device::Stream& stream);
 
   const ModelOptions model_;
   const int64_t batch_, rows_;
   const precision::DType dtype_;
+  const recompute::Schedule schedule_;
+  const BlockLayout layout_;
   device::Buffer memory_;
-  Activations all_ = {};
-  std::vector<BlockActivations> blocks_;
   std::unique_ptr<nn::Blas> blas_;
   nn::Workspace workspace_;
   device::Buffer attention_workspace_;

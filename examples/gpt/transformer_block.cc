@@ -6,14 +6,10 @@
 
 namespace brigade::gpt {
 
-void* Transformer::Output(int64_t layer) {
-  return layer + 1 == model_.layers ? all_.x : blocks_[static_cast<size_t>(layer) + 1].x;
-}
-
-absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
-                                       device::Stream& stream) {
-  const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
+absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
+                                       zero::UnitScope& unit, device::Stream& stream) {
   const int64_t width = model_.width;
+  void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
   const void* const norm1_bias = weights(kNorm1Bias);
@@ -29,70 +25,101 @@ absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
   const void* const contract_bias = weights(kContractBias);
   BRIGADE_RETURN_IF_ERROR(unit.status());
 
+  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm({dtype_, x, norm1, at[kMean1], at[kInverse1], rows_, width},
+                                        norm1_bias, at[kNorm1], stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::LayerNorm({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width}, norm1_bias,
-                    block.norm1, stream));
+      nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::Linear(Product(block.norm1, width, qkv, 3 * width), qkv_bias, block.qkv, *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Attention(Attention(), block.qkv, block.attention, block.log_sum_exp, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(block.attention, width, projection, width), nullptr,
-                                     block.middle, *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::AddBias(Shape(width), block.middle, projection_bias, block.x, stream));
+      nn::Attention(Attention(), at[kQkv], at[kAttention], at[kLogSumExp], stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
+                                     at[kMiddle], *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(width), at[kMiddle], projection_bias, x, stream));
 
   BRIGADE_RETURN_IF_ERROR(
-      nn::LayerNorm({dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width},
-                    norm2_bias, block.norm2, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(block.norm2, width, expand, 4 * width), nullptr,
-                                     block.expanded, *blas_, stream));
+      nn::LayerNorm({dtype_, at[kMiddle], norm2, at[kMean2], at[kInverse2], rows_, width},
+                    norm2_bias, at[kNorm2], stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kNorm2], width, expand, 4 * width), nullptr,
+                                     at[kExpanded], *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::AddBiasGelu(Shape(4 * width), block.expanded, expand_bias, block.gelu, stream));
-  void* const output = Output(layer);
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Linear(Product(block.gelu, 4 * width, contract, width), nullptr, output, *blas_, stream));
-  return nn::AddBias(Shape(width), output, contract_bias, block.middle, stream);
+      nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kGelu], 4 * width, contract, width), nullptr,
+                                     memory.output, *blas_, stream));
+  return nn::AddBias(Shape(width), memory.output, contract_bias, at[kMiddle], stream);
 }
 
-// all_.dx is the gradient of the block's output, and becomes that of its input.
-absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
+// dx() is the gradient of the block's output, and becomes that of its input. What was not saved is
+// made again by the calls of the forward pass, each part before its gradients.
+absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& option, const void* x,
+                                        const BlockMemory& memory, zero::UnitScope& unit,
                                         device::Stream& stream) {
-  const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
   const int64_t width = model_.width;
+  void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
-  const auto gradient = [&](Block which) { return GradientOf(unit, BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
   const void* const qkv = weights(kQkvWeight);
   const void* const projection = weights(kProjectionWeight);
   const void* const norm2 = weights(kNorm2Weight);
   const void* const expand = weights(kExpandWeight);
   const void* const contract = weights(kContractWeight);
+  // Of what is made again.
+  const void* const norm1_bias = weights(kNorm1Bias);
+  const void* const qkv_bias = weights(kQkvBias);
+  const void* const projection_bias = weights(kProjectionBias);
+  const void* const norm2_bias = weights(kNorm2Bias);
+  const void* const expand_bias = weights(kExpandBias);
   nn::Gradient gradients[kBlockParameters];
-  for (int i = 0; i < kBlockParameters; ++i) gradients[i] = gradient(static_cast<Block>(i));
+  for (int i = 0; i < kBlockParameters; ++i) {
+    gradients[i] = GradientOf(unit, BlockParameter(layer, static_cast<Block>(i)));
+  }
+  const nn::LayerNormInput first = {dtype_, x, norm1, at[kMean1], at[kInverse1], rows_, width};
+  const nn::LayerNormInput second = {dtype_,        at[kMiddle], norm2, at[kMean2],
+                                     at[kInverse2], rows_,       width};
   BRIGADE_RETURN_IF_ERROR(unit.status());
 
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.gelu, 4 * width, contract, width),
-                                             all_.dx, {all_.dmlp}, gradients[kContractWeight],
+  if (option.drops_middle) {
+    BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
+                                       at[kMiddle], *blas_, stream));
+    BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(width), at[kMiddle], projection_bias, x, stream));
+  }
+  if (option.drops_pointwise) {
+    BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(second, norm2_bias, at[kNorm2], stream));
+  }
+  if (option.drops_expanded) {
+    BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kNorm2], width, expand, 4 * width), nullptr,
+                                       at[kExpanded], *blas_, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
+  } else if (option.drops_pointwise) {
+    BRIGADE_RETURN_IF_ERROR(nn::Gelu(Shape(4 * width), at[kExpanded], at[kGelu], stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kGelu], 4 * width, contract, width), dx(),
+                                             {memory.dmlp}, gradients[kContractWeight],
                                              gradients[kContractBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), block.expanded, all_.dmlp, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.norm2, width, expand, 4 * width),
-                                             all_.dmlp, {all_.dwidth}, gradients[kExpandWeight],
+  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), at[kExpanded], memory.dmlp, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kNorm2], width, expand, 4 * width),
+                                             memory.dmlp, {memory.dwidth}, gradients[kExpandWeight],
                                              gradients[kExpandBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
-      {dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width}, all_.dwidth,
-      {all_.dx, true}, gradients[kNorm2Weight], gradients[kNorm2Bias], workspace_, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(second, memory.dwidth, {dx(), true},
+                                                gradients[kNorm2Weight], gradients[kNorm2Bias],
+                                                workspace_, stream));
 
+  if (option.drops_pointwise) {
+    BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(first, norm1_bias, at[kNorm1], stream));
+  }
+  if (option.drops_qkv) {
+    BRIGADE_RETURN_IF_ERROR(
+        nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
+  }
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
-      Product(block.attention, width, projection, width), all_.dx, {all_.dwidth},
+      Product(at[kAttention], width, projection, width), dx(), {memory.dwidth},
       gradients[kProjectionWeight], gradients[kProjectionBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), block.qkv, block.attention,
-                                                block.log_sum_exp, all_.dwidth,
-                                                attention_workspace_.data(), all_.dqkv, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.norm1, width, qkv, 3 * width), all_.dqkv,
-                                             {all_.dwidth}, gradients[kQkvWeight],
+  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), at[kQkv], at[kAttention],
+                                                at[kLogSumExp], memory.dwidth,
+                                                attention_workspace_.data(), memory.dqkv, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kNorm1], width, qkv, 3 * width),
+                                             memory.dqkv, {memory.dwidth}, gradients[kQkvWeight],
                                              gradients[kQkvBias], *blas_, workspace_, stream));
-  return nn::LayerNormBackward({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width},
-                               all_.dwidth, {all_.dx, true}, gradients[kNorm1Weight],
+  return nn::LayerNormBackward(first, memory.dwidth, {dx(), true}, gradients[kNorm1Weight],
                                gradients[kNorm1Bias], workspace_, stream);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/precision/float16.h"
@@ -59,8 +60,12 @@ class OneRank {
                                                             : DType::kBFloat16;
   nn::Lab lab_;
   const Corpus corpus_ = ReadLicences().value();
+  const recompute::Chain chain_ = ActivationChain(kModel, kBatch, kDType);
   const std::unique_ptr<Transformer> transformer_ =
-      Transformer::Create(kModel, kBatch, kDType, lab_.context()).value();
+      Transformer::Create(kModel, kBatch, kDType,
+                          recompute::Place(chain_, recompute::PlanNone(chain_).value()).value(),
+                          lab_.context())
+          .value();
   const absl::Span<uint8_t> texts_ = lab_.Bytes(kBatch * kTextBytes);
   const absl::Span<float> losses_, seed_;
 };

@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
+#include "brigade/recompute/planner.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/tests/testing/sanitizer.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -58,15 +62,15 @@ Trained Train(const Job& job, int ranks) {
 }
 
 // What each rank had and sent is what the formulas say.
-void ExpectModelledMemoryAndTraffic(const Trained& run) {
+void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) {
   for (const RankSummary& rank : run.outcome.ranks) {
     for (int p = 0; p < device::kPurposes; ++p) {
       EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
     }
-    EXPECT_EQ(rank.steps, kSteps);
-    EXPECT_EQ(rank.traffic.gradients, kSteps * rank.traffic_of_step.gradients);
-    EXPECT_EQ(rank.traffic.parameters, kSteps * rank.traffic_of_step.parameters);
-    EXPECT_EQ(rank.traffic.scalars, kSteps * rank.traffic_of_step.scalars);
+    EXPECT_EQ(rank.steps, steps);
+    EXPECT_EQ(rank.traffic.gradients, steps * rank.traffic_of_step.gradients);
+    EXPECT_EQ(rank.traffic.parameters, steps * rank.traffic_of_step.parameters);
+    EXPECT_EQ(rank.traffic.scalars, steps * rank.traffic_of_step.scalars);
   }
 }
 
@@ -108,6 +112,52 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
     }
     ExpectModelledMemoryAndTraffic(run);
   }
+}
+
+// Four blocks, so that segments have several. Memory and traffic are those of the schedule: in
+// stage 3 segments gather their weights once more.
+TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    Job job = CreateJob(Config(8, stage, GetParam()), 2);
+    job.model.layers = 4;
+    job.steps = 6;
+    const Trained plain = Train(job, 2);
+    ExpectModelledMemoryAndTraffic(plain, job.steps);
+    const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype);
+    const int64_t least = recompute::LeastBudget(chain).value();
+    const int64_t most = recompute::PlanNone(chain)->peak_bytes;
+    for (const std::string& policy :
+         {std::string("block"), std::string("selective"), std::string("segments:2"),
+          std::string("segments:4"), absl::StrCat("budget:", least),
+          absl::StrCat("budget:", (least + most) / 2)}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
+      job.config.recompute = recompute::ParsePolicy(policy).value();
+      const Trained run = Train(job, 2);
+      EXPECT_EQ(run.losses, plain.losses);
+      EXPECT_EQ(run.grad_norms, plain.grad_norms);
+      EXPECT_EQ(run.held_out, plain.held_out);
+      ExpectModelledMemoryAndTraffic(run, job.steps);
+      constexpr auto kActivations = static_cast<int>(device::Purpose::kActivations);
+      EXPECT_LT(run.outcome.ranks[0].memory[kActivations],
+                plain.outcome.ranks[0].memory[kActivations]);
+      const bool gathers_again = stage == 3 && policy.substr(0, 8) == "segments";
+      EXPECT_EQ(run.outcome.ranks[0].traffic.parameters > plain.outcome.ranks[0].traffic.parameters,
+                gathers_again || (stage == 3 && policy == absl::StrCat("budget:", least)));
+    }
+  }
+}
+
+TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
+  Job job = CreateJob(Config(8, 1, "fp32"), 2);
+  const int64_t least =
+      recompute::LeastBudget(ActivationChain(job.model, 4, job.config.zero.dtype)).value();
+  job.config.recompute = recompute::ParsePolicy(absl::StrCat("budget:", least - 1)).value();
+  History history;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_THAT(TrainOnThreads(job, 2, {&history, recorder, stop}).status(),
+              brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                         ::testing::HasSubstr(absl::StrCat("the least, ", least))));
 }
 
 // On two nodes, with gradients over a wire of 16 bits.

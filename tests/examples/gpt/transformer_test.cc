@@ -4,18 +4,38 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/activations.h"
+#include "brigade/recompute/planner.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
 #include "brigade/tests/nn/lab.h"
+#include "gmock/gmock.h"
 
 namespace brigade::gpt {
 namespace {
 
 constexpr ModelOptions kModel = {.layers = 2, .heads = 2, .width = 6, .context = 5};
 constexpr int64_t kBatch = 2;
+
+recompute::Schedule Schedule(const ModelOptions& model, int64_t batch, precision::DType dtype,
+                             const recompute::Policy& policy = {}) {
+  const recompute::Chain chain = ActivationChain(model, batch, dtype);
+  return recompute::Place(chain, PlanOf(chain, policy).value()).value();
+}
+
+absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model, int64_t batch,
+                                                    precision::DType dtype,
+                                                    const recompute::Policy& policy,
+                                                    device::Context& context) {
+  return Transformer::Create(model, batch, dtype, Schedule(model, batch, dtype, policy), context);
+}
 
 TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
   nn::Lab lab;
@@ -25,8 +45,7 @@ TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
   for (auto& weights : parameters.weights) {
     for (double& weight : weights) weight = 0.9 * weight + 0.4 * (2 * random.Uniform() - 1);
   }
-  auto transformer =
-      Transformer::Create(kModel, kBatch, precision::DType::kFloat64, lab.context()).value();
+  auto transformer = Create(kModel, kBatch, precision::DType::kFloat64, {}, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(kBatch * (kModel.context + 1), 6).data(), kBatch,
                            kModel.context};
   const auto losses = lab.Raw<double>(texts.rows());
@@ -57,8 +76,7 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
   nn::Lab lab;
   constexpr ModelOptions kDefault = {};
   PlainParameters<float> parameters(kDefault, 1);
-  auto transformer =
-      Transformer::Create(kDefault, 2, precision::DType::kFloat32, lab.context()).value();
+  auto transformer = Create(kDefault, 2, precision::DType::kFloat32, {}, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(2 * (kDefault.context + 1)).data(), 2, kDefault.context};
   const auto losses = lab.Raw<float>(texts.rows());
   ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
@@ -70,27 +88,115 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
 
 TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   nn::Lab lab;
-  // Per row of 10: blocks have 5 matrices of the width, 3 and twice 4 times the width, 4 statistics
-  // and one for each of the 2 heads; then 4 of the width, 4 and 3 times the width, logits, 2
-  // statistics. Each ends at 256 bytes. Nothing grows with the square of the context.
+  constexpr auto kDType = precision::DType::kBFloat16;
+  // Per row of 10: blocks have their output and 4 matrices of the width, 3 and twice 4 times the
+  // width, 4 statistics and one for each of 2 heads; before them there is one of the width. The
+  // head has one, logits and 2 statistics; its backward pass has one of the width more, and the
+  // gradient is another. Each ends at 256 bytes.
   const auto padded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const auto matrix = [&](int64_t columns) { return padded(10 * columns * 2); };
   const int64_t statistics = padded(10 * 4);
+  const int64_t block =
+      5 * matrix(6) + matrix(18) + 2 * matrix(24) + 4 * statistics + padded(10 * 2 * 4);
   const int64_t wanted =
-      2 * (5 * matrix(6) + matrix(18) + 2 * matrix(24) + 4 * statistics + padded(2 * 10 * 4)) +
-      4 * matrix(6) + matrix(24) + matrix(18) + matrix(256) + 2 * statistics;
-  EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
+      matrix(6) + 2 * block + matrix(6) + matrix(256) + 2 * statistics + matrix(6) + matrix(6);
+  const recompute::Schedule schedule = Schedule(kModel, kBatch, kDType);
+  EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, kDType, schedule), wanted);
   const int64_t before = lab.context().memory_stats().current_bytes(device::Purpose::kScratch);
-  auto transformer =
-      Transformer::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
+  auto transformer = Create(kModel, kBatch, kDType, {}, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
-  // Where the rows of each token begin, and their parts; and the rows. Then attention: a number for
-  // each row and head; and for each of the 4 heads a matrix [64, 16], as there is one tile only.
+  // Where the rows of each token begin, and the rows.
   EXPECT_EQ(transformer->layers_bytes(),
-            2 * padded(257 * 8) + padded(10 * 4) + padded(2 * 10 * 4) + 4 * 64 * 16 * 4);
+            padded(257 * 8) + padded(10 * 4) +
+                nn::AttentionWorkspaceBytes(
+                    {kDType, kBatch, kModel.context, kModel.heads, kModel.width}, device::Cpu()));
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch) - before,
-            Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16) +
-                transformer->layers_bytes());
+            Transformer::WorkspaceBytes(kModel, kBatch, kDType) + transformer->layers_bytes());
+}
+
+// The policies, and budgets from the least to all of it.
+std::vector<recompute::Policy> Policies(const recompute::Chain& chain, int budgets) {
+  using Kind = recompute::Policy::Kind;
+  std::vector<recompute::Policy> policies = {{.kind = Kind::kBlock}, {.kind = Kind::kSelective}};
+  for (int k = 1; k <= static_cast<int>(chain.stages.size()); ++k) {
+    policies.push_back({.kind = Kind::kSegments, .stages_per_segment = k});
+  }
+  const int64_t least = recompute::LeastBudget(chain).value();
+  const int64_t most = recompute::PlanNone(chain)->peak_bytes;
+  std::mt19937 random(3);
+  for (int i = 0; i < budgets; ++i) {
+    const int64_t budget =
+        i == 0 ? least : std::uniform_int_distribution<int64_t>(least, most)(random);
+    policies.push_back({.kind = Kind::kBudget, .budget_bytes = budget});
+  }
+  return policies;
+}
+
+// Losses and gradients of a step, in bits; all memory of the activations is 0xFF before.
+template <typename T>
+std::vector<std::vector<T>> StepOf(const ModelOptions& model, const recompute::Policy& policy,
+                                   int64_t* bytes) {
+  nn::Lab lab;
+  PlainParameters<T> parameters(model, 3);
+  auto transformer = Create(model, kBatch, precision::kDType<T>, policy, lab.context()).value();
+  *bytes = lab.context().memory_stats().current_bytes(device::Purpose::kActivations);
+  const nn::Texts texts = {lab.Bytes(kBatch * (model.context + 1)).data(), kBatch, model.context};
+  const auto losses = lab.Raw<float>(texts.rows());
+  const auto seed = lab.Raw<float>(1);
+  seed[0] = 1024;
+  EXPECT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
+  EXPECT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+  EXPECT_OK(lab.stream().Synchronize());
+  std::vector<std::vector<T>> result = parameters.gradients;
+  for (const float loss : losses) result.push_back({T(loss)});
+  return result;
+}
+
+template <typename T>
+bool SameBits(const std::vector<std::vector<T>>& a, const std::vector<std::vector<T>>& b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); ++i) {
+    same = a[i].size() == b[i].size() &&
+           std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(T)) == 0;
+  }
+  return same;
+}
+
+template <typename T>
+void ExpectTheSameBitsWithEveryPolicy(int budgets) {
+  constexpr ModelOptions kDeep = {.layers = 4, .heads = 2, .width = 16, .context = 20};
+  const recompute::Chain chain = ActivationChain(kDeep, kBatch, precision::kDType<T>);
+  int64_t most = 0;
+  const auto wanted = StepOf<T>(kDeep, {}, &most);
+  EXPECT_EQ(most, recompute::PlanNone(chain)->peak_bytes);
+  int fewer = 0;
+  for (const recompute::Policy& policy : Policies(chain, budgets)) {
+    int64_t bytes = 0;
+    EXPECT_TRUE(SameBits(StepOf<T>(kDeep, policy, &bytes), wanted)) << ToString(policy);
+    // To the byte.
+    EXPECT_EQ(bytes,
+              recompute::PlanBy(policy, chain, std::vector<int>{0, 1, 1, 1, 1, 0})->peak_bytes)
+        << ToString(policy);
+    if (policy.kind == recompute::Policy::Kind::kBudget) {
+      EXPECT_LE(bytes, policy.budget_bytes);
+    }
+    fewer += bytes < most ? 1 : 0;
+  }
+  EXPECT_GT(fewer, budgets);
+}
+
+TEST(TransformerTest, AllPoliciesGiveTheSameBitsInThePlansMemory) {
+  ExpectTheSameBitsWithEveryPolicy<float>(200);
+  ExpectTheSameBitsWithEveryPolicy<precision::Half>(20);
+  ExpectTheSameBitsWithEveryPolicy<precision::BFloat16>(20);
+}
+
+TEST(TransformerTest, ABudgetThatIsTooSmallNamesTheLeast) {
+  const recompute::Chain chain = ActivationChain(kModel, kBatch, precision::DType::kFloat32);
+  const int64_t least = recompute::LeastBudget(chain).value();
+  EXPECT_THAT(PlanOf(chain, {.kind = recompute::Policy::Kind::kBudget, .budget_bytes = least - 1}),
+              brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                         ::testing::HasSubstr(absl::StrCat("the least, ", least))));
 }
 
 TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {

@@ -1,0 +1,41 @@
+#ifndef BRIGADE_EXAMPLES_GPT_ACTIVATIONS_H_
+#define BRIGADE_EXAMPLES_GPT_ACTIVATIONS_H_
+
+// The model as a chain of stages for planners of recomputation: the embedding, each block, the
+// head; stage s is unit s of SpecOf.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "brigade/examples/gpt/model.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/recompute/chain.h"
+#include "brigade/recompute/planner.h"
+#include "brigade/recompute/policy.h"
+
+namespace brigade::gpt {
+
+// Where the head has its arrays: in one piece, and, of the backward pass, in a transient one.
+struct HeadMemory {
+  void *norm = nullptr, *mean = nullptr, *inverse = nullptr, *logits = nullptr;
+  void* dwidth = nullptr;
+};
+HeadMemory PlaceHead(const ModelOptions& model, int64_t batch, precision::DType dtype, char* saved,
+                     char* transient);
+
+// Sizes in bytes; times in operations: of products, and roughly of norms and GELU. Blocks have
+// kBlockSaveOptions. The one gradient, of the residual stream, is that of every stage.
+recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype);
+
+// The residual stream's gradient, beside the arena.
+int64_t GradientBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+
+// The plan of a policy, from the chain's times: the same on every rank. InvalidArgument for a
+// budget that is too small, naming the least.
+absl::StatusOr<recompute::Plan> PlanOf(const recompute::Chain& chain,
+                                       const recompute::Policy& policy);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_ACTIVATIONS_H_
