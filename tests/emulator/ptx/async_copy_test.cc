@@ -43,13 +43,14 @@ std::string KernelOf(absl::string_view body) {
                       "and.b32 %n, %n, 63;\nmad.lo.u32 %n, %n, 16, %r1;\n", body, "\nret;\n}\n");
 }
 
-Done RunBody(absl::string_view body, uint64_t seed = 0, int64_t written = kThreads * 16) {
+Done RunBody(absl::string_view body, uint64_t seed = 0, int64_t written = kThreads * 16,
+             int64_t allocated = kThreads * 16) {
   auto device = PtxDevice::Create(KernelOf(body));
   EXPECT_OK(device) << body;
   if (!device.ok()) return {};
   std::vector<uint8_t> in;
   for (int i = 0; i < kThreads; ++i) in.resize(in.size() + 16, static_cast<uint8_t>(1 + i));
-  const uint64_t from = (*device)->memory().Allocate(kThreads * 16, "in").value();
+  const uint64_t from = (*device)->memory().Allocate(allocated, "in").value();
   EXPECT_OK((*device)->memory().Write(from, in.data(), written));
   const uint64_t to = (*device)->Upload(std::vector<uint32_t>(kThreads * 4), "out");
   LaunchOptions options;
@@ -167,11 +168,14 @@ TEST(AsyncCopyTest, TheBytesMayNotBeTouchedBeforeTheWait) {
 TEST(AsyncCopyTest, OtherThreadsNeedABarrierAfterTheWait) {
   const std::string begun = absl::StrCat(kCopy, kCommit);
   const std::string filled = absl::StrCat(begun, kWait, kBarrier, kNext);
-  // The last: nor may a copy begin while others may still read. By the order of the warps it is the
-  // copy or the read that comes second.
+  // Of another lane, which waits at the same time.
+  constexpr absl::string_view kOfNeighbour = "xor.b32 %r6, %s, 16;\nld.shared.b32 %r2, [%r6];\n";
+  // By the order of the warps it is the copy or the read that comes second. In the last two a copy
+  // begins while others may still read.
   for (const std::string& body :
        {absl::StrCat(begun, kWait, kNext), absl::StrCat(begun, kBarrier, kWait, kNext),
-        absl::StrCat(filled, kCopy)}) {
+        absl::StrCat(begun, kBarrier, kWait, kOfNeighbour), absl::StrCat(filled, kCopy),
+        absl::StrCat(begun, kWait, kBarrier, kOfNeighbour, kCopy)}) {
     SCOPED_TRACE(body);
     for (uint64_t seed = 0; seed < 4; ++seed) {
       EXPECT_THAT(RunBody(body, seed).findings,
@@ -203,8 +207,14 @@ TEST(AsyncCopyTest, AddressesAreChecked) {
                 AllOf(HasSubstr("byte 1024 of 1024 of \"in\""), HasSubstr("thread (63")));
   ExpectFinding("cp.async.cg.shared.global [%s], [%g], 16, 17;\n", FindingKind::kOutOfBounds,
                 HasSubstr("a copy of 16 bytes that reads 17"));
-  // What is not read may be anywhere.
+  // What is not read may be anywhere: here beyond the last 8 bytes that are there.
   EXPECT_THAT(RunBody("cp.async.cg.shared.global [%s], [%g+65536], 16, 0;\n").findings, IsEmpty());
+  constexpr int64_t kShort = kThreads * 16 - 8;
+  const auto copy = [](int read) {
+    return absl::StrCat("cp.async.cg.shared.global [%s], [%g], 16, ", read, ";\n");
+  };
+  EXPECT_THAT(RunBody(copy(8), 0, kShort, kShort).findings, IsEmpty());
+  EXPECT_THAT(RunBody(copy(9), 0, kShort, kShort).findings, SizeIs(1));
 }
 
 TEST(AsyncCopyTest, UnwrittenBytesMayBeCopiedAndNotUsed) {

@@ -130,7 +130,18 @@ TEST(HalfTest, ArithmeticIsRoundedOnce) {
       {"neg", 1, [](Exact a, Exact, Exact) { return -a; }, [](bool a, bool, bool) { return !a; }},
   };
   for (const Format& format : kFormats) {
-    const std::array in = {Halves(format, 1), Halves(format, 2), Halves(format, 3)};
+    std::array in = {Halves(format, 1), Halves(format, 2), Halves(format, 3)};
+    // A product in the middle between two numbers, and a little more or less: less than float
+    // holds beside it and, of bf16, less than double does.
+    const bool is_half = format.infinity == 0x7c00;
+    const uint32_t next_to_one = is_half ? 0x3c01 : 0x3f81,
+                   one_and_a_half = is_half ? 0x3e00 : 0x3fc0;
+    const uint32_t little = is_half ? 0x0001 : 0x0d80, negative = 0x8000;
+    for (size_t i = 0; i < 4; ++i) {
+      in[0][i] = next_to_one * 0x10001;
+      in[1][i] = (one_and_a_half | (i < 2 ? 0 : negative)) * 0x10001;
+      in[2][i] = (little | (i % 2 == 0 ? 0 : negative)) * 0x10001;
+    }
     for (const Op& op : ops) {
       SCOPED_TRACE(absl::StrCat(op.name, " ", format.name));
       const auto expected = [&](size_t i, int part) {
