@@ -7,17 +7,20 @@
 // Work, for a head of width w and t positions: 2 t^2 w flops (two products, half of each below the
 // diagonal). Global memory: 4 t w numbers once, keys and values again for each later tile of
 // queries, t / 64 / 2 times on average, mostly from the second-level cache: 32 flops for each byte
-// of them. Shared memory: 192 rows, 15 KiB (w = 32) to 51 KiB (w = 128). A warp reads each tile as
-// a whole for its 16 queries: 16 flops for each byte of shared memory, which is what limits it.
-// Copies alternate between two buffers: values come while scores are computed, the next keys while
-// the values are multiplied.
-// Registers (tests/nn/attention_resources_test.cc): no spills; untuned, as all sizes are.
+// of them. Shared memory: 192 rows, 15 KiB (w = 32) to 51 KiB (w = 128), without bank conflicts
+// (tests/nn/attention_counters_test.cc; copies of rows that are no multiple of 128 bytes have some).
+// A warp reads each tile as a whole for its 16 queries: 16 flops for each byte of shared memory,
+// as many as the tensor cores of sm_80 do in the time, and half of those of sm_90; more would take
+// 32 queries a warp. Copies alternate between two buffers: values come while scores are computed,
+// the next keys while the values are multiplied.
+// Registers on sm_90, by w: 127, 166, 168, 239; no spills on sm_80, 90 and 100
+// (tests/nn/attention_resources_test.cc). All sizes are untuned.
 
 #include <cmath>
 #include <cstdint>
 
 #include "brigade/nn/attention_cuda.h"
-#include "brigade/nn/attention_tiles.cuh"
+#include "brigade/nn/attention_launch.cuh"
 #include "brigade/nn/tensor_cores.cuh"
 
 namespace brigade::nn {

@@ -4,8 +4,8 @@
 // Products of tiles of 16-bit numbers on tensor cores, for sm_80 and later: tiles in shared memory,
 // copies into them, and a warp's products with sums in fp32.
 //
-// A warp has the 16 rows of a product in parts: lane 4 g + t holds columns 8 n + 2 t and the next of
-// rows g (elements 0, 1) and g + 8 (elements 2, 3) in sum[n].
+// A warp has the 16 rows of a product in parts: lane 4 g + t holds columns 8 n + 2 t and the next
+// of rows g (elements 0, 1) and g + 8 (elements 2, 3) in sum[n].
 // Source: "Matrix Fragments for mma.m16n8k16" of the PTX ISA.
 
 #include <cstdint>
@@ -54,8 +54,8 @@ __device__ void CopyAsync(uint32_t to, const void* from, int read) {
 // Waits for all copies that the thread has begun. Others see them behind a barrier.
 __device__ inline void AwaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Begins to copy rows that are `stride` numbers apart: kRows, of which `rows` (1 or more) are there;
-// the others become zeros. By all kThreads threads of the block.
+// Begins to copy rows that are `stride` numbers apart: kRows, of which `rows` (1 or more) are
+// there; the others become zeros. By all kThreads threads of the block.
 template <int kThreads, int kRows, int kColumns, typename T>
 __device__ void CopyRows(Tile<kColumns> to, const T* from, int64_t stride, int64_t rows) {
   constexpr int kChunks = kColumns / kChunkElements;
@@ -159,8 +159,8 @@ __device__ void MultiplyBy(const float (&a)[kRows / 8][4], Tile<kColumns> b,
   }
 }
 
-// Writes the warp's rows, rounded to T, to rows that are `stride` numbers apart, of which `rows` are
-// there; by way of rows `row` and on of a tile that no other warp uses.
+// Writes the warp's rows, rounded to T, to rows that are `stride` numbers apart, of which `rows`
+// are there; by way of rows `row` and on of a tile that no other warp uses.
 template <typename T, int kColumns>
 __device__ void StoreRows(const float (&sum)[kColumns / 8][4], Tile<kColumns> by, int row, T* to,
                           int64_t stride, int64_t rows) {
@@ -181,12 +181,18 @@ __device__ void StoreRows(const float (&sum)[kColumns / 8][4], Tile<kColumns> by
 #pragma unroll
   for (int first = 0; first < kWarpRows * kChunks; first += kWarpSize) {
     const int r = (first + lane) / kChunks, column = (first + lane) % kChunks * kChunkElements;
-    uint4 chunk;
+    // The compiler would write the four words one by one.
+    uint32_t chunk[4];
     asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(chunk.x), "=r"(chunk.y), "=r"(chunk.z), "=r"(chunk.w)
+                 : "=r"(chunk[0]), "=r"(chunk[1]), "=r"(chunk[2]), "=r"(chunk[3])
                  : "r"(by.At(row + r, column))
                  : "memory");
-    if (r < rows) *reinterpret_cast<uint4*>(to + r * stride + column) = chunk;
+    if (r < rows) {
+      asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(
+                       __cvta_generic_to_global(to + r * stride + column)),
+                   "r"(chunk[0]), "r"(chunk[1]), "r"(chunk[2]), "r"(chunk[3])
+                   : "memory");
+    }
   }
 }
 

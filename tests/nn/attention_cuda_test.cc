@@ -240,19 +240,18 @@ void ExpectAttention(const TiledAttentionShape& shape) {
   ExpectNear(results.dqkv, expected.dqkv, "dqkv");
 }
 
-TYPED_TEST(AttentionCudaTest, IsAttentionForEveryWidthOfHeads) {
-  for (const int64_t head_width : {32, 64, 96, 128}) {
-    ExpectAttention<TypeParam>({.batch = 1, .context = 65, .heads = 1, .head_width = head_width});
+// Less than a tile, tiles, and a little more, of every width.
+TYPED_TEST(AttentionCudaTest, IsAttentionForEveryContextAndWidthOfHeads) {
+  for (const int64_t context : {1, 2, 63, 64, 65, 130}) {
+    for (const int64_t head_width : {32, 64, 96, 128}) {
+      ExpectAttention<TypeParam>(
+          {.batch = 1, .context = context, .heads = 1, .head_width = head_width});
+    }
   }
 }
 
-TYPED_TEST(AttentionCudaTest, IsAttentionForEveryContext) {
-  for (const int64_t context : {1, 2, 63, 64, 130}) {
-    for (const int64_t head_width : {32, 96}) {
-      ExpectAttention<TypeParam>(
-          {.batch = 2, .context = context, .heads = 3, .head_width = head_width});
-    }
-  }
+TYPED_TEST(AttentionCudaTest, HeadsAndTextsAreApart) {
+  ExpectAttention<TypeParam>({.batch = 3, .context = 65, .heads = 5, .head_width = 32});
 }
 
 // Scores of a hundred and more, all on one key: exponentials are 0 and 1, and nothing overflows.

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_NN_ATTENTION_TILES_CUH_
-#define BRIGADE_NN_ATTENTION_TILES_CUH_
+#ifndef BRIGADE_NN_ATTENTION_LAUNCH_CUH_
+#define BRIGADE_NN_ATTENTION_LAUNCH_CUH_
 
 // What the kernels of tiled attention have in common: which block does what, and how one is
 // launched.
@@ -57,4 +57,4 @@ cudaError_t CheckTiledAttention(const TiledAttentionShape& shape, const Arrays*.
 
 }  // namespace brigade::nn
 
-#endif  // BRIGADE_NN_ATTENTION_TILES_CUH_
+#endif  // BRIGADE_NN_ATTENTION_LAUNCH_CUH_
