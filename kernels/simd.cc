@@ -51,4 +51,14 @@ void SetSimdTarget(SimdTarget target) {
   hwy::SetSupportedTargetsForTest(target == BestSimdTarget() ? 0 : HighwayTargets(target));
 }
 
+bool SimdMultipliesBFloat16() {
+#ifdef __x86_64__
+  // Highway's targets do not tell.
+  static const bool supported = __builtin_cpu_supports("avx512bf16");
+  return supported && CurrentSimdTarget() == SimdTarget::kAvx512;
+#else
+  return false;
+#endif
+}
+
 }  // namespace brigade::kernels

@@ -26,6 +26,10 @@ SimdTarget BestSimdTarget();
 // Not synchronised with kernels in flight: those finish with either.
 void SetSimdTarget(SimdTarget target);
 
+// Whether kAvx512 is in use and the processor has AVX512_BF16 as well, which multiplies pairs of
+// bfloat16.
+bool SimdMultipliesBFloat16();
+
 namespace simd_internal {
 
 template <typename Body>
@@ -49,19 +53,33 @@ __attribute__((noinline, target("arch=x86-64-v4,prefer-vector-width=512"))) void
 
 }  // namespace simd_internal
 
+// A target as a type.
+template <SimdTarget kTarget>
+struct SimdTag {
+  static constexpr SimdTarget kValue = kTarget;
+};
+
+// The same for a body whose types depend on the instruction set: calls body(SimdTag<target>()).
 template <typename Body>
-void RunSimd(const Body& body) {
+void RunSimdWithTag(const Body& body) {
 #ifdef __x86_64__
   switch (CurrentSimdTarget()) {
     case SimdTarget::kAvx512:
-      return simd_internal::RunAvx512(body);
+      return simd_internal::RunAvx512(
+          [&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kAvx512>()); });
     case SimdTarget::kAvx2:
-      return simd_internal::RunAvx2(body);
+      return simd_internal::RunAvx2([&]()
+                                        BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kAvx2>()); });
     case SimdTarget::kBaseline:
       break;
   }
 #endif
-  simd_internal::RunBaseline(body);
+  simd_internal::RunBaseline([&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kBaseline>()); });
+}
+
+template <typename Body>
+void RunSimd(const Body& body) {
+  RunSimdWithTag([&](auto) BRIGADE_SIMD_BODY { body(); });
 }
 
 }  // namespace brigade::kernels

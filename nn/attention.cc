@@ -2,109 +2,129 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
+#include "brigade/nn/attention_cpu.h"
 #include "brigade/nn/attention_math.h"
 #include "brigade/nn/enqueue.h"
 
 namespace brigade::nn {
 namespace {
 
-double Scale(const AttentionShape& shape) {
-  return 1.0 / std::sqrt(static_cast<double>(shape.head_width()));
+absl::Status Validate(absl::string_view operation, const AttentionShape& shape) {
+  for (const auto& [name, size] : {std::pair<const char*, int64_t>{"batch", shape.batch},
+                                   {"context", shape.context},
+                                   {"heads", shape.heads}}) {
+    if (size < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(operation, ": ", name, " is ", size, "; it must be at least 1"));
+    }
+  }
+  if (shape.width % shape.heads != 0 || shape.head_width() < 1 ||
+      shape.head_width() > kMaxHeadWidth) {
+    return absl::InvalidArgumentError(absl::StrCat(operation, ": width is ", shape.width, " for ",
+                                                   shape.heads, " heads; each must be 1 to ",
+                                                   kMaxHeadWidth, " wide"));
+  }
+  return absl::OkStatus();
 }
 
-// Where a head's matrices are: `part` of queries, keys and values; or the one part of the output.
+int64_t DeltaBytes(const AttentionShape& shape) {
+  const int64_t size = shape.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
+  return (shape.statistics() * size + 255) / 256 * 256;
+}
+
 template <typename T>
-Operand Head(const AttentionShape& shape, const T* data, int64_t part, int64_t parts,
-             bool transposed = false) {
-  const int64_t leading = parts * shape.width;
-  return {const_cast<T*>(data) + part * shape.width, leading, transposed, shape.head_width(),
-          shape.context * leading};
+AttentionArrays<T> Arrays(const AttentionShape& shape, const void* qkv, const void* log_sum_exp) {
+  return {Typed<T>(qkv),
+          Typed<Wide<T>>(log_sum_exp),
+          shape.context,
+          shape.heads,
+          shape.head_width(),
+          static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(shape.head_width())))};
 }
-
-template <typename T>
-Operand Scores(const AttentionShape& shape, const T* data, bool transposed = false) {
-  const int64_t size = shape.context * shape.context;
-  return {const_cast<T*>(data), shape.context, transposed, size, shape.heads * size};
-}
-
-enum Part { kQueries, kKeys, kValues };
 
 }  // namespace
 
-absl::Status Attention(const AttentionShape& shape, const void* qkv, void* probabilities, void* out,
-                       Blas& blas, device::Stream& stream) {
-  const int64_t t = shape.context, width = shape.head_width();
+absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
+                       device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Validate("attention", shape));
   return WithType("attention", shape.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* const in = Typed<T>(qkv);
-    T* const scores = Typed<T>(probabilities);
-    BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = shape.dtype,
-                                       .m = t,
-                                       .n = t,
-                                       .k = width,
-                                       .a = Head(shape, in, kQueries, 3),
-                                       .b = Head(shape, in, kKeys, 3, true),
-                                       .c = Scores(shape, scores),
-                                       .batch = shape.heads,
-                                       .outer_batch = shape.batch,
-                                       .scale = Scale(shape)},
-                                      stream));
-    const CausalSoftmaxRows<T> softmax = {scores, t};
-    BRIGADE_RETURN_IF_ERROR(EnqueueRows({"softmax", {Write(scores, shape.scores())}},
-                                        shape.batch * shape.heads * t, softmax, stream));
-    return blas.Gemm({.dtype = shape.dtype,
-                      .m = t,
-                      .n = width,
-                      .k = t,
-                      .a = Scores(shape, scores),
-                      .b = Head(shape, in, kValues, 3),
-                      .c = Head(shape, Typed<T>(out), 0, 1),
-                      .batch = shape.heads,
-                      .outer_batch = shape.batch},
-                     stream);
+    T* const to = Typed<T>(out);
+    Wide<T>* const lse = Typed<Wide<T>>(log_sum_exp);
+    const device::Access accesses[] = {Read(in, shape.rows() * 3 * shape.width),
+                                       Write(to, shape.rows() * shape.width),
+                                       Write(lse, shape.statistics())};
+    const device::Operation operation = {"attention", accesses};
+    if (stream.device().kind == device::DeviceKind::kCpu) {
+      return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
+        AttentionOnCpu(shape, in, to, lse, pool);
+        return absl::OkStatus();
+      });
+    }
+    const AttentionRows<T> formula = {Arrays<T>(shape, qkv, log_sum_exp), to, lse};
+    return EnqueueRows(operation, shape.statistics(), formula, stream);
   });
 }
 
-absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
-                               const void* probabilities, const void* dout, void* dscores,
-                               void* dqkv, Blas& blas, device::Stream& stream) {
-  const int64_t t = shape.context, width = shape.head_width();
+absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, const void* out,
+                               const void* log_sum_exp, const void* dout, void* workspace,
+                               void* dqkv, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Validate("attention_backward", shape));
   return WithType("attention_backward", shape.dtype, [&](auto tag) {
     using T = decltype(tag);
+    using W = Wide<T>;
+    const int64_t size = shape.rows() * shape.width;
     const T* const in = Typed<T>(qkv);
-    const T* const p = Typed<T>(probabilities);
     const T* const up = Typed<T>(dout);
-    T* const ds = Typed<T>(dscores);
-    T* const d = Typed<T>(dqkv);
-    const auto gemm = [&](int64_t m, int64_t n, int64_t k, Operand a, Operand b, Operand c,
-                          double scale = 1) {
-      return blas.Gemm({.dtype = shape.dtype,
-                        .m = m,
-                        .n = n,
-                        .k = k,
-                        .a = a,
-                        .b = b,
-                        .c = c,
-                        .batch = shape.heads,
-                        .outer_batch = shape.batch,
-                        .scale = scale},
-                       stream);
-    };
-    BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, p, true), Head(shape, up, 0, 1),
-                                 Head(shape, d, kValues, 3)));
-    BRIGADE_RETURN_IF_ERROR(gemm(t, t, width, Head(shape, up, 0, 1),
-                                 Head(shape, in, kValues, 3, true), Scores(shape, ds)));
-    const CausalSoftmaxBackwardRows<T> softmax = {p, ds, t};
-    BRIGADE_RETURN_IF_ERROR(
-        EnqueueRows({"softmax_backward", {Read(p, shape.scores()), Write(ds, shape.scores())}},
-                    shape.batch * shape.heads * t, softmax, stream));
-    BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, ds), Head(shape, in, kKeys, 3),
-                                 Head(shape, d, kQueries, 3), Scale(shape)));
-    return gemm(t, width, t, Scores(shape, ds, true), Head(shape, in, kQueries, 3),
-                Head(shape, d, kKeys, 3), Scale(shape));
+    const W* const lse = Typed<W>(log_sum_exp);
+    T* const to = Typed<T>(dqkv);
+    W* const delta = Typed<W>(workspace);
+    const AttentionArrays<T> arrays = Arrays<T>(shape, qkv, log_sum_exp);
+    const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
+    const device::Access delta_accesses[] = {Read(in, 3 * size), Read(Typed<T>(out), size),
+                                             Read(lse, shape.statistics()), Read(up, size),
+                                             Write(delta, shape.statistics())};
+    const device::Operation delta_operation = {"attention_delta", delta_accesses};
+    if (cpu && sizeof(T) < sizeof(W)) {
+      if constexpr (sizeof(T) < sizeof(W)) {
+        BRIGADE_RETURN_IF_ERROR(stream.Enqueue(delta_operation, [=](device::ThreadPool& pool) {
+          AttentionDeltaOnCpu(shape, in, lse, up, delta, pool);
+          return absl::OkStatus();
+        }));
+      }
+    } else {
+      const AttentionDeltaRows<T> rows = {arrays, Typed<T>(out), up, delta};
+      BRIGADE_RETURN_IF_ERROR(EnqueueRows(delta_operation, shape.statistics(), rows, stream));
+    }
+    W* const parts =
+        Typed<W>(static_cast<void*>(static_cast<char*>(workspace) + DeltaBytes(shape)));
+    const device::Access accesses[] = {Read(in, 3 * size),
+                                       Read(lse, shape.statistics()),
+                                       Read(delta, shape.statistics()),
+                                       Read(up, size),
+                                       device::Writes(parts, cpu ? AttentionPartsBytes(shape) : 0),
+                                       Write(to, 3 * size)};
+    const device::Operation operation = {"attention_backward", accesses};
+    if (cpu) {
+      return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
+        AttentionBackwardOnCpu(shape, in, lse, delta, up, parts, to, pool);
+        return absl::OkStatus();
+      });
+    }
+    const AttentionBackwardQueryRows<T> queries = {arrays, up, delta, to};
+    BRIGADE_RETURN_IF_ERROR(EnqueueRows(operation, shape.statistics(), queries, stream));
+    const AttentionBackwardKeyRows<T> keys = {arrays, up, delta, to};
+    return EnqueueRows(operation, shape.statistics(), keys, stream);
   });
+}
+
+int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device) {
+  return DeltaBytes(shape) +
+         (device.kind == device::DeviceKind::kCpu ? AttentionPartsBytes(shape) : 0);
 }
 
 }  // namespace brigade::nn

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "brigade/device/device.h"
 #include "brigade/device/stream.h"
-#include "brigade/nn/blas.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -20,23 +20,43 @@ struct AttentionShape {
 
   int64_t rows() const { return batch * context; }
   int64_t head_width() const { return width / heads; }
-  int64_t scores() const { return batch * heads * context * context; }
+  // Of log_sum_exp.
+  int64_t statistics() const { return batch * heads * context; }
 };
 
 // Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position
 // seeing itself and those before it.
 //
 // Shapes       qkv [rows, 3 * width]: queries, keys, values side by side, each heads * head width;
-//              probabilities [batch, heads, context, context]; out [rows, width]; device memory.
+//              out [rows, width]; log_sum_exp [batch, heads, context], float (double for double):
+//              the logarithm of the sum of e^score over what a position sees, for the backward
+//              pass. Device memory.
+// Precision    Sums are in float (double for double). On processors with AVX512_BF16 bfloat16 is
+//              multiplied as it is: probabilities, and in the backward pass the gradients of
+//              scores, are rounded to bfloat16 before their products, and subnormal numbers count
+//              as 0. A NaN reaches what depends on it, and may reach positions before it that are
+//              less than 64 away.
+// Memory       No matrix of scores: on the CPU, tiles of 64 to 128 positions in at most 512 KiB of
+//              the stack of each thread that computes.
+// Aliasing     None.
 // Stream       Enqueued; allocates nothing, never waits.
-// Source       Vaswani et al. 2017.
-absl::Status Attention(const AttentionShape& shape, const void* qkv, void* probabilities, void* out,
-                       Blas& blas, device::Stream& stream);
+// Determinism  Same bits for any number of threads; others on another instruction set or device.
+// Errors       InvalidArgument naming the type or the size: heads are 1 to 256 wide.
+// Source       Dao 2023 (arXiv 2307.08691).
+absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
+                       device::Stream& stream);
 
-// dqkv from dout and what the forward pass left; dscores is scratch of the probabilities' shape.
-absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv,
-                               const void* probabilities, const void* dout, void* dscores,
-                               void* dqkv, Blas& blas, device::Stream& stream);
+// dqkv from dout and what the forward pass left; `workspace` is device memory of
+// AttentionWorkspaceBytes, whose contents do not matter. Otherwise like Attention.
+absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, const void* out,
+                               const void* log_sum_exp, const void* dout, void* workspace,
+                               void* dqkv, device::Stream& stream);
+
+// A number for each position and head, as in log_sum_exp, rounded up to 256 bytes; on the CPU also
+// parts of the queries' gradient, in the type of sums: as many matrices [context rounded up to 64
+// (32 for double), head width rounded up to 16] as there are heads in the batch, or up to 16 where
+// these are fewer. Linear in the context either way.
+int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device);
 
 }  // namespace brigade::nn
 

@@ -18,21 +18,23 @@ namespace brigade::nn {
   template cudaError_t LaunchParts(const Formula&, int64_t outer, int64_t columns, int64_t parts, \
                                    Formula::Sum* partials, cudaStream_t)
 
-#define BRIGADE_INSTANTIATE(T)                \
-  BRIGADE_ROWS(LayerNormRows<T>);             \
-  BRIGADE_ROWS(LayerNormBackwardRows<T>);     \
-  BRIGADE_PARTS(LayerNormBackwardColumns<T>); \
-  BRIGADE_ROWS(AddBiasRows<T>);               \
-  BRIGADE_ROWS(AddBiasGeluRows<T>);           \
-  BRIGADE_ROWS(GeluBackwardRows<T>);          \
-  BRIGADE_PARTS(SumOfRows<T>);                \
-  BRIGADE_ROWS(CausalSoftmaxRows<T>);         \
-  BRIGADE_ROWS(CausalSoftmaxBackwardRows<T>); \
-  BRIGADE_ROWS(EmbeddingRows<T>);             \
-  BRIGADE_PARTS(TokenGradient<T>);            \
-  BRIGADE_COLUMNS(PositionGradient<T>);       \
-  BRIGADE_ROWS(CrossEntropyRows<T>);          \
-  BRIGADE_ROWS(CrossEntropyBackwardRows<T>);  \
+#define BRIGADE_INSTANTIATE(T)                 \
+  BRIGADE_ROWS(LayerNormRows<T>);              \
+  BRIGADE_ROWS(LayerNormBackwardRows<T>);      \
+  BRIGADE_PARTS(LayerNormBackwardColumns<T>);  \
+  BRIGADE_ROWS(AddBiasRows<T>);                \
+  BRIGADE_ROWS(AddBiasGeluRows<T>);            \
+  BRIGADE_ROWS(GeluBackwardRows<T>);           \
+  BRIGADE_PARTS(SumOfRows<T>);                 \
+  BRIGADE_ROWS(AttentionRows<T>);              \
+  BRIGADE_ROWS(AttentionDeltaRows<T>);         \
+  BRIGADE_ROWS(AttentionBackwardQueryRows<T>); \
+  BRIGADE_ROWS(AttentionBackwardKeyRows<T>);   \
+  BRIGADE_ROWS(EmbeddingRows<T>);              \
+  BRIGADE_PARTS(TokenGradient<T>);             \
+  BRIGADE_COLUMNS(PositionGradient<T>);        \
+  BRIGADE_ROWS(CrossEntropyRows<T>);           \
+  BRIGADE_ROWS(CrossEntropyBackwardRows<T>);   \
   BRIGADE_ROWS(LossPart<T>)
 
 BRIGADE_INSTANTIATE(float);

@@ -36,6 +36,8 @@ namespace brigade::nn {
 // A row that one thread has for itself. Sums go into 16 parts, which the compiler makes a vector.
 class ThreadRow {
  public:
+  static constexpr int kThreads = 1;
+
   BRIGADE_INLINE bool first() const { return true; }  // exactly one thread of the row
 
   template <typename Fn>

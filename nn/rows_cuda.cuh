@@ -24,6 +24,8 @@ inline constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // beyond, blocks take 
 // A row that a warp shares: thread i has the columns i, i + 32, ...
 class WarpRow {
  public:
+  static constexpr int kThreads = kWarp;
+
   __device__ bool first() const { return lane_ == 0; }
 
   template <typename Fn>

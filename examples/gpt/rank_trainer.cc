@@ -292,7 +292,7 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
-      transformer_->sums_bytes() + one_.bytes();
+      transformer_->layers_bytes() + one_.bytes();
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), job_.config.zero, communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

@@ -31,9 +31,9 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {
   std::string text = absl::StrFormat(
-      "\nTime of the steps, in seconds. gemm has the conversions of 16-bit types, communication "
-      "the\n"
-      "waiting for other ranks; hidden communication ran beside what the other columns count.\n"
+      "\nTime of the steps, in seconds. gemm has attention and the conversions of 16-bit types,\n"
+      "communication the waiting for other ranks; hidden communication ran beside what the other\n"
+      "columns count.\n"
       "%8s %10s %10s %10s %10s %10s %10s | %10s\n",
       "rank", "gemm", "other", "optimizer", "exposed", "idle", "all", "hidden");
   const auto line = [&](const std::string& name, const Seconds& time, double unit,

@@ -41,7 +41,10 @@ Activity ActivityOf(const device::TracedOperation& operation) {
     if (rule.kind == operation.kind && rule.name == operation.name) return rule.activity;
   }
   if (operation.kind == kWait) return Activity::kIdle;
-  return absl::StrContains(operation.name, "gemm") ? Activity::kGemm : Activity::kOtherCompute;
+  // Attention is products too, but for a tenth of its time.
+  return absl::StrContains(operation.name, "gemm") || absl::StrContains(operation.name, "attention")
+             ? Activity::kGemm
+             : Activity::kOtherCompute;
 }
 
 Seconds& Seconds::operator+=(const Seconds& other) {

@@ -33,11 +33,10 @@ void Transformer::LayOut(const ModelOptions& model, int64_t batch, precision::DT
   const auto matrix = [&](int64_t columns) {
     return arena.Take(rows * columns * precision::SizeOf(dtype));
   };
-  const auto statistics = [&] {
-    return arena.Take(rows *
+  const auto statistics = [&](int64_t columns = 1) {
+    return arena.Take(rows * columns *
                       (dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float)));
   };
-  const int64_t scores = model.heads * model.context;  // a row of attention has so many
   blocks.resize(static_cast<size_t>(model.layers));
   for (BlockActivations& block : blocks) {
     block = {.x = matrix(model.width),
@@ -45,8 +44,8 @@ void Transformer::LayOut(const ModelOptions& model, int64_t batch, precision::DT
              .mean1 = statistics(),
              .inverse1 = statistics(),
              .qkv = matrix(3 * model.width),
-             .probabilities = matrix(scores),
              .attention = matrix(model.width),
+             .log_sum_exp = statistics(model.heads),
              .middle = matrix(model.width),
              .norm2 = matrix(model.width),
              .mean2 = statistics(),
@@ -62,8 +61,7 @@ void Transformer::LayOut(const ModelOptions& model, int64_t batch, precision::DT
          .dx = matrix(model.width),
          .dwidth = matrix(model.width),
          .dmlp = matrix(4 * model.width),
-         .dqkv = matrix(3 * model.width),
-         .dscores = matrix(scores)};
+         .dqkv = matrix(3 * model.width)};
 }
 
 Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype)
@@ -84,9 +82,8 @@ int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
   const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
     return nn::Blas::WorkspaceBytes(dtype, m, n, k);
   };
-  return std::max({bytes(rows, 4 * model.width, model.width),
-                   bytes(rows, nn::kVocabulary, model.width),
-                   bytes(model.context, model.context, model.width / model.heads)});
+  return std::max(
+      {bytes(rows, 4 * model.width, model.width), bytes(rows, nn::kVocabulary, model.width)});
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOptions& model,
@@ -110,6 +107,10 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
       nn::Workspace::Create(
           context, dtype,
           {.rows = transformer->rows_, .sums = 4 * model.width, .width = model.width}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      transformer->attention_workspace_,
+      context.Allocate(nn::AttentionWorkspaceBytes(transformer->Attention(), context.device()),
+                       device::Purpose::kScratch, "workspace of attention"));
   return transformer;
 }
 

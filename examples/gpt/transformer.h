@@ -11,6 +11,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/nn/attention.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/gradient.h"
 #include "brigade/nn/pointwise.h"
@@ -27,8 +28,8 @@ namespace brigade::gpt {
 // Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
 //              for float64).
 // Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
-//              workspaces of matrix products (Blas::WorkspaceBytes of the largest one) and of sums
-//              (sums_bytes), scratch. All of it at Create.
+//              workspaces of matrix products (Blas::WorkspaceBytes of the largest one), of sums
+//              and of attention (layers_bytes), scratch. All of it at Create.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 // Errors       Create: InvalidArgument naming the option; those of Blas.
 class Transformer {
@@ -40,7 +41,10 @@ class Transformer {
   static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
   static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
-  int64_t sums_bytes() const { return workspace_.memory().bytes(); }
+  // Of sums and of attention.
+  int64_t layers_bytes() const {
+    return workspace_.memory().bytes() + attention_workspace_.bytes();
+  }
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
   absl::Status Forward(const nn::Texts& texts, void* losses, zero::ParameterSource& parameters,
@@ -54,14 +58,14 @@ class Transformer {
  private:
   // Written by a block's forward pass and read by its backward pass.
   struct BlockActivations {
-    void *x, *norm1, *mean1, *inverse1, *qkv, *probabilities, *attention;
+    void *x, *norm1, *mean1, *inverse1, *qkv, *attention, *log_sum_exp;
     void *middle, *norm2, *mean2, *inverse2, *expanded, *gelu;
   };
   struct Activations {
     // The last block's output, and the head.
     void *x, *norm, *mean, *inverse, *logits;
     // Gradients, of one block at a time.
-    void *dx, *dwidth, *dmlp, *dqkv, *dscores;
+    void *dx, *dwidth, *dmlp, *dqkv;
   };
   class Arena;
 
@@ -70,6 +74,9 @@ class Transformer {
   static void LayOut(const ModelOptions& model, int64_t batch, precision::DType dtype, Arena& arena,
                      Activations& all, std::vector<BlockActivations>& blocks);
 
+  nn::AttentionShape Attention() const {
+    return {dtype_, batch_, model_.context, model_.heads, model_.width};
+  }
   nn::MatrixShape Shape(int64_t columns) const { return {dtype_, rows_, columns}; }
   // The output of a block.
   void* Output(int64_t layer);
@@ -96,6 +103,7 @@ class Transformer {
   std::vector<BlockActivations> blocks_;
   std::unique_ptr<nn::Blas> blas_;
   nn::Workspace workspace_;
+  device::Buffer attention_workspace_;
 };
 
 }  // namespace brigade::gpt

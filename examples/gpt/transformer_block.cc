@@ -2,7 +2,6 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
@@ -69,9 +68,8 @@ absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
                     block.norm1, stream));
   BRIGADE_RETURN_IF_ERROR(Linear(block.norm1, width, qkv, 3 * width, block.qkv, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(3 * width), block.qkv, qkv_bias, nullptr, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Attention({dtype_, batch_, model_.context, model_.heads, width},
-                                        block.qkv, block.probabilities, block.attention, *blas_,
-                                        stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Attention(Attention(), block.qkv, block.attention, block.log_sum_exp, stream));
   BRIGADE_RETURN_IF_ERROR(Linear(block.attention, width, projection, width, block.middle, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::AddBias(Shape(width), block.middle, projection_bias, block.x, stream));
@@ -121,9 +119,9 @@ absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
       nn::BiasBackward(Shape(width), all_.dx, gradients[kProjectionBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.attention, width, projection,
                                          gradients[kProjectionWeight], all_.dwidth, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
-      {dtype_, batch_, model_.context, model_.heads, width}, block.qkv, block.probabilities,
-      all_.dwidth, all_.dscores, all_.dqkv, *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), block.qkv, block.attention,
+                                                block.log_sum_exp, all_.dwidth,
+                                                attention_workspace_.data(), all_.dqkv, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::BiasBackward(Shape(3 * width), all_.dqkv, gradients[kQkvBias], workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dqkv, 3 * width, block.norm1, width, qkv,

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "brigade/nn/attention.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/layer_norm.h"
@@ -125,53 +124,6 @@ TEST(LayersTest, BiasWithoutResidual) {
   ASSERT_OK(AddBias({kDouble, 2, 3}, x.data(), bias.data(), nullptr, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(x[i], before[i] + bias[i % 3]);
-}
-
-TEST(LayersTest, Attention) {
-  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
-  for (const AttentionShape& shape :
-       {AttentionShape{kDouble, 1, 1, 1, 1}, AttentionShape{kDouble, 2, 5, 1, 3},
-        AttentionShape{kDouble, 2, 7, 3, 6}, AttentionShape{kDouble, 1, 18, 2, 4}}) {
-    SCOPED_TRACE(shape.context);
-    Lab lab;
-    auto blas = Blas::Create(lab.context(), 0).value();
-    const auto qkv = lab.Noise<double>(shape.rows() * 3 * shape.width);
-    const auto p = lab.Raw<double>(shape.scores()), ds = lab.Raw<double>(shape.scores());
-    const auto out = lab.Raw<double>(shape.rows() * shape.width);
-    const auto dout = lab.Noise<double>(shape.rows() * shape.width);
-    const auto f = [&] {
-      EXPECT_OK(Attention(shape, qkv.data(), p.data(), out.data(), *blas, lab.stream()));
-      EXPECT_OK(lab.stream().Synchronize());
-      return Dot(out, dout);
-    };
-    f();
-    const auto dqkv = lab.Raw<double>(shape.rows() * 3 * shape.width);
-    ASSERT_OK(AttentionBackward(shape, qkv.data(), p.data(), dout.data(), ds.data(), dqkv.data(),
-                                *blas, lab.stream()));
-    ASSERT_OK(lab.stream().Synchronize());
-    ExpectGradient(qkv, dqkv, f);
-  }
-}
-
-TEST(LayersTest, AttentionDoesNotSeeWhatComesLater) {
-  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
-  Lab lab;
-  const AttentionShape shape = {kDouble, 1, 6, 2, 4};
-  auto blas = Blas::Create(lab.context(), 0).value();
-  const auto qkv = lab.Noise<double>(shape.rows() * 3 * shape.width);
-  const auto p = lab.Raw<double>(shape.scores());
-  const auto out = lab.Raw<double>(shape.rows() * shape.width);
-  const auto run = [&] {
-    EXPECT_OK(Attention(shape, qkv.data(), p.data(), out.data(), *blas, lab.stream()));
-    EXPECT_OK(lab.stream().Synchronize());
-    return std::vector<double>(out.begin(), out.end());
-  };
-  const std::vector<double> before = run();
-  constexpr size_t kChanged = 3;  // position
-  for (size_t i = 0; i < 3 * 4; ++i) qkv[kChanged * 3 * 4 + i] += 1;
-  const std::vector<double> after = run();
-  for (size_t i = 0; i < kChanged * 4; ++i) EXPECT_EQ(after[i], before[i]) << i;
-  for (size_t i = kChanged * 4; i < after.size(); ++i) EXPECT_NE(after[i], before[i]) << i;
 }
 
 TEST(LayersTest, Embedding) {

@@ -7,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/nn/attention.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/functions.h"
@@ -124,36 +123,6 @@ TYPED_TEST(TypesTest, GeluAndItsGradient) {
   this->ExpectNear(dy, std::is_same_v<T, float> ? 8 : 2.2);
 }
 
-TYPED_TEST(TypesTest, AttentionByGemm) {
-  using T = TypeParam;
-  auto& lab = this->lab_;
-  auto& reference = this->reference_;
-  const AttentionShape narrow = {precision::kDType<T>, 2, 20, 2, 16};
-  AttentionShape wide = narrow;
-  wide.dtype = DType::kFloat64;
-  auto blas = Blas::Create(lab.context(), Blas::WorkspaceBytes(narrow.dtype, 20, 20, 8)).value();
-  auto reference_blas = Blas::Create(reference.context(), 0).value();
-  const auto qkv = this->Noise(narrow.rows() * 48), dout = this->Noise(narrow.rows() * 16);
-  const auto p = this->Raw(narrow.scores()), ds = this->Raw(narrow.scores());
-  const auto out = this->Raw(narrow.rows() * 16), dqkv = this->Raw(narrow.rows() * 48);
-  ASSERT_OK(Attention(narrow, qkv.narrow.data(), p.narrow.data(), out.narrow.data(), *blas,
-                      lab.stream()));
-  ASSERT_OK(Attention(wide, qkv.wide.data(), p.wide.data(), out.wide.data(), *reference_blas,
-                      reference.stream()));
-  ASSERT_OK(AttentionBackward(narrow, qkv.narrow.data(), p.narrow.data(), dout.narrow.data(),
-                              ds.narrow.data(), dqkv.narrow.data(), *blas, lab.stream()));
-  ASSERT_OK(AttentionBackward(wide, qkv.wide.data(), p.wide.data(), dout.wide.data(),
-                              ds.wide.data(), dqkv.wide.data(), *reference_blas,
-                              reference.stream()));
-  ASSERT_OK(lab.stream().Synchronize());
-  ASSERT_OK(reference.stream().Synchronize());
-  // Scores, probabilities and results are rounded one after the other; scores of up to 3 go into an
-  // exponential.
-  this->ExpectNear(p, 6);
-  this->ExpectNear(out, 8);
-  this->ExpectNear(dqkv, 16);
-}
-
 TYPED_TEST(TypesTest, BiasesAndTheirGradients) {
   using T = TypeParam;
   constexpr int64_t kRows = 40, kWidth = 70;
@@ -251,11 +220,6 @@ TYPED_TEST(TypesTest, ARowThatIsNotFiniteStaysSo) {
         CrossEntropy(texts, precision::kDType<T>, logits.data(), losses.data(), lab.stream()));
     ASSERT_OK(CrossEntropyBackward(texts, precision::kDType<T>, logits.data(), seed.data(),
                                    lab.stream()));
-    const AttentionShape shape = {precision::kDType<T>, 1, 5, 1, 4};
-    auto blas = Blas::Create(lab.context(), Blas::WorkspaceBytes(shape.dtype, 5, 5, 4)).value();
-    const auto qkv = lab.Noise<T>(5 * 12), p = lab.Raw<T>(shape.scores()), out = lab.Raw<T>(5 * 4);
-    qkv[2 * 12 + 1] = T(bad);  // the third query
-    ASSERT_OK(Attention(shape, qkv.data(), p.data(), out.data(), *blas, lab.stream()));
     const auto x = lab.Noise<T>(6), bias = lab.Noise<T>(3), y = lab.Raw<T>(6);
     x[4] = T(std::nanf(""));
     ASSERT_OK(
@@ -268,7 +232,6 @@ TYPED_TEST(TypesTest, ARowThatIsNotFiniteStaysSo) {
         ASSERT_EQ(finite(logits[r * kVocabulary + c]), r != 2) << r << " " << c;
       }
     }
-    for (int64_t i = 0; i < 5 * 4; ++i) EXPECT_EQ(finite(out[i]), i / 4 != 2) << i;
     for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(finite(y[i]), i != 4) << i;
   }
 }

@@ -122,8 +122,9 @@ std::vector<RankSummary> Summaries() {
 TEST(ReportTest, ResourcesStandBesideTheirFormulas) {
   EXPECT_EQ(ResourceReport(CreateJob(kFp16, 2), Summaries()),
             R"(
-Time of the steps, in seconds. gemm has the conversions of 16-bit types, communication the
-waiting for other ranks; hidden communication ran beside what the other columns count.
+Time of the steps, in seconds. gemm has attention and the conversions of 16-bit types,
+communication the waiting for other ranks; hidden communication ran beside what the other
+columns count.
     rank       gemm      other  optimizer    exposed       idle        all |     hidden
        0        5.0        2.0        1.0        1.5        0.5       10.0 |        3.0
        1        3.0        2.0        1.0        1.5        2.5       10.0 |        3.0

@@ -35,7 +35,8 @@ std::vector<double> Parts(const Seconds& s) {
 
 TEST(TimeSplitTest, KnowsOperationsByTheirNames) {
   EXPECT_EQ(ActivityOf(Work("gemm", 0, 1)), Activity::kGemm);
-  EXPECT_EQ(ActivityOf(Work("attention_gemm", 0, 1)), Activity::kGemm);
+  EXPECT_EQ(ActivityOf(Work("gemm", 0, 1)), Activity::kGemm);
+  EXPECT_EQ(ActivityOf(Work("attention_backward", 0, 1)), Activity::kGemm);
   EXPECT_EQ(ActivityOf(Work("layer_norm", 0, 1)), Activity::kOtherCompute);
   EXPECT_EQ(ActivityOf(Work("collective", 0, 1)), Activity::kOtherCompute);
   EXPECT_EQ(ActivityOf(Wait("collective", 0, 1)), Activity::kCommunication);

@@ -70,25 +70,27 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
 
 TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   nn::Lab lab;
-  // Per row of 10: blocks have 6 matrices of the width, 3 and twice 4 times the width, 10 scores,
-  // and 4 statistics; then 4 of the width, 4 and 3 times the width, logits, 10 scores, 2
-  // statistics. Each ends at 256 bytes.
+  // Per row of 10: blocks have 5 matrices of the width, 3 and twice 4 times the width, 4 statistics
+  // and one for each of the 2 heads; then 4 of the width, 4 and 3 times the width, logits, 2
+  // statistics. Each ends at 256 bytes. Nothing grows with the square of the context.
   const auto padded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const auto matrix = [&](int64_t columns) { return padded(10 * columns * 2); };
   const int64_t statistics = padded(10 * 4);
   const int64_t wanted =
-      2 * (5 * matrix(6) + matrix(18) + 2 * matrix(24) + matrix(10) + 4 * statistics) +
-      4 * matrix(6) + matrix(24) + matrix(18) + matrix(256) + matrix(10) + 2 * statistics;
+      2 * (5 * matrix(6) + matrix(18) + 2 * matrix(24) + 4 * statistics + padded(2 * 10 * 4)) +
+      4 * matrix(6) + matrix(24) + matrix(18) + matrix(256) + 2 * statistics;
   EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, precision::DType::kBFloat16), wanted);
   const int64_t before = lab.context().memory_stats().current_bytes(device::Purpose::kScratch);
   auto transformer =
       Transformer::Create(kModel, kBatch, precision::DType::kBFloat16, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
-  // Where the rows of each token begin, and their parts; and the rows.
-  EXPECT_EQ(transformer->sums_bytes(), 2 * padded(257 * 8) + padded(10 * 4));
+  // Where the rows of each token begin, and their parts; and the rows. Then attention: a number for
+  // each row and head; and for each of the 4 heads a matrix [64, 16], as there is one tile only.
+  EXPECT_EQ(transformer->layers_bytes(),
+            2 * padded(257 * 8) + padded(10 * 4) + padded(2 * 10 * 4) + 4 * 64 * 16 * 4);
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch) - before,
             Transformer::WorkspaceBytes(kModel, kBatch, precision::DType::kBFloat16) +
-                transformer->sums_bytes());
+                transformer->layers_bytes());
 }
 
 TEST(ModelTest, NumbersOfParametersAreThoseOfTheSpec) {

@@ -1,0 +1,35 @@
+#ifndef BRIGADE_NN_ATTENTION_CPU_H_
+#define BRIGADE_NN_ATTENTION_CPU_H_
+
+// Attention by the threads of a pool, for float, Half, BFloat16 and double.
+
+#include <cstdint>
+
+#include "brigade/device/threads/thread_pool.h"
+#include "brigade/nn/attention.h"
+#include "brigade/nn/functions.h"
+
+namespace brigade::nn {
+
+template <typename T>
+void AttentionOnCpu(const AttentionShape& shape, const T* qkv, T* out, Wide<T>* log_sum_exp,
+                    device::ThreadPool& pool);
+
+// delta [batch, heads, context], of 16-bit types: the sum over a query's keys of the probability
+// and its gradient.
+template <typename T>
+void AttentionDeltaOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
+                         const T* dout, Wide<T>* delta, device::ThreadPool& pool);
+
+// `parts`: AttentionPartsBytes,
+// aligned to 64 bytes.
+template <typename T>
+void AttentionBackwardOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
+                            const Wide<T>* delta, const T* dout, Wide<T>* parts, T* dqkv,
+                            device::ThreadPool& pool);
+
+int64_t AttentionPartsBytes(const AttentionShape& shape);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_ATTENTION_CPU_H_

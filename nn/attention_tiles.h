@@ -1,0 +1,106 @@
+#ifndef BRIGADE_NN_ATTENTION_TILES_H_
+#define BRIGADE_NN_ATTENTION_TILES_H_
+
+// What the tiles of both passes share.
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <type_traits>
+
+#include "brigade/kernels/simd.h"
+#include "brigade/nn/attention.h"
+#include "brigade/nn/attention_math.h"
+#include "brigade/nn/functions.h"
+#include "brigade/nn/tile_operands.h"
+
+namespace brigade::nn {
+
+// Positions of a tile, so that the second-level cache has all that a thread works on.
+template <typename W>
+struct ForwardSizes {
+  static constexpr int64_t kQueries = 512 / sizeof(W), kKeys = 256 / sizeof(W);
+};
+template <typename W>
+struct BackwardSizes {
+  // Of queries and of keys.
+  static constexpr int64_t kTile = 256 / sizeof(W);
+};
+
+inline constexpr double kLog2E = std::numbers::log2e;
+
+enum HeadPart { kQueryPart, kKeyPart, kValuePart };
+
+// Queries, keys and values of all heads. A head is numbered through all batches.
+template <typename T>
+struct Heads {
+  Heads(const AttentionShape& shape, const T* qkv)
+      : qkv(qkv),
+        context(shape.context),
+        heads(shape.heads),
+        width(shape.head_width()),
+        leading(3 * shape.width),
+        out_leading(shape.width),
+        scale(static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(width)))),
+        unit(static_cast<Wide<T>>(kLog2E / std::sqrt(static_cast<double>(width)))) {}
+
+  const T* qkv;
+  int64_t context, heads, width;
+  // From one position to the next.
+  int64_t leading, out_leading;
+  // Of scores: for e^x and for 2^x.
+  Wide<T> scale, unit;
+
+  // Where position `row` of a head is in an array of `leading` numbers for each position.
+  BRIGADE_INLINE int64_t At(int64_t head, int64_t row, int64_t row_leading) const {
+    return (head / heads * context + row) * row_leading + head % heads * width;
+  }
+  BRIGADE_INLINE RowsOf<const T> Rows(int64_t head, HeadPart part, int64_t row,
+                                      int64_t rows) const {
+    return {qkv + At(head, row, leading) + part * out_leading, leading, rows, width};
+  }
+};
+
+// For the tiles of one thread, on its stack.
+inline constexpr int64_t kScratchBytes = int64_t{512} << 10;
+
+// Cuts memory into arrays that begin at whole vectors.
+class Scratch {
+ public:
+  BRIGADE_INLINE explicit Scratch(char* memory) : memory_(memory) {}
+
+  template <typename E>
+  BRIGADE_INLINE E* Take(int64_t size) {
+    E* const array = reinterpret_cast<E*>(memory_);
+    memory_ += RoundUp(size * static_cast<int64_t>(sizeof(E)), 64);
+    return array;
+  }
+
+ private:
+  char* memory_;
+};
+
+// Calls body(Op()) with the operands to multiply numbers of type T with, compiled for the best
+// instruction set.
+template <typename T, typename Body>
+void RunWithOperands(const Body& body) {
+  kernels::RunSimdWithTag([&](auto tag) BRIGADE_SIMD_BODY {
+    constexpr kernels::SimdTarget kTarget = decltype(tag)::kValue;
+    if constexpr (std::is_same_v<T, precision::BFloat16> &&
+                  kTarget == kernels::SimdTarget::kAvx512) {
+      if (kernels::SimdMultipliesBFloat16()) {
+        body(PairOperands());
+        return;
+      }
+    }
+    body(WideOperands<T, kTarget>());
+  });
+}
+
+// How many vectors of columns a block of sums has.
+template <typename Sums>
+inline constexpr int kVectorsOf = static_cast<int>(std::extent_v<std::remove_reference_t<Sums>, 1>);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_ATTENTION_TILES_H_

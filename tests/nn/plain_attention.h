@@ -1,0 +1,115 @@
+#ifndef BRIGADE_TESTS_NN_PLAIN_ATTENTION_H_
+#define BRIGADE_TESTS_NN_PLAIN_ATTENTION_H_
+
+// Attention and its gradient in double by the formula of Vaswani et al. 2017, and how far a
+// computation in another type may be from it.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "brigade/nn/attention.h"
+
+namespace brigade::nn {
+
+// Unit roundoffs: of sums, of numbers in memory, and of probabilities and their gradients as
+// factors of products. What is stored has a distance of at least twice `smallest`.
+struct Roundoffs {
+  double sums, stored, factors, smallest;
+};
+
+class PlainAttention {
+ public:
+  using Numbers = std::vector<double>;
+
+  PlainAttention(const AttentionShape& shape, const Numbers& qkv, const Numbers& dout);
+
+  Numbers out, log_sum_exp, dqkv;
+
+  // How far element (head, position, c) of `out` may be off; and of part 0, 1, 2 (queries, keys,
+  // values) of dqkv. n roundings make an error of sqrt(n) roundoffs, as they are as good as
+  // independent (Higham and Mary 2019); errors of terms add up in full.
+  //
+  // A score is the sum of D products, D roundings of what is added up by then at most, and scaled,
+  // which makes four more. A probability has the error of its score, and some of the exponential;
+  // it is normalised by a sum of such, over at most 64 keys a tile and then over tiles.
+  double OutBound(const Roundoffs& u, int64_t head, int64_t position, int64_t c) const {
+    const size_t at = Statistic(head, position);
+    const double value = out[At(head, position, 0, 1) + static_cast<size_t>(c)];
+    return largest_value_ *
+               (2 * ScoreError(u, score_[at]) + (4 + 2 * Terms(position)) * u.sums + u.factors) +
+           u.stored * std::abs(value) + u.smallest;
+  }
+  double LogSumExpBound(const Roundoffs& u, int64_t head, int64_t position) const {
+    const size_t at = Statistic(head, position);
+    return ScoreError(u, score_[at]) + (4 + Terms(position) + std::abs(log_sum_exp[at])) * u.sums;
+  }
+  double GradientBound(const Roundoffs& u, int64_t head, int64_t position, int part,
+                       int64_t c) const {
+    const size_t at = Statistic(head, position);
+    const double value = dqkv[At(head, position, part, 3) + static_cast<size_t>(c)];
+    const double error =
+        part == 0   ? scale_ * largest_key_ * DscoreError(u, Of(at, position), 1, slopes_[at])
+        : part == 1 ? scale_ * largest_query_ *
+                          DscoreError(u, worst_, column_weight_[at], column_slopes_[at])
+                    : largest_dout_ * column_weight_[at] * ProbabilityError(u, worst_);
+    return error + u.stored * std::abs(value) + u.smallest;
+  }
+
+  size_t At(int64_t head, int64_t position, int64_t part, int64_t parts) const {
+    return static_cast<size_t>(((head / shape_.heads * shape_.context + position) * parts + part) *
+                                   shape_.width +
+                               head % shape_.heads * shape_.head_width());
+  }
+  size_t Statistic(int64_t head, int64_t position) const {
+    return static_cast<size_t>(head * shape_.context + position);
+  }
+
+ private:
+  // What the errors of a query's probabilities and their gradients depend on.
+  struct Query {
+    double score, upstream, log_sum_exp, terms;
+  };
+
+  static double Terms(int64_t position) {
+    return std::sqrt(static_cast<double>(std::min<int64_t>(position + 1, 64) + position / 64));
+  }
+  Query Of(size_t at, int64_t position) const {
+    return {score_[at], upstream_[at], std::abs(log_sum_exp[at]), Terms(position)};
+  }
+  double ScoreError(const Roundoffs& u, double score) const {
+    return (root_width_ + 2) * u.sums * score;
+  }
+  // Relative.
+  double ProbabilityError(const Roundoffs& u, const Query& query) const {
+    return 2 * ScoreError(u, query.score) + (4 + 2 * query.terms + query.log_sum_exp) * u.sums +
+           u.factors;
+  }
+  // Of a sum of P (dP - delta), whose P add up to `weight` and whose amounts to `slopes`. Delta is
+  // as exact as sums are, in every type.
+  double DscoreError(const Roundoffs& u, const Query& query, double weight, double slopes) const {
+    const double products = root_width_ * u.sums * query.upstream;
+    // A sum of products of probabilities, whose errors are half in one direction at most.
+    const double delta = ProbabilityError({u.sums, 0, 0, 0}, query) * query.upstream / 2;
+    return weight * (products + delta) + slopes * ProbabilityError(u, query);
+  }
+
+  void Compute(int64_t head);
+
+  const AttentionShape shape_;
+  const Numbers& qkv_;
+  const Numbers& dout_;
+  double root_width_ = 0, scale_ = 0;
+  double largest_query_ = 0, largest_key_ = 0, largest_value_ = 0, largest_dout_ = 0;
+  // The worst of each, over all queries.
+  Query worst_ = {};
+  // For each position of each head: the largest amount on the way to a score; the amounts of
+  // P (dP - delta) by query and by key; the sum of P by key; the largest amount on the way to dP
+  // and delta.
+  Numbers score_, slopes_, column_slopes_, column_weight_, upstream_;
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_TESTS_NN_PLAIN_ATTENTION_H_
