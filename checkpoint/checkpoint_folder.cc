@@ -50,6 +50,12 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+absl::Status MakeRoot(SystemCalls& system, const std::string& root) {
+  if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
+  // Also where it was there: whoever made it may have ended before this.
+  return SyncFolder(system, ParentOf(root));
+}
+
 // Of saves and removals that were cut short: all that can be removed, but for `kept`; the first
 // error.
 absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root,
@@ -102,6 +108,15 @@ std::string PartPath(const std::string& root, int64_t step, const std::string& t
   return InFolder(WithoutSlashesAtTheEnd(root), PartName(step, token));
 }
 
+absl::Status PrepareRoot(SystemCalls& system, const std::string& root, const std::string& token) {
+  BRIGADE_RETURN_IF_ERROR(MakeRoot(system, WithoutSlashesAtTheEnd(root)));
+  // If it stays, the next save removes it.
+  const std::string path = PartPath(root, 0, token);
+  if (system.MakeFolder(path, 0777) != 0) return Failed("make", path);
+  if (system.RemoveFolder(path) != 0) return Failed("remove", path);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system, const std::string& root,
                                                    int64_t step, int64_t bytes,
                                                    const std::string& token) {
@@ -119,9 +134,7 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(SystemCalls& system,
                                                          int64_t bytes, const std::string& token,
                                                          bool joins) {
   const std::string root = WithoutSlashesAtTheEnd(root_path);
-  if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
-  // Also where it was there: whoever made it may have ended before this.
-  BRIGADE_RETURN_IF_ERROR(SyncFolder(system, ParentOf(root)));
+  BRIGADE_RETURN_IF_ERROR(MakeRoot(system, root));
   std::vector<std::string> names;
   if (system.List(root, names) != 0) return Failed("list", root);
   if (absl::c_linear_search(names, NameOf(step))) {

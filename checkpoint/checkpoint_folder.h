@@ -18,6 +18,10 @@ namespace brigade::checkpoint {
 
 inline constexpr absl::string_view kManifestName = "manifest.json";
 
+// Makes the root if it is not there, in a folder that is, and tries whether checkpoints can be made
+// in it, so that a wrong one is found before there is something to save. `token`: as below.
+absl::Status PrepareRoot(SystemCalls& system, const std::string& root, const std::string& token);
+
 // A checkpoint that is being written; of one process, which others may help to write files.
 class NewCheckpoint {
  public:
@@ -78,8 +82,9 @@ std::string CheckpointPath(const std::string& root, int64_t step);
 // Whether a folder is a checkpoint, by any name: it has a manifest.
 absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path);
 
-// Gives the checkpoint of a step, a damaged one, a name that none of these functions looks at:
-// "damaged-step-00000042", with a number behind it if there is one.
+// Gives the checkpoint of a step, a damaged one or one that not all ranks have, a name that none of
+// these functions looks at: "damaged-step-00000042", with a number behind it if there is one.
+// NotFound if there is none of it.
 absl::Status SetAside(SystemCalls& system, const std::string& root, int64_t step);
 
 // Keeps `keep` checkpoints, at least 1: that of the step `saved`, and those of the highest other

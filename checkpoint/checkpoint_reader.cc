@@ -46,8 +46,10 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
   BRIGADE_RETURN_IF_ERROR(file.Read(text.data(), file.size(), 0));
   absl::StatusOr<Manifest> manifest = ParseManifest(text);
   if (!manifest.ok()) {
-    return absl::DataLossError(
-        absl::StrCat(PrintablePath(path), ": ", manifest.status().message()));
+    // One of another version is as it should be.
+    const bool is_whole = absl::IsUnimplemented(manifest.status());
+    return absl::Status(is_whole ? absl::StatusCode::kUnimplemented : absl::StatusCode::kDataLoss,
+                        absl::StrCat(PrintablePath(path), ": ", manifest.status().message()));
   }
   reader.manifest_ = *std::move(manifest);
   reader.manifest_sum_ = Crc32c(text);

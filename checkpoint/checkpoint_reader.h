@@ -24,9 +24,9 @@ absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::
 // Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but those of the
 // manifest and of headers.
 //
-// Errors       NotFound without a manifest; DataLoss for a manifest that is damaged, and for a file
-//              that is not there, or has another size than the manifest says; what the system says.
-//              All name the path.
+// Errors       NotFound without a manifest, Unimplemented for one of another version; DataLoss for
+//              one that is damaged, and for a file that is not there, or has another size than the
+//              manifest says; what the system says. All name the path.
 // Threads      One at a time.
 class CheckpointReader {
  public:

@@ -121,6 +121,8 @@ absl::Status RandomAccessFile::Read(void* to, int64_t bytes, int64_t offset) con
       return system_->ReadAt(fd_, at, static_cast<size_t>(std::min(bytes, kMostBytesAtOnce)),
                              offset);
     });
+    // Of a disk that cannot read what it has.
+    if (read < 0 && errno == EIO) return absl::DataLossError(Failed("read", path_).message());
     if (read < 0) return Failed("read", path_);
     if (read == 0) {
       return absl::DataLossError(

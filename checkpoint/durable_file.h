@@ -64,7 +64,7 @@ class RandomAccessFile {
 
   // At the time of Open, in bytes.
   int64_t size() const { return size_; }
-  // All `bytes` bytes; DataLoss if the file ends before.
+  // All `bytes` bytes; DataLoss if the file ends before, or the disk cannot read them (EIO).
   absl::Status Read(void* to, int64_t bytes, int64_t offset) const;
   // These are read soon: the disk may begin.
   void BeginToRead(int64_t bytes, int64_t offset) const;

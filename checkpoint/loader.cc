@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/task_thread.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
 
@@ -28,8 +30,8 @@ namespace {
 
 using collectives::AgreeOnStatus;
 
-// Bytes that are read at once: the sum finds them in the second cache.
-constexpr int64_t kSummedAtOnce = int64_t{256} << 10;
+// Bytes that are read before the disk is told again what comes.
+constexpr int64_t kReadAtOnce = int64_t{256} << 10;
 // How far ahead the disk is told what comes, and of how much at once.
 constexpr int64_t kReadAhead = int64_t{16} << 20;
 constexpr int64_t kToldAtOnce = int64_t{2} << 20;
@@ -65,7 +67,8 @@ class RankLoad {
   // For ZeroOptimizer::LoadState.
   absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
   // Of the tensors, as they were read by all ranks.
-  absl::StatusOr<std::vector<uint32_t>> GatherSums(collectives::Communicator& communicator) const {
+  absl::StatusOr<std::vector<uint32_t>> GatherSums(collectives::Communicator& communicator) {
+    summing_->Wait();
     return TensorSums(layout_, zero_.plan(), sums_, communicator);
   }
   // Whether these are what the manifest says.
@@ -98,6 +101,8 @@ class RankLoad {
   int64_t told_ = 0;
   size_t told_piece_ = 0;
   int64_t told_offset_ = 0;
+  // Last: it uses the others.
+  std::unique_ptr<device::TaskThread> summing_;
 };
 
 absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
@@ -119,6 +124,7 @@ absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& option
               [&](size_t a, size_t b) { return pieces_[a].slice.begin < pieces_[b].slice.begin; });
     in_order_.insert(in_order_.end(), of_array.second.begin(), of_array.second.end());
   }
+  BRIGADE_ASSIGN_OR_RETURN(summing_, device::TaskThread::Create());
   return absl::OkStatus();
 }
 
@@ -215,6 +221,7 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
     std::memset(written, 0, static_cast<size_t>(next - written));
     written = next;
   };
+  std::vector<std::pair<size_t, absl::string_view>> parts;
   const std::vector<size_t>& pieces = pieces_of_[{bucket, array}];
   auto next = std::partition_point(pieces.begin(), pieces.end(), [&](size_t p) {
     return pieces_[p].slice.begin + pieces_[p].slice.size <= range.begin;
@@ -228,16 +235,20 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
     char* const part = to + (begin - range.begin) * width;
     const int64_t bytes = (end - begin) * width;
     skip_to(part);
-    for (int64_t done = 0; done < bytes; done += kSummedAtOnce) {
-      const int64_t count = std::min(kSummedAtOnce, bytes - done);
+    for (int64_t done = 0; done < bytes; done += kReadAtOnce) {
+      const int64_t count = std::min(kReadAtOnce, bytes - done);
       BeginToReadAhead();
       BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset + done, count, part + done));
       read_ += count;
-      sums_[*next] = Crc32c({part + done, static_cast<size_t>(count)}, sums_[*next]);
     }
+    parts.emplace_back(*next, absl::string_view(part, static_cast<size_t>(bytes)));
     written = part + bytes;
   }
   skip_to(to + range.size * width);
+  // Beside the next read. By the one after that, which may overwrite these values, it has ended.
+  summing_->Start([this, parts = std::move(parts)] {
+    for (const auto& [piece, bytes] : parts) sums_[piece] = Crc32c(bytes, sums_[piece]);
+  });
   return absl::OkStatus();
 }
 
@@ -274,16 +285,46 @@ absl::Status RankLoad::CheckSums(const std::vector<uint32_t>& tensors) const {
 absl::StatusOr<std::optional<int64_t>> FindLatest(const std::string& root,
                                                   collectives::Communicator& communicator,
                                                   int64_t before, SystemCalls& system) {
-  absl::StatusOr<std::vector<int64_t>> found = std::vector<int64_t>();
-  if (communicator.rank() == 0) found = ListCheckpoints(system, root);
+  const absl::StatusOr<std::vector<int64_t>> found = ListCheckpoints(system, root);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(found.status(), communicator));
-  int64_t latest = -1;
-  for (const int64_t step : *found) {
-    if (step < before) latest = std::max(latest, step);
+  // The newest before the oldest of all ranks' newest, and so on, until it is that of all.
+  bool is_any = false;
+  while (true) {
+    const auto end = std::lower_bound(found->begin(), found->end(), before);
+    const int64_t mine = end == found->begin() ? -1 : *(end - 1);
+    BRIGADE_ASSIGN_OR_RETURN(const auto all, communicator.AllGatherHost({mine}));
+    const auto [least, most] = std::minmax_element(all.begin(), all.end());
+    is_any = is_any || *most >= 0;
+    if (*least < 0) {
+      if (!is_any) return std::optional<int64_t>();
+      return absl::NotFoundError(absl::StrCat("no checkpoint in ", PrintablePath(root),
+                                              " that all ranks have: rank ", least - all.begin(),
+                                              " has no other, or none"));
+    }
+    if (*least == *most) return std::optional<int64_t>(*least);
+    before = *least + 1;
   }
-  BRIGADE_ASSIGN_OR_RETURN(const auto all, communicator.AllGatherHost({latest}));
-  if (all[0] < 0) return std::optional<int64_t>();
-  return std::optional<int64_t>(all[0]);
+}
+
+absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, int64_t step,
+                                                     collectives::Communicator& communicator,
+                                                     SystemCalls& system) {
+  int64_t highest = -1;
+  const auto set_aside = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> found, ListCheckpoints(system, root));
+    for (const int64_t each : found) {
+      if (each <= step) continue;
+      const absl::Status status = SetAside(system, root, each);
+      // Another rank, which sees the same folder, was the first.
+      if (!absl::IsNotFound(status)) BRIGADE_RETURN_IF_ERROR(status);
+      highest = each;
+    }
+    return absl::OkStatus();
+  };
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(set_aside(), communicator));
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, communicator.AllGatherHost({highest}));
+  highest = *std::max_element(all.begin(), all.end());
+  return highest < 0 ? std::nullopt : std::optional(highest);
 }
 
 absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields& training,

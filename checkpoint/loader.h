@@ -16,12 +16,20 @@
 
 namespace brigade::checkpoint {
 
-// The iteration of the newest checkpoint in a root, before `before`; nothing if there is none, or
-// no such folder. What rank 0 finds: a call of all ranks.
+// The iteration of the newest checkpoint in a root, before `before`, that all ranks have: where
+// hosts have disks of their own, what ends all between their commits leaves a newer one on some.
+// Nothing if no rank has one, or such a folder. A call of all ranks. NotFound, naming a rank, if
+// some ranks have checkpoints and there is none that all have.
 absl::StatusOr<std::optional<int64_t>> FindLatest(
     const std::string& root, collectives::Communicator& communicator,
     int64_t before = std::numeric_limits<int64_t>::max(),
     SystemCalls& system = SystemCalls::Real());
+
+// SetAside on each rank for what it has of later steps than `step`, to which a training that goes
+// on from there comes again. The highest step of any rank's, or nothing. A call of all ranks.
+absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, int64_t step,
+                                                     collectives::Communicator& communicator,
+                                                     SystemCalls& system = SystemCalls::Real());
 
 struct LoadOptions {
   // Fields that may be others than in the checkpoint (CheckSame): then those here hold.

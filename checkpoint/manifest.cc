@@ -90,6 +90,8 @@ class ObjectReader {
     if (!object.is_object()) Note(where_, " is no object");
   }
 
+  const absl::Status& status() const { return status_; }
+
   // Null if it is not there, or not of this type.
   const Json* Take(const char* key, Json::value_t type) {
     if (!status_.ok()) return nullptr;
@@ -327,8 +329,11 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   if (const std::string format = reader.TakeText("format"); format != kFormat) {
     reader.Note("\"format\" is \"", device::Printable(format, 100), "\"");
   }
-  if (const int64_t version = reader.TakeBytes("version"); version != kVersion) {
-    reader.Note("version ", version, " is not known; ", kVersion, " is");
+  const int64_t version = reader.TakeBytes("version");
+  BRIGADE_RETURN_IF_ERROR(reader.status());
+  if (version != kVersion) {
+    return absl::UnimplementedError(
+        absl::StrCat("version ", version, " is not known; ", kVersion, " is"));
   }
   Manifest manifest = {.state = reader.TakeFields("state"),
                        .rates = reader.TakeFields("rates"),

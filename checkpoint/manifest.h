@@ -69,8 +69,8 @@ struct Manifest {
 //              bytes of all files, each once; more than kMostManifestBytes.
 absl::StatusOr<std::string> ManifestText(const Manifest& manifest);
 
-// Errors       DataLoss for text whose checksum is another. InvalidArgument for what ManifestText
-//              does not write: keys, values, and the above.
+// Errors       DataLoss for text whose checksum is another. Unimplemented for another version.
+//              InvalidArgument for what ManifestText does not write: keys, values, and the above.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
 // A name that leads nowhere else: of 1 to 255 bytes, no "/", no NUL, no "." at its begin.

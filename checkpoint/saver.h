@@ -11,33 +11,25 @@
 #include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/system_calls.h"
+#include "brigade/checkpoint/write_mode.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::checkpoint {
 
-// Who writes which files.
-enum class WriteMode : uint8_t {
-  // All ranks write their pieces into the same files, in a folder that all of them see: one host,
-  // or a file system on which what one host has written and synced is what another one reads.
-  kInPlace,
-  // Each rank writes one file of its own pieces, so that no file has two writers: for NFS, and for
-  // hosts with disks of their own, each of which gets a folder with the manifest and the files of
-  // its ranks. `checkpoint:export` makes one file of all.
-  kPieceFiles,
-};
-
 struct SaverOptions {
-  // The folder of the checkpoints; made if it is not there, in a folder that is.
+  // The folder of the checkpoints; made at Create if it is not there, in a folder that is.
   std::string root;
   WriteMode mode = WriteMode::kInPlace;
   // How many checkpoints stay once a new one is saved; 0: all.
   int keep = 0;
-  // Of page-locked memory: at most so much of what a rank owns waits to be written. The next update
-  // waits for the rest.
+  // Of page-locked memory: at most so much of what a rank owns waits to be written, or two chunks
+  // of it. The next update waits for the rest: so if that is more than this, ranks wait for the
+  // slowest disk, and for no longer than the communicator's timeout.
   int64_t staging_bytes = int64_t{256} << 20;
   int64_t chunk_bytes = int64_t{4} << 20;
+  // In place rank 0 has all files open at a time, and syncs each once: so few files.
   int64_t file_bytes = Layout::kFileBytes;
 };
 
@@ -67,11 +59,12 @@ struct SaveReport {
 //              fails comes after the folder has its name (the last sync, or the word of all ranks
 //              that it is done), the new checkpoint is there, whole. Once the ranks cannot speak
 //              with each other any more, every save fails.
-// Threads      Calls from one thread; two of its own while a save is in flight.
+// Threads      Calls from one thread; two of its own.
 class Saver {
  public:
-  // A call of all ranks; waits. All must outlive the saver. InvalidArgument on all ranks for
-  // options that differ between them.
+  // A call of all ranks; waits. All must outlive the saver. On all ranks: InvalidArgument for
+  // options that differ between them, what the system says of a root that cannot have checkpoints,
+  // ResourceExhausted without two threads.
   static absl::StatusOr<std::unique_ptr<Saver>> Create(const SaverOptions& options,
                                                        zero::ZeroOptimizer& zero,
                                                        collectives::Communicator& communicator,

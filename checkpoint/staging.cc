@@ -57,12 +57,16 @@ char* Staging::SlotOf(int index) {
 }
 
 absl::Status Staging::Begin() {
-  // After a save that failed.
-  if (!stream_->status().ok()) BRIGADE_RETURN_IF_ERROR(stream_->Reset());
   next_ = 0;
-  BRIGADE_RETURN_IF_ERROR(zero_.LendState(*stream_));
-  borrowed_ = true;
-  enqueued_ = EnqueueFirst();
+  // After a save that failed.
+  if (!stream_->status().ok()) stream_->Reset().IgnoreError();
+  const absl::Status lent = zero_.LendState(*stream_);
+  borrowed_ = lent.ok();
+  // No error of a stream.
+  const bool is_refused = absl::IsFailedPrecondition(lent) && stream_->status().ok() &&
+                          zero_.step_stream().status().ok();
+  if (is_refused) return lent;
+  enqueued_ = lent.ok() ? EnqueueFirst() : lent;
   return absl::OkStatus();
 }
 

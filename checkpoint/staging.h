@@ -50,8 +50,8 @@ class Staging {
   int64_t ring_bytes() const { return ring_.bytes(); }
 
   // Borrows the state, and enqueues copies of as many chunks as there is room for. Never waits. If
-  // that is all, the state is given back. An error: nothing is borrowed. That of a copy is one of
-  // TakeState.
+  // that is all, the state is given back. FailedPrecondition, on all ranks, if it is not to be had
+  // now (LendState); every other error is one of TakeState.
   absl::Status Begin();
 
   // The step state, once it has arrived: waits.

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/operation.h"
 #include "brigade/nn/functions.h"
+#include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
@@ -38,6 +39,17 @@ device::Access Write(T* data, int64_t elements) {
 inline device::Access Parts(const Workspace& workspace) {
   return device::Writes(workspace.parts(),
                         workspace.parts() == nullptr ? 0 : workspace.parts_bytes());
+}
+
+inline device::Access ReadIds(const TokenIds& ids) {
+  return device::Reads(ids.data(), ids.size_bytes());
+}
+
+// InvalidArgument naming `operation` and the vocabulary.
+inline absl::Status CheckVocabulary(absl::string_view operation, const TokenIds& ids) {
+  if (ids.vocabulary() >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, ": the vocabulary is ", ids.vocabulary(), "; it must be at least 1"));
 }
 
 // call(T()) -> absl::Status for the type; InvalidArgument naming `operation` if layers do not know

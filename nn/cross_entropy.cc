@@ -7,28 +7,30 @@
 
 namespace brigade::nn {
 
-absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void* logits,
+absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckVocabulary("cross_entropy", ids));
   return WithType("cross_entropy", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const CrossEntropyRows<T> rows = {texts, Typed<T>(logits), Typed<Wide<T>>(losses), kVocabulary};
-    return EnqueueRows(
-        {"cross_entropy",
-         {Read(texts.bytes, texts.size()), Read(rows.logits, texts.rows() * kVocabulary),
-          Write(rows.losses, texts.rows())}},
-        texts.rows(), rows, stream);
+    const CrossEntropyRows<T> rows = {ids, Typed<T>(logits), Typed<Wide<T>>(losses),
+                                      ids.vocabulary()};
+    return EnqueueRows({"cross_entropy",
+                        {ReadIds(ids), Read(rows.logits, ids.rows() * ids.vocabulary()),
+                         Write(rows.losses, ids.rows())}},
+                       ids.rows(), rows, stream);
   });
 }
 
-absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
+absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckVocabulary("cross_entropy_backward", ids));
   return WithType("cross_entropy_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const CrossEntropyBackwardRows<T> rows = {texts, Typed<T>(logits), seed, kVocabulary};
-    return EnqueueRows({"cross_entropy_backward",
-                        {Read(texts.bytes, texts.size()), Read(seed, 1),
-                         Write(rows.logits, texts.rows() * kVocabulary)}},
-                       texts.rows(), rows, stream);
+    const CrossEntropyBackwardRows<T> rows = {ids, Typed<T>(logits), seed, ids.vocabulary()};
+    return EnqueueRows(
+        {"cross_entropy_backward",
+         {ReadIds(ids), Read(seed, 1), Write(rows.logits, ids.rows() * ids.vocabulary())}},
+        ids.rows(), rows, stream);
   });
 }
 

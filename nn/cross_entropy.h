@@ -5,21 +5,24 @@
 
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
-#include "brigade/nn/texts.h"
+#include "brigade/nn/token_ids.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
 
-// losses[r] = -log(softmax(logits[r])[target(r)]), in nats.
+// losses[r] = -log(softmax(logits[r])[target(r)]), in nats; NaN where the target is none of the
+// vocabulary.
 //
-// Shapes       logits [rows, 256]; losses [rows], float, or double for float64; device memory.
+// Shapes       logits [rows, vocabulary]; losses [rows], float, or double for float64; device
+//              memory.
 // Stream       Enqueued; allocates nothing, never waits.
-absl::Status CrossEntropy(const Texts& texts, precision::DType dtype, const void* logits,
+// Errors       InvalidArgument naming the type, or a vocabulary of none.
+absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream);
 
 // In place: logits become the gradient of seed * (mean of losses). `seed` [1] is device memory: the
-// loss scale.
-absl::Status CrossEntropyBackward(const Texts& texts, precision::DType dtype, void* logits,
+// loss scale. NaN in rows without a target.
+absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream);
 
 // mean [1] of losses [rows], added up in double, NaN of none; `parts` [PartsOfLosses(rows)] is

@@ -3,17 +3,18 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
-#include "brigade/nn/texts.h"
+#include "brigade/nn/token_ids.h"
 
 namespace brigade::nn {
 
-// losses[r] = log(sum_c exp(logits[r, c])) - logits[r, target], in nats.
+// losses[r] = log(sum_c exp(logits[r, c])) - logits[r, target], in nats; NaN without a target.
 template <typename T>
 struct CrossEntropyRows {
-  Texts texts;
+  TokenIds ids;
   const T* logits;
   Wide<T>* losses;
   int64_t columns;
@@ -26,15 +27,18 @@ struct CrossEntropyRows {
         row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
     const W sum = row.template Sum<W>(
         columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
-    if (row.first()) losses[r] = std::log(sum) + max - Widen(in[texts.target(r)]);
+    if (!row.first()) return;
+    const int64_t target = ids.target(r);
+    losses[r] = target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
+                                          : std::log(sum) + max - Widen(in[target]);
   }
 };
 
 // In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
-// rows.
+// rows; NaN without a target.
 template <typename T>
 struct CrossEntropyBackwardRows {
-  Texts texts;
+  TokenIds ids;
   T* logits;
   // The loss scale.
   const float* seed;
@@ -44,13 +48,14 @@ struct CrossEntropyBackwardRows {
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     using W = Wide<T>;
     T* const in = logits + r * columns;
-    const W scale = W(*seed) / W(texts.rows());
+    const int64_t target = ids.target(r);
+    const W scale =
+        target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN() : W(*seed) / W(ids.rows());
     const W max =
         row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
     const W sum = row.template Sum<W>(
         columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
     const W inverse = W(1) / sum;
-    const int64_t target = texts.target(r);
     row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
       const W probability = Exp(Widen(in[c]) - max) * inverse;
       in[c] = T((probability - (c == target ? W(1) : W(0))) * scale);

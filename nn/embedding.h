@@ -6,26 +6,29 @@
 #include "absl/status/status.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
-#include "brigade/nn/texts.h"
+#include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
 
-// x[b, t] = tokens[texts[b, t]] + positions[t].
+// x[b, t] = tokens[ids[b, t]], and + positions[t] unless it is null. NaN where the id is none of
+// the vocabulary.
 //
-// Shapes       tokens [256, width], positions [context, width], x [batch * context, width]; device
-//              memory.
+// Shapes       tokens [vocabulary, width], positions [context, width], x [batch * context, width];
+//              device memory.
 // Stream       Enqueued; allocates nothing, never waits.
-absl::Status Embedding(const Texts& texts, precision::DType dtype, int64_t width,
+// Errors       InvalidArgument naming the type, or a vocabulary of none.
+absl::Status Embedding(const TokenIds& ids, precision::DType dtype, int64_t width,
                        const void* tokens, const void* positions, void* x, device::Stream& stream);
 
 // The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
-// no atomics, the same bits every time.
+// no atomics, the same bits every time. Ids that are none of the vocabulary have no part in
+// dtokens. dpositions is left out without data.
 //
-// Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows or
-//              a smaller width, or of another device than the stream.
-absl::Status EmbeddingBackward(const Texts& texts, precision::DType dtype, int64_t width,
+// Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows, a
+//              smaller vocabulary or a smaller width, or of another device than the stream.
+absl::Status EmbeddingBackward(const TokenIds& ids, precision::DType dtype, int64_t width,
                                const void* dx, Gradient dtokens, Gradient dpositions,
                                const Workspace& workspace, device::Stream& stream);
 

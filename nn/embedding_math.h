@@ -2,30 +2,43 @@
 #define BRIGADE_NN_EMBEDDING_MATH_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
-#include "brigade/nn/texts.h"
+#include "brigade/nn/token_ids.h"
 #include "brigade/nn/token_order.h"
 
 namespace brigade::nn {
 
-// x[b, t] = tokens[texts[b, t]] + positions[t]
+// x[b, t] = tokens[ids[b, t]] (+ positions[t]), NaN for an id that is none
 template <typename T>
 struct EmbeddingRows {
-  Texts texts;
+  TokenIds ids;
   const T* tokens;
+  // May be null.
   const T* positions;
   T* x;
   int64_t columns;
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
-    const T* const token = tokens + texts.token(r) * columns;
-    const T* const position = positions + r % texts.context * columns;
+    const int64_t id = ids.token(r);
     T* const out = x + r * columns;
-    row.ForEach(columns, [&](int64_t c)
-                             BRIGADE_NN_BODY { out[c] = T(Widen(token[c]) + Widen(position[c])); });
+    if (id == TokenIds::kNone) {
+      const T nan = T(std::numeric_limits<Wide<T>>::quiet_NaN());
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = nan; });
+      return;
+    }
+    const T* const token = tokens + id * columns;
+    if (positions == nullptr) {
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = token[c]; });
+    } else {
+      const T* const position = positions + r % ids.context() * columns;
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+        out[c] = T(Widen(token[c]) + Widen(position[c]));
+      });
+    }
   }
 };
 
@@ -44,13 +57,13 @@ struct TokenGradient {
   BRIGADE_INLINE int64_t Rows(int64_t v) const {
     return order.first_row[v + 1] - order.first_row[v];
   }
-  BRIGADE_INLINE int64_t FirstPart(int64_t v) const { return order.first_part[v]; }
-  // kVocabulary behind the last part.
+  BRIGADE_INLINE int64_t FirstPart(int64_t v) const { return order.FirstPart(v); }
+  // The vocabulary behind the last part.
   BRIGADE_INLINE int64_t OuterOf(int64_t part) const {
-    int64_t begin = 0, end = kVocabulary + 1;
+    int64_t begin = 0, end = order.vocabulary + 1;
     while (begin < end) {
       const int64_t middle = (begin + end) / 2;
-      if (order.first_part[middle] <= part) {
+      if (order.FirstPart(middle) <= part) {
         begin = middle + 1;
       } else {
         end = middle;

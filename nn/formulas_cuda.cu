@@ -2,10 +2,13 @@
 
 #include "brigade/nn/attention_math.h"
 #include "brigade/nn/cross_entropy_math.h"
+#include "brigade/nn/dropout_math.h"
 #include "brigade/nn/embedding_math.h"
-#include "brigade/nn/layer_norm_math.h"
+#include "brigade/nn/norm_math.h"
 #include "brigade/nn/pointwise_math.h"
+#include "brigade/nn/rotary_math.h"
 #include "brigade/nn/rows_cuda.cuh"
+#include "brigade/nn/swiglu_math.h"
 
 namespace brigade::nn {
 
@@ -22,10 +25,17 @@ namespace brigade::nn {
   BRIGADE_ROWS(LayerNormRows<T>);              \
   BRIGADE_ROWS(LayerNormBackwardRows<T>);      \
   BRIGADE_PARTS(LayerNormBackwardColumns<T>);  \
+  BRIGADE_ROWS(RmsNormRows<T>);                \
+  BRIGADE_ROWS(RmsNormBackwardRows<T>);        \
+  BRIGADE_PARTS(RmsNormBackwardColumns<T>);    \
   BRIGADE_ROWS(AddBiasRows<T>);                \
   BRIGADE_ROWS(AddBiasGeluRows<T>);            \
   BRIGADE_ROWS(GeluBackwardRows<T>);           \
   BRIGADE_PARTS(SumOfRows<T>);                 \
+  BRIGADE_ROWS(SwigluRows<T>);                 \
+  BRIGADE_ROWS(SwigluBackwardRows<T>);         \
+  BRIGADE_ROWS(DropoutRows<T>);                \
+  BRIGADE_ROWS(RotaryRows<T>);                 \
   BRIGADE_ROWS(AttentionRows<T>);              \
   BRIGADE_ROWS(AttentionDeltaRows<T>);         \
   BRIGADE_ROWS(AttentionBackwardQueryRows<T>); \

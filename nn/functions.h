@@ -87,6 +87,18 @@ struct Gelu {
   W cdf;
 };
 
+// x / (1 + e^-x), and its derivative. Source: Hendrycks and Gimpel 2016 (arXiv 1606.08415).
+template <typename W>
+struct Silu {
+  BRIGADE_INLINE explicit Silu(W x) : x(x), sigmoid(W(1) / (W(1) + Exp(-x))) {}
+
+  BRIGADE_INLINE W value() const { return x * sigmoid; }
+  BRIGADE_INLINE W slope() const { return sigmoid + x * sigmoid * (W(1) - sigmoid); }
+
+  W x;
+  W sigmoid;
+};
+
 }  // namespace brigade::nn
 
 #endif  // BRIGADE_NN_FUNCTIONS_H_

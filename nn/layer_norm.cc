@@ -3,7 +3,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
-#include "brigade/nn/layer_norm_math.h"
+#include "brigade/nn/norm_math.h"
 
 namespace brigade::nn {
 
@@ -12,9 +12,14 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
   return WithType("layer_norm", input.dtype, [&](auto tag) {
     using T = decltype(tag);
     const LayerNormRows<T> rows = {
-        Typed<T>(input.x), Typed<T>(input.weight),     Typed<T>(bias),
-        Typed<T>(y),       Typed<Wide<T>>(input.mean), Typed<Wide<T>>(input.inverse_deviation),
+        Typed<T>(input.x),
+        Typed<T>(input.weight),
+        Typed<T>(bias),
+        Typed<T>(y),
+        Typed<Wide<T>>(input.mean),
+        Typed<Wide<T>>(input.inverse_deviation),
         input.columns,
+        Wide<T>(1e-5),
     };
     const int64_t size = input.rows * input.columns;
     return EnqueueRows({"layer_norm",

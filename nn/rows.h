@@ -13,7 +13,8 @@
 //             Rows go in parts of kRowsOfPart. The rows of a part are added in ascending order,
 //             then the parts are: the same bits whether one thread has a column, or many blocks
 //             have its parts. Parts are numbered through; where matrices differ in rows,
-//             fn.FirstPart(outer) and fn.OuterOf(part) say which parts are whose.
+//             fn.FirstPart(outer) and fn.OuterOf(part) say which parts are whose; there may be
+//             gaps.
 
 #include <cstdint>
 #include <limits>

@@ -107,8 +107,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t o = OuterOf(formula, part);
     // There may be fewer parts than there is room for.
     if (o >= outer) return;
+    const int64_t part_of_outer = part - FirstPart(formula, o);
+    if (part_of_outer >= PartsOf(formula.Rows(o))) continue;
     SumsOf<Formula, 1> sums = {};
-    AddPart<1>(formula, o, column, part - FirstPart(formula, o), sums);
+    AddPart<1>(formula, o, column, part_of_outer, sums);
     for (int s = 0; s < Formula::kSums; ++s) {
       partials[(part * Formula::kSums + s) * columns + column] = sums[s][0];
     }

@@ -2,27 +2,28 @@
 
 #include <algorithm>
 
-#include "brigade/nn/rows.h"
-
 namespace brigade::nn {
 
-int64_t MostTokenParts(int64_t rows) {
-  // Each token's last part may be short.
-  return rows / kRowsOfPart + std::min(rows, kVocabulary);
+int64_t MostTokenParts(int64_t rows, int64_t vocabulary) {
+  return rows / kRowsOfPart + std::min(rows, vocabulary);
 }
 
-void OrderTokens(const Texts& texts, const TokenOrder& order) {
-  int64_t next[kVocabulary] = {};
-  for (int64_t r = 0; r < texts.rows(); ++r) ++next[texts.token(r)];
-  order.first_row[0] = order.first_part[0] = 0;
-  for (int64_t v = 0; v < kVocabulary; ++v) {
-    order.first_row[v + 1] = order.first_row[v] + next[v];
-    order.first_part[v + 1] = order.first_part[v] + PartsOf(next[v]);
-    next[v] = order.first_row[v];
+void OrderTokens(const TokenIds& ids, const TokenOrder& order) {
+  int64_t* const first = order.first_row;
+  std::fill_n(first, order.vocabulary + 1, 0);
+  for (int64_t r = 0; r < ids.rows(); ++r) {
+    const int64_t v = ids.token(r);
+    if (v != TokenIds::kNone) ++first[v + 1];
   }
-  for (int64_t r = 0; r < texts.rows(); ++r) {
-    order.rows[next[texts.token(r)]++] = static_cast<uint32_t>(r);
+  for (int64_t v = 0; v < order.vocabulary; ++v) first[v + 1] += first[v];
+  int64_t none = first[order.vocabulary];
+  // first[v] moves over the rows of v, to where those of v + 1 begin.
+  for (int64_t r = 0; r < ids.rows(); ++r) {
+    const int64_t v = ids.token(r);
+    order.rows[v == TokenIds::kNone ? none++ : first[v]++] = static_cast<uint32_t>(r);
   }
+  std::copy_backward(first, first + order.vocabulary, first + order.vocabulary + 1);
+  first[0] = 0;
 }
 
 }  // namespace brigade::nn

@@ -1,8 +1,10 @@
-// The stable sort of rows by tokens, by CUB.
+// The stable sort of rows by tokens, by CUB: one of bytes, for each byte of a token. Sorts of wider
+// keys are other kernels, which spin on one another's results.
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
-#include <cub/block/block_scan.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
 #include "brigade/nn/rows_cuda.cuh"
@@ -11,47 +13,40 @@
 namespace brigade::nn {
 namespace {
 
-// Of a token.
+// Of a key.
 constexpr int kBeginBit = 0, kEndBit = 8;
 
+// Rows without a token come last.
+__device__ int64_t KeyOf(const TokenIds& ids, int64_t row) {
+  const int64_t token = ids.token(row);
+  return token == TokenIds::kNone ? ids.vocabulary() : token;
+}
+
+// Byte `byte` of the keys of `rows`, which are all in ascending order before the first sort.
 __global__ void __launch_bounds__(kThreads)
-    TokensKernel(const Texts texts, uint8_t* tokens, uint32_t* rows) {
-  for (int64_t r = int64_t{blockIdx.x} * kThreads + threadIdx.x; r < texts.rows();
+    KeysKernel(const TokenIds ids, int byte, uint8_t* keys, uint32_t* rows) {
+  for (int64_t r = int64_t{blockIdx.x} * kThreads + threadIdx.x; r < ids.rows();
        r += int64_t{gridDim.x} * kThreads) {
-    tokens[r] = static_cast<uint8_t>(texts.token(r));
-    rows[r] = static_cast<uint32_t>(r);
+    if (byte == 0) rows[r] = static_cast<uint32_t>(r);
+    keys[r] = static_cast<uint8_t>(KeyOf(ids, rows[r]) >> (8 * byte));
   }
 }
 
-// The first row whose token is at least `token`.
-__device__ int64_t LowerBound(const uint8_t* sorted, int64_t rows, int token) {
-  int64_t begin = 0, end = rows;
-  while (begin < end) {
-    const int64_t middle = (begin + end) / 2;
-    if (sorted[middle] < token) {
-      begin = middle + 1;
-    } else {
-      end = middle;
+// first_row[v] is the first row in order whose token is at least v.
+__global__ void __launch_bounds__(kThreads)
+    TokenRangesKernel(const TokenIds ids, const TokenOrder order) {
+  for (int64_t v = int64_t{blockIdx.x} * kThreads + threadIdx.x; v <= order.vocabulary;
+       v += int64_t{gridDim.x} * kThreads) {
+    int64_t begin = 0, end = ids.rows();
+    while (begin < end) {
+      const int64_t middle = (begin + end) / 2;
+      if (KeyOf(ids, order.rows[middle]) < v) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
     }
-  }
-  return begin;
-}
-
-// One block, a thread for each token.
-__global__ void __launch_bounds__(kVocabulary)
-    TokenRangesKernel(const uint8_t* sorted, int64_t rows, const TokenOrder order) {
-  using Scan = cub::BlockScan<int64_t, kVocabulary>;
-  __shared__ typename Scan::TempStorage memory;
-  const int token = static_cast<int>(threadIdx.x);
-  const int64_t begin = LowerBound(sorted, rows, token);
-  const int64_t end = LowerBound(sorted, rows, token + 1);
-  int64_t first_part, parts;
-  Scan(memory).ExclusiveSum(PartsOf(end - begin), first_part, parts);
-  order.first_row[token] = begin;
-  order.first_part[token] = first_part;
-  if (token == kVocabulary - 1) {
-    order.first_row[kVocabulary] = rows;
-    order.first_part[kVocabulary] = parts;
+    order.first_row[v] = begin;
   }
 }
 
@@ -65,25 +60,33 @@ cudaError_t SortTemporaryBytes(int64_t rows, size_t& bytes) {
                                          static_cast<uint32_t*>(nullptr), rows, kBeginBit, kEndBit);
 }
 
-cudaError_t LaunchSort(int64_t rows, const TokenOrder& order, const SortMemory& memory,
+cudaError_t LaunchSort(int64_t rows, const uint32_t* from, uint32_t* to, const SortMemory& memory,
                        cudaStream_t stream) {
   static_cast<void>(cudaGetLastError());
   size_t bytes = memory.temporary_bytes;
-  return cub::DeviceRadixSort::SortPairs(memory.temporary, bytes, memory.tokens,
-                                         memory.sorted_tokens, memory.rows, order.rows, rows,
-                                         kBeginBit, kEndBit, stream);
+  return cub::DeviceRadixSort::SortPairs(memory.temporary, bytes, memory.keys, memory.sorted_keys,
+                                         from, to, rows, kBeginBit, kEndBit, stream);
 }
 
-cudaError_t LaunchOrderTokens(const Texts& texts, const TokenOrder& order, const SortMemory& memory,
-                              cudaStream_t stream) {
-  const int64_t rows = texts.rows();
-  cudaError_t error =
-      kernels::LaunchKernel<TokensKernel>(Blocks(std::max<int64_t>(rows, 1), kThreads), kThreads,
-                                          stream, texts, memory.tokens, memory.rows);
-  if (error == cudaSuccess) error = LaunchSort(rows, order, memory, stream);
-  if (error != cudaSuccess) return error;
-  return kernels::LaunchKernel<TokenRangesKernel>(1, kVocabulary, stream, memory.sorted_tokens,
-                                                  rows, order);
+cudaError_t LaunchOrderTokens(const TokenIds& ids, const TokenOrder& order,
+                              const SortMemory& memory, cudaStream_t stream) {
+  const int64_t rows = ids.rows();
+  const auto largest =
+      static_cast<uint64_t>(ids.are_bytes() ? ids.vocabulary() - 1 : ids.vocabulary());
+  const int sorts = std::max(1, (static_cast<int>(std::bit_width(largest)) + 7) / 8);
+  // They take turns, and the last sort writes order.rows.
+  uint32_t *from = memory.rows, *to = order.rows;
+  if (sorts % 2 == 0) std::swap(from, to);
+  for (int byte = 0; byte < sorts; ++byte) {
+    cudaError_t error =
+        kernels::LaunchKernel<KeysKernel>(Blocks(std::max<int64_t>(rows, 1), kThreads), kThreads,
+                                          stream, ids, byte, memory.keys, from);
+    if (error == cudaSuccess) error = LaunchSort(rows, from, to, memory, stream);
+    if (error != cudaSuccess) return error;
+    std::swap(from, to);
+  }
+  return kernels::LaunchKernel<TokenRangesKernel>(Blocks(order.vocabulary + 1, kThreads), kThreads,
+                                                  stream, ids, order);
 }
 
 }  // namespace brigade::nn

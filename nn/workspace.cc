@@ -34,10 +34,10 @@ absl::Status LoadSort(device::Context& context, const Workspace& workspace) {
   BRIGADE_RETURN_IF_ERROR(stream->Launch(
       {"load_sort", {{device::Writes(memory.data(), memory.bytes())}}}, [&](void* cuda_stream) {
         for (const int64_t rows : {workspace.rows(), std::min<int64_t>(workspace.rows(), 1)}) {
-          BRIGADE_RETURN_IF_ERROR(
-              device::CudaStatus(LaunchSort(rows, workspace.order(), workspace.sort_memory(),
-                                            static_cast<cudaStream_t>(cuda_stream)),
-                                 "load_sort"));
+          BRIGADE_RETURN_IF_ERROR(device::CudaStatus(
+              LaunchSort(rows, workspace.sort_memory().rows, workspace.order().rows,
+                         workspace.sort_memory(), static_cast<cudaStream_t>(cuda_stream)),
+              "load_sort"));
         }
         return absl::OkStatus();
       }));
@@ -54,12 +54,11 @@ int64_t Workspace::LayOut(char* memory) {
     array = static_cast<std::remove_reference_t<decltype(array)>>(begin);
     end += (bytes + 255) / 256 * 256;
   };
-  take(order_.first_row, (kVocabulary + 1) * sizeof(int64_t));
-  take(order_.first_part, (kVocabulary + 1) * sizeof(int64_t));
+  take(order_.first_row, (order_.vocabulary + 1) * sizeof(int64_t));
   take(order_.rows, rows_ * sizeof(uint32_t));
   if (sort_.temporary_bytes == 0) return end;
-  take(sort_.tokens, rows_);
-  take(sort_.sorted_tokens, rows_);
+  take(sort_.keys, rows_);
+  take(sort_.sorted_keys, rows_);
   take(sort_.rows, rows_ * sizeof(uint32_t));
   take(sort_.temporary, static_cast<int64_t>(sort_.temporary_bytes));
   take(parts_, parts_bytes_);
@@ -73,7 +72,12 @@ absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision:
     return absl::InvalidArgumentError(
         absl::StrCat("workspace: rows is ", rows, "; it must be from 0 to 2^32 - 1"));
   }
+  if (sizes.vocabulary < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workspace: vocabulary is ", sizes.vocabulary, "; it must be at least 1"));
+  }
   Workspace workspace;
+  workspace.order_.vocabulary = sizes.vocabulary;
   workspace.rows_ = rows;
   const bool on_gpu = context.device().kind == device::DeviceKind::kCuda;
 #if BRIGADE_CUDA
@@ -82,8 +86,8 @@ absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision:
   }
 #endif
   const int64_t bytes = dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
-  workspace.parts_bytes_ =
-      bytes * std::max(PartsOf(rows) * sizes.sums, MostTokenParts(rows) * sizes.width);
+  workspace.parts_bytes_ = bytes * std::max(PartsOf(rows) * sizes.sums,
+                                            MostTokenParts(rows, sizes.vocabulary) * sizes.width);
   BRIGADE_ASSIGN_OR_RETURN(
       workspace.memory_,
       context.Allocate(workspace.LayOut(nullptr), device::Purpose::kScratch, "sums of layers"));

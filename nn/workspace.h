@@ -25,16 +25,18 @@ class Workspace {
     int64_t sums = 0;
     // Of embeddings.
     int64_t width = 0;
+    int64_t vocabulary = kVocabulary;
   };
 
-  // InvalidArgument for 2^32 rows or more. On a GPU an older error of the thread that nobody has
-  // read is dropped, as by each sort (token_order.h).
+  // InvalidArgument for 2^32 rows or more, and for a vocabulary of none. On a GPU an older error of
+  // the thread that nobody has read is dropped, as by each sort (token_order.h).
   static absl::StatusOr<Workspace> Create(device::Context& context, precision::DType dtype,
                                           const Sizes& sizes);
 
   const device::Buffer& memory() const { return memory_; }
   int64_t rows() const { return rows_; }
 
+  // With the vocabulary of Create.
   const TokenOrder& order() const { return order_; }
   // Null on the CPU, which needs no memory for parts.
   void* parts() const { return parts_; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "brigade/collectives/options.h"
@@ -71,6 +72,11 @@ struct ZeroOptions {
   // The number of consecutive units in memory at once where not all are: the unit in use, and those
   // gathered ahead or still being reduced.
   int live_units = 2;
+  // The units in the order in which the backward pass acquires them; empty: each once, in reverse
+  // order. Longer where the backward pass makes activations again by forward passes of its own: all
+  // of it is Pass::kBackward. The last use of each unit, where its gradients are made, comes in
+  // reverse order. In stage 3 every use is a gather.
+  std::vector<int> backward_units = {};
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
 

@@ -13,7 +13,8 @@
 
 namespace brigade::zero {
 
-// The direction in which units are used: in their order, or in the reverse order.
+// The direction in which units are used: in their order, or in the reverse order, or in that of
+// ZeroOptions::backward_units.
 enum class Pass : uint8_t { kForward, kBackward };
 
 // Where the backward pass writes the gradient of a parameter.

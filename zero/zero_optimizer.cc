@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
+  if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
   auto streams = internal::StepStreams::Create(options, communicator, context, compute);
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, communicator));
@@ -179,10 +180,13 @@ absl::Status ZeroOptimizer::FinishBackward() {
         absl::StrCat("stage ", options_.stage, ", FinishBackward: all ", options_.micro_batches,
                      " micro-batches are done; Step comes first"));
   }
-  if (const absl::Status status = gradients_->FinishMicroBatch(); !status.ok()) {
+  absl::Status status = parameters_->CheckBackwardUses();
+  if (status.ok()) status = gradients_->FinishMicroBatch();
+  if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("stage ", options_.stage,
                                                     ", FinishBackward: ", status.message()));
   }
+  parameters_->FinishBackward();
   in_backward_ = false;
   return absl::OkStatus();
 }
@@ -208,6 +212,7 @@ absl::Status ZeroOptimizer::Step() {
 absl::Status ZeroOptimizer::CancelStep() {
   streams_->compute().Reset().IgnoreError();
   streams_->comm().Reset().IgnoreError();
+  loan_->Forget();
   in_backward_ = false;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());

@@ -51,7 +51,8 @@ class StepStreams;
 // Release. A gradient that no unit has asked for counts as zero. All ranks make the same calls in
 // the same order, except Gradient; and in stages 0 to 2 GradientsReady, which may come in any order
 // as far as there is memory (live_units). In stages 0 and 1 a unit without gradients need not be
-// reported.
+// reported. A backward pass that makes activations again uses units again: the order of all its
+// uses is then an option (backward_units).
 //
 // Precision    Stages give the same bits, those of tests/spec/stages.h with
 //              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several
@@ -64,9 +65,10 @@ class StepStreams;
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
-//              (tied ones count for each use, persistent ones 2), plus 16 (N-1) bytes for each type
-//              of gradient. More micro-batches: another (N-1)/N of the gradients for each, or one
-//              reduction in the accumulator's type (kAtBoundary); stage 3 gathers for each.
+//              (tied ones count for each use, persistent ones 2; a unit that backward_units name
+//              again, another (N-1)/N), plus 16 (N-1) bytes for each type of gradient. More
+//              micro-batches: another (N-1)/N of the gradients for each, or one reduction in the
+//              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
 //              the optimizer's own. A step has no host waits, and allocates nothing once the

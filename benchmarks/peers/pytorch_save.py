@@ -3,10 +3,11 @@
 torch.save         as it is: nothing waits for the disk
 torch.save, fsync  the same, and fsync of the file and of its folder
 dcp.save           torch.distributed.checkpoint, one process on gloo; it syncs its files
-dcp.async_save     the same beside the training: the stall is until it returns, when the state is copied
+dcp.async_save     the same beside the training: it returns when the state is copied
 
-All take turns. Prints one JSON object: of each the stall (until the training may go on) and the whole time, in
-seconds, of every round. Run it by benchmarks/peers/pytorch_save.
+All take turns. Prints one JSON object: of each the stall and the whole time, in seconds, of every round. The stall is by
+how much an update by fused AdamW takes longer if the save is called before it, as benchmarks/checkpoint/save_load
+has it of ours. Run it by benchmarks/peers/pytorch_save.
 """
 
 import argparse
@@ -51,25 +52,35 @@ def save(state, path, durable):
 def main():
     arguments = parse_arguments()
     size = arguments.unit_elements // arguments.parameters_per_unit
-    state = {f"{array}.unit{unit}.{p}": torch.rand(size) + 0.5
-             for array in ("master", "moment1", "moment2")
-             for unit in range(arguments.units) for p in range(arguments.parameters_per_unit)}
+    masters = {f"unit{unit}.{p}": torch.rand(size) + 0.5
+               for unit in range(arguments.units) for p in range(arguments.parameters_per_unit)}
+    for master in masters.values():
+        master.grad = torch.full_like(master, 1e-3)
+    optimizer = torch.optim.AdamW(masters.values(), fused=True)
+    optimizer.step()
+    state = {f"{array}.{name}": master if array == "master" else optimizer.state[master][array]
+             for array in ("master", "exp_avg", "exp_avg_sq") for name, master in masters.items()}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as root, tempfile.TemporaryDirectory() as store:
         root = pathlib.Path(root)
         dist.init_process_group("gloo", init_method=f"file://{store}/store", rank=0, world_size=1)
 
+        def timed(work):
+            begin = time.perf_counter()
+            work()
+            return time.perf_counter() - begin
+
         def simple(work):
             def turn():
-                begin = time.perf_counter()
-                work()
-                took = time.perf_counter() - begin
+                took = timed(work)
                 return took, took
             return turn
 
         def asynchronous():
+            alone = timed(optimizer.step)
             begin = time.perf_counter()
             future = dcp.async_save(state, checkpoint_id=root / "async")
-            stall = time.perf_counter() - begin
+            optimizer.step()
+            stall = time.perf_counter() - begin - alone
             future.result()
             return stall, time.perf_counter() - begin
 

@@ -18,6 +18,7 @@
 namespace brigade::gpt {
 namespace {
 
+using checkpoint::SaveReport;
 using checkpoint::SystemCalls;
 
 std::string SumOf(const std::string& text) {
@@ -88,7 +89,6 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
 absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   const std::string& root = job_.checkpoints.resume;
   std::string damaged;
-  std::vector<int64_t> damaged_steps;
   int64_t before = std::numeric_limits<int64_t>::max();
   while (true) {
     BRIGADE_ASSIGN_OR_RETURN(const auto newest,
@@ -96,14 +96,15 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
     if (!newest.has_value()) break;
     absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
     if (start.ok()) {
-      // Out of the way of the training, which will come to these steps again.
-      absl::Status moved;
-      for (const int64_t step : damaged_steps) {
-        if (communicator_.rank() != 0) break;
-        moved.Update(checkpoint::SetAside(SystemCalls::Real(), root, step));
-      }
-      BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(moved, communicator_));
       start->resumed += damaged;
+      if (root != job_.checkpoints.save) return start;
+      // Out of the way of the training, which will come to these steps again.
+      BRIGADE_ASSIGN_OR_RETURN(const auto later,
+                               checkpoint::SetAsideLater(root, *newest, communicator_));
+      if (later.has_value() && damaged.empty()) {
+        absl::StrAppend(&start->resumed, "\nSet aside: step ", *later,
+                        ", which not all ranks have saved");
+      }
       return start;
     }
     if (!absl::IsDataLoss(start.status())) return start;
@@ -111,7 +112,6 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
       return absl::DataLossError(
           absl::StrCat(start.status().message(), "; --fall_back resumes from the one before it"));
     }
-    damaged_steps.push_back(*newest);
     absl::StrAppend(&damaged, "\nDamaged: ", start.status().message());
     before = *newest;
   }
@@ -127,16 +127,20 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
 absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
   const std::string& root = job_.checkpoints.save;
   if (root.empty()) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(const auto newest, checkpoint::FindLatest(root, communicator_));
-  if (!newest.has_value() || *newest <= step) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      root, " has a checkpoint of step ", *newest, ", but this training begins after step ", step,
-      ": --resume goes on from the newest; else move it away, or save elsewhere"));
+  const auto check = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> found,
+                             checkpoint::ListCheckpoints(SystemCalls::Real(), root));
+    if (found.empty() || found.back() <= step) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        root, " has a checkpoint of step ", found.back(), ", but this training begins after step ",
+        step, ": --resume goes on from the newest; else move it away, or save elsewhere"));
+  };
+  // Of hosts with disks of their own not all may have it.
+  return collectives::AgreeOnStatus(check(), communicator_);
 }
 
-absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
-  if (!saver_->in_flight()) return absl::OkStatus();
-  const absl::StatusOr<checkpoint::SaveReport> report = saver_->Wait();
+absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport>& report,
+                                   Observer* observer) {
   last_ = report.status();
   if (report.ok()) {
     ++summary_.saves;
@@ -148,9 +152,21 @@ absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnSave({step, report});
 }
 
+absl::Status RankCheckpoints::TellIfEnded(int64_t step, Observer* observer) {
+  const auto report = saver_->Poll();
+  if (!report.ok()) return Tell(step, report.status(), observer);
+  return report->has_value() ? Tell(step, **report, observer) : absl::OkStatus();
+}
+
+absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
+  return saver_->in_flight() ? Tell(step, saver_->Wait(), observer) : absl::OkStatus();
+}
+
 absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
+  if (saver_ == nullptr) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(TellIfEnded(step, observer));
   const int64_t every = job_.checkpoints.save_every;
-  if (saver_ == nullptr || every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
+  if (every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
     return absl::OkStatus();
   }
   const int64_t begin = SteadyNs();
@@ -166,10 +182,13 @@ absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
   const int64_t begin = SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   // Once more, if it was this state that could not be saved.
-  if (step != saved_step_ || !last_.ok()) {
+  const absl::Status first = step == saved_step_ ? last_ : absl::OkStatus();
+  if (step != saved_step_ || !first.ok()) {
     BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
     saved_step_ = step;
     BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+    // Of the first one only the last sync has failed.
+    if (!first.ok() && absl::IsAlreadyExists(last_)) last_ = first;
   }
   summary_.last_save_seconds += SecondsSince(begin);
   return last_;

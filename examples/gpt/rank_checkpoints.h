@@ -30,8 +30,9 @@ class RankCheckpoints {
   // would come to again.
   absl::StatusOr<Start> Resume();
 
-  // Between two steps, `step` of which are enqueued: begins to save if it is time to. Waits for the
-  // save before, if it is still under way. A save that has failed is told, and no error.
+  // Between two steps, `step` of which are enqueued: tells the end of the last save, and begins one
+  // if it is time to. Waits for the one before, if it is still under way. A save that has failed is
+  // told, and no error.
   absl::Status SaveIfDue(int64_t step, Observer* observer);
   // The last save, if it was not made: waits. An error if it fails.
   absl::Status SaveAtEnd(int64_t step, Observer* observer);
@@ -47,7 +48,11 @@ class RankCheckpoints {
   absl::StatusOr<Start> ResumeNewest();
   absl::StatusOr<Start> Load(const std::string& folder);
   absl::Status CheckNothingLater(int64_t step);
-  // Of the save in flight, if there is one.
+  // The end of a save.
+  absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,
+                    Observer* observer);
+  // Of the save in flight, if there is one: if it has ended; or when it has, for which Await waits.
+  absl::Status TellIfEnded(int64_t step, Observer* observer);
   absl::Status Await(int64_t step, Observer* observer);
 
   const Job& job_;

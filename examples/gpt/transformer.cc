@@ -139,8 +139,8 @@ absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
   BRIGADE_RETURN_IF_ERROR(
       nn::LayerNorm({dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, bias,
                     all_.norm, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      Linear(all_.norm, model_.width, tokens, nn::kVocabulary, all_.logits, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(all_.norm, model_.width, tokens, nn::kVocabulary),
+                                     nullptr, all_.logits, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::CrossEntropy(texts, dtype_, all_.logits, losses, stream));
   return unit.Release();
 }
@@ -158,8 +158,9 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
     const nn::Gradient dtokens = GradientOf(unit, kTokens);
     BRIGADE_RETURN_IF_ERROR(unit.status());
     BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(texts, dtype_, all_.logits, seed, stream));
-    BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.logits, nn::kVocabulary, all_.norm, model_.width,
-                                           tokens, dtokens, all_.dwidth, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::LinearBackward(Product(all_.norm, model_.width, tokens, nn::kVocabulary), all_.logits,
+                           {all_.dwidth}, dtokens, {}, *blas_, workspace_, stream));
     BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
         {dtype_, all_.x, weight, all_.mean, all_.inverse, rows_, model_.width}, all_.dwidth,
         {all_.dx, false}, dweight, dbias, workspace_, stream));

@@ -14,6 +14,7 @@
 #include "brigade/nn/attention.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/gradient.h"
+#include "brigade/nn/linear.h"
 #include "brigade/nn/pointwise.h"
 #include "brigade/nn/texts.h"
 #include "brigade/nn/workspace.h"
@@ -88,12 +89,10 @@ class Transformer {
   // `unit` is the block's.
   absl::Status ForwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
   absl::Status BackwardBlock(int64_t layer, zero::UnitScope& unit, device::Stream& stream);
-  // y = x weight^T, of a weight [outputs, inputs]; and its gradients.
-  absl::Status Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs, void* y,
-                      device::Stream& stream);
-  absl::Status LinearBackward(const void* dy, int64_t outputs, const void* x, int64_t inputs,
-                              const void* weight, nn::Gradient dweight, void* dx,
-                              device::Stream& stream);
+  nn::LinearInput Product(const void* x, int64_t inputs, const void* weight,
+                          int64_t outputs) const {
+    return {dtype_, x, weight, rows_, inputs, outputs};
+  }
 
   const ModelOptions model_;
   const int64_t batch_, rows_;

@@ -10,40 +10,6 @@ void* Transformer::Output(int64_t layer) {
   return layer + 1 == model_.layers ? all_.x : blocks_[static_cast<size_t>(layer) + 1].x;
 }
 
-absl::Status Transformer::Linear(const void* x, int64_t inputs, const void* weight, int64_t outputs,
-                                 void* y, device::Stream& stream) {
-  return blas_->Gemm({.dtype = dtype_,
-                      .m = rows_,
-                      .n = outputs,
-                      .k = inputs,
-                      .a = {const_cast<void*>(x), inputs},
-                      .b = {const_cast<void*>(weight), inputs, true},
-                      .c = {y, outputs}},
-                     stream);
-}
-
-absl::Status Transformer::LinearBackward(const void* dy, int64_t outputs, const void* x,
-                                         int64_t inputs, const void* weight, nn::Gradient dweight,
-                                         void* dx, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(blas_->Gemm({.dtype = dtype_,
-                                       .m = outputs,
-                                       .n = inputs,
-                                       .k = rows_,
-                                       .a = {const_cast<void*>(dy), outputs, true},
-                                       .b = {const_cast<void*>(x), inputs},
-                                       .c = {dweight.data, inputs},
-                                       .accumulate = dweight.accumulate},
-                                      stream));
-  return blas_->Gemm({.dtype = dtype_,
-                      .m = rows_,
-                      .n = inputs,
-                      .k = outputs,
-                      .a = {const_cast<void*>(dy), outputs},
-                      .b = {const_cast<void*>(weight), inputs},
-                      .c = {dx, inputs}},
-                     stream);
-}
-
 absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
                                        device::Stream& stream) {
   const BlockActivations& block = blocks_[static_cast<size_t>(layer)];
@@ -66,22 +32,25 @@ absl::Status Transformer::ForwardBlock(int64_t layer, zero::UnitScope& unit,
   BRIGADE_RETURN_IF_ERROR(
       nn::LayerNorm({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width}, norm1_bias,
                     block.norm1, stream));
-  BRIGADE_RETURN_IF_ERROR(Linear(block.norm1, width, qkv, 3 * width, block.qkv, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(3 * width), block.qkv, qkv_bias, nullptr, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Linear(Product(block.norm1, width, qkv, 3 * width), qkv_bias, block.qkv, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::Attention(Attention(), block.qkv, block.attention, block.log_sum_exp, stream));
-  BRIGADE_RETURN_IF_ERROR(Linear(block.attention, width, projection, width, block.middle, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(block.attention, width, projection, width), nullptr,
+                                     block.middle, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::AddBias(Shape(width), block.middle, projection_bias, block.x, stream));
 
   BRIGADE_RETURN_IF_ERROR(
       nn::LayerNorm({dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width},
                     norm2_bias, block.norm2, stream));
-  BRIGADE_RETURN_IF_ERROR(Linear(block.norm2, width, expand, 4 * width, block.expanded, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(block.norm2, width, expand, 4 * width), nullptr,
+                                     block.expanded, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::AddBiasGelu(Shape(4 * width), block.expanded, expand_bias, block.gelu, stream));
   void* const output = Output(layer);
-  BRIGADE_RETURN_IF_ERROR(Linear(block.gelu, 4 * width, contract, width, output, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Linear(Product(block.gelu, 4 * width, contract, width), nullptr, output, *blas_, stream));
   return nn::AddBias(Shape(width), output, contract_bias, block.middle, stream);
 }
 
@@ -102,30 +71,26 @@ absl::Status Transformer::BackwardBlock(int64_t layer, zero::UnitScope& unit,
   for (int i = 0; i < kBlockParameters; ++i) gradients[i] = gradient(static_cast<Block>(i));
   BRIGADE_RETURN_IF_ERROR(unit.status());
 
-  BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(width), all_.dx, gradients[kContractBias], workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.gelu, 4 * width, contract,
-                                         gradients[kContractWeight], all_.dmlp, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.gelu, 4 * width, contract, width),
+                                             all_.dx, {all_.dmlp}, gradients[kContractWeight],
+                                             gradients[kContractBias], *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), block.expanded, all_.dmlp, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(4 * width), all_.dmlp, gradients[kExpandBias], workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dmlp, 4 * width, block.norm2, width, expand,
-                                         gradients[kExpandWeight], all_.dwidth, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.norm2, width, expand, 4 * width),
+                                             all_.dmlp, {all_.dwidth}, gradients[kExpandWeight],
+                                             gradients[kExpandBias], *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
       {dtype_, block.middle, norm2, block.mean2, block.inverse2, rows_, width}, all_.dwidth,
       {all_.dx, true}, gradients[kNorm2Weight], gradients[kNorm2Bias], workspace_, stream));
 
-  BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(width), all_.dx, gradients[kProjectionBias], workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dx, width, block.attention, width, projection,
-                                         gradients[kProjectionWeight], all_.dwidth, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
+      Product(block.attention, width, projection, width), all_.dx, {all_.dwidth},
+      gradients[kProjectionWeight], gradients[kProjectionBias], *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), block.qkv, block.attention,
                                                 block.log_sum_exp, all_.dwidth,
                                                 attention_workspace_.data(), all_.dqkv, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::BiasBackward(Shape(3 * width), all_.dqkv, gradients[kQkvBias], workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(all_.dqkv, 3 * width, block.norm1, width, qkv,
-                                         gradients[kQkvWeight], all_.dwidth, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(block.norm1, width, qkv, 3 * width), all_.dqkv,
+                                             {all_.dwidth}, gradients[kQkvWeight],
+                                             gradients[kQkvBias], *blas_, workspace_, stream));
   return nn::LayerNormBackward({dtype_, block.x, norm1, block.mean1, block.inverse1, rows_, width},
                                all_.dwidth, {all_.dx, true}, gradients[kNorm1Weight],
                                gradients[kNorm1Bias], workspace_, stream);

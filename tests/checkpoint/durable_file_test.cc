@@ -94,6 +94,24 @@ TEST(DurableFileTest, WhatIsSyncedOutlivesACrash) {
   }
 }
 
+// Then what was written is lost; a call that the system refuses is something else.
+TEST(DurableFileTest, WhatTheDiskCannotReadIsDataLoss) {
+  for (const auto& [error, code] : {std::pair(EIO, absl::StatusCode::kDataLoss),
+                                    std::pair(EACCES, absl::StatusCode::kPermissionDenied)}) {
+    CrashFileSystem system;
+    ASSERT_EQ(system.MakeFolder("/f", 0700), 0);
+    ASSERT_OK(WriteTwoPieces(system, "/f"));
+    auto file = RandomAccessFile::Open(system, system.All().rbegin()->first);
+    ASSERT_OK(file);
+    system.set_fault([error = error](const std::string& call, const std::string&) {
+      return call == "read" ? error : 0;
+    });
+    char byte = 0;
+    EXPECT_THAT(file->Read(&byte, 1, 0),
+                StatusIs(code, HasSubstr("cannot read " + system.All().rbegin()->first)));
+  }
+}
+
 // An error at any call is an error of the whole, and leaves nothing open.
 TEST(DurableFileTest, AnErrorOfEachCallIsTold) {
   for (const int error : {EIO, ENOSPC, EDQUOT}) {

@@ -255,6 +255,7 @@ TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
   other.overlap_comm = false;
   other.live_units = 5;
   other.persistence_threshold = 9;
+  other.backward_units = {1, 0, 1, 0};
   other.micro_batches = 4;
   other.algorithm = collectives::Algorithm::kRing;
   EXPECT_OK(CheckSame(OptionFields(Options()), OptionFields(other)));

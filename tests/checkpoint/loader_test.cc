@@ -10,7 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/optim/step_controller.h"
@@ -47,6 +49,14 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
 
 std::string Folder(int64_t step = 3) { return CheckpointPath(kRoot, step); }
+
+void Replace(SystemCalls& system, const std::string& path, const std::string& content) {
+  system.Unlink(path);
+  auto file = WritableFile::Create(system, path, 0);
+  ASSERT_OK(file);
+  ASSERT_OK(file->Write(content, 0));
+  ASSERT_OK(file->Finish());
+}
 
 void Save(ZeroOptimizer& zero, Rank& self, SystemCalls& disk,
           const SaverOptions& options = ToRoot(), const Fields& training = TrainingFields()) {
@@ -297,6 +307,98 @@ TEST(LoaderTest, HostsWithDisksOfTheirOwnResume) {
   for (const CrashFileSystem& disk : disks) EXPECT_EQ(disk.All().size(), 4u);
 }
 
+// What ends all between the commits of two hosts leaves the newest one on some of them.
+TEST(LoaderTest, HostsWithDisksOfTheirOwnGoOnFromWhatAllHave) {
+  CrashFileSystem disks[3];
+  OnThreads({.size = 3}, [&](Rank& self) {
+    CrashFileSystem& disk = disks[self.rank];
+    const auto find = [&](int64_t before = 1000) {
+      return FindLatest(kRoot, *self.communicator, before, disk);
+    };
+    int lost = 0;
+    const auto remove = [&](int64_t step) {
+      EXPECT_EQ(disk.Rename(Folder(step), absl::StrCat(kRoot, "/lost-", ++lost)), 0);
+    };
+    auto zero = Create(self);
+    for (const int step : {1, 2, 3, 4}) {
+      TrainSteps(*zero, self, step - 1, step);
+      Save(*zero, self, disk, ToRoot(WriteMode::kPieceFiles));
+    }
+    if (self.rank == 1) remove(4);
+    if (self.rank == 2) remove(3);
+    auto found = find();
+    ASSERT_OK(found);
+    EXPECT_EQ(*found, 2);
+    auto resumed = Create(self);
+    ASSERT_OK(Load(Folder(2), TrainingFields(), *resumed, *self.communicator, {}, disk));
+    auto aside = SetAsideLater(kRoot, 2, *self.communicator, disk);
+    ASSERT_OK(aside);
+    EXPECT_EQ(*aside, 4);
+    EXPECT_EQ(ListCheckpoints(disk, kRoot).value(), (std::vector<int64_t>{1, 2}));
+    aside = SetAsideLater(kRoot, 2, *self.communicator, disk);
+    ASSERT_OK(aside);
+    EXPECT_EQ(*aside, std::nullopt);
+    // It comes to these steps again.
+    TrainSteps(*resumed, self, 2, 4);
+    Save(*resumed, self, disk, ToRoot(WriteMode::kPieceFiles));
+    found = find();
+    ASSERT_OK(found);
+    EXPECT_EQ(*found, 4);
+
+    // A disk that is not the one, or an empty one.
+    if (self.rank == 1) {
+      for (const int step : {1, 2, 4}) remove(step);
+    }
+    EXPECT_THAT(find(), StatusIs(absl::StatusCode::kNotFound,
+                                 "no checkpoint in /checkpoints that all ranks have: rank 1 has no "
+                                 "other, or none"));
+    found = find(1);
+    ASSERT_OK(found);
+    EXPECT_EQ(*found, std::nullopt);
+  });
+}
+
+// All of whom give it the other name.
+TEST(LoaderTest, RanksThatSeeOneFolderSetItAsideOnce) {
+  for (int run = 0; run < 20; ++run) {
+    CrashFileSystem disk;
+    OnThreads({.size = 4}, [&](Rank& self) {
+      if (self.rank == 0) {
+        disk.MakeFolder(kRoot, 0777);
+        for (const int step : {1, 2}) {
+          disk.MakeFolder(Folder(step), 0777);
+          Replace(disk, Folder(step) + "/manifest.json", "");
+        }
+      }
+      self.AwaitOthers();
+      const auto aside = SetAsideLater(kRoot, 1, *self.communicator, disk);
+      ASSERT_OK(aside);
+      EXPECT_EQ(*aside, 2);
+    });
+    EXPECT_EQ(ListCheckpoints(disk, kRoot).value(), std::vector<int64_t>{1});
+    EXPECT_EQ(disk.All().count("/checkpoints/damaged-step-00000002/manifest.json"), 1u);
+  }
+}
+
+// Nothing is wrong with it.
+TEST(LoaderTest, ACheckpointOfALaterVersionIsNotADamagedOne) {
+  CrashFileSystem disk;
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = Create(self);
+    TrainSteps(*zero, self, 0, 2);
+    Save(*zero, self, disk);
+    if (self.rank == 0) {
+      const std::string text = "{\n\"format\": \"brigade checkpoint\",\n\"version\": 2";
+      Replace(disk, Folder(2) + "/manifest.json",
+              absl::StrCat(text, absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", Crc32c(text))));
+    }
+    self.AwaitOthers();
+    EXPECT_THAT(Load(Folder(2), TrainingFields(), *zero, *self.communicator, {}, disk).status(),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         HasSubstr("manifest.json: version 2 is not known; 1 is")));
+  });
+}
+
 // Each rank reads what it owns, and of the rest the manifest and some headers.
 TEST(LoaderTest, EachOfMRanksReadsAnMth) {
   class Counting final : public testing::OtherSystemCalls {
@@ -336,14 +438,6 @@ TEST(LoaderTest, EachOfMRanksReadsAnMth) {
       EXPECT_GE(sum, kStateBytes);
     }
   }
-}
-
-void Replace(SystemCalls& system, const std::string& path, const std::string& content) {
-  system.Unlink(path);
-  auto file = WritableFile::Create(system, path, 0);
-  ASSERT_OK(file);
-  ASSERT_OK(file->Write(content, 0));
-  ASSERT_OK(file->Finish());
 }
 
 TEST(LoaderTest, DamageIsDataLossNamingTheFileOnAllRanks) {

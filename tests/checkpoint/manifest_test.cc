@@ -191,7 +191,9 @@ TEST(ManifestTest, WithTheRightChecksumNoBitAndNoPrefixCrashes) {
       ++accepted;
       EXPECT_OK(ParseManifest(ManifestText(*manifest).value()));
     } else {
-      EXPECT_THAT(manifest, StatusIs(kInvalid));
+      EXPECT_TRUE(absl::IsInvalidArgument(manifest.status()) ||
+                  absl::IsUnimplemented(manifest.status()))
+          << manifest.status();
       ExpectReadable(manifest.status());
     }
   };
@@ -278,14 +280,14 @@ TEST(ManifestTest, RefusesNumbersThatCountNoBytes) {
   negative.file_bytes = -1;
   EXPECT_THAT(ManifestText(negative), StatusIs(kInvalid, "file_bytes is -1"));
   EXPECT_THAT(ParseManifest(Changed(manifest, "\"version\": 1", "\"version\": 2")),
-              StatusIs(kInvalid, "version 2 is not known; 1 is"));
+              StatusIs(absl::StatusCode::kUnimplemented, "version 2 is not known; 1 is"));
   EXPECT_THAT(ParseManifest(Changed(manifest, "\"version\": 1", "\"version\": 0")),
-              StatusIs(kInvalid, "version 0 is not known; 1 is"));
+              StatusIs(absl::StatusCode::kUnimplemented, "version 0 is not known; 1 is"));
   EXPECT_THAT(ParseManifest(Changed(manifest, "\"version\": 1", "\"version\": 1.0")),
               StatusIs(kInvalid, "the manifest: \"version\" is number"));
   // Of a version to come nothing else is looked at.
   EXPECT_THAT(ParseManifest(WithSum("{\"format\": \"brigade checkpoint\", \"version\": 3")),
-              StatusIs(kInvalid, "version 3 is not known; 1 is"));
+              StatusIs(absl::StatusCode::kUnimplemented, "version 3 is not known; 1 is"));
 }
 
 TEST(ManifestTest, RefusesNamesThatLeadElsewhere) {

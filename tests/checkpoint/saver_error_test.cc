@@ -29,6 +29,7 @@
 namespace brigade::checkpoint {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using collectives::OnThreads;
 using collectives::Rank;
 using ::testing::AllOf;
@@ -36,6 +37,7 @@ using testing::CrashFileSystem;
 using testing::FilesOf;
 using ::testing::HasSubstr;
 using testing::kRoot;
+using ::testing::MatchesRegex;
 using testing::OtherSystemCalls;
 using testing::ToRoot;
 using testing::ToyOptions;
@@ -249,7 +251,7 @@ class GivenUpFolder final : public OtherSystemCalls {
     return fd;
   }
   int RemoveFolder(const std::string& path) override {
-    Await(opened_);
+    if (IsTold(opens_)) Await(opened_);
     return OtherSystemCalls::RemoveFolder(path);
   }
 
@@ -258,6 +260,10 @@ class GivenUpFolder final : public OtherSystemCalls {
     const std::lock_guard<std::mutex> lock(mutex_);
     event = true;
     changed_.notify_all();
+  }
+  bool IsTold(const bool& event) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return event;
   }
   void Await(const bool& event) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -291,6 +297,72 @@ TEST(SaverStopTest, AFolderThatOneRankGivesUpIsNoLitter) {
     // The root.
     EXPECT_EQ(disk.All().size(), 1u);
   }
+}
+
+// Where ranks save is tried before there is something to save.
+TEST_P(SaverErrorTest, AnErrorOfAnyCallOfCreateIsOneOfAllRanks) {
+  CrashFileSystem disk;
+  std::string call;
+  int64_t next = 0;
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto zero = CreateZero(zero::ToyModel(), ToyOptions(1), self).value();
+    for (bool is_over = false; !is_over;) {
+      self.AwaitOthers();
+      if (self.rank == 0) {
+        call.clear();
+        disk.set_fault([&, at = next++](const std::string& name, const std::string&) mutable {
+          if (at-- != 0) return 0;
+          call = name;
+          return EROFS;
+        });
+      }
+      self.AwaitOthers();
+      const auto saver =
+          Saver::Create(ToRoot(GetParam()), *zero, *self.communicator, *self.context, disk);
+      self.AwaitOthers();
+      is_over = call.empty();
+      EXPECT_EQ(saver.ok(), is_over || call == "close") << call << saver.status();
+      if (saver.ok()) continue;
+      EXPECT_THAT(std::string(saver.status().message()), MatchesRegex("(rank .: )?cannot .* /.*"));
+    }
+  });
+  EXPECT_GT(next, 5);
+}
+
+// Of a request that the network has repeated: to make a folder that then was there already.
+class RepeatedRequests final : public OtherSystemCalls {
+ public:
+  using OtherSystemCalls::OtherSystemCalls;
+
+  int MakeFolder(const std::string& path, mode_t mode) override {
+    if (OtherSystemCalls::MakeFolder(path, mode) != 0) return -1;
+    if (!repeats_ || !absl::StrContains(path, ".part-")) return 0;
+    errno = EEXIST;
+    return -1;
+  }
+  void Begin() { repeats_ = true; }
+
+ private:
+  std::atomic<bool> repeats_ = false;
+};
+
+TEST(SaverStopTest, WhatNoRankHasMadeACheckpointIsNotSaved) {
+  CrashFileSystem disk;
+  RepeatedRequests repeated(&disk);
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto zero = CreateZero(zero::ToyModel(), ToyOptions(1), self).value();
+    auto saver = Saver::Create(ToRoot(WriteMode::kPieceFiles), *zero, *self.communicator,
+                               *self.context, repeated)
+                     .value();
+    self.AwaitOthers();
+    repeated.Begin();
+    ASSERT_OK(saver->Begin(TrainingFields()));
+    EXPECT_THAT(saver->Wait(),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         AllOf(HasSubstr("rank "), HasSubstr("no rank has made /checkpoints/step-"
+                                                             "00000000 a checkpoint"))));
+  });
+  EXPECT_TRUE(ListCheckpoints(disk, kRoot).value().empty());
 }
 
 TEST_P(SaverErrorTest, ASignalIsNoErrorWhereACallMayBeRepeated) {

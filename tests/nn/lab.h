@@ -6,12 +6,14 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "brigade/device/context.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/nn/random.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -71,6 +73,32 @@ class Lab {
   Workspace workspace_;
   std::vector<device::Buffer> arrays_;
 };
+
+// What run(lab) returns, the same bits twice on this test's device, and on the CPU with every
+// instruction set.
+template <typename T>
+std::vector<T> SameBits(const std::function<absl::Span<T>(Lab&)>& run) {
+  std::vector<T> first;
+  bool is_first = true;
+  const auto compare = [&](const device::Device& device) {
+    Lab lab(device);
+    const absl::Span<T> result = run(lab);
+    EXPECT_OK(lab.stream().Synchronize());
+    if (is_first) first.assign(result.begin(), result.end());
+    is_first = false;
+    ASSERT_EQ(result.size(), first.size());
+    EXPECT_EQ(std::memcmp(result.data(), first.data(), result.size() * sizeof(T)), 0);
+  };
+  compare(BRIGADE_LAB_DEVICE);
+  compare(BRIGADE_LAB_DEVICE);
+  for (const auto target :
+       {kernels::SimdTarget::kBaseline, kernels::SimdTarget::kAvx2, kernels::SimdTarget::kAvx512}) {
+    kernels::SetSimdTarget(target);
+    compare(device::Cpu());
+  }
+  kernels::SetSimdTarget(kernels::BestSimdTarget());
+  return first;
+}
 
 inline double Dot(absl::Span<const double> a, absl::Span<const double> b) {
   double sum = 0;

@@ -90,7 +90,7 @@ TEST_F(SumsCountersTest, LayerNormsTakeManyBlocks) {
   ASSERT_OK(LayerNormBackward(
       {kType, x.data(), weight.data(), mean.data(), inverse.data(), kRows, kColumns}, dy.data(),
       {dx.data()}, {dweight.data()}, {dbias.data()}, workspace_, lab_.stream()));
-  const Cost cost = CostOf("layer norm", lab_.stream(), {"LayerNormBackwardColumns"});
+  const Cost cost = CostOf("layer norm", lab_.stream(), {"NormBackwardColumns"});
   EXPECT_EQ(cost.blocks, 48);
   EXPECT_EQ(cost.load_sectors, 1.0);
   EXPECT_EQ(cost.store_sectors, 1.0);

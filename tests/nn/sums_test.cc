@@ -55,19 +55,6 @@ class SumsTest : public ::testing::Test {
       ASSERT_NEAR(static_cast<double>(Widen(sums[i])), exact[i].sum, bound) << "column " << i;
     }
   }
-
-  // What run(lab) returns, the same bits twice on this test's device, and on the CPU.
-  static std::vector<T> SameBits(const std::function<absl::Span<T>(Lab&)>& run) {
-    std::vector<std::vector<T>> results;
-    for (const device::Device& device : {BRIGADE_LAB_DEVICE, BRIGADE_LAB_DEVICE, device::Cpu()}) {
-      Lab lab(device);
-      const absl::Span<T> sums = run(lab);
-      EXPECT_OK(lab.stream().Synchronize());
-      results.emplace_back(sums.begin(), sums.end());
-      EXPECT_EQ(std::memcmp(results.back().data(), results[0].data(), sums.size() * sizeof(T)), 0);
-    }
-    return results[0];
-  }
 };
 
 using Types = ::testing::Types<float, precision::Half, precision::BFloat16, double>;
@@ -80,7 +67,7 @@ TYPED_TEST(SumsTest, Biases) {
       SCOPED_TRACE(::testing::Message() << rows << " rows, " << columns << " columns");
       absl::Span<T> dy;
       std::vector<Exact> exact(static_cast<size_t>(columns));
-      const std::vector<T> sums = this->SameBits([&](Lab& lab) {
+      const std::vector<T> sums = SameBits<T>([&](Lab& lab) {
         dy = lab.Noise<T>(rows * columns);
         exact.assign(static_cast<size_t>(columns), {});
         for (int64_t i = 0; i < rows * columns; ++i) {
@@ -107,7 +94,7 @@ TYPED_TEST(SumsTest, LayerNorms) {
     for (const int64_t columns : {31, 1025}) {
       SCOPED_TRACE(::testing::Message() << rows << " rows, " << columns << " columns");
       std::vector<Exact> exact(static_cast<size_t>(2 * columns));
-      const std::vector<T> sums = this->SameBits([&](Lab& lab) {
+      const std::vector<T> sums = SameBits<T>([&](Lab& lab) {
         const auto x = lab.Noise<T>(rows * columns), dy = lab.Noise<T>(rows * columns);
         const auto weight = lab.Noise<T>(columns), dx = lab.Raw<T>(rows * columns);
         const auto mean = lab.Noise<Wide<T>>(rows), inverse = lab.Noise<Wide<T>>(rows);
@@ -156,7 +143,7 @@ void ExpectEmbeddingSums(int64_t batch, int64_t rows, int64_t width, const Token
   std::vector<Exact> exact;
   std::vector<uint8_t> bytes(static_cast<size_t>(rows + batch));
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = token_at(static_cast<int64_t>(i));
-  const std::vector<T> sums = SumsTest<T>::SameBits([&](Lab& lab) {
+  const std::vector<T> sums = SameBits<T>([&](Lab& lab) {
     const Workspace workspace =
         Workspace::Create(lab.context(), precision::kDType<T>, {.rows = rows, .width = width})
             .value();
@@ -224,8 +211,8 @@ TEST(MeanOfLossesTest, IsTheOneOfTheSumInDoubleOnEveryDevice) {
 TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
   Lab lab;
   const auto bytes = lab.Bytes(1002), dx = lab.Raw<uint8_t>(4 * 1001);
-  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1001}, precision::DType::kFloat32, 1, dx.data(), {},
-                              {}, lab.workspace(), lab.stream()),
+  EXPECT_EQ(EmbeddingBackward(Texts{bytes.data(), 1, 1001}, precision::DType::kFloat32, 1,
+                              dx.data(), {}, {}, lab.workspace(), lab.stream()),
             absl::InvalidArgumentError(
                 "embedding_backward: the workspace is for 1000 rows; the texts have 1001"));
   EXPECT_EQ(
@@ -238,8 +225,8 @@ TEST(WorkspaceTest, OneThatIsTooSmallIsRefused) {
             absl::InvalidArgumentError(
                 "bias_backward: the workspace has room for 1665024 bytes of sums; it must be for "
                 "5120000"));
-  EXPECT_EQ(EmbeddingBackward({bytes.data(), 1, 1000}, precision::DType::kFloat64, 769, dx.data(),
-                              {}, {}, lab.workspace(), lab.stream()),
+  EXPECT_EQ(EmbeddingBackward(Texts{bytes.data(), 1, 1000}, precision::DType::kFloat64, 769,
+                              dx.data(), {}, {}, lab.workspace(), lab.stream()),
             absl::InvalidArgumentError(
                 "embedding_backward: the workspace has room for 1665024 bytes of sums; it must be "
                 "for 1667192"));

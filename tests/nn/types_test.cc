@@ -12,55 +12,12 @@
 #include "brigade/nn/functions.h"
 #include "brigade/nn/layer_norm.h"
 #include "brigade/nn/pointwise.h"
-#include "brigade/tests/nn/lab.h"
+#include "brigade/tests/nn/types_lab.h"
 
 namespace brigade::nn {
 namespace {
 
-using precision::BFloat16;
 using precision::DType;
-using precision::Half;
-
-// Half a unit in the last place of 1.
-template <typename T>
-double Rounding() {
-  if (std::is_same_v<T, Half>) return 0x1p-11;
-  if (std::is_same_v<T, BFloat16>) return 0x1p-8;
-  return 0x1p-24;
-}
-
-template <typename T>
-class TypesTest : public ::testing::Test {
- protected:
-  // The same values in T and in double.
-  struct Both {
-    absl::Span<T> narrow;
-    absl::Span<double> wide;
-  };
-  Both Noise(int64_t size) {
-    const Both both = {lab_.Noise<T>(size), reference_.Raw<double>(size)};
-    for (size_t i = 0; i < both.wide.size(); ++i) both.wide[i] = Widen(both.narrow[i]);
-    return both;
-  }
-  Both Raw(int64_t size) { return {lab_.Raw<T>(size), reference_.Raw<double>(size)}; }
-
-  // Whether each element is as far from double's as `roundings` of the largest.
-  void ExpectNear(const Both& both, double roundings) {
-    double largest = 0, error = 0;
-    for (size_t i = 0; i < both.wide.size(); ++i) {
-      largest = std::max(largest, std::abs(both.wide[i]));
-      error = std::max(error, std::abs(static_cast<double>(Widen(both.narrow[i])) - both.wide[i]));
-    }
-    EXPECT_GT(largest, 0);
-    EXPECT_LE(error, roundings * Rounding<T>() * largest);
-  }
-
-  Lab lab_;
-  Lab reference_{device::Cpu()};
-};
-
-using Types = ::testing::Types<float, Half, BFloat16>;
-TYPED_TEST_SUITE(TypesTest, Types);
 
 TYPED_TEST(TypesTest, LayerNorm) {
   using T = TypeParam;

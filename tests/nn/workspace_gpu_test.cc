@@ -22,7 +22,7 @@ TEST(WorkspaceTest, AnOlderErrorOfTheThreadIsNotTheSorts) {
   Lab lab;
   const auto bytes = lab.Bytes(101), dx = lab.Raw<uint8_t>(400), d = lab.Raw<uint8_t>(4 * 400);
   ASSERT_EQ(cudaSetDevice(1000), cudaErrorInvalidDevice);
-  EXPECT_OK(EmbeddingBackward({bytes.data(), 1, 100}, precision::DType::kFloat32, 1, dx.data(),
+  EXPECT_OK(EmbeddingBackward(Texts{bytes.data(), 1, 100}, precision::DType::kFloat32, 1, dx.data(),
                               {d.data()}, {d.data()}, lab.workspace(), lab.stream()));
   EXPECT_OK(lab.stream().Synchronize());
   ASSERT_EQ(cudaSetDevice(1000), cudaErrorInvalidDevice);

@@ -1,5 +1,6 @@
 // Memory and traffic are those of the models; a step neither waits on the host nor allocates.
 
+#include <algorithm>
 #include <barrier>
 #include <optional>
 #include <string>
@@ -48,8 +49,16 @@ absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* loss
     if (losses != nullptr) {
       status.Update(zero.ScaleLoss(losses, losses + 1, 1, DType::kFloat32));
     }
-    for (int unit = units; unit-- > 0;) {
+    const std::vector<int>& order = zero.options().backward_units;
+    const size_t uses = order.empty() ? static_cast<size_t>(units) : order.size();
+    for (size_t use = 0; use < uses; ++use) {
+      const int unit = order.empty() ? units - 1 - static_cast<int>(use) : order[use];
       status.Update(zero.Acquire(unit, Pass::kBackward));
+      if (!order.empty() && std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
+                                      unit) != order.end()) {
+        status.Update(zero.Release(unit));
+        continue;
+      }
       for (const int p : zero.plan().unit(unit).parameters) {
         const ParameterSpec& spec = zero.plan().parameter(p).spec;
         if (!spec.trainable) continue;
@@ -103,9 +112,19 @@ std::vector<Setting> Settings() {
       settings.push_back({"over float32, two micro-batches", model, wide});
       wide.micro_batches = 1;
       settings.push_back({"over float32", model, wide});
+      ZeroOptions again = options;
+      again.backward_units = model.size() == 4 ? std::vector<int>{3, 0, 1, 2, 1, 0}
+                                               : std::vector<int>{4, 2, 3, 2, 1, 0, 0};
+      settings.push_back({"units used again", model, again});
+      again.live_units = 2;
+      again.micro_batches = 1;
+      settings.push_back({"units used again, two live", model, again});
       if (stage == 3) {
         options.persistence_threshold = 100;
         settings.push_back({"persistent units", model, options});
+        options.backward_units = again.backward_units;
+        settings.push_back({"persistent units, used again", model, options});
+        options.backward_units.clear();
       }
       if (stage > 1) continue;
       options.accumulation = Accumulation::kAtBoundary;
@@ -214,6 +233,7 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         // The paper's counts, for what it counts.
         if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
         if (setting.options.communication_dtype.has_value()) return;
+        if (!setting.options.backward_units.empty()) return;
         const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
                                                        setting.options.bucket_elements})
                               .value();

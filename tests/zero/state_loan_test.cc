@@ -183,6 +183,32 @@ TEST_P(StateLoanTest, ALoadWaitsForTheReader) {
   });
 }
 
+TEST_P(StateLoanTest, AnErrorOfTheStreamsIsNoLongerOneOfReadersAfterCancelStep) {
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = Create(self, Options());
+    ToyTrainer trainer(*zero, self);
+    trainer.step = 1;
+    const auto before = Capture(*zero, self).value();
+    auto reader = self.context->CreateStream("reader").value();
+    ASSERT_OK(zero->step_stream().Enqueue(
+        {"fails"}, [](device::ThreadPool&) { return absl::DataLossError("of the stream"); }));
+    ASSERT_OK(zero->LendState(*reader));
+    ASSERT_OK(zero->ReturnState());
+    EXPECT_THAT(reader->Synchronize(), StatusIs(absl::StatusCode::kDataLoss));
+    ASSERT_OK(zero->CancelStep());
+    auto other = self.context->CreateStream("other reader").value();
+    CapturedState seen;
+    ASSERT_OK(zero->LendState(*other));
+    ASSERT_OK(EnqueueCapture(*zero, *other, seen));
+    ASSERT_OK(zero->ReturnState());
+    ASSERT_OK(other->Synchronize());
+    EXPECT_EQ(seen, before);
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    ASSERT_OK(self.stream->Synchronize());
+  });
+}
+
 TEST_P(StateLoanTest, LoansOutOfTurnAreRefusedAndChangeNothing) {
   OnThreads({.size = 2}, [&](Rank& self) {
     auto zero = Create(self, Options());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "brigade/device/status_macros.h"
@@ -157,33 +158,45 @@ absl::Status ToyTrainer::MicroBatch(int micro_batch) {
 absl::Status ToyTrainer::Forward() {
   const int units = static_cast<int>(zero_.plan().units().size());
   for (int unit = 0; unit < units; ++unit) {
-    UnitScope scope(zero_, unit, Pass::kForward);
-    const std::vector<View> views = Views(unit, scope);
-    BRIGADE_RETURN_IF_ERROR(scope.status());
-    std::vector<Array> arrays = {{activations_ + unit, sizeof(float), false, true}};
-    for (const View& view : views) {
-      arrays.push_back({const_cast<void*>(view.weights), view.size * precision::SizeOf(view.dtype),
-                        true, false});
-    }
-    BRIGADE_RETURN_IF_ERROR(
-        Enqueue("toy forward", arrays, [this, unit, views](const std::vector<void*>& at) {
-          *static_cast<float*>(at[0]) =
-              Activation(zero_.plan(), unit, [&](int parameter, int64_t i) {
-                for (size_t v = 0; v < views.size(); ++v) {
-                  if (views[v].parameter == parameter) return Load(at[1 + v], views[v].dtype, i);
-                }
-                return 0.0f;
-              });
-        }));
-    BRIGADE_RETURN_IF_ERROR(scope.Release());
+    BRIGADE_RETURN_IF_ERROR(Forward(unit, Pass::kForward));
   }
   return absl::OkStatus();
 }
 
+absl::Status ToyTrainer::Forward(int unit, Pass pass) {
+  UnitScope scope(zero_, unit, pass);
+  const std::vector<View> views = Views(unit, scope);
+  BRIGADE_RETURN_IF_ERROR(scope.status());
+  std::vector<Array> arrays = {{activations_ + unit, sizeof(float), false, true}};
+  for (const View& view : views) {
+    arrays.push_back(
+        {const_cast<void*>(view.weights), view.size * precision::SizeOf(view.dtype), true, false});
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      Enqueue("toy forward", arrays, [this, unit, views](const std::vector<void*>& at) {
+        *static_cast<float*>(at[0]) = Activation(zero_.plan(), unit, [&](int parameter, int64_t i) {
+          for (size_t v = 0; v < views.size(); ++v) {
+            if (views[v].parameter == parameter) return Load(at[1 + v], views[v].dtype, i);
+          }
+          return 0.0f;
+        });
+      }));
+  return scope.Release();
+}
+
 absl::Status ToyTrainer::Backward(int micro_batch) {
   int late = -1;
-  const int units = static_cast<int>(zero_.plan().units().size());
-  for (int unit = units; unit-- > 0;) {
+  std::vector<int> uses = zero_.options().backward_units;
+  if (uses.empty()) {
+    uses.resize(zero_.plan().units().size());
+    std::iota(uses.rbegin(), uses.rend(), 0);
+  }
+  for (size_t use = 0; use < uses.size(); ++use) {
+    const int unit = uses[use];
+    if (std::count(uses.begin() + static_cast<ptrdiff_t>(use) + 1, uses.end(), unit) > 0) {
+      BRIGADE_RETURN_IF_ERROR(Forward(unit, Pass::kBackward));
+      continue;
+    }
     UnitScope scope(zero_, unit, Pass::kBackward);
     std::vector<View> views = Views(unit, scope);
     std::vector<Array> arrays = {{activations_ + unit, sizeof(float), true, false},

@@ -70,6 +70,7 @@ class ToyTrainer {
   absl::Status Step();
   absl::Status MicroBatch(int micro_batch);
   absl::Status Forward();
+  absl::Status Forward(int unit, Pass pass);
   absl::Status Backward(int micro_batch);
 
   // The one that Step does next.

@@ -86,6 +86,7 @@ Lines OptionLines(const ZeroOptions& options) {
                                                : "none"),
       absl::StrCat("bucket_elements ", options.bucket_elements),
       absl::StrCat("live_units ", options.live_units),
+      absl::StrCat("backward_units ", absl::StrJoin(options.backward_units, " ")),
       absl::StrCat("persistence_threshold ", options.persistence_threshold),
       absl::StrCat("algorithm ", static_cast<int>(options.algorithm)),
       absl::StrCat("reduction ", static_cast<int>(options.reduction))};
@@ -167,6 +168,27 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
                                                    p.spec.group, ", the optimizer has ", groups));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckBackwardUnits(const Plan& plan, const ZeroOptions& options) {
+  if (options.backward_units.empty()) return absl::OkStatus();
+  const int units = static_cast<int>(plan.units().size());
+  const auto wrong = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("backward_units: ", what...));
+  };
+  // From the end: units that are new come in ascending order.
+  int next = 0;
+  for (size_t i = options.backward_units.size(); i-- > 0;) {
+    const int unit = options.backward_units[i];
+    if (unit < 0 || unit >= units) return wrong("use ", i, " is of unit ", unit, " of ", units);
+    if (unit > next) {
+      return wrong("the last use of unit \"", plan.unit(unit).name, "\" comes behind that of \"",
+                   plan.unit(next).name, "\", or there is none of that");
+    }
+    if (unit == next) ++next;
+  }
+  if (next == units) return absl::OkStatus();
+  return wrong("there is no use of unit \"", plan.unit(next).name, "\"");
 }
 
 }  // namespace brigade::zero::internal

@@ -23,6 +23,10 @@ absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicat
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
 
+// InvalidArgument unless backward_units are empty, or units of the model, whose last uses are all
+// units in reverse order.
+absl::Status CheckBackwardUnits(const Plan& plan, const ZeroOptions& options);
+
 }  // namespace brigade::zero::internal
 
 #endif  // BRIGADE_ZERO_INTERNAL_CONSISTENCY_CHECK_H_

@@ -66,9 +66,10 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   const auto moves = [&](const Bucket& bucket) {
     return bucket.trainable && !options.traits().whole_gradients;
   };
-  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
-                           BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
-                                              "gradient buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      store->pool_,
+      BufferPool::Create(PooledBuffersNeeded(plan, GradientUnits(plan), options.live_units, moves),
+                         "gradient buffer", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
 }

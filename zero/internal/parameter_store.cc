@@ -43,9 +43,10 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
   const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(store->pool_,
-                           BufferPool::Create(PooledBuffersNeeded(plan, options.live_units, moves),
-                                              "parameter buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      store->pool_, BufferPool::Create(PooledBuffersNeeded(plan, UnitsOfMicroBatch(plan, options),
+                                                           options.live_units, moves),
+                                       "parameter buffer", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
 }
@@ -81,6 +82,15 @@ void* ParameterStore::Data(int parameter) const {
 
 absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   const Unit& self = plan_.unit(unit);
+  const std::vector<int>& order = options_.backward_units;
+  const bool is_ordered = pass == Pass::kBackward && !order.empty();
+  if (is_ordered && (next_backward_ == order.size() || order[next_backward_] != unit)) {
+    return absl::FailedPreconditionError(
+        next_backward_ == order.size()
+            ? absl::StrCat("all ", order.size(), " uses of backward_units are made")
+            : absl::StrCat("use ", next_backward_, " of backward_units is of unit \"",
+                           plan_.unit(order[next_backward_]).name, "\""));
+  }
   // Counted as used before the gathers, so that none of these buckets makes room for another.
   for (const int b : self.buckets) ++state(b).users;
   absl::Status status = GatherAndWait(self.buckets);
@@ -91,17 +101,31 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   }
   acquired_[static_cast<size_t>(unit)] = 1;
   ++acquired_units_;
+  if (is_ordered) ++next_backward_;
   return absl::OkStatus();
 }
 
 absl::Status ParameterStore::GatherAhead(int unit, Pass pass) {
+  const auto gather = [&](int next) -> absl::Status {
+    for (const int b : plan_.unit(next).buckets) {
+      BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/true));
+    }
+    return absl::OkStatus();
+  };
+  const std::vector<int>& order = options_.backward_units;
+  if (pass == Pass::kBackward && !order.empty()) {
+    const size_t end =
+        std::min(order.size(), next_backward_ + static_cast<size_t>(options_.live_units));
+    for (size_t next = next_backward_ + 1; next < end; ++next) {
+      BRIGADE_RETURN_IF_ERROR(gather(order[next]));
+    }
+    return absl::OkStatus();
+  }
   const int step = pass == Pass::kForward ? 1 : -1;
   const int units = static_cast<int>(plan_.units().size());
   int next = unit + step;
   for (int i = 1; i < options_.live_units && next >= 0 && next < units; ++i, next += step) {
-    for (const int b : plan_.unit(next).buckets) {
-      BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/true));
-    }
+    BRIGADE_RETURN_IF_ERROR(gather(next));
   }
   return absl::OkStatus();
 }
@@ -129,7 +153,15 @@ absl::Status ParameterStore::Release(int unit) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterStore::CheckBackwardUses() const {
+  const size_t uses = options_.backward_units.size();
+  if (next_backward_ == uses) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(next_backward_, " of ", uses, " uses of backward_units are made"));
+}
+
 absl::Status ParameterStore::Reset() {
+  next_backward_ = 0;
   std::fill(acquired_.begin(), acquired_.end(), 0);
   acquired_units_ = 0;
   for (BucketState& at : states_) {

@@ -33,6 +33,9 @@ class ParameterStore {
   absl::Status Acquire(int unit, Pass pass);
   // The work that is on the compute stream so far is the unit's last use.
   absl::Status Release(int unit);
+  // FailedPrecondition unless all uses of backward_units are made; and the end of these.
+  absl::Status CheckBackwardUses() const;
+  void FinishBackward() { next_backward_ = 0; }
   // Releases all units, and drops buckets gathered ahead and events that carry errors. Both streams
   // are idle and without an error.
   absl::Status Reset();
@@ -95,6 +98,8 @@ class ParameterStore {
   // By unit.
   std::vector<char> acquired_;
   int acquired_units_ = 0;
+  // Of options.backward_units.
+  size_t next_backward_ = 0;
   // Last: they end before the memory does.
   std::vector<collectives::Registration> registrations_;
 };

@@ -56,4 +56,9 @@ absl::Status StateLoan::AwaitReader() {
   return absl::OkStatus();
 }
 
+void StateLoan::Forget() {
+  const device::MutexLock lock(mutex_);
+  if (std::exchange(was_read_, false)) staged_->Synchronize().IgnoreError();
+}
+
 }  // namespace brigade::zero::internal

@@ -28,6 +28,9 @@ class StateLoan {
   // What is enqueued on the communication stream from now on may change the state: on the host
   // waits for Return, and on the stream for what the reader had enqueued by then.
   absl::Status AwaitReader() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing that was read by a returned loan matters any more, its error neither. Waits.
+  void Forget() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // What the host has waited.
   int64_t wait_ns() const { return wait_ns_.load(std::memory_order_relaxed); }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "brigade/optim/step_controller.h"
@@ -17,6 +18,25 @@ namespace brigade::zero::internal {
 inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
   const Unit& unit = plan.unit(bucket.unit);
   return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
+}
+
+// The units as their gradients are made.
+inline std::vector<int> GradientUnits(const Plan& plan) {
+  std::vector<int> units(plan.units().size());
+  std::iota(units.rbegin(), units.rend(), 0);
+  return units;
+}
+
+// The units as the backward pass acquires them, and as a micro-batch does.
+inline std::vector<int> BackwardUnits(const Plan& plan, const ZeroOptions& options) {
+  return options.backward_units.empty() ? GradientUnits(plan) : options.backward_units;
+}
+inline std::vector<int> UnitsOfMicroBatch(const Plan& plan, const ZeroOptions& options) {
+  std::vector<int> units = GradientUnits(plan);
+  std::reverse(units.begin(), units.end());
+  const std::vector<int> backward = BackwardUnits(plan, options);
+  units.insert(units.end(), backward.begin(), backward.end());
+  return units;
 }
 
 // Whether the weights are a rounded copy of an fp32 master.

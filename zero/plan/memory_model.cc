@@ -15,10 +15,10 @@ namespace {
 
 using device::Purpose;
 
-int64_t PooledBytes(const Plan& plan, const ZeroOptions& options,
+int64_t PooledBytes(const Plan& plan, const ZeroOptions& options, const std::vector<int>& uses,
                     const std::function<bool(const Bucket&)>& chosen) {
   int64_t bytes = 0;
-  for (const auto& [size, count] : PooledBuffersNeeded(plan, options.live_units, chosen)) {
+  for (const auto& [size, count] : PooledBuffersNeeded(plan, uses, options.live_units, chosen)) {
     bytes += size * count;
   }
   return bytes;
@@ -71,11 +71,11 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
               optim::Moments(options.optimizer) * kFloat);
   }
   add(Purpose::kCommunication, "parameter buffers",
-      PooledBytes(plan, options, [&](const Bucket& bucket) {
-        return !internal::StaysWhole(plan, options, bucket);
-      }));
+      PooledBytes(
+          plan, options, internal::UnitsOfMicroBatch(plan, options),
+          [&](const Bucket& bucket) { return !internal::StaysWhole(plan, options, bucket); }));
   add(Purpose::kCommunication, "gradient buffers",
-      PooledBytes(plan, options, [&](const Bucket& bucket) {
+      PooledBytes(plan, options, internal::GradientUnits(plan), [&](const Bucket& bucket) {
         return bucket.trainable && !traits.whole_gradients;
       }));
   const int64_t wire_bytes = internal::WireBufferBytes(plan, options);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -171,15 +172,16 @@ std::string Plan::Describe(int parameter) const {
                       p.begin);
 }
 
-std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, int live_units,
+std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, absl::Span<const int> uses,
+                                           int live_units,
                                            const std::function<bool(const Bucket&)>& chosen) {
   std::map<int64_t, int> needed;
-  const int units = static_cast<int>(plan.units().size());
-  for (int first = 0; first < units; ++first) {
+  for (size_t first = 0; first < uses.size(); ++first) {
+    const auto near = uses.subspan(first, static_cast<size_t>(live_units));
     std::map<int64_t, int> live;
     for (const Bucket& bucket : plan.buckets()) {
-      const bool near = bucket.tied || (bucket.unit >= first && bucket.unit - first < live_units);
-      if (near && chosen(bucket)) ++live[bucket.bytes()];
+      const bool is_live = bucket.tied || absl::c_linear_search(near, bucket.unit);
+      if (is_live && chosen(bucket)) ++live[bucket.bytes()];
     }
     for (const auto& [bytes, count] : live) needed[bytes] = std::max(needed[bytes], count);
   }

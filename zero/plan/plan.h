@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::zero {
@@ -133,8 +134,9 @@ class Plan {
 };
 
 // The number of buffers of each size (in bytes) that hold the chosen buckets of any `live_units`
-// consecutive units, and those of tied parameters at any time.
-std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, int live_units,
+// consecutive uses of units, in the order of `uses`, and those of tied parameters at any time.
+std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, absl::Span<const int> uses,
+                                           int live_units,
                                            const std::function<bool(const Bucket&)>& chosen);
 
 }  // namespace brigade::zero

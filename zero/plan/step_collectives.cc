@@ -1,5 +1,6 @@
 #include "brigade/zero/plan/step_collectives.h"
 
+#include "absl/algorithm/container.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/plan/layout.h"
 
@@ -56,6 +57,7 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all;
   const StageTraits& traits = options.traits();
+  const std::vector<int> units = UnitsOfMicroBatch(plan, options);
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
   for (const Bucket& bucket : plan.buckets()) {
     const int64_t slice = plan.slice(bucket);
@@ -75,8 +77,9 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     }
     // Weights: after each update, or for each use.
     if (!StaysWhole(plan, options, bucket)) {
-      const auto uses = static_cast<int64_t>(bucket.users.size());
-      gathers(bucket.dtype, 2 * uses * options.micro_batches, &Traffic::parameters);
+      const int64_t uses = absl::c_count_if(
+          units, [&](int unit) { return absl::c_linear_search(bucket.users, unit); });
+      gathers(bucket.dtype, uses * options.micro_batches, &Traffic::parameters);
     } else if (bucket.trainable && !traits.whole_optimizer_state) {
       gathers(bucket.dtype, 1, &Traffic::parameters);
     }

@@ -76,10 +76,16 @@ an_interrupted_training_is_saved() {
     [ "$(newest "$root")" = "$(printf 'step-%08d' "$step")" ] || fail "no step $step: $(ls "$root")"
     expect_line "$files/out" "Saved 1 checkpoint to $root, .*"
     expect_line "$files/out" 'The steps were held up for .* the last save took .*'
+    # Another number of steps is another schedule.
+    "$train" "${tiny[@]}" --steps="$step" --evaluate_every=0 --ranks=2 --save="$root" --resume \
+      >"$files/out" 2>"$files/error" && fail 'another schedule is taken'
+    grep -q 'groups\[0\].schedule' "$files/error" || fail "$(cat "$files/error")"
     # Nothing is left to be done: it only tells.
     "$train" "${tiny[@]}" --steps="$step" --evaluate_every=0 --ranks=2 --save="$root" --resume \
-      >"$files/out" 2>"$files/error"
-    grep -q 'total_num_steps' "$files/error" || fail "$(cat "$files/error")"
+      --may_differ='groups[0].schedule' >"$files/out" 2>"$files/error" || fail "$(cat "$files/error")"
+    expect_line "$files/out" "Resumed after step $step from $root/step-.*"
+    expect_line "$files/out" 'Report: no step was finished.*'
+    expect_line "$files/out" "Saved 0 checkpoints to $root"
   done
 }
 

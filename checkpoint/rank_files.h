@@ -1,0 +1,97 @@
+#ifndef BRIGADE_CHECKPOINT_RANK_FILES_H_
+#define BRIGADE_CHECKPOINT_RANK_FILES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/durable_file.h"
+#include "brigade/checkpoint/layout.h"
+#include "brigade/checkpoint/manifest.h"
+#include "brigade/checkpoint/staging.h"
+#include "brigade/checkpoint/system_calls.h"
+#include "brigade/checkpoint/write_mode.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::checkpoint {
+
+// What one rank writes of a checkpoint. Begin, Write and Commit each come after the one before has
+// succeeded on all ranks.
+class RankFiles {
+ public:
+  // All must outlive it.
+  RankFiles(WriteMode mode, const std::string& root, const Layout& layout, const zero::Plan& plan,
+            int rank, int ranks, SystemCalls& system);
+
+  // Makes the root, and finds out whether it can hold checkpoints, as far as that shows before one
+  // is written. In place rank 0 does, and before the others do what they do.
+  absl::Status Prepare(const std::string& token) const;
+
+  // The folder of a new checkpoint, and the files in it (NewCheckpoint). In place rank 0 makes them
+  // for all.
+  absl::Status Begin(int64_t step, const std::string& token);
+  // All chunks, synced. Ends early, with OK, once `is_cancelled`.
+  absl::Status Write(Staging& staging, absl::FunctionRef<bool()> is_cancelled);
+  // The rank that leads makes it a checkpoint; after that the others look whether one is there.
+  absl::Status Commit(absl::string_view manifest);
+  absl::Status CheckIsThere() const;
+  // Among the ranks that see the same folder this one does what one does.
+  bool leads() const { return folder_.has_value() && folder_->leads(); }
+  // Closes all files, and removes what was not committed.
+  void End();
+  // The same after a Begin that has failed on some rank.
+  void GiveUp();
+
+  // Of the pieces of this rank (Layout::PiecesOf), and of its piece file: CRC-32C of what was
+  // written.
+  const std::vector<uint32_t>& sums() const { return sums_; }
+  uint32_t piece_file_sum() const { return piece_file_sum_; }
+
+  // The piece file of a rank, in the manifest, without its checksum; what it holds lies in this
+  // order: of rank 0 headers and index first.
+  PieceFile PieceFileOf(int rank) const;
+
+  std::string path() const { return CheckpointPath(root_, step_); }
+
+ private:
+  absl::Status CreateFiles();
+  absl::Status WriteInPlace(const Staging::Chunk& chunk);
+  absl::Status WritePieceFile(const Staging::Chunk& chunk);
+  absl::Status Append(absl::string_view bytes, uint32_t crc32c);
+  absl::StatusOr<WritableFile*> FileOf(int file);
+
+  bool in_place() const { return mode_ == WriteMode::kInPlace; }
+  std::string PathOf(const std::string& name) const {
+    return absl::StrCat(PartPath(root_, step_, token_), "/", name);
+  }
+
+  const WriteMode mode_;
+  const std::string root_;
+  const Layout& layout_;
+  const zero::Plan& plan_;
+  const int rank_, ranks_;
+  SystemCalls& system_;
+  const std::vector<Piece> pieces_;
+
+  int64_t step_ = 0;
+  std::string token_;
+  std::optional<NewCheckpoint> folder_;
+  // Of kPieceFiles this rank's own; else those that it has open, and which one that is on other
+  // ranks than 0. How much a piece file has.
+  std::vector<WritableFile> files_;
+  int open_ = -1;
+  int64_t written_ = 0;
+  std::vector<uint32_t> sums_;
+  uint32_t piece_file_sum_ = 0;
+};
+
+}  // namespace brigade::checkpoint
+
+#endif  // BRIGADE_CHECKPOINT_RANK_FILES_H_

@@ -1,0 +1,129 @@
+#include "brigade/nn/rotary.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/nn/arrays.h"
+#include "brigade/nn/enqueue.h"
+#include "brigade/nn/rotary_math.h"
+
+namespace brigade::nn {
+namespace {
+
+absl::Status Check(const RotaryTable::Options& options) {
+  if (options.positions < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary: positions is ", options.positions, "; it must be at least 1"));
+  }
+  if (options.head_width < 2 || options.head_width % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("rotary: head_width is ", options.head_width,
+                                                   "; it must be even and at least 2"));
+  }
+  if (!(options.base > 0) || std::isinf(options.base)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary: base is ", options.base, "; it must be positive and finite"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename W>
+void FillTable(const RotaryTable::Options& options, W* table) {
+  const int64_t half = options.head_width / 2;
+  for (int64_t position = 0; position < options.positions; ++position) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * half);
+      const double angle = static_cast<double>(position) * std::pow(options.base, exponent);
+      table[(2 * position) * half + i] = static_cast<W>(std::cos(angle));
+      table[(2 * position + 1) * half + i] = static_cast<W>(std::sin(angle));
+    }
+  }
+}
+
+absl::Status CheckTable(absl::string_view layer, const RotaryShape& shape, const RotaryTable& table,
+                        const device::Stream& stream) {
+  const RotaryTable::Options& options = table.options();
+  // All types but float64 have a table of floats.
+  if ((options.dtype == precision::DType::kFloat64) !=
+      (shape.dtype == precision::DType::kFloat64)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(layer, ": the table is for ", precision::Name(options.dtype),
+                     ", the layer's dtype is ", precision::Name(shape.dtype)));
+  }
+  if (table.memory().device() != stream.device()) {
+    return absl::InvalidArgumentError(absl::StrCat(layer, ": the table is of ",
+                                                   table.memory().device().ToString(),
+                                                   ", the stream of ", stream.device().ToString()));
+  }
+  if (shape.first_position < 0 || shape.first_position > options.positions - shape.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(layer, ": the table has ", options.positions, " positions; the layer's are ",
+                     shape.first_position, " and the ", shape.context - 1, " behind it"));
+  }
+  if (shape.heads < 0 || shape.heads > shape.columns / options.head_width) {
+    return absl::InvalidArgumentError(absl::StrCat(layer, ": ", shape.heads, " heads of ",
+                                                   options.head_width, " do not fit a row of ",
+                                                   shape.columns));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Turn(absl::string_view layer, const RotaryShape& shape, const RotaryTable& table,
+                  int direction, void* x, device::Stream& stream) {
+  return WithType(layer, shape.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using W = Wide<T>;
+    BRIGADE_RETURN_IF_ERROR(CheckTable(layer, shape, table, stream));
+    const int64_t half = table.options().head_width / 2;
+    const RotaryRows<T> rows = {
+        .x = Typed<T>(x),
+        .table = Typed<W>(table.memory().data()),
+        .context = shape.context,
+        .first_position = shape.first_position,
+        .heads = shape.heads,
+        .half = half,
+        .columns = shape.columns,
+        .direction = W(direction),
+    };
+    // The values of all rows but the last are declared too.
+    const int64_t count = shape.batch * shape.context;
+    return EnqueueRows(
+        {layer,
+         {Read(rows.table + shape.first_position * 2 * half, shape.context * 2 * half),
+          Write(rows.x, count == 0 ? 0 : (count - 1) * shape.columns + shape.heads * 2 * half)}},
+        count, rows, stream);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<RotaryTable> RotaryTable::Create(device::Context& context, const Options& options) {
+  BRIGADE_RETURN_IF_ERROR(Check(options));
+  RotaryTable table;
+  table.options_ = options;
+  BRIGADE_RETURN_IF_ERROR(WithType("rotary", options.dtype, [&](auto tag) -> absl::Status {
+    using W = Wide<decltype(tag)>;
+    const int64_t bytes = options.positions * options.head_width * static_cast<int64_t>(sizeof(W));
+    BRIGADE_ASSIGN_OR_RETURN(table.memory_, context.Allocate(bytes, device::Purpose::kScratch,
+                                                             "cosines and sines of positions"));
+    BRIGADE_ASSIGN_OR_RETURN(auto host, context.AllocateHost(bytes, "cosines and sines"));
+    FillTable(options, Typed<W>(host.data()));
+    BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("copy the table of positions"));
+    BRIGADE_RETURN_IF_ERROR(stream->Copy(table.memory_.data(), host.data(), bytes));
+    return stream->Synchronize();
+  }));
+  return table;
+}
+
+absl::Status Rotary(const RotaryShape& shape, const RotaryTable& table, void* x,
+                    device::Stream& stream) {
+  return Turn("rotary", shape, table, 1, x, stream);
+}
+
+absl::Status RotaryBackward(const RotaryShape& shape, const RotaryTable& table, void* dx,
+                            device::Stream& stream) {
+  return Turn("rotary_backward", shape, table, -1, dx, stream);
+}
+
+}  // namespace brigade::nn

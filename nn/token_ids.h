@@ -1,0 +1,61 @@
+#ifndef BRIGADE_NN_TOKEN_IDS_H_
+#define BRIGADE_NN_TOKEN_IDS_H_
+
+#include <cstdint>
+
+#include "brigade/nn/texts.h"
+#include "brigade/precision/host_device.h"
+
+namespace brigade::nn {
+
+// Ids of a vocabulary of any size, [batch, context + 1] in device memory: row r = b * context + t
+// of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts.
+//
+// The host does not see ids, so an id outside of the vocabulary is no error of a call. It is kNone:
+// nothing is read or written where its row of a table would be, and what a layer gives for it is
+// NaN. So are then the loss and gradients, and the optimizer skips the step as after an overflow.
+class TokenIds {
+ public:
+  static constexpr int64_t kNone = -1;
+
+  TokenIds(const int32_t* ids, int64_t batch, int64_t context, int64_t vocabulary)
+      : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary) {}
+  // A view of the same memory.
+  TokenIds(const Texts& texts)  // NOLINT: texts are tokens.
+      : bytes_(texts.bytes),
+        batch_(texts.batch),
+        context_(texts.context),
+        vocabulary_(kVocabulary) {}
+
+  BRIGADE_INLINE int64_t rows() const { return batch_ * context_; }
+  int64_t batch() const { return batch_; }
+  BRIGADE_INLINE int64_t context() const { return context_; }
+  BRIGADE_INLINE int64_t vocabulary() const { return vocabulary_; }
+
+  BRIGADE_INLINE bool are_bytes() const { return bytes_ != nullptr; }
+  const void* data() const { return are_bytes() ? bytes_ : static_cast<const void*>(ids_); }
+  int64_t size_bytes() const {
+    const int64_t bytes_of_id = are_bytes() ? 1 : sizeof(int32_t);
+    return batch_ * (context_ + 1) * bytes_of_id;
+  }
+
+  BRIGADE_INLINE int64_t token(int64_t r) const { return At(r + r / context_); }
+  BRIGADE_INLINE int64_t target(int64_t r) const { return At(r + r / context_ + 1); }
+
+ private:
+  BRIGADE_INLINE int64_t At(int64_t i) const {
+    if (are_bytes()) return bytes_[i];
+    const int64_t id = ids_[i];
+    return id >= 0 && id < vocabulary_ ? id : kNone;
+  }
+
+  const uint8_t* bytes_ = nullptr;
+  const int32_t* ids_ = nullptr;
+  int64_t batch_;
+  int64_t context_;
+  int64_t vocabulary_;
+};
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_TOKEN_IDS_H_

@@ -1,0 +1,196 @@
+#include "brigade/recompute/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/recompute/internal/nested.h"
+#include "brigade/recompute/internal/tables.h"
+
+namespace brigade::recompute {
+namespace {
+
+using internal::Choice;
+
+// Calls visit(size) for each size of the chain.
+template <typename ChainType, typename Visit>
+void VisitSizes(ChainType& chain, const Visit& visit) {
+  for (auto& stage : chain.stages) {
+    visit(stage.output_bytes);
+    visit(stage.gradient_bytes);
+    visit(stage.transient_bytes);
+    for (auto& option : stage.options) {
+      visit(option.saved_bytes);
+      visit(option.forward_transient_bytes);
+      visit(option.backward_transient_bytes);
+    }
+  }
+}
+
+// The chain with its sizes in units, rounded up.
+Chain InUnits(Chain chain, int64_t unit) {
+  VisitSizes(chain, [&](int64_t& size) { size = size / unit + (size % unit != 0 ? 1 : 0); });
+  return chain;
+}
+
+// Peak and time of a schedule without kWrite and kRead. The chain's sizes are in kAlignmentBytes.
+Plan Measure(const Chain& chain, std::vector<Operation> operations) {
+  int64_t stack = 0;
+  // The passing input of the next operation.
+  int64_t passing = 0;
+  int64_t gradient = chain.stages.back().gradient_bytes;
+  int64_t peak = 0;
+  double time = 0;
+  for (const Operation& operation : operations) {
+    const Stage& stage = chain.stages[static_cast<size_t>(operation.stage)];
+    const SaveOption& option = stage.options[static_cast<size_t>(operation.option)];
+    const auto needs = [&](int64_t bytes) { peak = std::max(peak, stack + gradient + bytes); };
+    switch (operation.action) {
+      case Action::kForward:
+      case Action::kForwardKeep:
+        needs(passing + stage.output_bytes + stage.transient_bytes);
+        passing = operation.action == Action::kForward ? stage.output_bytes : 0;
+        stack += operation.action == Action::kForward ? 0 : stage.output_bytes;
+        time += stage.forward_time;
+        break;
+      case Action::kForwardSave:
+        needs(option.saved_bytes + option.forward_transient_bytes);
+        stack += option.saved_bytes;
+        time += stage.forward_time;
+        break;
+      case Action::kBackward:
+        needs(option.backward_transient_bytes);
+        stack -= option.saved_bytes;
+        if (operation.stage > 0) {
+          gradient = chain.stages[static_cast<size_t>(operation.stage) - 1].gradient_bytes;
+        }
+        time += option.backward_time;
+        break;
+      case Action::kDrop:
+        stack -= chain.stages[static_cast<size_t>(operation.stage) - 1].output_bytes;
+        break;
+      case Action::kWrite:
+      case Action::kRead:
+        break;
+    }
+  }
+  return {.operations = std::move(operations), .peak_bytes = peak * kAlignmentBytes, .time = time};
+}
+
+Plan Nested(const Chain& chain, int64_t room, internal::Choose choose) {
+  std::vector<Operation> operations;
+  internal::AppendNested(0, static_cast<int>(chain.stages.size()) - 1, room, choose, operations);
+  return Measure(chain, std::move(operations));
+}
+
+std::vector<int> FastestOptions(const Chain& chain) {
+  std::vector<int> options;
+  for (const Stage& stage : chain.stages) {
+    const auto best = std::min_element(stage.options.begin(), stage.options.end(),
+                                       [](const auto& a, const auto& b) {
+                                         return std::tie(a.backward_time, a.saved_bytes) <
+                                                std::tie(b.backward_time, b.saved_bytes);
+                                       });
+    options.push_back(static_cast<int>(best - stage.options.begin()));
+  }
+  return options;
+}
+
+// Segments of `length` stages that save these options.
+Plan Segments(const Chain& chain, int length, absl::Span<const int> options) {
+  return Nested(chain, 0, [&](int first, int last, int64_t) -> Choice {
+    if (last - first >= length) return {.split = first + length};
+    return {.option = options[static_cast<size_t>(first)]};
+  });
+}
+
+// The unit of a table: all sizes are multiples of it, or the budget has as many as a table takes.
+int64_t UnitOf(const Chain& chain, int64_t budget) {
+  int64_t unit = 0;
+  VisitSizes(chain, [&](int64_t size) { unit = std::gcd(unit, size); });
+  unit = std::max<int64_t>(unit, 1);
+  const auto stages = static_cast<int64_t>(chain.stages.size());
+  const int64_t most =
+      std::min(kMaxBudgetUnits, kMaxTableEntries / internal::TableEntries(stages)) - 1;
+  return budget / unit <= most ? unit : (budget + most - 1) / most;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanNone(const Chain& chain) { return PlanSegments(chain, kMaxStages); }
+
+absl::StatusOr<Plan> PlanBlocks(const Chain& chain) { return PlanSegments(chain, 1); }
+
+absl::StatusOr<Plan> PlanSelective(const Chain& chain, absl::Span<const int> options) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  if (options.size() != chain.stages.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.size(), " options for a chain of ", chain.stages.size(), " stages"));
+  }
+  for (size_t s = 0; s < options.size(); ++s) {
+    const Stage& stage = chain.stages[s];
+    if (options[s] < 0 || static_cast<size_t>(options[s]) >= stage.options.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("stage ", s, " (\"", stage.name, "\") has ",
+                                                     stage.options.size(), " options, not option ",
+                                                     options[s]));
+    }
+  }
+  return Segments(InUnits(chain, kAlignmentBytes), kMaxStages, options);
+}
+
+absl::StatusOr<Plan> PlanSegments(const Chain& chain, int stages_per_segment) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  if (stages_per_segment < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stages_per_segment has to be 1 at least, not ", stages_per_segment));
+  }
+  const Chain fine = InUnits(chain, kAlignmentBytes);
+  return Segments(fine, stages_per_segment, FastestOptions(fine));
+}
+
+absl::StatusOr<int64_t> LeastBudget(const Chain& chain) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  return internal::PeakTable(InUnits(chain, kAlignmentBytes)).peak() * kAlignmentBytes;
+}
+
+absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  const Chain fine = InUnits(chain, kAlignmentBytes);
+  const internal::PeakTable least(fine);
+  if (budget_bytes < least.peak() * kAlignmentBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a budget of ", budget_bytes,
+                                                   " bytes is below the least, ",
+                                                   least.peak() * kAlignmentBytes));
+  }
+  const int64_t budget = budget_bytes / kAlignmentBytes;
+  const std::vector<int> fastest = FastestOptions(fine);
+  const auto stages = static_cast<int>(fine.stages.size());
+  // No schedule is faster than this one.
+  Plan none = Segments(fine, stages, fastest);
+  if (none.peak_bytes <= budget_bytes) return none;
+
+  // What a larger unit may leave no room for.
+  Plan best = Nested(fine, 0, [&](int first, int last, int64_t) { return least.Get(first, last); });
+  const int64_t unit = UnitOf(fine, budget);
+  const Chain coarse = InUnits(fine, unit);
+  const internal::TimeTable table(coarse, budget / unit);
+  if (std::isfinite(table.time())) {
+    best = Nested(fine, budget / unit,
+                  [&](int first, int last, int64_t room) { return table.Get(first, last, room); });
+  }
+  for (int length = stages - 1; length >= 1; --length) {
+    Plan segments = Segments(fine, length, fastest);
+    if (segments.peak_bytes <= budget_bytes && segments.time < best.time) {
+      best = std::move(segments);
+    }
+  }
+  return best;
+}
+
+}  // namespace brigade::recompute

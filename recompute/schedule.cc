@@ -1,0 +1,247 @@
+#include "brigade/recompute/schedule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::recompute {
+namespace {
+
+constexpr int64_t kElsewhere = PlacedOperation::kElsewhere;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+// Goes through a plan with a memory of what is where.
+class Placing {
+ public:
+  // Of an arena with this end.
+  Placing(const Chain& chain, int64_t end) : chain_(chain), end_(end) {}
+
+  absl::StatusOr<PlacedOperation> Place(const Operation& operation);
+  // Everything is freed, and every stage has gone backward.
+  absl::Status CheckEnd() const;
+
+  // What the operations so far have needed of an arena.
+  int64_t most() const { return most_; }
+
+ private:
+  enum class Kind { kKept, kSaved };
+  // On the stack.
+  struct Value {
+    Kind kind;
+    // Whose output it is, or holds.
+    int stage;
+    int option;
+    int64_t at;
+    int64_t bytes;
+  };
+  // The output of the operation before, for the next one alone.
+  struct Passing {
+    int stage;
+    int64_t bytes;
+    bool far_end;
+  };
+
+  const Stage& StageOf(const Operation& operation) const {
+    return chain_.stages[static_cast<size_t>(operation.stage)];
+  }
+  absl::Status CheckNumbers(const Operation& operation) const;
+  absl::StatusOr<int64_t> Input(const Operation& operation);
+  absl::StatusOr<PlacedOperation> Forward(const Operation& operation);
+  absl::StatusOr<PlacedOperation> ForwardSave(const Operation& operation);
+  absl::StatusOr<PlacedOperation> Backward(const Operation& operation);
+  absl::Status Drop(const Operation& operation);
+
+  int64_t top() const { return stack_.empty() ? 0 : stack_.back().at + stack_.back().bytes; }
+  void Push(Kind kind, const Operation& operation, int64_t bytes) {
+    stack_.push_back({kind, operation.stage, operation.option, top(), bytes});
+  }
+  // The arena has this at its begin, and that at its end.
+  void Need(int64_t near, int64_t far = 0) { most_ = std::max(most_, near + far); }
+
+  const Chain& chain_;
+  const int64_t end_;
+  int64_t most_ = 0;
+  std::vector<Value> stack_;
+  std::optional<Passing> passing_;
+  // Stages from this one on have gone backward.
+  std::optional<int> backward_;
+};
+
+absl::Status Wrong(const Operation& operation, const char* what) {
+  return absl::InvalidArgumentError(absl::StrCat(ToString(operation), ": ", what));
+}
+
+absl::Status Placing::CheckNumbers(const Operation& operation) const {
+  if (operation.stage < 0 || static_cast<size_t>(operation.stage) >= chain_.stages.size()) {
+    return Wrong(operation, "there is no such stage");
+  }
+  if (operation.option < 0 ||
+      static_cast<size_t>(operation.option) >= StageOf(operation).options.size()) {
+    return Wrong(operation, "the stage has no such option");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
+  BRIGADE_RETURN_IF_ERROR(CheckNumbers(operation));
+  if (passing_.has_value() && operation.action != Action::kForward &&
+      operation.action != Action::kForwardKeep) {
+    return Wrong(operation, "an output passes, and nobody reads it");
+  }
+  switch (operation.action) {
+    case Action::kForward:
+    case Action::kForwardKeep:
+      return Forward(operation);
+    case Action::kForwardSave:
+      return ForwardSave(operation);
+    case Action::kBackward:
+      return Backward(operation);
+    case Action::kDrop:
+      BRIGADE_RETURN_IF_ERROR(Drop(operation));
+      return PlacedOperation{operation};
+    case Action::kWrite:
+    case Action::kRead:
+      break;
+  }
+  return Wrong(operation, "there is one tier");
+}
+
+// What passes is read now, and no more: its place is free after this operation.
+absl::StatusOr<int64_t> Placing::Input(const Operation& operation) {
+  if (operation.stage == 0) return kElsewhere;
+  if (passing_.has_value()) {
+    if (passing_->stage != operation.stage - 1) return Wrong(operation, "another output passes");
+    return passing_->far_end ? end_ - passing_->bytes : top();
+  }
+  const auto found = std::find_if(stack_.rbegin(), stack_.rend(), [&](const Value& value) {
+    return value.stage == operation.stage - 1;
+  });
+  if (found == stack_.rend()) return Wrong(operation, "its input is not there");
+  return found->at;
+}
+
+absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
+  const Stage& stage = StageOf(operation);
+  const int64_t bytes = RoundUp(stage.output_bytes), transient = RoundUp(stage.transient_bytes);
+  // Beside what passes: this at the other end.
+  int64_t near = 0, far = 0;
+  if (passing_.has_value()) (passing_->far_end ? far : near) = passing_->bytes;
+  const int64_t near_before = near;
+  if ((operation.far_end ? far : near) != 0 && bytes != 0) {
+    return Wrong(operation, "its output would lie where its input is");
+  }
+  (operation.far_end ? far : near) += bytes;
+  PlacedOperation placed = {operation, input};
+  placed.output = operation.far_end ? end_ - bytes : top() + near_before;
+  placed.transient = top() + near;
+  Need(top() + near + transient, far);
+  passing_.reset();
+  if (operation.action == Action::kForward) {
+    passing_ = {operation.stage, bytes, operation.far_end};
+  } else if (operation.far_end) {
+    return Wrong(operation, "what is kept lies on the stack");
+  } else {
+    Push(Kind::kKept, operation, bytes);
+  }
+  return placed;
+}
+
+absl::StatusOr<PlacedOperation> Placing::ForwardSave(const Operation& operation) {
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
+  const SaveOption& option = StageOf(operation).options[static_cast<size_t>(operation.option)];
+  PlacedOperation placed = {operation, input, top(), top()};
+  Push(Kind::kSaved, operation, RoundUp(option.saved_bytes));
+  placed.transient = top();
+  Need(top() + RoundUp(option.forward_transient_bytes));
+  return placed;
+}
+
+absl::StatusOr<PlacedOperation> Placing::Backward(const Operation& operation) {
+  const int next = backward_.value_or(static_cast<int>(chain_.stages.size()));
+  if (operation.stage != next - 1) return Wrong(operation, "it is not the next to go backward");
+  if (stack_.empty() || stack_.back().kind != Kind::kSaved ||
+      stack_.back().stage != operation.stage || stack_.back().option != operation.option) {
+    return Wrong(operation, "what it reads is not on top of the stack");
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
+  const SaveOption& option = StageOf(operation).options[static_cast<size_t>(operation.option)];
+  PlacedOperation placed = {operation, input};
+  placed.saved = stack_.back().at;
+  placed.transient = top();
+  Need(top() + RoundUp(option.backward_transient_bytes));
+  stack_.pop_back();
+  backward_ = operation.stage;
+  return placed;
+}
+
+absl::Status Placing::Drop(const Operation& operation) {
+  if (stack_.empty() || stack_.back().kind != Kind::kKept ||
+      stack_.back().stage != operation.stage - 1) {
+    return Wrong(operation, "the input is not kept on top of the stack");
+  }
+  stack_.pop_back();
+  return absl::OkStatus();
+}
+
+absl::Status Placing::CheckEnd() const {
+  if (passing_.has_value() || !stack_.empty()) {
+    return absl::InvalidArgumentError("at the end something is still kept");
+  }
+  if (backward_ != 0) return absl::InvalidArgumentError("not all stages have gone backward");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<int> Schedule::BackwardUses() const {
+  std::vector<int> uses;
+  // Of the operation before, if the next one may go on with its weights.
+  std::optional<int> open;
+  for (size_t i = first_of_backward; i < operations.size(); ++i) {
+    const Operation& operation = operations[i].operation;
+    if (operation.action == Action::kDrop) continue;
+    if (open != operation.stage) uses.push_back(operation.stage);
+    open = operation.action == Action::kBackward ? std::nullopt : std::optional(operation.stage);
+  }
+  return uses;
+}
+
+int Schedule::Forwards(int stage) const {
+  return static_cast<int>(
+      std::count_if(operations.begin(), operations.end(), [&](const PlacedOperation& each) {
+        const Action action = each.operation.action;
+        return each.operation.stage == stage && action != Action::kBackward &&
+               action != Action::kDrop;
+      }));
+}
+
+absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  // Once for the arena's size, and once for the places.
+  Schedule schedule;
+  for (const bool measures : {true, false}) {
+    Placing placing(chain, schedule.arena_bytes);
+    for (const Operation& operation : plan.operations) {
+      BRIGADE_ASSIGN_OR_RETURN(const PlacedOperation placed, placing.Place(operation));
+      if (measures) continue;
+      if (operation.action == Action::kBackward && schedule.first_of_backward == 0) {
+        schedule.first_of_backward = schedule.operations.size();
+      }
+      schedule.operations.push_back(placed);
+    }
+    BRIGADE_RETURN_IF_ERROR(placing.CheckEnd());
+    schedule.arena_bytes = placing.most();
+  }
+  return schedule;
+}
+
+}  // namespace brigade::recompute

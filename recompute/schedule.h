@@ -1,0 +1,60 @@
+#ifndef BRIGADE_RECOMPUTE_SCHEDULE_H_
+#define BRIGADE_RECOMPUTE_SCHEDULE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "brigade/recompute/chain.h"
+#include "brigade/recompute/operation.h"
+#include "brigade/recompute/planner.h"
+
+namespace brigade::recompute {
+
+// Where an operation finds what it reads, and has what it writes: bytes from the begin of an arena,
+// multiples of kAlignmentBytes; or kElsewhere.
+struct PlacedOperation {
+  // It is not in the arena (the chain's input), or the operation has none.
+  static constexpr int64_t kElsewhere = -1;
+
+  Operation operation;
+  // The stage's input: of all but kDrop.
+  int64_t input = kElsewhere;
+  // The stage's output, of forward passes. That of kForwardSave is where its saved set begins.
+  int64_t output = kElsewhere;
+  // What kForwardSave saves and kBackward reads: SaveOption::saved_bytes.
+  int64_t saved = kElsewhere;
+  // The transient bytes of the stage or of its option.
+  int64_t transient = kElsewhere;
+
+  bool operator==(const PlacedOperation&) const = default;
+};
+
+// A plan with a place for everything: what a model carries out, one operation after the other. The
+// gradient, which each kBackward reads and replaces, has a place of its own outside the arena.
+struct Schedule {
+  std::vector<PlacedOperation> operations = {};
+  int64_t arena_bytes = 0;
+  // From here on it is the backward pass: what comes before ends with the last stage's output.
+  size_t first_of_backward = 0;
+
+  // The stages in the order in which the backward pass uses their weights: consecutive operations
+  // of one stage are one use (ZeroOptions::backward_units).
+  std::vector<int> BackwardUses() const;
+  // How often forward passes of the whole schedule are made of a stage.
+  int Forwards(int stage) const;
+};
+
+// Places the plan's operations on a stack at the arena's begin, what passes there and at its end by
+// turns, and checks each one: everything that is read is there, nothing is written over, everything
+// is freed once.
+//
+// Memory       arena_bytes and the largest gradient are the plan's peak_bytes where all gradients
+//              are of one size.
+// Errors       Those of Validate (chain.h). InvalidArgument naming the operation and what is wrong
+//              with it; operations on two tiers (kWrite, kRead) are.
+absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan);
+
+}  // namespace brigade::recompute
+
+#endif  // BRIGADE_RECOMPUTE_SCHEDULE_H_

@@ -1,0 +1,158 @@
+#include "brigade/nn/rotary.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "brigade/tests/nn/types_lab.h"
+
+namespace brigade::nn {
+namespace {
+
+using precision::DType;
+
+RotaryTable TableOf(Lab& lab, DType dtype, int64_t positions, int64_t head_width,
+                    double base = 10000) {
+  return RotaryTable::Create(lab.context(), {dtype, positions, head_width, base}).value();
+}
+
+TEST(RotaryTest, TurnsTheHalvesOfQueriesAndKeysByThePositionsAngle) {
+  Lab lab;
+  constexpr int64_t kBatch = 2, kContext = 5, kWidth = 12, kHeadWidth = 6, kFirst = 3;
+  constexpr double kBase = 500;
+  // Two heads of queries and two of keys; the values behind them stay.
+  const RotaryShape shape = {DType::kFloat64, kBatch, kContext, 4, 3 * kWidth, kFirst};
+  const RotaryTable table = TableOf(lab, DType::kFloat64, kFirst + kContext, kHeadWidth, kBase);
+  const auto x = lab.Noise<double>(kBatch * kContext * 3 * kWidth);
+  const std::vector<double> before(x.begin(), x.end());
+  ASSERT_OK(Rotary(shape, table, x.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (int64_t r = 0; r < kBatch * kContext; ++r) {
+    for (int64_t c = 0; c < 3 * kWidth; ++c) {
+      const int64_t at = r * 3 * kWidth + c, in_head = c % kHeadWidth, i = in_head % 3;
+      double wanted = before[at];
+      if (c < 2 * kWidth) {
+        const double angle = static_cast<double>(kFirst + r % kContext) *
+                             std::pow(kBase, -2 * static_cast<double>(i) / kHeadWidth);
+        const bool low = in_head < 3;
+        const double other = before[low ? at + 3 : at - 3];
+        wanted = before[at] * std::cos(angle) + (low ? -other : other) * std::sin(angle);
+      }
+      ASSERT_NEAR(x[at], wanted, c < 2 * kWidth ? 1e-14 : 0) << r << " " << c;
+    }
+  }
+}
+
+// What it is for.
+TEST(RotaryTest, TheProductOfAQueryAndAKeyDependsOnTheirDistanceAlone) {
+  Lab lab;
+  constexpr int64_t kHeadWidth = 8, kContext = 20;
+  const RotaryTable table = TableOf(lab, DType::kFloat64, kContext, kHeadWidth);
+  const auto queries = lab.Noise<double>(kContext * kHeadWidth);
+  const auto keys = lab.Noise<double>(kContext * kHeadWidth);
+  for (int64_t i = kHeadWidth; i < kContext * kHeadWidth; ++i) {
+    queries[i] = queries[i % kHeadWidth];
+    keys[i] = keys[i % kHeadWidth];
+  }
+  const RotaryShape shape = {DType::kFloat64, 1, kContext, 1, kHeadWidth};
+  ASSERT_OK(Rotary(shape, table, queries.data(), lab.stream()));
+  ASSERT_OK(Rotary(shape, table, keys.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  const auto product = [&](int64_t query, int64_t key) {
+    return Dot(queries.subspan(query * kHeadWidth, kHeadWidth),
+               keys.subspan(key * kHeadWidth, kHeadWidth));
+  };
+  for (int64_t t = 3; t < kContext; ++t) EXPECT_NEAR(product(t, t - 3), product(3, 0), 1e-13) << t;
+  EXPECT_GT(std::abs(product(3, 0) - product(4, 0)), 1e-3);
+}
+
+TEST(RotaryTest, TheGradientIsThatOfTheRotation) {
+  Lab lab;
+  const RotaryShape shape = {DType::kFloat64, 2, 3, 2, 14, 1};
+  const RotaryTable table = TableOf(lab, DType::kFloat64, 4, 6);
+  const auto x = lab.Noise<double>(6 * 14), y = lab.Raw<double>(6 * 14);
+  const auto dx = lab.Noise<double>(6 * 14);
+  const std::vector<double> dy(dx.begin(), dx.end());
+  const auto f = [&] {
+    EXPECT_OK(lab.stream().Copy(y.data(), x.data(), 6 * 14 * 8));
+    EXPECT_OK(Rotary(shape, table, y.data(), lab.stream()));
+    EXPECT_OK(lab.stream().Synchronize());
+    return Dot(y, dy);
+  };
+  ASSERT_OK(RotaryBackward(shape, table, dx.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  ExpectGradient(x, dx, f);
+}
+
+TEST(RotaryTest, BadOptionsAreRefusedByName) {
+  Lab lab;
+  const auto error = [&](int64_t positions, int64_t head_width, double base) {
+    return RotaryTable::Create(lab.context(), {DType::kFloat32, positions, head_width, base})
+        .status();
+  };
+  EXPECT_EQ(error(0, 4, 1e4),
+            absl::InvalidArgumentError("rotary: positions is 0; it must be at least 1"));
+  EXPECT_EQ(error(1, 5, 1e4),
+            absl::InvalidArgumentError("rotary: head_width is 5; it must be even and at least 2"));
+  EXPECT_EQ(error(1, 4, -1),
+            absl::InvalidArgumentError("rotary: base is -1; it must be positive and finite"));
+  EXPECT_EQ(error(1, 4, std::numeric_limits<double>::infinity()),
+            absl::InvalidArgumentError("rotary: base is inf; it must be positive and finite"));
+}
+
+TEST(RotaryTest, AShapeThatDoesNotFitTheTableIsRefused) {
+  Lab lab;
+  const RotaryTable table = TableOf(lab, DType::kFloat32, 10, 4);
+  const auto error = [&](const RotaryShape& shape) {
+    return Rotary(shape, table, nullptr, lab.stream());
+  };
+  EXPECT_EQ(error({DType::kBFloat16, 1, 8, 2, 12, 3}),
+            absl::InvalidArgumentError(
+                "rotary: the table has 10 positions; the layer's are 3 and the 7 behind it"));
+  EXPECT_EQ(error({DType::kBFloat16, 1, 8, 2, 12, -1}),
+            absl::InvalidArgumentError(
+                "rotary: the table has 10 positions; the layer's are -1 and the 7 behind it"));
+  EXPECT_EQ(error({DType::kBFloat16, 1, 8, 4, 12}),
+            absl::InvalidArgumentError("rotary: 4 heads of 4 do not fit a row of 12"));
+  EXPECT_EQ(
+      error({DType::kFloat64, 1, 8, 2, 12}),
+      absl::InvalidArgumentError("rotary: the table is for float32, the layer's dtype is float64"));
+}
+
+TYPED_TEST(TypesTest, RotaryAndItsGradient) {
+  using T = TypeParam;
+  auto& lab = this->lab_;
+  auto& reference = this->reference_;
+  constexpr int64_t kRows = 2 * 40, kColumns = 3 * 32;
+  const auto x = this->Noise(kRows * kColumns), dx = this->Noise(kRows * kColumns);
+  const auto run = [&](DType dtype, Lab& of, auto part) {
+    const RotaryTable table = TableOf(of, dtype, 40, 16);
+    const RotaryShape shape = {dtype, 2, 40, 4, kColumns};
+    EXPECT_OK(Rotary(shape, table, part(x), of.stream()));
+    EXPECT_OK(RotaryBackward(shape, table, part(dx), of.stream()));
+    EXPECT_OK(of.stream().Synchronize());
+  };
+  run(precision::kDType<T>, lab, [](const auto& both) { return both.narrow.data(); });
+  run(DType::kFloat64, reference, [](const auto& both) { return both.wide.data(); });
+  this->ExpectNear(x, std::is_same_v<T, float> ? 4 : 1.01);
+  this->ExpectNear(dx, std::is_same_v<T, float> ? 4 : 1.01);
+}
+
+TYPED_TEST(TypesTest, RotaryHasTheSameBitsOnEveryDevice) {
+  using T = TypeParam;
+  for (const int64_t head_width : {2, 30, 32, 34, 128}) {
+    SCOPED_TRACE(head_width);
+    SameBits<T>([&](Lab& lab) {
+      const RotaryTable table = TableOf(lab, precision::kDType<T>, 1000, head_width);
+      const auto x = lab.Noise<T>(2 * 9 * 3 * head_width);
+      EXPECT_OK(Rotary({precision::kDType<T>, 2, 9, 2, 3 * head_width, 991}, table, x.data(),
+                       lab.stream()));
+      EXPECT_OK(lab.stream().Synchronize());
+      return x;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace brigade::nn

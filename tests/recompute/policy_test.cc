@@ -1,0 +1,65 @@
+#include "brigade/recompute/policy.h"
+
+#include <string>
+#include <utility>
+
+#include "brigade/tests/recompute/chains.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::recompute {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+using Kind = Policy::Kind;
+
+TEST(PolicyTest, AText) {
+  const std::pair<const char*, Policy> texts[] = {
+      {"none", {}},
+      {"block", {.kind = Kind::kBlock}},
+      {"selective", {.kind = Kind::kSelective}},
+      {"segments:1", {.kind = Kind::kSegments, .stages_per_segment = 1}},
+      {"segments:40", {.kind = Kind::kSegments, .stages_per_segment = 40}},
+      {"budget:1", {.kind = Kind::kBudget, .budget_bytes = 1}},
+      {"budget:9223372036854775807", {.kind = Kind::kBudget, .budget_bytes = INT64_MAX}},
+  };
+  for (const auto& [text, policy] : texts) {
+    ASSERT_OK_AND_ASSIGN(const Policy parsed, ParsePolicy(text));
+    EXPECT_EQ(parsed, policy) << text;
+    EXPECT_EQ(ToString(policy), text);
+  }
+  EXPECT_EQ(ParsePolicy("budget:3KiB")->budget_bytes, 3 << 10);
+  EXPECT_EQ(ParsePolicy("budget:3MiB")->budget_bytes, 3 << 20);
+  EXPECT_EQ(ParsePolicy("budget:3GiB")->budget_bytes, int64_t{3} << 30);
+}
+
+TEST(PolicyTest, EverythingElseIsRefused) {
+  for (const char* text :
+       {"", "None", "blocks", "segments", "segments:", "segments:0", "segments:-1", "segments:1.5",
+        "segments:2147483648", "budget:", "budget:0", "budget:-5", "budget:1GB", "budget:KiB",
+        "budget:9223372036854775808", "budget:8796093022208MiB", "budget:1e9", "selective:1"}) {
+    EXPECT_THAT(ParsePolicy(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(std::string("\"") + text + "\" is none of none, block")));
+  }
+}
+
+TEST(PolicyTest, AChainsPlan) {
+  const Chain chain = EqualChain(4, UnitStage(1, 1, 1, {{4, 2}, {2, 3}}));
+  const auto time = [&](const char* text) {
+    return PlanBy(ParsePolicy(text).value(), chain, {1, 1, 1, 1})->time;
+  };
+  // Forward 4, backward 8; again the first three; each 1 more; the first two again.
+  EXPECT_EQ(time("none"), 12);
+  EXPECT_EQ(time("block"), 15);
+  EXPECT_EQ(time("selective"), 16);
+  EXPECT_EQ(time("segments:2"), 14);
+  EXPECT_EQ(time("budget:1GiB"), 12);
+  EXPECT_THAT(PlanBy(ParsePolicy("budget:1").value(), chain, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("below the least")));
+}
+
+}  // namespace
+}  // namespace brigade::recompute
