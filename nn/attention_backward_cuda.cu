@@ -12,10 +12,10 @@
 //   sum of other[0] by ds: dk or dq; of other[1] by p: dv, in the first kernel alone.
 //
 // Work, for a head of width w and t positions: 7 t^2 w flops (four products and three, half of each
-// below the diagonal), where one kernel with atomics has 5. Global memory: own rows once, the others
-// t / 64 / 2 times on average in each kernel. Shared memory: 128 own rows and twice two tiles of
-// the others, since the next ones come while these are multiplied: 64 rows each, or 32 where heads
-// are wider than 64, so that a block of sm_86 has room: 31, 55, 53 and 69 KiB by w.
+// below the diagonal), where one kernel with atomics has 5. Global memory: own rows once, the
+// others t / 64 / 2 times on average in each kernel. Shared memory: 128 own rows and twice two
+// tiles of the others, since the next ones come while these are multiplied: 64 rows each, or 32
+// where heads are wider than 64, so that a block of sm_86 has room: 31, 55, 53 and 69 KiB by w.
 // Registers on sm_90, by w: 194, 251, 249, 255 of the keys' kernel, 168 of the queries'; no spills
 // on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). All sizes are untuned.
 

@@ -8,7 +8,7 @@
 // diagonal). Global memory: 4 t w numbers once, keys and values again for each later tile of
 // queries, t / 64 / 2 times on average, mostly from the second-level cache: 32 flops for each byte
 // of them. Shared memory: 192 rows, 15 KiB (w = 32) to 51 KiB (w = 128), without bank conflicts
-// (tests/nn/attention_counters_test.cc; copies of rows that are no multiple of 128 bytes have some).
+// but in copies of rows that are no multiple of 128 bytes (tests/nn/attention_counters_test.cc).
 // A warp reads each tile as a whole for its 16 queries: 16 flops for each byte of shared memory,
 // as many as the tensor cores of sm_80 do in the time, and half of those of sm_90; more would take
 // 32 queries a warp. Copies alternate between two buffers: values come while scores are computed,

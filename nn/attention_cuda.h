@@ -7,7 +7,8 @@
 //              side; out, dout: [batch * context, heads * head_width]; log_sum_exp, delta: [batch,
 //              heads, context] of float. Any context; device memory.
 // Precision    T is Half or BFloat16; sums and log_sum_exp (of the scaled scores, natural) in fp32.
-//              Probabilities and gradients of scores are rounded to T before they are multiplied.
+//              Probabilities and gradients of scores are rounded to T before they are multiplied;
+//              delta is made with the rounded out.
 // Aliasing     Nothing may overlap.
 // Stream       Enqueued on `stream`; allocates nothing and never waits.
 // Determinism  The same bits for every launch; no atomics.
@@ -21,6 +22,9 @@
 #include <cstdint>
 
 namespace brigade::nn {
+
+// Of arrays of T, in bytes.
+inline constexpr int kTiledAttentionAlignment = 16;
 
 struct TiledAttentionShape {
   int64_t batch = 0;

@@ -47,7 +47,8 @@ cudaError_t WithHeadWidth(int64_t head_width, const Run& run) {
 template <typename... Arrays>
 cudaError_t CheckTiledAttention(const TiledAttentionShape& shape, const Arrays*... arrays) {
   if (!HasTiledAttention(shape.head_width)) return cudaErrorNotSupported;
-  if (((reinterpret_cast<uintptr_t>(arrays) % 16 != 0) || ...)) return cudaErrorMisalignedAddress;
+  if (((reinterpret_cast<uintptr_t>(arrays) % kTiledAttentionAlignment != 0) || ...))
+    return cudaErrorMisalignedAddress;
   if (shape.batch > 0 &&
       OwnTiles(shape) * shape.heads > std::numeric_limits<int32_t>::max() / shape.batch) {
     return cudaErrorInvalidConfiguration;
