@@ -86,10 +86,12 @@ template <typename T, typename Body>
 void RunWithOperands(const Body& body) {
   kernels::RunSimdWithTag([&](auto tag) BRIGADE_SIMD_BODY {
     constexpr kernels::SimdTarget kTarget = decltype(tag)::kValue;
-    if constexpr (std::is_same_v<T, precision::BFloat16> &&
-                  kTarget == kernels::SimdTarget::kAvx512) {
-      if (kernels::SimdMultipliesBFloat16()) {
-        body(PairOperands());
+    using Pairs = std::conditional_t<std::is_same_v<T, precision::BFloat16> &&
+                                         kTarget == kernels::SimdTarget::kAvx512,
+                                     PairOperands, WideOperands<T, kTarget>>;
+    if constexpr (Pairs::kDepth == 2) {
+      if (Pairs::Available()) {
+        body(Pairs());
         return;
       }
     }

@@ -12,6 +12,10 @@
 #include "brigade/nn/tile_product.h"
 #include "brigade/precision/float16.h"
 
+#if defined(__x86_64__) && !defined(__clang__)
+#define BRIGADE_NN_PAIRS
+#endif
+
 namespace brigade::nn {
 
 // Numbers are converted to Wide<T> when they are packed. A fused multiply-add where the processor
@@ -33,23 +37,36 @@ struct WideOperands : Vectors<Wide<T>, kTarget> {
 // Pairs of bfloat16 as they are, by the instructions of AVX512_BF16 (Zen 4, Cooper Lake and later):
 // sum + a.low b.low + a.high b.high, where each addition is a fused multiply-add that rounds to
 // nearest. Subnormal numbers, of bfloat16 or in the sum, count as 0. Assembly, because the
-// intrinsics are for functions compiled for that target alone.
+// intrinsics are for functions compiled for that target alone; clang says so of assembly as well.
 struct PairOperands : Vectors<float, kernels::SimdTarget::kAvx512> {
   using Word = uint32_t;
   using Number = precision::BFloat16;
   static constexpr int kDepth = 2;
 
+  // Whether they may be used.
+  static bool Available() {
+#ifdef BRIGADE_NN_PAIRS
+    return kernels::SimdMultipliesBFloat16();
+#else
+    return false;
+#endif
+  }
+
   BRIGADE_INLINE static void MultiplyAdd(V& sum, const Word* a, const Word* b) {
-#ifdef __x86_64__
+#ifdef BRIGADE_NN_PAIRS
     asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(LoadBits(b)), "m"(*a));
+#else
+    (void)sum, (void)a, (void)b;
 #endif
   }
 
   // 32 numbers, those of `low` first.
   BRIGADE_INLINE static U Round(V low, V high) {
     U words = {};
-#ifdef __x86_64__
+#ifdef BRIGADE_NN_PAIRS
     asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(words) : "v"(low), "v"(high));
+#else
+    (void)low, (void)high;
 #endif
     return words;
   }

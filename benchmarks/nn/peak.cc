@@ -43,7 +43,7 @@ absl::Status EnqueuePeak(precision::DType dtype, double operations, int threads,
       kernels::RunSimdWithTag([&](auto tag) BRIGADE_SIMD_BODY {
         constexpr kernels::SimdTarget kTarget = decltype(tag)::kValue;
         if constexpr (kTarget == kernels::SimdTarget::kAvx512) {
-          if (dtype == precision::DType::kBFloat16 && kernels::SimdMultipliesBFloat16()) {
+          if (dtype == precision::DType::kBFloat16 && nn::PairOperands::Available()) {
             Multiply<nn::PairOperands>(part);
             return;
           }
