@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstddef>
 #include <utility>
 
 namespace brigade::kernels {
@@ -38,11 +39,11 @@ template <auto* kKernel, typename Function = decltype(kKernel)>
 struct KernelLaunch;
 template <auto* kKernel, typename... Parameters>
 struct KernelLaunch<kKernel, void (*)(Parameters...)> {
-  static cudaError_t Run(unsigned blocks, unsigned threads, cudaStream_t stream,
-                         const Parameters&... arguments) {
+  static cudaError_t Run(unsigned blocks, unsigned threads, size_t shared_bytes,
+                         cudaStream_t stream, const Parameters&... arguments) {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     return cudaLaunchKernel(launched_kernel<kKernel>.function(), blocks, threads, pointers,
-                            /*sharedMem=*/0, stream);
+                            shared_bytes, stream);
   }
 };
 
@@ -51,7 +52,23 @@ struct KernelLaunch<kKernel, void (*)(Parameters...)> {
 template <auto* kKernel, typename... Arguments>
 cudaError_t LaunchKernel(unsigned blocks, unsigned threads, cudaStream_t stream,
                          Arguments&&... arguments) {
-  return KernelLaunch<kKernel>::Run(blocks, threads, stream, std::forward<Arguments>(arguments)...);
+  return KernelLaunch<kKernel>::Run(blocks, threads, /*shared_bytes=*/0, stream,
+                                    std::forward<Arguments>(arguments)...);
+}
+
+// The same with dynamic shared memory, for which a kernel has to ask where it is more than 48 KiB.
+template <auto* kKernel, typename... Arguments>
+cudaError_t LaunchKernelWithMemory(unsigned blocks, unsigned threads, size_t shared_bytes,
+                                   cudaStream_t stream, Arguments&&... arguments) {
+  constexpr size_t kWithoutAsking = 48 << 10;
+  if (shared_bytes > kWithoutAsking) {
+    const cudaError_t error = cudaFuncSetAttribute(launched_kernel<kKernel>.function(),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
+  return KernelLaunch<kKernel>::Run(blocks, threads, shared_bytes, stream,
+                                    std::forward<Arguments>(arguments)...);
 }
 
 // Loads every kernel that LaunchKernel launches anywhere in the program, on the current device.

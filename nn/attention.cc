@@ -9,6 +9,11 @@
 #include "brigade/nn/attention_math.h"
 #include "brigade/nn/enqueue.h"
 
+#if BRIGADE_CUDA
+#include "brigade/device/cuda/cuda_status.h"
+#include "brigade/nn/attention_cuda.h"
+#endif
+
 namespace brigade::nn {
 namespace {
 
@@ -45,6 +50,20 @@ AttentionArrays<T> Arrays(const AttentionShape& shape, const void* qkv, const vo
           static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(shape.head_width())))};
 }
 
+#if BRIGADE_CUDA
+// Whether there are kernels with tensor cores for arrays of a 16-bit type; otherwise a warp takes a
+// row.
+template <typename... Arrays>
+bool IsTiled(const AttentionShape& shape, const Arrays*... arrays) {
+  return HasTiledAttention(shape.head_width()) &&
+         ((reinterpret_cast<uintptr_t>(arrays) % kTiledAttentionAlignment == 0) && ...);
+}
+
+TiledAttentionShape Tiled(const AttentionShape& shape) {
+  return {shape.batch, shape.context, shape.heads, shape.head_width()};
+}
+#endif
+
 }  // namespace
 
 absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
@@ -65,6 +84,17 @@ absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, 
         return absl::OkStatus();
       });
     }
+#if BRIGADE_CUDA
+    if constexpr (sizeof(T) == 2) {
+      if (IsTiled(shape, in, to)) {
+        return stream.Launch(operation, [&](void* cuda_stream) {
+          return device::CudaStatus(LaunchTiledAttention(Tiled(shape), in, to, lse,
+                                                         static_cast<cudaStream_t>(cuda_stream)),
+                                    operation.name);
+        });
+      }
+    }
+#endif
     const AttentionRows<T> formula = {Arrays<T>(shape, qkv, log_sum_exp), to, lse};
     return EnqueueRows(operation, shape.statistics(), formula, stream);
   });
@@ -85,6 +115,22 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     W* const delta = Typed<W>(workspace);
     const AttentionArrays<T> arrays = Arrays<T>(shape, qkv, log_sum_exp);
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
+#if BRIGADE_CUDA
+    if constexpr (sizeof(T) == 2) {
+      if (!cpu && IsTiled(shape, in, Typed<T>(out), up, to)) {
+        const device::Access tiled_accesses[] = {
+            Read(in, 3 * size), Read(Typed<T>(out), size),        Read(lse, shape.statistics()),
+            Read(up, size),     Write(delta, shape.statistics()), Write(to, 3 * size)};
+        const device::Operation tiled = {"attention_backward", tiled_accesses};
+        return stream.Launch(tiled, [&](void* cuda_stream) {
+          return device::CudaStatus(
+              LaunchTiledAttentionBackward(Tiled(shape), in, Typed<T>(out), lse, up, delta, to,
+                                           static_cast<cudaStream_t>(cuda_stream)),
+              tiled.name);
+        });
+      }
+    }
+#endif
     const device::Access delta_accesses[] = {Read(in, 3 * size), Read(Typed<T>(out), size),
                                              Read(lse, shape.statistics()), Read(up, size),
                                              Write(delta, shape.statistics())};

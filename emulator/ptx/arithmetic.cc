@@ -19,6 +19,14 @@ bool RoundsUp(uint32_t kept, uint32_t cut, uint32_t half, bool negative, Roundin
   return false;
 }
 
+// The neighbour of `rounded`, which is even and not exact, on the side of the exact value.
+template <typename Bits, typename T>
+T ToOdd(T rounded, bool exact_is_larger) {
+  const auto bits = std::bit_cast<Bits>(rounded);
+  if ((bits & 1) != 0 || !std::isfinite(rounded)) return rounded;
+  return std::bit_cast<T>(exact_is_larger ? bits + 1 : bits - 1);
+}
+
 }  // namespace
 
 float HalfToFloat(uint16_t bits) {
@@ -78,6 +86,18 @@ uint16_t FloatToBFloat16(float value, Rounding rounding) {
   if ((bits & 0x7fffffff) == 0x7f800000) return static_cast<uint16_t>(kept);
   if (RoundsUp(kept, cut, 0x8000, bits >> 31 != 0, rounding)) ++kept;
   return static_cast<uint16_t>(kept);
+}
+
+float FusedToOdd(float a, float b, float c) {
+  const double product = static_cast<double>(a) * b;
+  double sum = product + c;
+  // What the sum has lost; Knuth's TwoSum.
+  const double added = sum - product;
+  const double lost = (product - (sum - added)) + (c - added);
+  if (lost != 0) sum = ToOdd<uint64_t>(sum, (lost > 0) == (sum > 0));
+  const auto result = static_cast<float>(sum);
+  if (result == sum || sum != sum) return Canonical(result);
+  return ToOdd<uint32_t>(result, std::fabs(sum) > std::fabs(static_cast<double>(result)));
 }
 
 uint32_t PermuteBytes(uint32_t a, uint32_t b, uint32_t selection) {

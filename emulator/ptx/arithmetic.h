@@ -60,6 +60,10 @@ uint16_t FloatToHalf(float value, Rounding rounding);
 float BFloat16ToFloat(uint16_t bits);
 uint16_t FloatToBFloat16(float value, Rounding rounding);
 
+// a * b + c, or, if that is no float, the one of the two next to it whose last bit is 1: rounded
+// once more, to a format of at most 22 bits, it gives what the exact result does. Of fp16 or bf16.
+float FusedToOdd(float a, float b, float c);
+
 // The nearest integer of type To in the direction `rounding` (kNearest: of two, the even one);
 // numbers out of range become the nearest in range. A NaN becomes 0; of double, or in 64 bits, only
 // the highest bit is set.

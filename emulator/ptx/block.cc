@@ -206,6 +206,18 @@ std::string Block::ThreadName(uint64_t id) const {
   return absl::StrCat("thread (", thread.x, ", ", thread.y, ", ", thread.z, ")");
 }
 
+std::string Block::DescribeCopy(uint64_t offset) const {
+  for (const auto& warp : warps_) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const AsyncCopies::Copy* const copy = warp->copies().Find(lane, offset);
+      if (copy == nullptr) continue;
+      return absl::StrCat("the copy of line ", copy->instruction->line, " by ",
+                          ThreadName(access_id(*warp, lane)));
+    }
+  }
+  return "a copy";
+}
+
 void Block::Report(FindingKind kind, const Warp& warp, int lane, const Instruction& instruction,
                    std::string what) {
   if (is_silent_) return;

@@ -173,6 +173,8 @@ class Block {
   std::string ThreadName(uint64_t id) const;
   // "byte 516 of 512 of shared \"tile\"".
   std::string DescribeShared(uint64_t address) const;
+  // "the copy of line 57 by thread (3, 0, 0)": the one that is writing a byte of shared memory.
+  std::string DescribeCopy(uint64_t offset) const;
 
  private:
   void Start(int64_t number);

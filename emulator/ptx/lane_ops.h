@@ -201,6 +201,13 @@ struct RcpOp {
     return T{1} / a;
   }
 };
+// PTX bounds the errors of these two; here they give the nearest number.
+struct Ex2Op {
+  static float Run(float a) { return static_cast<float>(std::exp2(static_cast<double>(a))); }
+};
+struct Lg2Op {
+  static float Run(float a) { return static_cast<float>(std::log2(static_cast<double>(a))); }
+};
 struct FmaOp {
   template <typename T>
   static T Run(T a, T b, T c) {
@@ -254,6 +261,17 @@ struct ShrOp {
 struct PermuteOp {
   static uint32_t Run(uint32_t a, uint32_t b, uint32_t selection) {
     return PermuteBytes(a, b, selection);
+  }
+};
+// Of each bit of a, b and c, the bit of the table that these three choose.
+struct Lop3Op {
+  static uint32_t Run(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+    uint32_t result = 0;
+    for (uint32_t i = 0; i < 8; ++i) {
+      if ((table >> i & 1) == 0) continue;
+      result |= ((i & 4) != 0 ? a : ~a) & ((i & 2) != 0 ? b : ~b) & ((i & 1) != 0 ? c : ~c);
+    }
+    return result;
   }
 };
 struct ReverseOp {

@@ -22,6 +22,8 @@ enum class ByteState : uint8_t {
   // Allocated and never written.
   kUninitialized,
   kInitialized,
+  // In shared memory: a copy of cp.async has begun to write it.
+  kInFlight,
 };
 
 // The last accesses to a byte, as AccessId of block.h; 0: none.

@@ -71,7 +71,8 @@ struct SourcePlace {
 // One instruction of a kernel, ready to run. Operands stand in the order in which PTX writes them,
 // those of a vector one by one.
 struct Instruction {
-  static constexpr int kMostOperands = 8;
+  // Those of the largest matrix product.
+  static constexpr int kMostOperands = 14;
 
   Handler run = nullptr;
   Control control = Control::kNone;
@@ -99,20 +100,23 @@ struct Instruction {
   bool guard_is_negated = false;
   Operand guard = 0;
   // For each operand that is a predicate: whether it is negated.
-  uint8_t negated = 0;
+  uint16_t negated = 0;
   std::array<Operand, kMostOperands> operands = {};
   uint8_t operand_count = 0;
   // For each operand: whether it is written, and whether it is a predicate.
-  uint8_t written = 0;
-  uint8_t predicates = 0;
+  uint16_t written = 0;
+  uint16_t predicates = 0;
   // Of kWarpBarrier: which operand is the mask of its lanes.
   uint8_t lane_mask = 0;
+  // Of kWarpBarrier: it has no mask, since all lanes of the warp must come.
+  bool is_aligned = false;
   // Of kWarpBarrier: lanes may wait for each other at different places, and memory is ordered.
   bool is_memory_barrier = false;
   // Of kBlockBarrier: the last operand is what each thread votes.
   bool is_block_vote = false;
-  // Of an address, in bytes.
+  // Of an address, in bytes; and of a second one.
   int64_t offset = 0;
+  int64_t second_offset = 0;
   // Of a branch: an index of Kernel::code.
   uint32_t target = 0;
 

@@ -13,7 +13,10 @@
 #include "absl/strings/str_split.h"
 #include "brigade/emulator/ptx/access.h"
 #include "brigade/emulator/ptx/convert_ops.h"
+#include "brigade/emulator/ptx/half_ops.h"
 #include "brigade/emulator/ptx/lane_ops.h"
+#include "brigade/emulator/ptx/matrix_ops.h"
+#include "brigade/emulator/ptx/tile_access.h"
 #include "brigade/emulator/ptx/types.h"
 #include "brigade/emulator/ptx/warp_ops.h"
 
@@ -96,6 +99,21 @@ struct Decoder {
     Is(VisitFloat(type, [](auto t) -> Handler { return MapFloat<Op, decltype(t), kSources>; }),
        std::vector<OperandKind>(1 + kSources, kSource));
     out.operands[0] = kDestination;
+  }
+  template <typename Op, int kSources>
+  void Half(Type type) {
+    TakeRounding();
+    Handler run = nullptr;
+    if (type == Type::kF16) run = MapHalf<Op, HalfFormat, 1, kSources>;
+    if (type == Type::kBF16) run = MapHalf<Op, BFloat16Format, 1, kSources>;
+    if (type == Type::kF16x2) run = MapHalf<Op, HalfFormat, 2, kSources>;
+    if (type == Type::kBF16x2) run = MapHalf<Op, BFloat16Format, 2, kSources>;
+    Is(run, std::vector<OperandKind>(1 + kSources, kSource));
+    out.operands[0] = kDestination;
+  }
+  static bool IsHalf(Type type) {
+    return type == Type::kF16 || type == Type::kBF16 || type == Type::kF16x2 ||
+           type == Type::kBF16x2;
   }
   template <typename Op>
   void IntegerUnary(Type type) {
@@ -290,6 +308,7 @@ struct Decoder {
   }
 
   void Convert(Type to, Type from) {
+    if (to == Type::kF16x2 || to == Type::kBF16x2) return ConvertPairOf(to, from);
     const auto is_float = [](Type type) { return type >= Type::kF16; };
     const auto to_integer =
         parts.TakeOneOf<Rounding>(std::array<absl::string_view, 4>{"rni", "rzi", "rmi", "rpi"});
@@ -326,6 +345,13 @@ struct Decoder {
     }
     Is(run, {kDestination, kSource});
     out.bytes = {-SizeOf(to), -SizeOf(from)};
+  }
+
+  void ConvertPairOf(Type to, Type from) {
+    it().rounding = TakeRounding();
+    if (from != Type::kF32) return;
+    Is(to == Type::kF16x2 ? ConvertPair<HalfFormat> : ConvertPair<BFloat16Format>,
+       {kDestination, kSource, kSource});
   }
 
   void ConvertAddress() {
@@ -385,9 +411,89 @@ struct Decoder {
     if (it().run != nullptr) out.bytes[1] = SizeOf(type);
   }
 
+  // Instructions of the whole warp, which must be at one place.
+  void IsAligned() {
+    it().control = Control::kWarpBarrier;
+    it().is_aligned = true;
+  }
+
+  template <typename Parts>
+  void ProductOf(int depth) {
+    constexpr int kParts = Parts::kParts;
+    const auto shape = [&](Handler run) {
+      Is(run, {kDestinationVector, kSourceVector, kSourceVector, kSourceVector});
+      out.sizes = {4, depth / (2 * kParts), depth / (4 * kParts), 4};
+    };
+    width = 4;
+    if (depth == 8 * kParts) shape(MultiplyMatrices<Parts, 8 * kParts>);
+    if (depth == 4 * kParts) shape(MultiplyMatrices<Parts, 4 * kParts>);
+    if (it().run != nullptr) IsAligned();
+  }
+
+  void MultiplyMatricesOf() {
+    int depth = 0;
+    if (parts.Take("m16n8k16")) depth = 16;
+    if (parts.Take("m16n8k8")) depth = 8;
+    if (parts.Take("m16n8k4")) depth = 4;
+    const auto twice = [&](absl::string_view part) { return parts.Take(part) && parts.Take(part); };
+    if (!parts.Take("sync") || !parts.Take("aligned") || !parts.Take("row") || !parts.Take("col") ||
+        !twice("f32")) {
+      return;
+    }
+    if (twice("f16")) return ProductOf<HalfParts>(depth);
+    if (twice("bf16")) return ProductOf<BFloat16Parts>(depth);
+    if (twice("tf32")) return ProductOf<Tf32Parts>(depth);
+  }
+
+  void LoadMatricesOf() {
+    int matrices = 0;
+    if (parts.Take("x1")) matrices = 1;
+    if (parts.Take("x2")) matrices = 2;
+    if (parts.Take("x4")) matrices = 4;
+    const bool is_transposed = parts.Take("trans");
+    const bool is_shared = parts.TakeAny({"shared", "shared::cta"});
+    if (!parts.Take("sync") || !parts.Take("aligned") || !parts.Take("m8n8") ||
+        !parts.Take("b16") || !is_shared) {
+      return;
+    }
+    it().space = Space::kShared;
+    it().is_load = true;
+    width = 4;
+    Is(LoadMatricesHandler(matrices, is_transposed), {kDestinationVector, kAddress});
+    out.bytes[1] = -4;
+    out.sizes = {matrices, 1};
+    if (it().run != nullptr) IsAligned();
+  }
+
+  void CopyAsyncOf() {
+    if (!parts.Take("async")) return;
+    if (parts.Take("commit_group")) return Is(CommitCopies, {});
+    if (parts.Take("wait_group")) return Is(AwaitCopyGroups, {kSource});
+    if (parts.Take("wait_all")) return Is(AwaitAllCopies, {});
+    const bool is_small = parts.Take("ca");
+    if (!is_small && !parts.Take("cg")) return;
+    if (!parts.TakeAny({"shared", "shared::cta"}) || !parts.Take("global")) return;
+    // Of caches.
+    parts.TakeAny({"L2::64B", "L2::128B", "L2::256B"});
+    if (!is_small) it().element_bytes = 16;
+    it().elements = 1;
+    it().is_load = true;
+    Is(CopyAsync, {kAddress, kAddress, kCopyBytes, kOptionalSource});
+    out.bytes = {-4, -8, 0, 4};
+  }
+
   // Names of instructions that take a type.
   void DecodeTyped(absl::string_view base, Type type) {
     width = SizeOf(type);
+    if (IsHalf(type)) {
+      if (base == "add") return Half<HalfAddOp, 2>(type);
+      if (base == "sub") return Half<HalfSubOp, 2>(type);
+      if (base == "mul") return Half<HalfMulOp, 2>(type);
+      if (base == "fma") return Half<HalfFmaOp, 3>(type);
+      if (base == "min") return Half<MinOp, 2>(type);
+      if (base == "max") return Half<MaxOp, 2>(type);
+      if (base == "neg") return Half<NegOp, 1>(type);
+    }
     if (base == "add") return Binary<AddOp>(type);
     if (base == "sub") return Binary<SubOp>(type);
     if (base == "mul" || base == "mad") {
@@ -417,7 +523,12 @@ struct Decoder {
       if (type == Type::kF64 && parts.Take("approx") && parts.Take("ftz")) {
         return Is(ApproximateRcp, {kDestination, kSource});
       }
+      // Bounded by PTX, here the nearest number.
+      if (type == Type::kF32) parts.Take("approx");
       return Float<RcpOp, 1>(type);
+    }
+    if ((base == "ex2" || base == "lg2") && type == Type::kF32 && parts.Take("approx")) {
+      return base == "ex2" ? Float<Ex2Op, 1>(type) : Float<Lg2Op, 1>(type);
     }
     if (base == "and") return Logic<AndOp>(type);
     if (base == "or") return Logic<OrOp>(type);
@@ -433,6 +544,10 @@ struct Decoder {
     if (base == "prmt" && type == Type::kB32) {
       return Is(Map<PermuteOp, uint32_t, uint32_t, uint32_t, uint32_t>,
                 {kDestination, kSource, kSource, kSource});
+    }
+    if (base == "lop3" && type == Type::kB32) {
+      return Is(Map<Lop3Op, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>,
+                {kDestination, kSource, kSource, kSource, kSource});
     }
     if (base == "brev" && (type == Type::kB32 || type == Type::kB64)) {
       return IntegerUnary<ReverseOp>(type);
@@ -502,6 +617,8 @@ struct Decoder {
     } else if (base == "prefetch" || base == "prefetchu") {
       parts.TakeAny({"global", "L1", "L2"});
       Is(DoNothing, {kAddress});
+    } else if (base == "cp") {
+      CopyAsyncOf();
     } else if (base == "bra") {
       parts.Take("uni");
       it().control = Control::kBranch;
@@ -525,8 +642,13 @@ struct Decoder {
 absl::StatusOr<Decoded> Decode(absl::string_view mnemonic, MovShape shape, int pieces) {
   Parts parts(mnemonic);
   Decoder decoder = {parts, shape, pieces};
-  const std::optional<Type> type = parts.TakeType();
-  if (type.has_value()) {
+  const bool is_product = parts.base() == "mma", is_load = parts.base() == "ldmatrix";
+  const std::optional<Type> type = is_product || is_load ? std::nullopt : parts.TakeType();
+  if (is_product) {
+    decoder.MultiplyMatricesOf();
+  } else if (is_load) {
+    decoder.LoadMatricesOf();
+  } else if (type.has_value()) {
     decoder.DecodeTyped(parts.base(), *type);
   } else {
     decoder.DecodeUntyped(parts.base());

@@ -25,6 +25,10 @@ enum class OperandKind : uint8_t {
   kSourceVector,
   kAddress,
   kLabel,
+  // The number 4, 8 or 16, which becomes Instruction::element_bytes, and the instruction's alone.
+  kCopyBytes,
+  // A source that may be left out at the end: it is then the number Instruction::element_bytes.
+  kOptionalSource,
   // The number 0: the one barrier of a block that the emulator has.
   kBarrierZero,
 };
@@ -36,6 +40,8 @@ struct Decoded {
   // Of the register, or of each of a vector, that an operand is: so many bytes, or at least as many
   // if the number is negative; 0: any.
   std::vector<int> bytes;
+  // Of each operand that is a vector: how many registers it has; empty: Instruction::elements.
+  std::vector<int> sizes = {};
 };
 
 // How the operands of mov are written: packed from, or unpacked into, parts in braces.

@@ -667,20 +667,27 @@ class Parser {
   bool Resolve(Kernel& kernel, const Decoded& decoded, const std::vector<Written>& written,
                Instruction& it) {
     const std::vector<OperandKind>& kinds = decoded.operands;
-    if (kinds.size() != written.size()) return false;
+    const bool is_short = !kinds.empty() && kinds.back() == OperandKind::kOptionalSource &&
+                          written.size() + 1 == kinds.size();
+    if (kinds.size() != written.size() && !is_short) return false;
     size_t next = 0;
     const auto add = [&](Operand operand, bool is_written = false, bool is_predicate = false) {
       if (next >= Instruction::kMostOperands) return false;
-      it.written = static_cast<uint8_t>(it.written | is_written << next);
-      it.predicates = static_cast<uint8_t>(it.predicates | is_predicate << next);
+      it.written = static_cast<uint16_t>(it.written | is_written << next);
+      it.predicates = static_cast<uint16_t>(it.predicates | is_predicate << next);
       it.operands[next++] = operand;
       it.operand_count = static_cast<uint8_t>(next);
       return true;
     };
     constexpr bool kWritten = true, kPredicate = true;
+    bool has_address = false;
     for (size_t i = 0; i < kinds.size(); ++i) {
-      const Written& w = written[i];
       Operand operand = 0;
+      if (i == written.size()) {
+        const uint64_t whole = it.element_bytes;
+        return Constant(kernel, {.value = whole}, operand) && add(operand);
+      }
+      const Written& w = written[i];
       const bool is_plain = !w.is_address && !w.is_vector;
       const bool has_second = kinds[i] == OperandKind::kDestinationAndPredicate ||
                               kinds[i] == OperandKind::kTwoPredicates;
@@ -710,20 +717,21 @@ class Parser {
           }
           break;
         case OperandKind::kSource:
+        case OperandKind::kOptionalSource:
           if (!is_plain || !Source(kernel, w.words[0], operand) || !add(operand)) return false;
           break;
         case OperandKind::kSourcePredicate:
           if (const auto number = ParseNumber(absl::StripPrefix(w.words[0], "-"));
               is_plain && number.has_value()) {
             // Predicate 0 is true.
-            if (*number == 0) it.negated = static_cast<uint8_t>(it.negated | 1 << next);
+            if (*number == 0) it.negated = static_cast<uint16_t>(it.negated | 1 << next);
             if (!add(0, !kWritten, kPredicate)) return false;
             break;
           }
           [[fallthrough]];
         case OperandKind::kDestinationPredicate:
           if (!is_plain || !of_kind(w.words[0], Symbol::Kind::kPredicate)) return false;
-          if (w.is_negated) it.negated = static_cast<uint8_t>(it.negated | 1 << next);
+          if (w.is_negated) it.negated = static_cast<uint16_t>(it.negated | 1 << next);
           if (!add(operand, kinds[i] == OperandKind::kDestinationPredicate, kPredicate)) {
             return false;
           }
@@ -744,7 +752,11 @@ class Parser {
           break;
         case OperandKind::kDestinationVector:
         case OperandKind::kSourceVector:
-          if (w.is_address || w.words.size() != it.elements) return false;
+          if (w.is_address) return false;
+          if (w.words.size() !=
+              (decoded.sizes.empty() ? it.elements : static_cast<size_t>(decoded.sizes[i]))) {
+            return false;
+          }
           for (const std::string& word : w.words) {
             const bool found = kinds[i] == OperandKind::kSourceVector
                                    ? Source(kernel, word, operand)
@@ -754,8 +766,17 @@ class Parser {
           break;
         case OperandKind::kAddress:
           if (!w.is_address || !Source(kernel, w.words[0], operand) || !add(operand)) return false;
-          it.offset = w.offset;
+          (has_address ? it.second_offset : it.offset) = w.offset;
+          has_address = true;
           break;
+        case OperandKind::kCopyBytes: {
+          const uint64_t bytes = ParseNumber(w.words[0]).value_or(0);
+          if (!is_plain || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+          // An instruction that knows the number knows no other.
+          if (it.element_bytes != 0 && it.element_bytes != bytes) return false;
+          it.element_bytes = static_cast<uint8_t>(bytes);
+          break;
+        }
         case OperandKind::kLabel:
           if (!is_plain) return false;
           break;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/emulator/ptx/block.h"
 
 namespace brigade::emulator {
@@ -32,6 +33,7 @@ void Warp::Start(uint32_t mask) {
   accessed_ = 0;
   flags_.fill({});
   unwritten_.reset();
+  copies_.Clear();
   steps_ = 0;
   turn_ = 0;
 }
@@ -133,7 +135,9 @@ void Warp::RunGroup(size_t g) {
     counts[pc].executed += std::popcount(active_);
     ++steps_;
     goes_on = false;
-    if (active_ == 0 || instruction.control == Control::kNone) {
+    // Nothing is to be waited for where the whole warp is.
+    const bool is_complete = instruction.is_aligned && active_ == ~uint32_t{0};
+    if (active_ == 0 || instruction.control == Control::kNone || is_complete) {
       if (active_ != 0) Execute(instruction);
       ++pc;
       goes_on = pc < end && !block_.stopped();
@@ -196,10 +200,7 @@ bool Warp::PassWarpBarriers() {
 bool Warp::PassWarpBarrier(const LaneGroup& group) {
   for (uint32_t left = group.mask; left != 0;) {
     const Instruction& instruction = kernel_.code[group.pc];
-    const auto mask_of = [&](const Instruction& at, int lane) {
-      return static_cast<uint32_t>(lanes(at.operands[at.lane_mask])[lane]);
-    };
-    const uint32_t members = mask_of(instruction, std::countr_zero(left));
+    const uint32_t members = LaneMask(instruction, std::countr_zero(left));
     // Lanes that wait with this mask: here, or at another barrier of the same kind.
     uint32_t alike = 0;
     for (const LaneGroup& other : groups_) {
@@ -209,7 +210,7 @@ bool Warp::PassWarpBarrier(const LaneGroup& group) {
       if (is_other_place && !(instruction.is_memory_barrier && at.is_memory_barrier)) continue;
       for (uint32_t rest = other.mask; rest != 0; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        if (mask_of(at, lane) == members) alike |= uint32_t{1} << lane;
+        if (LaneMask(at, lane) == members) alike |= uint32_t{1} << lane;
       }
     }
     left &= ~alike;
@@ -221,6 +222,12 @@ bool Warp::PassWarpBarrier(const LaneGroup& group) {
     }
     // Lanes that have left, and those that the block never had, are not waited for.
     if ((members & started_ & ~left_) != alike) continue;
+    if (instruction.is_aligned && alike != members) {
+      block_.Report(FindingKind::kBarrier, *this, std::countr_zero(alike), instruction,
+                    absl::StrCat("needs all lanes of the warp; here are ", absl::Hex(alike)));
+      block_.Stop();
+      return false;
+    }
     active_ = alike;
     if (instruction.run != nullptr) Execute(instruction);
     std::vector<LaneGroup> passed;

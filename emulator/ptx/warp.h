@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/emulator/ptx/async_copies.h"
 #include "brigade/emulator/ptx/launch.h"
 #include "brigade/emulator/ptx/module.h"
 #include "brigade/emulator/ptx/order.h"
@@ -110,6 +111,8 @@ class Warp {
     if (unwritten_ == nullptr) unwritten_ = std::make_unique<Unwritten>(kernel_);
   }
 
+  AsyncCopies& copies() { return copies_; }
+
   // The active lanes access memory that others may access.
   void NoteAccess() { accessed_ |= active_; }
   // The active lanes pass a fence.
@@ -130,9 +133,7 @@ class Warp {
   const std::vector<LaneGroup>& groups() const { return groups_; }
   // Of a group that waits for lanes of the warp: the mask that its first lane gives.
   uint32_t LaneMask(const LaneGroup& group) {
-    const Instruction& instruction = kernel_.code[group.pc];
-    return static_cast<uint32_t>(
-        lanes(instruction.operands[instruction.lane_mask])[std::countr_zero(group.mask)]);
+    return LaneMask(kernel_.code[group.pc], std::countr_zero(group.mask));
   }
 
  private:
@@ -146,6 +147,10 @@ class Warp {
     } else {
       unwritten_->Run(*this, instruction);
     }
+  }
+  uint32_t LaneMask(const Instruction& instruction, int lane) {
+    if (instruction.is_aligned) return ~uint32_t{0};
+    return static_cast<uint32_t>(lanes(instruction.operands[instruction.lane_mask])[lane]);
   }
   // Runs group `g` until it branches, comes to the place of another one, waits, or leaves.
   void RunGroup(size_t g);
@@ -180,6 +185,7 @@ class Warp {
   };
   std::array<Flags, kLanes> flags_;
   std::unique_ptr<Unwritten> unwritten_;
+  AsyncCopies copies_;
   // Instructions, however many lanes ran them.
   int64_t steps_ = 0;
   // Which of the groups goes on, where one has run for long.

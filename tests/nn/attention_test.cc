@@ -91,14 +91,23 @@ std::vector<double> Exact(int64_t size, uint64_t seed) {
 }
 
 template <typename T>
-Roundoffs RoundoffsOf() {
+Roundoffs RoundoffsOf(const AttentionShape& shape) {
   // The exponential of functions.h ends at e^-87.
   constexpr double kSmallest = 0x1p-110;
-  if (std::is_same_v<T, double>) return {0x1p-53, 0x1p-53, 0, 0};
-  if (std::is_same_v<T, Half>) return {0x1p-24, 0x1p-11, 0, 0x1p-25};
-  // As factors they stay float where the processor does not multiply bfloat16.
-  if (std::is_same_v<T, BFloat16>) return {0x1p-24, 0x1p-8, 0x1p-8, kSmallest};
-  return {0x1p-24, 0x1p-24, 0, kSmallest};
+  // By tensor cores, which cut off what they do not add up.
+  const int64_t width = shape.head_width();
+  const bool is_tiled = kOnGpu && (width == 32 || width == 64 || width == 96 || width == 128);
+  if (std::is_same_v<T, double>) return {0x1p-53, 0x1p-53, 0, 0, 0};
+  if (std::is_same_v<T, Half>) {
+    if (is_tiled) return {0x1p-23, 0x1p-11, 0x1p-11, 0x1p-25, 0x1p-11};
+    return {0x1p-24, 0x1p-11, 0, 0x1p-25, 0};
+  }
+  if (std::is_same_v<T, BFloat16>) {
+    if (is_tiled) return {0x1p-23, 0x1p-8, 0x1p-8, kSmallest, 0x1p-8};
+    // As factors they stay float where the processor does not multiply bfloat16.
+    return {0x1p-24, 0x1p-8, 0x1p-8, kSmallest, 0};
+  }
+  return {0x1p-24, 0x1p-24, 0, kSmallest, 0};
 }
 
 // The largest share of its bound that an error takes.
@@ -114,7 +123,7 @@ double Share(double error, double bound) {
 
 template <typename T>
 Shares Compare(const AttentionShape& shape, const PlainAttention& plain, const Pass<T>& pass) {
-  const Roundoffs u = RoundoffsOf<T>();
+  const Roundoffs u = RoundoffsOf<T>(shape);
   const auto off = [](const auto& value, double wanted) {
     return std::abs(static_cast<double>(Widen(value)) - wanted);
   };
@@ -295,7 +304,8 @@ TYPED_TEST(AttentionTypesTest, RisingScoresDecayWhatWasAddedBefore) {
 // What overflowed must reach the gradients, where the loss scaler sees it.
 TYPED_TEST(AttentionTypesTest, WhatIsNotFiniteStaysSo) {
   using T = TypeParam;
-  const int64_t context = kOnGpu ? 20 : 200, width = 8, bad = context / 2 + 3;
+  // Of a width that tensor cores compute.
+  const int64_t context = kOnGpu ? 20 : 200, width = kOnGpu ? 32 : 8, bad = context / 2 + 3;
   const AttentionShape shape = Shape(1, context, 1, width);
   for (const double value : {static_cast<double>(INFINITY), std::nan("")}) {
     for (int part = 0; part < 3; ++part) {

@@ -14,9 +14,10 @@
 namespace brigade::nn {
 
 // Unit roundoffs: of sums, of numbers in memory, and of probabilities and their gradients as
-// factors of products. What is stored has a distance of at least twice `smallest`.
+// factors of products. What is stored has a distance of at least twice `smallest`. `delta` is that
+// of the output from which the softmax's constant is made; 0: it is made of the probabilities.
 struct Roundoffs {
-  double sums, stored, factors, smallest;
+  double sums, stored, factors, smallest, delta;
 };
 
 class PlainAttention {
@@ -87,11 +88,12 @@ class PlainAttention {
            u.factors;
   }
   // Of a sum of P (dP - delta), whose P add up to `weight` and whose amounts to `slopes`. Delta is
-  // as exact as sums are, in every type.
+  // as exact as sums are, and as what they are made of.
   double DscoreError(const Roundoffs& u, const Query& query, double weight, double slopes) const {
     const double products = root_width_ * u.sums * query.upstream;
     // A sum of products of probabilities, whose errors are half in one direction at most.
-    const double delta = ProbabilityError({u.sums, 0, 0, 0}, query) * query.upstream / 2;
+    const double delta =
+        (ProbabilityError({u.sums, 0, u.delta, 0, 0}, query) / 2 + u.delta / 2) * query.upstream;
     return weight * (products + delta) + slopes * ProbabilityError(u, query);
   }
 

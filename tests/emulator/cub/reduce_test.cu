@@ -1,3 +1,5 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_segmented_reduce.cuh>
 #include <cuda/functional>
@@ -31,6 +33,22 @@ TEST(CubReduceTest, Integers) { ExpectSumAndExtremes<uint32_t>(); }
 TEST(CubReduceTest, LongIntegers) { ExpectSumAndExtremes<int64_t>(); }
 TEST(CubReduceTest, Floats) { ExpectSumAndExtremes<float>(); }
 TEST(CubReduceTest, Doubles) { ExpectSumAndExtremes<double>(); }
+
+// Few enough ones that every sum is a number of the type.
+template <typename T>
+void ExpectSumOfHalves() {
+  const size_t size = 200;
+  const Array<T> in(std::vector<T>(size, T(1.0f))), sum(1);
+  RunCub([&](void* memory, size_t& bytes) {
+    return cub::DeviceReduce::Sum(memory, bytes, in.data(), sum.data(), size);
+  });
+  EXPECT_EQ(static_cast<float>(sum.Values()[0]), 200.0f);
+}
+
+TEST(CubReduceTest, Halves) {
+  ExpectSumOfHalves<__half>();
+  ExpectSumOfHalves<__nv_bfloat16>();
+}
 
 TEST(CubReduceTest, ArgMax) {
   for (const size_t size : Sizes()) {

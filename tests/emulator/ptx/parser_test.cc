@@ -63,8 +63,8 @@ TEST(ParserTest, NamesWhatItDoesNotKnow) {
     const char* what;
   };
   const Case cases[] = {
-      {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r0;", "mma.sync"},
-      {"add.rn.bf16x2 %r1, %r2, %r3;", "the emulator does not know add.rn.bf16x2"},
+      {"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 %r1, %r2, %r3, %r0;", "mma.sync"},
+      {"tanh.approx.bf16x2 %r1, %r2;", "the emulator does not know tanh.approx.bf16x2"},
       {"div.full.f32 %r1, %r2, %r3;", "the emulator does not know .full of div.full.f32"},
       {"add.s32.wide %r1, %r2, %r3;", "the emulator does not know .wide of add.s32.wide"},
       {"atom.global.add.noftz.f16 %r1, [%d1], %r2;", "atom.global.add.noftz.f16"},

@@ -1,0 +1,268 @@
+// The backward pass of tiled attention, without atomics: FlashAttention-2, with the gradients of
+// queries in a kernel of their own.
+//
+// With p = exp(q k^T scale - log_sum_exp), delta = rowsum(dout * out) and
+// ds = p (dout v^T - delta):  dv = p^T dout,  dk = scale ds^T q,  dq = scale ds k.
+//
+// Two kernels compute p and ds again, each in tiles of 64 rows that a block owns by the tiles that
+// it goes over: one owns keys and values and goes over queries and dout, from the diagonal on; the
+// other owns queries and dout and goes over keys and values, up to the diagonal. They are one body:
+//   a = own[0] other[0]^T: scores, of the first kernel transposed;
+//   b = own[1] other[1]^T: gradients of the probabilities;
+//   sum of other[0] by ds: dk or dq; of other[1] by p: dv, in the first kernel alone.
+//
+// Work, for a head of width w and t positions: 7 t^2 w flops (four products and three, half of each
+// below the diagonal), where one kernel with atomics has 5. Global memory: own rows once, the
+// others t / 64 / 2 times on average in each kernel. Shared memory: 128 own rows and twice two
+// tiles of the others, since the next ones come while these are multiplied: 64 rows each, or 32
+// where heads are wider than 64, so that a block of sm_86 has room: 31, 55, 53 and 69 KiB by w.
+// Registers on sm_90, by w: 194, 251, 249, 255 of the keys' kernel, 168 of the queries'; no spills
+// on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). All sizes are untuned.
+
+#include <cmath>
+#include <cstdint>
+
+#include "brigade/nn/attention_cuda.h"
+#include "brigade/nn/attention_launch.cuh"
+#include "brigade/nn/tensor_cores.cuh"
+
+namespace brigade::nn {
+namespace {
+
+// Which rows a block owns.
+enum class Owns { kKeys, kQueries };
+
+// As many as leave the registers that are needed: 168 for three, 255 for two.
+template <Owns kOwns>
+constexpr int kBlocksPerSm = kOwns == Owns::kKeys ? 2 : 3;
+
+template <int kWidth>
+constexpr int kOthers = kWidth <= 64 ? 64 : 32;
+
+template <int kWidth>
+struct BackwardMemory {
+  using Rows = Tile<kWidth>;
+  static constexpr int kOtherBytes = Rows::Bytes(kOthers<kWidth>);
+  static constexpr int kNumberBytes = 4 * kOthers<kWidth>;
+  static constexpr int kBytes = 2 * Rows::Bytes(kOwnRows) + 4 * kOtherBytes + 4 * kNumberBytes;
+
+  uint32_t begin;
+
+  __device__ Rows own(int i) const { return {begin + i * Rows::Bytes(kOwnRows)}; }
+  __device__ Rows other(int buffer, int i) const {
+    return {begin + 2 * Rows::Bytes(kOwnRows) + (2 * buffer + i) * kOtherBytes};
+  }
+  // log_sum_exp and delta of the others.
+  __device__ uint32_t numbers(int buffer, int i) const {
+    return other(2, 0).address + (2 * buffer + i) * kNumberBytes;
+  }
+};
+
+__device__ inline float2 LoadPair(uint32_t address) {
+  float2 pair;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(pair.x), "=f"(pair.y)
+               : "r"(address)
+               : "memory");
+  return pair;
+}
+
+struct Pointers {
+  const void* qkv;
+  const void* dout;
+  const float* log_sum_exp;
+  const float* delta;
+  void* dqkv;
+};
+
+template <typename T, int kWidth, Owns kOwns>
+__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
+    AttentionBackwardKernel(const TiledAttentionShape shape, const Pointers pointers, float scale) {
+  constexpr bool kOwnsKeys = kOwns == Owns::kKeys;
+  constexpr int kRows = kOthers<kWidth>;
+  extern __shared__ uint4 shared[];
+  const BackwardMemory<kWidth> memory{SharedAddress(shared)};
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / kWarpSize, lane = thread % kWarpSize;
+  const auto tiles = static_cast<unsigned>(OwnTiles(shape));
+  const HeadOfText at(shape, blockIdx.x / tiles);
+  // The first keys are seen by the most queries, the last queries see the most keys.
+  const unsigned tile = blockIdx.x % tiles;
+  const int64_t first = int64_t{kOwnsKeys ? tile : tiles - 1 - tile} * kOwnRows;
+  const int64_t width = shape.heads * kWidth;
+  const T* const queries =
+      static_cast<const T*>(pointers.qkv) + at.first_row * 3 * width + at.head * kWidth;
+  const T* const dout =
+      static_cast<const T*>(pointers.dout) + at.first_row * width + at.head * kWidth;
+  // Of the queries of this head.
+  const int64_t numbers = at.first_row * shape.heads + at.head * shape.context;
+  const float* const log_sum_exp = pointers.log_sum_exp + numbers;
+  const float* const delta = pointers.delta + numbers;
+
+  // Rows of queries and dout, or of keys and values.
+  const auto copy = [&]<int kCount>(Tile<kWidth> to, Tile<kWidth> also_to, bool of_queries,
+                                    int64_t begin) {
+    const int64_t left = shape.context - begin, stride = of_queries ? width : 3 * width;
+    CopyRows<kAttentionThreads, kCount>(to, queries + begin * 3 * width + (of_queries ? 0 : width),
+                                        3 * width, left);
+    CopyRows<kAttentionThreads, kCount>(
+        also_to, of_queries ? dout + begin * width : queries + begin * 3 * width + 2 * width,
+        stride, left);
+  };
+  const auto copy_others = [&](int buffer, int64_t begin) {
+    copy.template operator()<kRows>(memory.other(buffer, 0), memory.other(buffer, 1), kOwnsKeys,
+                                    begin);
+    if constexpr (kOwnsKeys) {
+      if (thread >= 2 * kRows) return;
+      const int r = thread % kRows, i = thread / kRows;
+      const bool is_there = r < shape.context - begin;
+      CopyAsync<4>(memory.numbers(buffer, i) + 4 * r,
+                   (i == 0 ? log_sum_exp : delta) + (is_there ? begin + r : 0), is_there ? 4 : 0);
+    }
+  };
+
+  const int row = warp * kWarpRows;
+  const int64_t first_of_warp = first + row;
+  // Of the lane's own rows, if they are queries: negative and times log2(e), and delta.
+  float shift[2] = {}, deltas[2] = {};
+  if constexpr (!kOwnsKeys) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int64_t query = first_of_warp + lane / 4 + 8 * h;
+      if (query >= shape.context) continue;
+      shift[h] = -log_sum_exp[query] * kLog2E;
+      deltas[h] = delta[query];
+    }
+  }
+  const float log2_scale = scale * kLog2E;
+  // Of other[0] by ds, of other[1] by p.
+  float by_ds[kWidth / 8][4] = {}, by_p[kOwnsKeys ? kWidth / 8 : 1][4] = {};
+
+  const int64_t begin_of_others = kOwnsKeys ? first : 0;
+  const int64_t end_of_others =
+      kOwnsKeys ? shape.context : min(shape.context, first + int64_t{kOwnRows});
+  copy.template operator()<kOwnRows>(memory.own(0), memory.own(1), !kOwnsKeys, first);
+  copy_others(0, begin_of_others);
+  int buffer = 0;
+  for (int64_t begin = begin_of_others; begin < end_of_others; begin += kRows, buffer ^= 1) {
+    AwaitCopies();
+    // Behind it the copied rows are there, and nobody reads the other buffer any more.
+    __syncthreads();
+    if (begin + kRows < end_of_others) copy_others(buffer ^ 1, begin + kRows);
+    // Of rows `own` of the warp and `other` of the tile, whether the query sees the key: always, or
+    // by the place of each.
+    const int64_t ahead = kOwnsKeys ? begin - first_of_warp : first_of_warp - begin;
+    const auto is_visible = [&](int own, int other) {
+      return (kOwnsKeys ? other - own : own - other) + ahead >= 0;
+    };
+    const bool is_whole = is_visible(kOwnsKeys ? kWarpRows - 1 : 0, kOwnsKeys ? 0 : kRows - 1);
+    if (!is_visible(kOwnsKeys ? 0 : kWarpRows - 1, kOwnsKeys ? kRows - 1 : 0)) continue;
+
+    float p[kRows / 8][4] = {}, ds[kRows / 8][4] = {};
+    MultiplyByTransposed<T, kWidth, kRows>(memory.own(0), row, memory.other(buffer, 0), p);
+    MultiplyByTransposed<T, kWidth, kRows>(memory.own(1), row, memory.other(buffer, 1), ds);
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n) {
+      const int other = 8 * n + lane % 4 * 2;
+      float2 shifts, others;
+      if constexpr (kOwnsKeys) {
+        shifts = LoadPair(memory.numbers(buffer, 0) + 4 * other);
+        shifts = {-shifts.x * kLog2E, -shifts.y * kLog2E};
+        others = LoadPair(memory.numbers(buffer, 1) + 4 * other);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float by = kOwnsKeys ? (i % 2 == 0 ? shifts.x : shifts.y) : shift[i / 2];
+        const float d = kOwnsKeys ? (i % 2 == 0 ? others.x : others.y) : deltas[i / 2];
+        const bool sees = is_whole || is_visible(lane / 4 + i / 2 * 8, other + i % 2);
+        p[n][i] = sees ? Exp2(fmaf(p[n][i], log2_scale, by)) : 0.0f;
+        ds[n][i] = p[n][i] * (ds[n][i] - d);
+      }
+    }
+    if constexpr (kOwnsKeys) MultiplyBy<T, kWidth, kRows>(p, memory.other(buffer, 1), by_p);
+    MultiplyBy<T, kWidth, kRows>(ds, memory.other(buffer, 0), by_ds);
+  }
+
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) by_ds[n][i] *= scale;
+  }
+  T* const to = static_cast<T*>(pointers.dqkv) + (at.first_row + first_of_warp) * 3 * width +
+                at.head * kWidth;
+  const int64_t rows = shape.context - first_of_warp;
+  StoreRows<T, kWidth>(by_ds, memory.own(0), row, to + (kOwnsKeys ? width : 0), 3 * width, rows);
+  if constexpr (kOwnsKeys) {
+    StoreRows<T, kWidth>(by_p, memory.own(1), row, to + 2 * width, 3 * width, rows);
+  }
+}
+
+// delta = rowsum(dout * out) for each query of each head: four lanes each, 16 bytes at a time.
+constexpr int kDeltaThreads = 256, kDeltaLanes = 4;
+
+template <typename T>
+__global__ void __launch_bounds__(kDeltaThreads)
+    AttentionDeltaKernel(const TiledAttentionShape shape, const T* out, const T* dout,
+                         float* delta) {
+  const int64_t i = (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) / kDeltaLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kDeltaLanes;
+  // All lanes of the warp take part in the sum.
+  const bool is_there = i < shape.batch * shape.context * shape.heads;
+  float sum = 0;
+  if (is_there) {
+    const int64_t first = i * shape.head_width;
+    for (int64_t c = first + lane * kChunkElements; c < first + shape.head_width;
+         c += kDeltaLanes * kChunkElements) {
+      struct alignas(kChunkBytes) Chunk {
+        T values[kChunkElements];
+      };
+      const Chunk a = *reinterpret_cast<const Chunk*>(out + c);
+      const Chunk b = *reinterpret_cast<const Chunk*>(dout + c);
+#pragma unroll
+      for (int k = 0; k < kChunkElements; ++k) {
+        sum = fmaf(static_cast<float>(a.values[k]), static_cast<float>(b.values[k]), sum);
+      }
+    }
+  }
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  if (!is_there || lane != 0) return;
+  const int64_t text = i / shape.heads / shape.context, head = i % shape.heads;
+  delta[(text * shape.heads + head) * shape.context + i / shape.heads % shape.context] = sum;
+}
+
+}  // namespace
+
+template <typename T>
+cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape& shape, const T* qkv,
+                                         const T* out, const float* log_sum_exp, const T* dout,
+                                         float* delta, T* dqkv, cudaStream_t stream) {
+  cudaError_t error = CheckTiledAttention(shape, qkv, out, dout, dqkv);
+  const int64_t rows = shape.batch * shape.heads * shape.context;
+  if (error != cudaSuccess || rows == 0) return error;
+  constexpr int64_t kOfBlock = kDeltaThreads / kDeltaLanes;
+  error = kernels::LaunchKernel<AttentionDeltaKernel<T>>(
+      static_cast<unsigned>((rows + kOfBlock - 1) / kOfBlock), kDeltaThreads, stream, shape, out,
+      dout, delta);
+  if (error != cudaSuccess) return error;
+  const auto blocks = static_cast<unsigned>(OwnTiles(shape) * shape.heads * shape.batch);
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
+  const Pointers pointers = {qkv, dout, log_sum_exp, delta, dqkv};
+  return WithHeadWidth(shape.head_width, [&](auto width) {
+    const auto launch = [&]<Owns kOwns>() {
+      return kernels::LaunchKernelWithMemory<AttentionBackwardKernel<T, width, kOwns>>(
+          blocks, kAttentionThreads, BackwardMemory<width>::kBytes, stream, shape, pointers, scale);
+    };
+    const cudaError_t of_keys = launch.template operator()<Owns::kKeys>();
+    return of_keys != cudaSuccess ? of_keys : launch.template operator()<Owns::kQueries>();
+  });
+}
+
+template cudaError_t LaunchTiledAttentionBackward<precision::Half>(
+    const TiledAttentionShape&, const precision::Half*, const precision::Half*, const float*,
+    const precision::Half*, float*, precision::Half*, cudaStream_t);
+template cudaError_t LaunchTiledAttentionBackward<precision::BFloat16>(
+    const TiledAttentionShape&, const precision::BFloat16*, const precision::BFloat16*,
+    const float*, const precision::BFloat16*, float*, precision::BFloat16*, cudaStream_t);
+
+}  // namespace brigade::nn

@@ -1,0 +1,189 @@
+// The forward pass of tiled attention: FlashAttention-2.
+//
+// A block has 64 queries of a head, 16 of each warp, and goes over the tiles of 64 keys and values
+// up to the diagonal. A warp keeps the output of its queries, their largest score and the sum of
+// their exponentials in registers; scores exist for one tile at a time.
+//
+// Work, for a head of width w and t positions: 2 t^2 w flops (two products, half of each below the
+// diagonal). Global memory: 4 t w numbers once, keys and values again for each later tile of
+// queries, t / 64 / 2 times on average, mostly from the second-level cache: 32 flops for each byte
+// of them. Shared memory: 192 rows, 15 KiB (w = 32) to 51 KiB (w = 128), without bank conflicts
+// but in copies of rows that are no multiple of 128 bytes (tests/nn/attention_counters_test.cc).
+// A warp reads each tile as a whole for its 16 queries: 16 flops for each byte of shared memory,
+// as many as the tensor cores of sm_80 do in the time, and half of those of sm_90; more would take
+// 32 queries a warp. Copies alternate between two buffers: values come while scores are computed,
+// the next keys while the values are multiplied.
+// Registers on sm_90, by w: 127, 166, 168, 239; no spills on sm_80, 90 and 100
+// (tests/nn/attention_resources_test.cc). All sizes are untuned.
+
+#include <cmath>
+#include <cstdint>
+
+#include "brigade/nn/attention_cuda.h"
+#include "brigade/nn/attention_launch.cuh"
+#include "brigade/nn/tensor_cores.cuh"
+
+namespace brigade::nn {
+namespace {
+
+constexpr int kKeys = 64;
+// As many as leave the registers that are needed: 168 for three, 255 for two.
+template <int kWidth>
+constexpr int kBlocksPerSm = kWidth <= 96 ? 3 : 2;
+
+template <int kWidth>
+struct ForwardMemory {
+  using Rows = Tile<kWidth>;
+  static constexpr int kBytes = Rows::Bytes(kOwnRows + 2 * kKeys);
+
+  Rows queries, keys, values;
+
+  __device__ explicit ForwardMemory(uint32_t begin)
+      : queries{begin},
+        keys{begin + Rows::Bytes(kOwnRows)},
+        values{begin + Rows::Bytes(kOwnRows + kKeys)} {}
+};
+
+// The softmax of a warp's 16 rows over the tiles so far: of rows g and g + 8 of a lane's group.
+struct RunningSoftmax {
+  float max[2] = {-INFINITY, -INFINITY};
+  // Of the lane's own columns.
+  float sum[2] = {0, 0};
+
+  // Scores of a tile, times `scale` and log2(e), become exponentials by the new maximum; what was
+  // made with the old one is multiplied by the factor that is returned for each row.
+  template <int kTiles>
+  __device__ void Add(float scale, float (&scores)[kTiles][4], float (&factor)[2]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float largest = max[h];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        largest = fmaxf(largest, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+      }
+      // The four lanes that share the row.
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      // Finite: the first tile has a visible key for every row.
+      const float shift = -largest * scale;
+      factor[h] = Exp2(fmaf(max[h], scale, shift));
+      max[h] = largest;
+      sum[h] *= factor[h];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int i = 2 * h; i < 2 * h + 2; ++i) {
+          scores[n][i] = Exp2(fmaf(scores[n][i], scale, shift));
+          sum[h] += scores[n][i];
+        }
+      }
+    }
+  }
+
+  // Of all columns.
+  __device__ float Total(int h) const {
+    float total = sum[h] + __shfl_xor_sync(0xffffffffu, sum[h], 1);
+    return total + __shfl_xor_sync(0xffffffffu, total, 2);
+  }
+};
+
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
+    AttentionKernel(const TiledAttentionShape shape, const T* qkv, T* out, float* log_sum_exp,
+                    float scale) {
+  extern __shared__ uint4 shared[];
+  const ForwardMemory<kWidth> memory(SharedAddress(shared));
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const auto tiles = static_cast<unsigned>(OwnTiles(shape));
+  const HeadOfText at(shape, blockIdx.x / tiles);
+  // The last queries see the most keys: their blocks come first.
+  const int64_t first = int64_t{tiles - 1 - blockIdx.x % tiles} * kOwnRows;
+  const int64_t width = shape.heads * kWidth, stride = 3 * width;
+  const T* const queries = qkv + (at.first_row + first) * stride + at.head * kWidth;
+  const T* const keys = qkv + at.first_row * stride + width + at.head * kWidth;
+  const T* const values = keys + width;
+  const auto copy = [&](Tile<kWidth> to, const T* from, int64_t begin) {
+    CopyRows<kAttentionThreads, kKeys>(to, from + begin * stride, stride, shape.context - begin);
+  };
+
+  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, stride, shape.context - first);
+  copy(memory.keys, keys, 0);
+  float sums[kWidth / 8][4] = {};
+  RunningSoftmax softmax;
+  const float log2_scale = scale * kLog2E;
+  const int row = warp * kWarpRows;
+  // The tile of the diagonal is the last one.
+  static_assert(kKeys == kOwnRows);
+  for (int64_t begin = 0; begin <= first; begin += kKeys) {
+    AwaitCopies();
+    __syncthreads();
+    copy(memory.values, values, begin);
+    float scores[kKeys / 8][4] = {};
+    MultiplyByTransposed<T, kWidth, kKeys>(memory.queries, row, memory.keys, scores);
+    if (begin == first) {
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int query = row + lane / 4 + i / 2 * 8, key = 8 * n + lane % 4 * 2 + i % 2;
+          if (key > query) scores[n][i] = -INFINITY;
+        }
+      }
+    }
+    float factor[2];
+    softmax.Add(log2_scale, scores, factor);
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[n][i] *= factor[i / 2];
+    }
+    AwaitCopies();
+    __syncthreads();
+    if (begin < first) copy(memory.keys, keys, begin + kKeys);
+    MultiplyBy<T, kWidth, kKeys>(scores, memory.values, sums);
+  }
+
+  const int64_t rows = shape.context - first - row;
+  float* const of_rows =
+      log_sum_exp + (at.first_row * shape.heads + at.head * shape.context) + first + row;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float total = softmax.Total(h), inverse = 1 / total;
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; ++n) {
+      sums[n][2 * h] *= inverse;
+      sums[n][2 * h + 1] *= inverse;
+    }
+    const int r = lane / 4 + 8 * h;
+    if (lane % 4 == 0 && r < rows) of_rows[r] = fmaf(softmax.max[h], scale, logf(total));
+  }
+  StoreRows<T, kWidth>(sums, memory.queries, row,
+                       out + (at.first_row + first + row) * width + at.head * kWidth, width, rows);
+}
+
+}  // namespace
+
+template <typename T>
+cudaError_t LaunchTiledAttention(const TiledAttentionShape& shape, const T* qkv, T* out,
+                                 float* log_sum_exp, cudaStream_t stream) {
+  const cudaError_t error = CheckTiledAttention(shape, qkv, out);
+  if (error != cudaSuccess || shape.batch * shape.heads * shape.context == 0) return error;
+  const auto blocks = static_cast<unsigned>(OwnTiles(shape) * shape.heads * shape.batch);
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
+  return WithHeadWidth(shape.head_width, [&](auto width) {
+    return kernels::LaunchKernelWithMemory<AttentionKernel<T, width>>(
+        blocks, kAttentionThreads, ForwardMemory<width>::kBytes, stream, shape, qkv, out,
+        log_sum_exp, scale);
+  });
+}
+
+template cudaError_t LaunchTiledAttention<precision::Half>(const TiledAttentionShape&,
+                                                           const precision::Half*, precision::Half*,
+                                                           float*, cudaStream_t);
+template cudaError_t LaunchTiledAttention<precision::BFloat16>(const TiledAttentionShape&,
+                                                               const precision::BFloat16*,
+                                                               precision::BFloat16*, float*,
+                                                               cudaStream_t);
+
+}  // namespace brigade::nn

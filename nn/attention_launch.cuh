@@ -1,0 +1,61 @@
+#ifndef BRIGADE_NN_ATTENTION_LAUNCH_CUH_
+#define BRIGADE_NN_ATTENTION_LAUNCH_CUH_
+
+// What the kernels of tiled attention have in common: which block does what, and how one is
+// launched.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "brigade/kernels/launch_kernel.h"
+#include "brigade/nn/attention_cuda.h"
+
+namespace brigade::nn {
+
+inline constexpr int kAttentionThreads = 128;
+inline constexpr int kAttentionWarps = kAttentionThreads / 32;
+// Rows that a block owns: 16 of each warp.
+inline constexpr int kOwnRows = 16 * kAttentionWarps;
+inline constexpr float kLog2E = 1.44269504f;
+
+// What of the arrays a block works on.
+struct HeadOfText {
+  // Of the rows of all texts, and the head.
+  int64_t first_row, head;
+
+  __device__ HeadOfText(const TiledAttentionShape& shape, int64_t number)
+      : first_row(number / shape.heads * shape.context), head(number % shape.heads) {}
+};
+
+constexpr int64_t OwnTiles(const TiledAttentionShape& shape) {
+  return (shape.context + kOwnRows - 1) / kOwnRows;
+}
+
+// Calls run(std::integral_constant<int, head_width>()), one of those that there are.
+template <typename Run>
+cudaError_t WithHeadWidth(int64_t head_width, const Run& run) {
+  if (head_width == 32) return run(std::integral_constant<int, 32>());
+  if (head_width == 64) return run(std::integral_constant<int, 64>());
+  if (head_width == 96) return run(std::integral_constant<int, 96>());
+  return run(std::integral_constant<int, 128>());
+}
+
+// OK, or why there is nothing to launch.
+template <typename... Arrays>
+cudaError_t CheckTiledAttention(const TiledAttentionShape& shape, const Arrays*... arrays) {
+  if (!HasTiledAttention(shape.head_width)) return cudaErrorNotSupported;
+  if (((reinterpret_cast<uintptr_t>(arrays) % kTiledAttentionAlignment != 0) || ...))
+    return cudaErrorMisalignedAddress;
+  if (shape.batch > 0 &&
+      OwnTiles(shape) * shape.heads > std::numeric_limits<int32_t>::max() / shape.batch) {
+    return cudaErrorInvalidConfiguration;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_ATTENTION_LAUNCH_CUH_
