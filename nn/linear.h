@@ -39,6 +39,7 @@ absl::Status Linear(const LinearInput& input, const void* bias, void* y, Blas& b
 // From dy [rows, outputs]: dx, dweight, dbias, of the shapes of x, weight, bias. Those without data
 // are left out: dx of a model's first layer, dbias of a layer that has none.
 //
+// Aliasing     dx, which is written last, may be x.
 // Errors       Those of Blas::Gemm, and of BiasBackward (pointwise.h).
 absl::Status LinearBackward(const LinearInput& input, const void* dy, Gradient dx, Gradient dweight,
                             Gradient dbias, Blas& blas, const Workspace& workspace,

@@ -114,8 +114,6 @@ void BlockLayout::PlaceForward(const BlockSaveOption* option, Pieces& pieces,
 void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
                                 BlockMemory& memory) const {
   memory.dwidth = pieces.Take(Pieces::kAlways, width_bytes_);
-  memory.dqkv = pieces.Take(Pieces::kAttentionPart, 3 * width_bytes_);
-  memory.dmlp = pieces.Take(Pieces::kMlpPart, 4 * width_bytes_);
   memory.output = pieces.Save(width_bytes_);
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
@@ -125,6 +123,9 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
                                                                             : Pieces::kMlpPart,
                                                             BytesOf(array));
   }
+  memory.dmlp = memory.arrays[kGelu];
+  memory.dqkv = IsSaved(option, kGelu) ? memory.arrays[kGelu]
+                                       : pieces.Take(Pieces::kAttentionPart, 3 * width_bytes_);
 }
 
 int64_t BlockLayout::SavedBytes(int option) const {

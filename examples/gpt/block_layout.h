@@ -58,8 +58,9 @@ struct BlockMemory {
   void* arrays[kBlockArrays] = {};
   // Of the forward pass, the residual stream behind the block.
   void* output = nullptr;
-  // Of the backward pass: gradients of norm1, norm2 and attention, by turns; of the MLP's inside;
-  // of queries, keys and values.
+  // Of the backward pass: gradients of norm1, norm2 and attention, by turns; of the MLP's inside,
+  // in the place of kGelu, which nobody reads after that; of queries, keys and values, there too
+  // if kGelu is saved.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
 };
 

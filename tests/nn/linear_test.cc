@@ -64,6 +64,13 @@ TEST(LinearTest, GradientsWithoutDataAreLeftOut) {
     EXPECT_EQ(alone[i], dx[i]) << i;
     EXPECT_EQ(beside[i], dweight[i]) << i;
   }
+  // In the place of x.
+  run({x.data()}, {beside.data()});
+  ASSERT_OK(lab.stream().Synchronize());
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(x[i], dx[i]) << i;
+    EXPECT_EQ(beside[i], dweight[i]) << i;
+  }
 }
 
 TEST(LinearTest, TheErrorOfAProductNamesItsSize) {
