@@ -37,7 +37,8 @@ struct AttentionShape {
 //              as 0. On GPUs tensor cores do the same, with Half too, for heads of 32, 64, 96 and
 //              128 in arrays that are aligned to 16 bytes; they keep subnormal numbers, and make
 //              the constant of the softmax's gradient of the rounded `out`. A NaN reaches what
-//              depends on it, and may reach positions before it that are less than 64 away.
+//              depends on it; one in a key or a value may reach positions before it that are less
+//              than 64 away.
 // Memory       No matrix of scores: on the CPU, tiles of 64 to 128 positions in at most 512 KiB of
 //              the stack of each thread that computes.
 // Aliasing     None.
@@ -54,10 +55,12 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
                                const void* log_sum_exp, const void* dout, void* workspace,
                                void* dqkv, device::Stream& stream);
 
-// A number for each position and head, as in log_sum_exp, rounded up to 256 bytes; on the CPU also
-// parts of the queries' gradient, in the type of sums: as many matrices [context rounded up to 64
-// (32 for double), head width rounded up to 16] as there are heads in the batch, or up to 16 where
-// these are fewer. Linear in the context either way.
+// With W = 4 bytes (8 for double), and `tiles` of 64 positions (32 for double) of a context:
+//
+//   batch * heads * context * W, rounded up to 256, for a number of each row of scores; and on the
+//   CPU, for the gradient of queries in parts that threads add up one by one,
+//   batch * heads * parts * (64 or 32) * tiles * (head width rounded up to 16) * W, where
+//   parts = 16 / (batch * heads), at least 1 and at most `tiles`.
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device);
 
 }  // namespace brigade::nn
