@@ -4,7 +4,7 @@
 // without a transposition.
 //
 // Work: 4 operations for each pair of positions and column of a head, those of the diagonal's
-// blocks included; and an exponential for each pair, which takes about a tenth of the time.
+// blocks included; and an exponential for each pair.
 
 #include <cmath>
 #include <cstdint>

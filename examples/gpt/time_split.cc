@@ -41,7 +41,7 @@ Activity ActivityOf(const device::TracedOperation& operation) {
     if (rule.kind == operation.kind && rule.name == operation.name) return rule.activity;
   }
   if (operation.kind == kWait) return Activity::kIdle;
-  // Attention is products too, but for a tenth of its time.
+  // Attention is products too, but for its exponentials.
   return absl::StrContains(operation.name, "gemm") || absl::StrContains(operation.name, "attention")
              ? Activity::kGemm
              : Activity::kOtherCompute;
