@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "brigade/emulator/runtime/control.h"
+#include "brigade/nn/attention.h"
 #include "brigade/nn/attention_cuda.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/tests/nn/lab.h"
 #include "gtest/gtest.h"
 
 namespace brigade::nn {
@@ -76,6 +78,39 @@ TEST(AttentionCountersTest, TilesAreMovedWholeAndWithoutBankConflicts) {
       EXPECT_EQ(launches[i].stores.sectors, launches[i].stores.least_sectors);
     }
   }
+}
+
+// How many kernels of a layer's two passes run on tensor cores.
+int TiledKernels(precision::DType dtype, int64_t head_width) {
+  Lab lab;
+  const AttentionShape shape = {dtype, 1, 3, 2, 2 * head_width};
+  const auto array = [&](int64_t size) { return lab.Noise<double>(size).data(); };
+  void* const qkv = array(3 * 3 * shape.width);
+  void* const out = array(3 * shape.width);
+  void* const log_sum_exp = array(shape.statistics());
+  emulator::RecordLaunches(true);
+  EXPECT_OK(Attention(shape, qkv, out, log_sum_exp, lab.stream()));
+  EXPECT_OK(AttentionBackward(shape, qkv, out, log_sum_exp, array(3 * shape.width),
+                              array(shape.statistics()), array(3 * 3 * shape.width), lab.stream()));
+  EXPECT_OK(lab.stream().Synchronize());
+  emulator::RecordLaunches(false);
+  int tiled = 0;
+  for (const auto& launch : emulator::TakeLaunches()) {
+    for (const char* name : {"AttentionKernel", "AttentionBackwardKernel"}) {
+      tiled += launch.kernel.find(name) != std::string::npos ? 1 : 0;
+    }
+  }
+  return tiled;
+}
+
+TEST(AttentionCountersTest, TensorCoresTake16BitTypesOfTheWidthsThatThereAre) {
+  using precision::DType;
+  for (const int64_t head_width : {32, 64, 96, 128}) {
+    EXPECT_EQ(TiledKernels(DType::kFloat16, head_width), 3);
+    EXPECT_EQ(TiledKernels(DType::kBFloat16, head_width), 3);
+    EXPECT_EQ(TiledKernels(DType::kFloat32, head_width), 0);
+  }
+  EXPECT_EQ(TiledKernels(DType::kFloat16, 48), 0);
 }
 
 }  // namespace

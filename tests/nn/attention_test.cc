@@ -30,8 +30,9 @@ class Pass {
   using W = Wide<T>;
 
   Pass(const AttentionShape& shape, const std::vector<double>& inputs,
-       const std::vector<double>& upstream, int threads = 2)
+       const std::vector<double>& upstream, int threads = 2, int64_t shift = 0)
       : shape_(shape),
+        shift_(shift),
         context_(device::Context::Create({.device = BRIGADE_LAB_DEVICE, .compute_threads = threads})
                      .value()),
         stream_(context_->CreateStream("compute").value()),
@@ -67,11 +68,13 @@ class Pass {
  private:
   template <typename E>
   absl::Span<E> Array(int64_t size) {
-    arrays_.push_back(context_->AllocateHost(size * sizeof(E), "array").value());
-    return arrays_.back().template as<E>();
+    arrays_.push_back(context_->AllocateHost((shift_ + size) * sizeof(E), "array").value());
+    return arrays_.back().template as<E>().subspan(static_cast<size_t>(shift_));
   }
 
   AttentionShape shape_;
+  // Elements before each array.
+  const int64_t shift_;
   std::unique_ptr<device::Context> context_;
   std::unique_ptr<device::Stream> stream_;
   std::vector<device::Buffer> arrays_;
@@ -199,6 +202,18 @@ TEST(AttentionTest, IsPlainAttentionForEveryHeadWidth) {
   for (int64_t width = 1; width <= 256; width += kOnGpu ? 51 : 1) {
     ExpectEveryTypeNear(Shape(1, kOnGpu ? 20 : 67, 1, width));
   }
+}
+
+TEST(AttentionTest, ArraysNeedNoAlignment) {
+  const AttentionShape shape = Shape(1, 20, 2, 32);
+  const auto qkv = Exact(shape.rows() * 3 * shape.width, 1),
+             dout = Exact(shape.rows() * shape.width, 2);
+  const PlainAttention plain(shape, qkv, dout);
+  Pass<Half> pass(shape, qkv, dout, /*threads=*/2, /*shift=*/1);
+  pass.Run();
+  const Shares shares = Compare(shape, plain, pass);
+  EXPECT_LE(shares.out, 1);
+  for (const double share : shares.gradients) EXPECT_LE(share, 1);
 }
 
 TEST(AttentionTest, IsPlainAttentionForLongContexts) {

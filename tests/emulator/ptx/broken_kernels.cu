@@ -1,6 +1,8 @@
 // Kernels with one fault each. A comment "fault: KERNEL" stands on the line, or the lines, that the
 // emulator is to name. The good ones do the same right.
 
+#include <cuda_pipeline.h>
+
 #include <cstdint>
 
 namespace brigade::emulator {
@@ -158,6 +160,42 @@ __global__ void DividesByZero(const float* in, float* out, int64_t size) {
   const int divisor = i < size ? static_cast<int>(in[i]) : 1;
   const int quotient = 1000 / divisor;  // fault: DividesByZero
   if (i < size) out[i] = static_cast<float>(quotient);
+}
+
+// Each thread copies four floats, and takes four from the other end of the block.
+__global__ void GoodCopy(const float* in, float* out, int64_t size) {
+  __shared__ float4 shared[kThreads];
+  const int64_t i = int64_t{threadIdx.x} * 4;
+  if (blockIdx.x > 0) return;
+  __pipeline_memcpy_async(&shared[threadIdx.x], in + (i < size ? i : 0), 16, i < size ? 0 : 16);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  if (i < size) out[i] = shared[kThreads - 1 - threadIdx.x].x;
+}
+
+__global__ void CopyWithoutWait(const float* in, float* out, int64_t size) {
+  __shared__ float4 shared[kThreads];
+  const int64_t i = int64_t{threadIdx.x} * 4;
+  if (blockIdx.x > 0) return;
+  __pipeline_memcpy_async(&shared[threadIdx.x], in + (i < size ? i : 0), 16, i < size ? 0 : 16);
+  __pipeline_commit();
+  __syncthreads();
+  if (i < size) out[i] = shared[kThreads - 1 - threadIdx.x].x;  // fault: CopyWithoutWait
+}
+
+// A product of ones that all lanes must take part in.
+__global__ void ProductOfSomeLanes(const float* in, float* out, int64_t size) {
+  float sum[4] = {};
+  if (threadIdx.x < 80) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4}, {%4}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(0x3c003c00));  // fault: ProductOfSomeLanes
+  }
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < size) out[i] = in[i] + sum[0];
 }
 
 // Sums that are cut off instead of rounded: nothing is wrong but the bits.

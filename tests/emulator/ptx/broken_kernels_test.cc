@@ -148,6 +148,15 @@ TEST_F(BrokenKernelsTest, BarriersThatSomeNeverReach) {
   ExpectFault("WrongMask", FindingKind::kBarrier, "the mask is ffffffff, here are ffff");
 }
 
+TEST_F(BrokenKernelsTest, CopiesThatNobodyWaitsFor) {
+  EXPECT_THAT(Run("GoodCopy"), IsEmpty());
+  ExpectFault("CopyWithoutWait", FindingKind::kRaceInBlock, "has not been waited for");
+}
+
+TEST_F(BrokenKernelsTest, ProductsWithoutSomeLanes) {
+  ExpectFault("ProductOfSomeLanes", FindingKind::kBarrier, "ffff");
+}
+
 TEST_F(BrokenKernelsTest, Masks) {
   ExpectFault("MaskWithoutItself", FindingKind::kLaneMask, "the mask is without the lane itself");
   ExpectFault("LaneOutsideOfMask", FindingKind::kLaneMask, "which is not in the mask");
