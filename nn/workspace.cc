@@ -79,7 +79,7 @@ absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision:
   Workspace workspace;
   workspace.order_.vocabulary = sizes.vocabulary;
   workspace.rows_ = rows;
-  const bool on_gpu = context.device().kind == device::DeviceKind::kCuda;
+  [[maybe_unused]] const bool on_gpu = context.device().kind == device::DeviceKind::kCuda;
 #if BRIGADE_CUDA
   if (on_gpu) {
     BRIGADE_ASSIGN_OR_RETURN(workspace.sort_.temporary_bytes, SortBytes(context, rows));

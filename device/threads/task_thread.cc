@@ -27,27 +27,27 @@ TaskThread::~TaskThread() {
 
 void TaskThread::Start(std::function<void()> task) {
   MutexLock lock(mutex_);
-  while (task_) changed_.Wait(mutex_);
+  while (HasWork()) changed_.Wait(mutex_);
   task_ = std::move(task);
   changed_.SignalAll();
 }
 
 bool TaskThread::is_idle() const {
   const MutexLock lock(mutex_);
-  return !task_;
+  return !HasWork();
 }
 
 bool TaskThread::WaitFor(absl::Duration timeout) {
   const auto deadline = DeadlineAfter(timeout);
   const MutexLock lock(mutex_);
   bool is_over = false;
-  while (task_ && !is_over) is_over = changed_.WaitWithDeadline(mutex_, deadline);
-  return !task_;
+  while (HasWork() && !is_over) is_over = changed_.WaitWithDeadline(mutex_, deadline);
+  return !HasWork();
 }
 
 void TaskThread::Wait() {
   const MutexLock lock(mutex_);
-  while (task_) changed_.Wait(mutex_);
+  while (HasWork()) changed_.Wait(mutex_);
 }
 
 void TaskThread::Loop() {
@@ -55,12 +55,14 @@ void TaskThread::Loop() {
   while (true) {
     while (!task_ && !stopping_) changed_.Wait(mutex_);
     if (!task_) return;
-    // It stays there while it runs; nobody else touches it.
-    const std::function<void()>& task = task_;
+    running_ = true;
+    std::function<void()> task = std::exchange(task_, nullptr);
     lock.Unlock();
     task();
+    // What it holds is let go before it has ended.
+    task = nullptr;
     lock.Lock();
-    task_ = nullptr;
+    running_ = false;
     changed_.SignalAll();
   }
 }

@@ -37,11 +37,13 @@ class TaskThread {
   TaskThread() = default;
 
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_ || task_; }
 
   mutable Mutex mutex_;
   CondVar changed_;
-  // Runs, until it is empty.
+  // The next one, if there is one.
   std::function<void()> task_ ABSL_GUARDED_BY(mutex_);
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;
