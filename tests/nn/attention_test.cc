@@ -167,9 +167,10 @@ void ExpectNear(const AttentionShape& shape, const PlainAttention& plain,
                                                 {"values", shares.gradients[2]}};
   for (const auto& [name, share] : all) {
     EXPECT_LE(share, 1) << name;
-    // A bound that is far away would hide mistakes. Of few numbers, all may be exact.
+    // A bound that is far away would hide mistakes. Of few numbers, all may be exact. (Optimised
+    // builds take a hundredth at least; others may fuse less, and a shape then has 0.008.)
     if (shape.context >= 63 && shape.head_width() >= 16) {
-      EXPECT_GE(share, 0.01) << name;
+      EXPECT_GE(share, 0.005) << name;
     }
   }
 }
