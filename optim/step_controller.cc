@@ -116,7 +116,8 @@ StepController::StepController(const OptimizerOptions& optimizer,
 absl::StatusOr<StepController::Staging> StepController::CreateStaging(int64_t bytes,
                                                                       absl::string_view name,
                                                                       device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(auto buffer, context.AllocateHost(bytes, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto buffer,
+                           context.AllocateHost(bytes, device::Purpose::kScratch, name));
   BRIGADE_ASSIGN_OR_RETURN(auto done, context.CreateEvent(name));
   return Staging{std::move(buffer), std::move(done)};
 }
@@ -140,7 +141,8 @@ absl::Status StepController::Allocate(device::Context& context) {
   for (Staging& read : reads_) {
     BRIGADE_ASSIGN_OR_RETURN(read, CreateStaging(sizeof(StepState), "state read", context));
   }
-  BRIGADE_ASSIGN_OR_RETURN(checkpoint_, context.AllocateHost(sizeof(StepState), "state"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      checkpoint_, context.AllocateHost(sizeof(StepState), device::Purpose::kScratch, "state"));
   return absl::OkStatus();
 }
 

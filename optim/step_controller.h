@@ -42,6 +42,13 @@ struct StepControllerOptions {
 // InvalidArgument naming the option and its value.
 absl::Status Validate(const StepControllerOptions& options);
 
+// What an update follows: where StepController has it, or a copy of it.
+struct StepDecision {
+  const kernels::StepState* state = nullptr;
+  // [groups]
+  const kernels::GroupStep* group_steps = nullptr;
+};
+
 // The state of a training run that lives in device memory, and each step's decision: overflow or
 // not, loss scale, clipping, step count, learning rates. No host wait; the host reads the state
 // later.
@@ -76,6 +83,7 @@ class StepController {
   const kernels::GroupStep* group_steps() const {
     return group_steps_.as<kernels::GroupStep>().data();
   }
+  StepDecision decision() const { return {state(), group_steps()}; }
 
   // scaled = loss * loss scale, [count] of `dtype` (float32, float16, bfloat16): what backward
   // begins with. Device memory; the two must not overlap.

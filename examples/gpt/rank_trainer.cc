@@ -79,14 +79,18 @@ absl::Status RankTrainer::Allocate() {
       transformer_,
       Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
-  BRIGADE_ASSIGN_OR_RETURN(auto host_one, context_.AllocateHost(sizeof(float), "one"));
+  BRIGADE_ASSIGN_OR_RETURN(auto host_one,
+                           context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));
   host_one.as<float>()[0] = 1.0f;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(one_.data(), host_one.data(), sizeof(float)));
   for (StepInFlight& in_flight : steps_) {
     BRIGADE_ASSIGN_OR_RETURN(auto device,
                              context_.Allocate(StepBytes(), Purpose::kActivations, "batch"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_in, context_.AllocateHost(StepBytes(), "batch to come"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_out, context_.AllocateHost(StepBytes(), "losses"));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto host_in,
+        context_.AllocateHost(StepBytes(), device::Purpose::kScratch, "batch to come"));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto host_out, context_.AllocateHost(StepBytes(), device::Purpose::kScratch, "losses"));
     BRIGADE_ASSIGN_OR_RETURN(auto computed, context_.CreateEvent("losses computed"));
     BRIGADE_ASSIGN_OR_RETURN(auto done, context_.CreateEvent("step done"));
     in_flight = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),

@@ -68,7 +68,9 @@ class Pass {
  private:
   template <typename E>
   absl::Span<E> Array(int64_t size) {
-    arrays_.push_back(context_->AllocateHost((shift_ + size) * sizeof(E), "array").value());
+    arrays_.push_back(
+        context_->AllocateHost((shift_ + size) * sizeof(E), device::Purpose::kScratch, "array")
+            .value());
     return arrays_.back().template as<E>().subspan(static_cast<size_t>(shift_));
   }
 

@@ -47,7 +47,8 @@ class Lab {
   // GPUs reach too.
   template <typename T>
   absl::Span<T> Raw(int64_t size) {
-    arrays_.push_back(context_->AllocateHost(size * sizeof(T), "array").value());
+    arrays_.push_back(
+        context_->AllocateHost(size * sizeof(T), device::Purpose::kScratch, "array").value());
     return arrays_.back().as<T>();
   }
 

@@ -43,7 +43,8 @@ class StateTransfer::Chunks {
     Chunks chunks(bytes, streams.comm());
     if (streams.context().device().kind == device::DeviceKind::kCpu) return chunks;
     for (Chunk& each : chunks.chunks_) {
-      BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(bytes, "state chunk"));
+      BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(
+                                                bytes, device::Purpose::kScratch, "state chunk"));
       BRIGADE_ASSIGN_OR_RETURN(each.copied, streams.context().CreateEvent("state chunk copied"));
     }
     return chunks;
