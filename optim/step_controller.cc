@@ -80,6 +80,12 @@ int64_t StepController::Bytes(const OptimizerOptions& optimizer,
          groups * TableSize(optimizer, options) * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t StepController::HostBytes(const OptimizerOptions& optimizer,
+                                  const StepControllerOptions& options) {
+  return 2 * TableSize(optimizer, options) * static_cast<int64_t>(sizeof(float)) +
+         (kReads + 1) * static_cast<int64_t>(sizeof(StepState));
+}
+
 absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
     const OptimizerOptions& optimizer, const StepControllerOptions& options,
     device::Context& context, device::Stream& stream) {

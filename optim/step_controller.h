@@ -53,8 +53,8 @@ struct StepDecision {
 // not, loss scale, clipping, step count, learning rates. No host wait; the host reads the state
 // later.
 //
-// Memory       Device memory of purpose scratch: `Bytes(...)`. Host memory: two tables of one
-//              group's rates, and kReads states.
+// Memory       Device memory of purpose scratch: Bytes(...). The host's, of the same: HostBytes(...),
+//              two tables of one group's rates, and kReads + 1 states.
 // Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait,
 //              but where they say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.
@@ -71,6 +71,8 @@ class StepController {
 
   // Device memory that a controller with these options has; they must be valid.
   static int64_t Bytes(const OptimizerOptions& optimizer, const StepControllerOptions& options);
+  // The host's memory, likewise.
+  static int64_t HostBytes(const OptimizerOptions& optimizer, const StepControllerOptions& options);
 
   // Device memory, [ranks], for grad_check and an all-gather to write before Decide reads it.
   absl::Span<kernels::GradStats> stats() { return stats_.as<kernels::GradStats>(); }

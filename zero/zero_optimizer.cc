@@ -30,6 +30,7 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
+const Movement& ZeroOptimizer::movement() const { return streams_->movement; }
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
@@ -210,12 +211,12 @@ absl::Status ZeroOptimizer::Step() {
 }
 
 absl::Status ZeroOptimizer::CancelStep() {
-  streams_->compute().Reset().IgnoreError();
-  streams_->comm().Reset().IgnoreError();
+  streams_->Reset();
   loan_->Forget();
   in_backward_ = false;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
+  BRIGADE_RETURN_IF_ERROR(update_->Reset());
   return streams_->comm().Record(*step_decided_);
 }
 
@@ -232,6 +233,7 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
 // Whether this rank may change the state now; the communication stream then waits for its readers.
 absl::Status ZeroOptimizer::PrepareToChangeState(const char* call) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
+  BRIGADE_RETURN_IF_ERROR(update_->Await());
   if (!loan_->is_lent()) return loan_->AwaitReader();
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", options_.stage, ", ", call, ": the state is lent"));
@@ -244,7 +246,9 @@ absl::Status ZeroOptimizer::InitializeParameters(
 
 absl::Status ZeroOptimizer::ExportParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
-  return transfer_->ExportParameters(CheckBetweenSteps("ExportParameters"), read);
+  absl::Status ready = CheckBetweenSteps("ExportParameters");
+  if (ready.ok()) ready = update_->Await();
+  return transfer_->ExportParameters(ready, read);
 }
 
 const void* ZeroOptimizer::OwnState(int bucket, int array) const {
@@ -255,6 +259,7 @@ int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
+  BRIGADE_RETURN_IF_ERROR(update_->Await());
   return loan_->Lend(reader);
 }
 

@@ -11,6 +11,7 @@
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/traffic.h"
 #include "brigade/zero/step.h"
@@ -176,8 +177,9 @@ class ZeroOptimizer final : public ParameterSource {
   optim::StepController& controller();
   device::Stream& step_stream();
 
-  // What this rank has sent since Create.
+  // What this rank has sent since Create, and what offload has moved between its tiers.
   const Traffic& traffic() const;
+  const Movement& movement() const;
 
  private:
   friend class ZeroOptimizerTestPeer;

@@ -302,7 +302,7 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
                            zero::MemoryOf(zero_->plan(), zero_->options(), communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
-    summary.memory_model[i] = zero::Total(terms, static_cast<Purpose>(i));
+    summary.memory_model[i] = zero::Total(terms, device::Tier::kDevice, static_cast<Purpose>(i));
   }
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=

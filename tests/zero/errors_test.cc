@@ -98,7 +98,8 @@ TEST(ErrorsTest, ALackOfMemoryForATransferIsAnErrorOnAll) {
     int64_t needed = 0;
     {
       auto zero = CreateZero(ToyModel(), options, self).value();
-      needed = Total(MemoryOf(zero->plan(), options, *self.communicator).value());
+      needed =
+          Total(MemoryOf(zero->plan(), options, *self.communicator).value(), device::Tier::kDevice);
     }
     self.AwaitOthers();
     auto limited = device::Context::Create(

@@ -263,4 +263,11 @@ absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero) {
   return all;
 }
 
+std::vector<OffloadOptions> Offloads() {
+  constexpr auto kHost = device::Tier::kHost;
+  return {{.optimizer_state = kHost},
+          {.optimizer_state = kHost, .host_share = 0.5},
+          {.optimizer_state = kHost, .parameters = kHost}};
+}
+
 }  // namespace brigade::zero

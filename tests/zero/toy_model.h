@@ -124,6 +124,9 @@ absl::Status InitializeToy(ZeroOptimizer& zero);
 // All ranks' exported parameters, [parameter][i].
 absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero);
 
+// Where the state can be, but on the device; some need stage 3.
+std::vector<OffloadOptions> Offloads();
+
 }  // namespace brigade::zero
 
 #endif  // BRIGADE_TESTS_ZERO_TOY_MODEL_H_

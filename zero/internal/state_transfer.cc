@@ -110,7 +110,7 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
   if (bucket.trainable) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
-    if (HasMaster(bucket)) {
+    if (update_.HasMaster(index)) {
       BRIGADE_RETURN_IF_ERROR(stream.Copy(update_.Array(index, 0), whole + updated.begin, bytes));
     }
     for (int array = 1; array < update_.arrays(); ++array) {
@@ -279,7 +279,7 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
-  if (bucket.trainable && HasMaster(bucket)) {
+  if (bucket.trainable && update_.HasMaster(index)) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
     BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
