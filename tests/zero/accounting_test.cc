@@ -167,8 +167,7 @@ void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
       EXPECT_EQ(stats.current_bytes(purpose) - others, Total(terms, Tier::kDevice, purpose))
           << device::ToString(purpose) << " " << when;
       const int64_t host_others = purpose == Purpose::kCommunication ? host_before : 0;
-      EXPECT_EQ(host_stats.current_bytes(purpose) - host_others,
-                Total(terms, Tier::kHost, purpose))
+      EXPECT_EQ(host_stats.current_bytes(purpose) - host_others, Total(terms, Tier::kHost, purpose))
           << device::ToString(purpose) << " of the host " << when;
     }
   };

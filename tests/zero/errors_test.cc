@@ -149,14 +149,14 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
   });
 }
 
-class CallsTest : public ::testing::TestWithParam<int> {};  // stage
+class CallsTest : public ::testing::TestWithParam<Home> {};
 
 TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
   std::vector<std::vector<float>> wanted;
   for (const bool wrong : {false, true}) {
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
-      options.stage = GetParam();
+      GetParam().Set(options);
       auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
@@ -165,7 +165,7 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
         const auto out_of_turn = [](const char* text) {
           return StatusIs(kPrecondition, HasSubstr(text));
         };
-        const std::string stage = absl::StrCat("stage ", GetParam());
+        const std::string stage = absl::StrCat("stage ", GetParam().stage);
         EXPECT_THAT(zero->Step(), out_of_turn("0 of 1 micro-batches have finished"));
         EXPECT_THAT(
             zero->Release(1),
@@ -238,7 +238,7 @@ TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
     std::barrier meet(2);
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
-      options.stage = GetParam();
+      GetParam().Set(options);
       auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
@@ -257,7 +257,8 @@ TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, CallsTest, ::testing::Range(0, kStages));
+INSTANTIATE_TEST_SUITE_P(Homes, CallsTest, ::testing::ValuesIn(Homes()),
+                         [](const auto& info) { return ToString(info.param); });
 
 TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
   OnThreads({.size = 2}, [](Rank& self) {

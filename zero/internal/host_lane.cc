@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<HostLane>> HostLane::Create(const Plan& plan,
     BRIGADE_ASSIGN_OR_RETURN(
         state.weights,
         context.AllocateHost(HostWeightBytes(plan, options, bucket), device::Purpose::kParameters,
-                             absl::StrCat("new weights of ", name)));
+                             absl::StrCat("weights of ", name)));
+    BRIGADE_RETURN_IF_ERROR(
+        streams.comm().FillBytes(state.weights.data(), 0, state.weights.bytes()));
     for (const auto& [event, what] : {std::pair(&state.reduced, "reduced"),
                                       {&state.updated, "updated"},
                                       {&state.done, "done"}}) {

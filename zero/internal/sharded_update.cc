@@ -169,6 +169,12 @@ void ShardedUpdate::ListHostUpdates() {
   }
 }
 
+absl::Status ShardedUpdate::WeightsWritten(int index) {
+  if (!IsOffloaded(index) || lane_->Weights(index) == nullptr) return absl::OkStatus();
+  return streams_.comm().Copy(lane_->Weights(index), parameters_.Slice(index),
+                              plan_.bucket(index).bytes() / plan_.ranks());
+}
+
 absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {
   const auto& [list, segment] = checked_[static_cast<size_t>(index)];
   BRIGADE_RETURN_IF_ERROR(executor_->CheckSegment(list, segment, gradient, streams_.comm()));

@@ -47,6 +47,8 @@ class ShardedUpdate {
   // themselves where they are fp32), then the moments.
   int arrays() const { return 1 + moments_; }
   float* Array(int bucket, int array) const;
+  // The communication stream has written this rank's slice of a bucket's weights, at setup.
+  absl::Status WeightsWritten(int bucket);
   // Whether the master has memory of its own.
   bool HasMaster(int bucket) const {
     return internal::HasMaster(options_, plan_.bucket(bucket), IsOffloaded(bucket));

@@ -117,6 +117,7 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
       BRIGADE_RETURN_IF_ERROR(stream.FillBytes(update_.Array(index, array), 0, bytes));
     }
   }
+  BRIGADE_RETURN_IF_ERROR(update_.WeightsWritten(index));
   return parameters_.MarkWritten(index);
 }
 
@@ -284,6 +285,7 @@ absl::Status StateTransfer::ShareBucket(int index) {
     void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
     BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
                                     updated.size, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(update_.WeightsWritten(index));
   }
   if (!traits.whole_parameters || shares_state) return absl::OkStatus();
   return streams_.AllGather(parameters_.Slice(index), parameters_.Whole(index), slice, bucket.dtype,

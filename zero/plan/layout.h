@@ -49,8 +49,8 @@ inline bool HasMaster(const ZeroOptions& options, const Bucket& bucket, bool off
   return IsRounded(bucket) || (offloaded && !options.offload.host_parameters());
 }
 
-// Of an offloaded bucket: the host's memory for new weights on their way to the device. Weights
-// that are not rounded go there from the master.
+// Of an offloaded bucket: the host's memory for a copy of the weights, from which they go to the
+// device. Weights that are not rounded go there from the master.
 inline int64_t HostWeightBytes(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
   if (options.offload.host_parameters() || !IsRounded(bucket)) return 0;
   return bucket.bytes() / plan.ranks();

@@ -73,7 +73,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     if (on_host) {
       add_array(Tier::kHost, Purpose::kGradients, "gradients", false,
                 precision::SizeOf(internal::FinalGradientType(options, bucket)));
-      add(Tier::kHost, Purpose::kParameters, "new weights",
+      add(Tier::kHost, Purpose::kParameters, "copy of the weights",
           internal::HostWeightBytes(plan, options, bucket));
     }
     const bool whole_state = traits.whole_optimizer_state;
