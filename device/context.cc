@@ -96,6 +96,7 @@ MemoryStats& Context::memory_stats() { return state_->memory_stats; }
 const MemoryStats& Context::memory_stats() const { return state_->memory_stats; }
 MemoryStats& Context::host_memory_stats() { return state_->host_memory_stats; }
 const MemoryStats& Context::host_memory_stats() const { return state_->host_memory_stats; }
+int64_t Context::memory_limit_bytes(Tier tier) const { return state_->LimitOf(tier); }
 int64_t Context::host_waits() const { return state_->host_waits(); }
 RaceChecker* Context::race_checker() const { return state_->checker; }
 

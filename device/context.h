@@ -66,6 +66,9 @@ class Context {
   MemoryStats& host_memory_stats();
   const MemoryStats& host_memory_stats() const;
 
+  // ContextOptions' limit of a tier, device or host; 0: none.
+  int64_t memory_limit_bytes(Tier tier) const;
+
   // How often the host waited for this context's device; docs/device.md, rule 19.
   int64_t host_waits() const;
 

@@ -18,6 +18,7 @@
 #include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
 #include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
@@ -64,8 +65,32 @@ void ZeroOptimizer::Free() {
   parameters_.reset();
 }
 
+// Whether the tiers' limits leave what the memory model says. The communicator's workspace, which
+// others may have needed before, is there by now.
+absl::Status ZeroOptimizer::CheckLimits() const {
+  const device::Context& context = streams_->context();
+  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_);
+  for (const device::Tier tier : {device::Tier::kDevice, device::Tier::kHost}) {
+    const device::MemoryStats& books =
+        tier == device::Tier::kDevice ? context.memory_stats() : context.host_memory_stats();
+    const int64_t limit = context.memory_limit_bytes(tier), needed = Total(terms, tier);
+    if (limit == 0 || needed <= limit - books.current_bytes()) continue;
+    std::string what;
+    for (const MemoryTerm& term : terms) {
+      if (term.tier != tier || term.bytes == 0) continue;
+      absl::StrAppend(&what, what.empty() ? "" : ", ", term.name, " ", term.bytes);
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("stage ", options_.stage, ": \"", context.name(), "\" needs ", needed,
+                     " bytes of the ", device::ToString(tier), " (", what, "); in use ",
+                     books.current_bytes(), " bytes (", books.ToString(), "), limit ", limit));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
+  BRIGADE_RETURN_IF_ERROR(CheckLimits());
   BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
   BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));

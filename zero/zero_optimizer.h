@@ -93,7 +93,8 @@ class ZeroOptimizer final : public ParameterSource {
   // tell each other of errors without device memory.
   // Weights and optimizer state are zero until InitializeParameters or LoadState. InvalidArgument
   // on all ranks, naming the first parameter, if ranks disagree about the model or the options;
-  // ResourceExhausted on all if one has not enough memory.
+  // ResourceExhausted on all if one has not enough memory, naming, of a tier's limit, what is needed
+  // for what.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute);
@@ -186,6 +187,7 @@ class ZeroOptimizer final : public ParameterSource {
 
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
 
+  absl::Status CheckLimits() const;
   absl::Status Allocate();
   void Free();
   absl::Status CheckUnit(const char* call, int unit) const;

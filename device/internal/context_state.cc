@@ -81,7 +81,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, Tier tier, Purpose p
   ReturnDeferred();
   if (bytes == 0) return nullptr;
   MemoryStats& books = BooksOf(tier);
-  const int64_t limit = tier == Tier::kDevice ? limit_bytes_ : host_limit_bytes_;
+  const int64_t limit = LimitOf(tier);
   const auto refuse = [&](const absl::Status& why) {
     return absl::Status(
         why.code(),

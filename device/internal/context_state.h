@@ -55,6 +55,10 @@ class ContextState {
     return tier == Tier::kDevice || device.kind == DeviceKind::kCpu ? device : Cpu();
   }
 
+  int64_t LimitOf(Tier tier) const {
+    return tier == Tier::kDevice ? limit_bytes_ : host_limit_bytes_;
+  }
+
   absl::StatusOr<void*> Allocate(int64_t bytes, Tier tier, Purpose purpose, absl::string_view name);
   void Free(void* data, int64_t bytes, Tier tier, Purpose purpose);
 

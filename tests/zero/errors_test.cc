@@ -55,6 +55,30 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses([](ZeroOptions& o) { o.algorithm = collectives::Algorithm::kRing; },
             "reduction is rounded_once, which does not exist with algorithm ring");
     refuses([](ZeroOptions& o) { o.max_grad_norm = 0; }, "max_grad_norm is 0");
+    using device::Tier;
+    refuses([](ZeroOptions& o) { o.stage = 0, o.offload.optimizer_state = Tier::kHost; },
+            "offload.optimizer_state is host, but in stage 0 every rank updates everything");
+    refuses([](ZeroOptions& o) { o.offload.parameters = Tier::kHost; },
+            "offload.parameters is host, but the optimizer state is on the device");
+    refuses(
+        [](ZeroOptions& o) {
+          o.offload = {Tier::kHost, 1, Tier::kHost};
+        },
+        "offload.parameters is host, but stage 1 keeps all parameters");
+    refuses(
+        [](ZeroOptions& o) {
+          o.stage = 3, o.offload = {Tier::kHost, 0.5, Tier::kHost};
+        },
+        "offload.parameters is host with host_share 0.5");
+    refuses([](ZeroOptions& o) { o.offload.host_share = 0.5; },
+            "host_share is 0.5, but the optimizer state is on the device");
+    refuses(
+        [](ZeroOptions& o) {
+          o.offload = {Tier::kHost, -0.1};
+        },
+        "host_share is -0.1, not 0 to 1");
+    refuses([](ZeroOptions& o) { o.offload.optimizer_state = Tier::kFile; },
+            "offload.optimizer_state is file");
     refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");
     refuses([](ZeroOptions& o) { o.loss_scaler.loss_scale = -1; }, "loss_scale");
     // The communicator is as good as before.
