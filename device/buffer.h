@@ -16,8 +16,8 @@ namespace internal {
 class ContextState;
 }  // namespace internal
 
-// Memory with a name: the device's (Context::Allocate) or the host's (Context::AllocateHost), with a
-// purpose, or borrowed from its owner (Context::Borrow).
+// Memory with a name: the device's (Context::Allocate) or the host's (Context::AllocateHost), with
+// a purpose, or borrowed from its owner (Context::Borrow).
 //
 // Contents     Every byte is 0xFF after the allocation, and with checks on again before the free.
 //              Borrowed memory is left as it is.

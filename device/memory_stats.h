@@ -34,8 +34,8 @@ inline constexpr int kPurposes = 6;
 // "parameters", "gradients", "optimizer_state", "activations", "communication", "scratch".
 absl::string_view ToString(Purpose purpose);
 
-// Bytes that one context owns of a tier, its device's memory or the host's, by purpose: the current bytes, and the peak since
-// the last ResetPeaks.
+// Bytes that one context owns of a tier, its device's memory or the host's, by purpose: the current
+// bytes, and the peak since the last ResetPeaks.
 //
 // Exact        Counts what was asked for, not what the allocator rounds it to. Borrowed memory is
 //              not counted.

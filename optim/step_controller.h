@@ -53,8 +53,8 @@ struct StepDecision {
 // not, loss scale, clipping, step count, learning rates. No host wait; the host reads the state
 // later.
 //
-// Memory       Device memory of purpose scratch: Bytes(...). The host's, of the same: HostBytes(...),
-//              two tables of one group's rates, and kReads + 1 states.
+// Memory       Device memory of purpose scratch: Bytes(...). The host's, of the same:
+//              HostBytes(...), two tables of one group's rates, and kReads + 1 states.
 // Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait,
 //              but where they say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.

@@ -43,8 +43,8 @@ struct StepLists {
 
 // An optimizer step over fixed lists: check the gradients, decide (StepController), update.
 //
-// Memory       Bytes(...), device memory of purpose scratch; host memory of StepController. Gradients
-//              may be null at Create where CheckSegment names them.
+// Memory       Bytes(...), device memory of purpose scratch; host memory of StepController.
+//              Gradients may be null at Create where CheckSegment names them.
 // Traffic      Two passes: grad_check reads the gradients, the update reads them again and moves
 //              the state.
 // Stream       Enqueued on the stream given; allocates nothing in steady state and never waits.

@@ -39,8 +39,8 @@ int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
                        absl::Span<double> workspace, GradStats* stats, device::Stream& stream);
 
-// The two halves of it, for a list whose segments become known one after the other and need not stay
-// for the end: GradTileSums of each segment, or run of segments, at its place in the list's
+// The two halves of it, for a list whose segments become known one after the other and need not
+// stay for the end: GradTileSums of each segment, or run of segments, at its place in the list's
 // workspace, then GradCheckFinish of the whole workspace give GradCheck's bits. In all else like
 // GradCheck; what is between them may be on several streams that events order.
 //

@@ -9,8 +9,8 @@
 
 namespace brigade::kernels {
 
-// The sum of each tile, in the calling thread and the pool's. `plan` has tiles of kGradTile elements,
-// tile_sums one double for each.
+// The sum of each tile, in the calling thread and the pool's. `plan` has tiles of kGradTile
+// elements, tile_sums one double for each.
 template <typename Grad>
 void GradTileSumsCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* tile_sums,
                      device::ThreadPool& pool);

@@ -60,8 +60,8 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
 // Internal naming the first difference in bits.
 absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
 
-// Trains with every stage that allows the case and the offload, on ranks that share a device. Fails the test that
-// calls it where one differs from the specification.
+// Trains with every stage that allows the case and the offload, on ranks that share a device. Fails
+// the test that calls it where one differs from the specification.
 void ExpectTheSpecificationsBits(const GoldenCase& golden_case, device::Device device,
                                  bool on_copies = false, const OffloadOptions& offload = {});
 

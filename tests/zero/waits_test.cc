@@ -27,8 +27,8 @@ struct Case {
   bool acquires = true;
 };
 
-// A step in which no unit is acquired, and so no gather orders what comes after the last update; all
-// gradients are zero.
+// A step in which no unit is acquired, and so no gather orders what comes after the last update;
+// all gradients are zero.
 absl::Status StepWithoutUnits(ZeroOptimizer& zero) {
   absl::Status status;
   for (int micro = 0; micro < zero.options().micro_batches; ++micro) {

@@ -37,8 +37,8 @@ class HostLane {
 
   bool IsOffloaded(int bucket) const { return state(bucket).done != nullptr; }
 
-  // Host memory of a bucket's slice: the gradient, of FinalGradientType; and the weights as the last
-  // update has left them, which go from there to the device, null where they go there from the
+  // Host memory of a bucket's slice: the gradient, of FinalGradientType; and the weights as the
+  // last update has left them, which go from there to the device, null where they go there from the
   // master or do not go there. A skipped step writes no weights: they have to be there before.
   void* Gradient(int bucket) const { return state(bucket).gradient.data(); }
   void* Weights(int bucket) const { return state(bucket).weights.data(); }
