@@ -1,5 +1,5 @@
-#ifndef BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
-#define BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+#ifndef BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_
+#define BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 
 // The system calls by which checkpoints reach the disk and come back, one method each, with its
 // results and errno. What stands here instead of the system can remember what was synced, and fail.
@@ -50,6 +50,6 @@ class SystemCalls {
   virtual int SpaceOf(const std::string& path, struct statvfs& space) = 0;
 };
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device
 
-#endif  // BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+#endif  // BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_

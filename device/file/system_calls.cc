@@ -1,4 +1,4 @@
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 namespace {
 
 class RealSystemCalls final : public SystemCalls {
@@ -79,4 +79,4 @@ SystemCalls& SystemCalls::Real() {
   return real;
 }
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device
