@@ -29,8 +29,9 @@ enum class CrashSafety : uint8_t {
   // After none. The versions are in memory, and the file has no name: it is gone with the process,
   // however that ends, and nobody else can remove or cut it.
   kNone,
-  // The process ends at any moment, by kill -9 too, and the machine runs on. A commit costs a write
-  // of the table: 8 bytes for each chunk, in whole blocks of 4096.
+  // The process ends at any moment, by kill -9 too, and the machine runs on; Open refuses what is
+  // from before the machine's last start. A commit costs a write of the table: 8 bytes for each
+  // chunk, in whole blocks of 4096.
   kProcess,
   // The power fails as well, with a disk that keeps what it has synced. A commit costs two syncs of
   // the file (fdatasync) more.

@@ -133,6 +133,7 @@ class FileStore::State {
   // Of the first slots.
   std::vector<int64_t> begins_;
   const uint32_t layout_sum_;
+  const uint32_t boot_sum_ = internal::BootSum();
   const StoreFile file_;
   const std::unique_ptr<FileEngine> engine_;
   std::string description_;
@@ -215,8 +216,10 @@ absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int3
     free_.pop_back();
   }
   const internal::FileSizeSignalBlock no_signal;
-  absl::StatusOr<uint32_t> sum = file_.Check();
-  if (sum.status().ok()) {
+  absl::StatusOr<uint32_t> sum = 0u;
+  if (absl::Status found = file_.Check(); !found.ok()) {
+    sum = std::move(found);
+  } else {
     sum = transfers->Run({.write = write,
                           .fd = file_.fd(),
                           .memory = memory,
@@ -317,7 +320,7 @@ absl::Status FileStore::State::WriteTable(absl::Span<const ChunkVersion> version
   if (syncs) BRIGADE_RETURN_IF_ERROR(file_.Sync());
   const int64_t bytes = internal::TableBytes(chunks());
   const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
-  internal::WriteTable(layout_sum_, commits, versions, table);
+  internal::WriteTable({layout_sum_, syncs ? 0 : boot_sum_, commits}, versions, table);
   absl::Status status = file_.Write(table, commits % 2 * bytes);
   if (status.ok() && syncs) status = file_.Sync();
   if (!status.ok()) {
@@ -334,23 +337,27 @@ absl::Status FileStore::State::ReadTable() {
   const int64_t bytes = internal::TableBytes(chunks());
   const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
   absl::Status first_error;
-  int64_t newest = -1;
+  internal::TableHead newest = {.commits = -1};
   for (int copy = 0; copy < 2; ++copy) {
     BRIGADE_RETURN_IF_ERROR(file_.Read(table, copy * bytes));
-    int64_t commits = -1;
-    const absl::Status status = internal::ReadTable({table.data(), table.size()}, layout_sum_,
-                                                    commits, absl::MakeSpan(next_));
-    if (!status.ok() && first_error.ok()) first_error = status;
-    if (!status.ok() || commits <= newest) continue;
-    newest = commits;
+    const absl::StatusOr<internal::TableHead> head =
+        internal::ReadTable({table.data(), table.size()}, layout_sum_, absl::MakeSpan(next_));
+    if (!head.ok() && first_error.ok()) first_error = head.status();
+    if (!head.ok() || head->commits <= newest.commits) continue;
+    newest = *head;
     std::copy(next_.begin(), next_.end(), current_.begin());
   }
-  if (newest < 0) {
-    return absl::Status(
-        first_error.code(),
-        absl::StrCat("the table of ", Printable(file_.path(), 400), ": ", first_error.message()));
+  const auto refuse = [&](absl::StatusCode code, absl::string_view reason) {
+    return absl::Status(code,
+                        absl::StrCat("the table of ", Printable(file_.path(), 400), ": ", reason));
+  };
+  if (newest.commits < 0) return refuse(first_error.code(), first_error.message());
+  if (newest.boot_sum != 0 && newest.boot_sum != boot_sum_) {
+    return refuse(absl::StatusCode::kDataLoss,
+                  "the machine was started again since it was written, and its crash safety was "
+                  "that of a process");
   }
-  commits_.store(newest, std::memory_order_release);
+  commits_.store(newest.commits, std::memory_order_release);
   return absl::OkStatus();
 }
 

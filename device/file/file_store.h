@@ -58,10 +58,11 @@ class FileStore {
                                                            absl::string_view name,
                                                            absl::Span<const int64_t> chunk_bytes);
 
-  // What a store with CrashSafety left there, as of its last commit. The chunks must be the same,
-  // and no other process may use the file. InvalidArgument for
-  // CrashSafety::kNone and for other chunks; NotFound; DataLoss if it is no such file, was cut, or
-  // both copies of the table are damaged.
+  // What a store with CrashSafety left there, as of its last commit; the chunks must be the same.
+  // Waits for at most a second while a killed process still uses the file. InvalidArgument for
+  // CrashSafety::kNone and for other chunks; NotFound; FailedPrecondition if another store has it;
+  // DataLoss if it is no such file, was cut, is older than CrashSafety::kProcess allows, or both
+  // copies of the table are damaged.
   static absl::StatusOr<std::unique_ptr<FileStore>> Open(const FileOptions& options,
                                                          absl::string_view name,
                                                          absl::Span<const int64_t> chunk_bytes);

@@ -44,7 +44,7 @@ int64_t FileTransfers::Cut(const Transfer& transfer, int64_t position, char* sta
   const int64_t left = transfer.bytes - position;
   const bool direct = IsAligned(memory, alignment.memory) && left >= alignment.offset;
   const int64_t bytes = direct ? std::min(left / alignment.offset * alignment.offset, block_bytes_)
-                               : std::min(left, kStagingBytes);
+                               : std::min({left, kStagingBytes, block_bytes_});
 
   block.memory = memory;
   block.memory_bytes = bytes;

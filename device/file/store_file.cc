@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,9 @@ namespace {
 
 // Of one write of zeros, where the file system cannot take room by itself.
 constexpr int64_t kZeroBytes = int64_t{1} << 20;
+
+// 10 ms apart: a second.
+constexpr int kLockAttempts = 100;
 
 // Again while a signal interrupts it. Not for syncs.
 template <typename Call>
@@ -86,11 +91,13 @@ absl::StatusOr<StoreFile> StoreFile::Create(SystemCalls& system, const std::stri
   file.fd_ =
       Repeat([&] { return system.Open(file.path_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600); });
   if (file.fd_ < 0) return file.Fail("create");
-  if (absl::Status status = file.TakeRoom(purpose); !status.ok()) {
+  absl::Status status = file.TakeRoom(purpose);
+  if (status.ok() && direct) file.TryDirect();
+  if (status.ok()) status = file.Lock();
+  if (!status.ok()) {
     system.Unlink(file.path_);
     return status;
   }
-  if (direct) file.TryDirect();
   return file;
 }
 
@@ -103,6 +110,7 @@ absl::StatusOr<StoreFile> StoreFile::Open(SystemCalls& system, const std::string
   if (file.fd_ < 0) return file.Fail("open");
   BRIGADE_RETURN_IF_ERROR(file.Check());
   if (direct) file.TryDirect();
+  BRIGADE_RETURN_IF_ERROR(file.Lock());
   return file;
 }
 
@@ -167,6 +175,20 @@ void StoreFile::TryDirect() {
   alignment_ = alignment;
   mode_ =
       absl::StrCat("direct, aligned to ", std::max(alignment.memory, alignment.offset), " bytes");
+}
+
+absl::Status StoreFile::Lock() const {
+  // What a killed process had in flight keeps its lock until it is over.
+  for (int attempt = 0; Repeat([&] { return system_->Lock(fd_); }) != 0; ++attempt) {
+    // A file system without locks.
+    if (errno != EWOULDBLOCK) return absl::OkStatus();
+    if (attempt == kLockAttempts) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Printable(path_, 400), " is in use by another store"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StoreFile::Check() const {

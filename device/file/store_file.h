@@ -56,6 +56,8 @@ class StoreFile {
   absl::Status Fail(absl::string_view what) const;
   absl::Status TakeRoom(absl::string_view purpose);
   absl::Status NoRoom(absl::string_view purpose, const absl::Status& cause) const;
+  // FailedPrecondition if another one has it open, here or in another process.
+  absl::Status Lock() const;
   // Opens it once more, past the page cache, if that goes.
   void TryDirect();
   void StayBuffered(absl::string_view reason);

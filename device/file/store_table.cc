@@ -1,10 +1,13 @@
 #include "brigade/device/file/store_table.h"
 
+#include <fcntl.h>
+
 #include <cstddef>
 #include <cstring>
 
 #include "brigade/device/file/aligned_memory.h"
 #include "brigade/device/file/crc32c.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::device::internal {
 namespace {
@@ -18,7 +21,7 @@ struct Header {
   int64_t chunks;
   // Of all bytes of the copy behind this header, and of the header with 0 here.
   uint32_t sum;
-  uint32_t reserved;
+  uint32_t boot_sum;
 };
 static_assert(sizeof(Header) == 40);
 
@@ -63,13 +66,14 @@ uint32_t LayoutSum(absl::Span<const int64_t> chunk_bytes) {
                  chunk_bytes.size() * sizeof(chunk_bytes[0])});
 }
 
-void WriteTable(uint32_t layout_sum, int64_t commits, absl::Span<const ChunkVersion> versions,
+void WriteTable(const TableHead& head, absl::Span<const ChunkVersion> versions,
                 absl::Span<char> to) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
-  header.layout_sum = layout_sum;
-  header.commits = commits;
+  header.layout_sum = head.layout_sum;
+  header.boot_sum = head.boot_sum;
+  header.commits = head.commits;
   header.chunks = static_cast<int64_t>(versions.size());
   std::memset(to.data(), 0, to.size());
   char* at = to.data() + sizeof(Header);
@@ -83,8 +87,8 @@ void WriteTable(uint32_t layout_sum, int64_t commits, absl::Span<const ChunkVers
   std::memcpy(to.data(), &header, sizeof(header));
 }
 
-absl::Status ReadTable(absl::string_view from, uint32_t layout_sum, int64_t& commits,
-                       absl::Span<ChunkVersion> versions) {
+absl::StatusOr<TableHead> ReadTable(absl::string_view from, uint32_t layout_sum,
+                                    absl::Span<ChunkVersion> versions) {
   Header header;
   if (from.size() < sizeof(header)) return absl::DataLossError("it is cut");
   std::memcpy(&header, from.data(), sizeof(header));
@@ -98,7 +102,6 @@ absl::Status ReadTable(absl::string_view from, uint32_t layout_sum, int64_t& com
   if (SumOf(header, from.substr(sizeof(header))) != header.sum) {
     return absl::DataLossError("it is damaged");
   }
-  commits = header.commits;
   from.remove_prefix(sizeof(header));
   for (ChunkVersion& version : versions) {
     Entry entry;
@@ -106,7 +109,17 @@ absl::Status ReadTable(absl::string_view from, uint32_t layout_sum, int64_t& com
     from.remove_prefix(sizeof(entry));
     version = {entry.slot, entry.has_sum != 0, entry.sum};
   }
-  return absl::OkStatus();
+  return TableHead{header.layout_sum, header.boot_sum, header.commits};
+}
+
+uint32_t BootSum() {
+  SystemCalls& system = SystemCalls::Real();
+  const int fd = system.Open("/proc/sys/kernel/random/boot_id", O_RDONLY, 0);
+  if (fd < 0) return 0;
+  char text[64];
+  const ssize_t bytes = system.ReadAt(fd, text, sizeof(text), 0);
+  system.Close(fd);
+  return bytes > 0 ? Crc32c({text, static_cast<size_t>(bytes)}) : 0;
 }
 
 }  // namespace brigade::device::internal

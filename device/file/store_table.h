@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -34,13 +34,25 @@ int64_t LayOut(absl::Span<const int64_t> chunk_bytes, absl::Span<int64_t> begins
 // Tells the chunks of one store from those of another.
 uint32_t LayoutSum(absl::Span<const int64_t> chunk_bytes);
 
+struct TableHead {
+  uint32_t layout_sum = 0;
+  // Not 0: the table, and what it says, is good as long as the machine has not been started again
+  // since this start of it.
+  uint32_t boot_sum = 0;
+  int64_t commits = 0;
+};
+
 // `to` has TableBytes.
-void WriteTable(uint32_t layout_sum, int64_t commits, absl::Span<const ChunkVersion> versions,
+void WriteTable(const TableHead& head, absl::Span<const ChunkVersion> versions,
                 absl::Span<char> to);
 
-// DataLoss if `from` is no table or a damaged one; InvalidArgument if it is one of other chunks.
-absl::Status ReadTable(absl::string_view from, uint32_t layout_sum, int64_t& commits,
-                       absl::Span<ChunkVersion> versions);
+// DataLoss if `from` is no table or a damaged one; InvalidArgument if it is one of other chunks
+// than those of `layout_sum`.
+absl::StatusOr<TableHead> ReadTable(absl::string_view from, uint32_t layout_sum,
+                                    absl::Span<ChunkVersion> versions);
+
+// Of the machine's last start; 0 if the system does not say.
+uint32_t BootSum();
 
 }  // namespace brigade::device::internal
 

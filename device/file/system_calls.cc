@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,6 +27,7 @@ class RealSystemCalls final : public SystemCalls {
   int Allocate(int fd, off_t bytes) override {
     return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes);
   }
+  int Lock(int fd) override { return ::flock(fd, LOCK_EX | LOCK_NB); }
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }

@@ -30,6 +30,8 @@ class SystemCalls {
   virtual ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) = 0;
   // fallocate: room for the bytes from 0 on; the size stays.
   virtual int Allocate(int fd, off_t bytes) = 0;
+  // flock, for this open file alone and without waiting: EWOULDBLOCK if another one has it.
+  virtual int Lock(int fd) = 0;
   // sync_file_range: begins to write, promises nothing.
   virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;
   // posix_fadvise: begins to read what comes next, promises nothing.

@@ -48,6 +48,7 @@ class CrashFileSystem final : public device::SystemCalls {
   ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override;
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override;
   int Allocate(int fd, off_t bytes) override;
+  int Lock(int fd) override;
   int BeginToWrite(int fd, off_t offset, off_t bytes) override;
   int BeginToRead(int fd, off_t offset, off_t bytes) override;
   int SyncData(int fd) override;

@@ -28,6 +28,7 @@ class OtherSystemCalls : public device::SystemCalls {
     return other_->WriteAt(fd, from, bytes, offset);
   }
   int Allocate(int fd, off_t bytes) override { return other_->Allocate(fd, bytes); }
+  int Lock(int fd) override { return other_->Lock(fd); }
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return other_->BeginToWrite(fd, offset, bytes);
   }
