@@ -129,6 +129,17 @@ TEST_P(FileStoreErrorTest, AnErrorFailsTheStreamAndNamesTheBlock) {
   ExpectGoesOn(*store);
 }
 
+TEST_P(FileStoreErrorTest, AWriteThatFailsTakesTheOneBeforeItBack) {
+  const auto store = CreateFaulty();
+  ASSERT_OK(WriteNow(*store, 0, second_));
+  disk_.Set([](const FileRequest&, int number) { return Fault{.error = number == 3 ? EIO : 0}; });
+  EXPECT_THAT(WriteNow(*store, 0, Bytes(kBytes, 3)), StatusIs(absl::StatusCode::kDataLoss));
+  disk_.Set(nullptr);
+  ASSERT_OK(stream_->Reset());
+  ASSERT_OK(CommitNow(*store));
+  EXPECT_EQ(ReadNow(*store, 0).value(), first_);
+}
+
 TEST_P(FileStoreErrorTest, AStreamThatWaitsForAFailedWriteDoesNotCommit) {
   const auto store = CreateFaulty();
   auto other = context_->CreateStream("commits").value();

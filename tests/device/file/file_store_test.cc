@@ -3,12 +3,15 @@
 #include "brigade/device/file/file_store.h"
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "brigade/device/file/crc32c.h"
+#include "brigade/device/file/store_table.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/tests/device/file/store_fixture.h"
 #include "gmock/gmock.h"
@@ -29,9 +32,10 @@ const std::vector<int64_t> kSizes = {0,     1,     31,        511,     512,   51
                                      65536, 65537, 16384 * 5, 100'000, 12345, 300'001};
 
 TEST_P(FileStoreTest, GivesBackTheBytesOfAnySizeFromAnyAddress) {
-  const auto store = Create(kSizes);
-  for (const int64_t shift : {0, 1, 4, 256, 512, 4095}) {
-    for (const bool sums : {false, true}) {
+  for (const bool sums : {false, true}) {
+    options_.checksums = sums;
+    const auto store = Create(kSizes);
+    for (const int64_t shift : {0, 1, 4, 256, 512, 4095}) {
       SCOPED_TRACE(absl::StrCat(shift, " ", sums));
       for (int64_t i = 0; i < store->chunks(); ++i) {
         const std::vector<char> bytes = Bytes(kSizes[static_cast<size_t>(i)], 7 * i + shift);
@@ -52,8 +56,35 @@ TEST_P(FileStoreTest, GivesBackTheBytesOfAnySizeFromAnyAddress) {
         buffers_.clear();
       }
     }
+    EXPECT_EQ(store->bytes_read(), store->bytes_written());
   }
-  EXPECT_EQ(store->bytes_read(), store->bytes_written());
+}
+
+TEST_P(FileStoreTest, AChecksumIsThatOfTheBytesHoweverTheyAreCut) {
+  options_.checksums = true;
+  options_.crash_safety = CrashSafety::kProcess;
+  const std::vector<char> bytes = Bytes(200'001, 5);
+  {
+    const auto store = Create({200'001});
+    ASSERT_OK(WriteNow(*store, 0, bytes));
+    ASSERT_OK(CommitNow(*store));
+  }
+  // Commit 1 is in the second copy of the table.
+  std::ifstream file(directory_.path() + "/state", std::ios::binary);
+  std::vector<char> table(4096);
+  file.seekg(4096).read(table.data(), 4096);
+  internal::ChunkVersion version;
+  ASSERT_OK(internal::ReadTable({table.data(), table.size()}, internal::LayoutSum({200'001}),
+                                absl::MakeSpan(&version, 1)));
+  EXPECT_EQ(version.sum, Crc32c({bytes.data(), bytes.size()}));
+  for (const int64_t block_bytes : {4096, 8192, 1 << 20}) {
+    options_.block_bytes = block_bytes;
+    const auto store = FileStore::Open(options_, "state", {200'001}).value();
+    const absl::Span<char> part = Memory(200'002).subspan(1);
+    ASSERT_OK(store->Read(*stream_, 0, part));
+    ASSERT_OK(stream_->Synchronize());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), bytes.begin()));
+  }
 }
 
 TEST_P(FileStoreTest, AStoreOfNoChunksCommits) {
