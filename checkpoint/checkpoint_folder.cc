@@ -29,7 +29,7 @@ std::string InFolder(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, "/", name);
 }
 
-absl::Status CheckRoom(SystemCalls& system, const std::string& root, int64_t bytes) {
+absl::Status CheckRoom(device::SystemCalls& system, const std::string& root, int64_t bytes) {
   struct statvfs space = {};
   if (system.SpaceOf(root, space) != 0) return Failed("look at the space of", root);
   const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
@@ -50,7 +50,7 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-absl::Status MakeRoot(SystemCalls& system, const std::string& root) {
+absl::Status MakeRoot(device::SystemCalls& system, const std::string& root) {
   if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
   // Also where it was there: whoever made it may have ended before this.
   return SyncFolder(system, ParentOf(root));
@@ -58,7 +58,7 @@ absl::Status MakeRoot(SystemCalls& system, const std::string& root) {
 
 // Of saves and removals that were cut short: all that can be removed, but for `kept`; the first
 // error.
-absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root,
+absl::Status RemoveLeftovers(device::SystemCalls& system, const std::string& root,
                              absl::string_view kept = "") {
   std::vector<std::string> names;
   if (system.List(root, names) != 0) return Failed("list", root);
@@ -77,7 +77,7 @@ absl::Status RemoveLeftovers(SystemCalls& system, const std::string& root,
 
 }  // namespace
 
-absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) {
+absl::StatusOr<bool> IsCheckpoint(device::SystemCalls& system, const std::string& path) {
   const absl::Status opened =
       RandomAccessFile::Open(system, InFolder(path, kManifestName)).status();
   if (opened.ok()) return true;
@@ -89,7 +89,7 @@ absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path) 
   return opened;
 }
 
-absl::Status SetAside(SystemCalls& system, const std::string& root, int64_t step) {
+absl::Status SetAside(device::SystemCalls& system, const std::string& root, int64_t step) {
   const std::string path = CheckpointPath(root, step);
   const std::string aside = InFolder(root, absl::StrCat("damaged-", NameOf(step)));
   for (int number = 1;; ++number) {
@@ -108,7 +108,8 @@ std::string PartPath(const std::string& root, int64_t step, const std::string& t
   return InFolder(WithoutSlashesAtTheEnd(root), PartName(step, token));
 }
 
-absl::Status PrepareRoot(SystemCalls& system, const std::string& root, const std::string& token) {
+absl::Status PrepareRoot(device::SystemCalls& system, const std::string& root,
+                         const std::string& token) {
   BRIGADE_RETURN_IF_ERROR(MakeRoot(system, WithoutSlashesAtTheEnd(root)));
   // If it stays, the next save removes it.
   const std::string path = PartPath(root, 0, token);
@@ -117,19 +118,19 @@ absl::Status PrepareRoot(SystemCalls& system, const std::string& root, const std
   return absl::OkStatus();
 }
 
-absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(SystemCalls& system, const std::string& root,
-                                                   int64_t step, int64_t bytes,
-                                                   const std::string& token) {
+absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(device::SystemCalls& system,
+                                                   const std::string& root, int64_t step,
+                                                   int64_t bytes, const std::string& token) {
   return BeginOrJoin(system, root, step, bytes, token, /*joins=*/false);
 }
 
-absl::StatusOr<NewCheckpoint> NewCheckpoint::Join(SystemCalls& system, const std::string& root,
-                                                  int64_t step, int64_t bytes,
-                                                  const std::string& token) {
+absl::StatusOr<NewCheckpoint> NewCheckpoint::Join(device::SystemCalls& system,
+                                                  const std::string& root, int64_t step,
+                                                  int64_t bytes, const std::string& token) {
   return BeginOrJoin(system, root, step, bytes, token, /*joins=*/true);
 }
 
-absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(SystemCalls& system,
+absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(device::SystemCalls& system,
                                                          const std::string& root_path, int64_t step,
                                                          int64_t bytes, const std::string& token,
                                                          bool joins) {
@@ -177,7 +178,8 @@ absl::Status NewCheckpoint::Commit(absl::string_view manifest) {
   return SyncFolder(*system_, root_);
 }
 
-absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const std::string& root) {
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(device::SystemCalls& system,
+                                                     const std::string& root) {
   std::vector<std::string> names;
   if (system.List(root, names) != 0) {
     if (errno == ENOENT) return std::vector<int64_t>();
@@ -199,8 +201,8 @@ absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const 
   return steps;
 }
 
-absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int64_t saved,
-                                  int keep) {
+absl::Status RemoveOldCheckpoints(device::SystemCalls& system, const std::string& root,
+                                  int64_t saved, int keep) {
   if (keep < 1) {
     return absl::InvalidArgumentError(absl::StrCat("at least 1 checkpoint is kept, not ", keep));
   }

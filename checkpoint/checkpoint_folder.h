@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
@@ -20,7 +20,8 @@ inline constexpr absl::string_view kManifestName = "manifest.json";
 
 // Makes the root if it is not there, in a folder that is, and tries whether checkpoints can be made
 // in it, so that a wrong one is found before there is something to save. `token`: as below.
-absl::Status PrepareRoot(SystemCalls& system, const std::string& root, const std::string& token);
+absl::Status PrepareRoot(device::SystemCalls& system, const std::string& root,
+                         const std::string& token);
 
 // A checkpoint that is being written; of one process, which others may help to write files.
 class NewCheckpoint {
@@ -30,12 +31,12 @@ class NewCheckpoint {
   // its files; ResourceExhausted if the disk has no room for them. AlreadyExists if something has
   // the name of this checkpoint. `token`: of 16 hexadecimal digits, which no other save of this
   // root has.
-  static absl::StatusOr<NewCheckpoint> Begin(SystemCalls& system, const std::string& root,
+  static absl::StatusOr<NewCheckpoint> Begin(device::SystemCalls& system, const std::string& root,
                                              int64_t step, int64_t bytes, const std::string& token);
   // The same for one of several processes that each write files of their own into the folder: the
   // first one of those that see the same folder leads, and makes and commits it; Commit of the
   // others does nothing.
-  static absl::StatusOr<NewCheckpoint> Join(SystemCalls& system, const std::string& root,
+  static absl::StatusOr<NewCheckpoint> Join(device::SystemCalls& system, const std::string& root,
                                             int64_t step, int64_t bytes, const std::string& token);
   NewCheckpoint(NewCheckpoint&& other) noexcept;
   NewCheckpoint& operator=(NewCheckpoint&&) = delete;
@@ -51,15 +52,16 @@ class NewCheckpoint {
   absl::Status Commit(absl::string_view manifest);
 
  private:
-  NewCheckpoint(SystemCalls& system, const std::string& root, const std::string& name,
+  NewCheckpoint(device::SystemCalls& system, const std::string& root, const std::string& name,
                 const std::string& path, bool leads)
       : system_(&system), root_(root), name_(name), path_(path), leads_(leads) {}
 
-  static absl::StatusOr<NewCheckpoint> BeginOrJoin(SystemCalls& system, const std::string& root,
-                                                   int64_t step, int64_t bytes,
-                                                   const std::string& token, bool joins);
+  static absl::StatusOr<NewCheckpoint> BeginOrJoin(device::SystemCalls& system,
+                                                   const std::string& root, int64_t step,
+                                                   int64_t bytes, const std::string& token,
+                                                   bool joins);
 
-  SystemCalls* system_;
+  device::SystemCalls* system_;
   std::string root_;
   // In the root, once it is one.
   std::string name_;
@@ -71,7 +73,8 @@ class NewCheckpoint {
 // The steps of the checkpoints in a root, ascending; none if there is no such folder. A folder
 // without a manifest, which must be a regular file, is none; a manifest that cannot be read is an
 // error.
-absl::StatusOr<std::vector<int64_t>> ListCheckpoints(SystemCalls& system, const std::string& root);
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(device::SystemCalls& system,
+                                                     const std::string& root);
 
 // Where the files of a checkpoint are written before it is one: NewCheckpoint::path.
 std::string PartPath(const std::string& root, int64_t step, const std::string& token);
@@ -80,19 +83,19 @@ std::string PartPath(const std::string& root, int64_t step, const std::string& t
 std::string CheckpointPath(const std::string& root, int64_t step);
 
 // Whether a folder is a checkpoint, by any name: it has a manifest.
-absl::StatusOr<bool> IsCheckpoint(SystemCalls& system, const std::string& path);
+absl::StatusOr<bool> IsCheckpoint(device::SystemCalls& system, const std::string& path);
 
 // Gives the checkpoint of a step, a damaged one or one that not all ranks have, a name that none of
 // these functions looks at: "damaged-step-00000042", with a number behind it if there is one.
 // NotFound if there is none of it.
-absl::Status SetAside(SystemCalls& system, const std::string& root, int64_t step);
+absl::Status SetAside(device::SystemCalls& system, const std::string& root, int64_t step);
 
 // Keeps `keep` checkpoints, at least 1: that of the step `saved`, and those of the highest other
 // steps. Removes the others, and what saves that were cut short have left. `saved` is the one just
 // saved: it stays also where a run that was given up has left higher steps. NotFound, and nothing
 // is removed, if there is none of it. No save of this root may be under way.
-absl::Status RemoveOldCheckpoints(SystemCalls& system, const std::string& root, int64_t saved,
-                                  int keep);
+absl::Status RemoveOldCheckpoints(device::SystemCalls& system, const std::string& root,
+                                  int64_t saved, int keep);
 
 }  // namespace brigade::checkpoint
 

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
@@ -19,8 +19,9 @@ constexpr size_t kMostOpenFiles = 8;
 
 }  // namespace
 
-absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::string& folder,
-                                                const std::string& name, int64_t bytes) {
+absl::StatusOr<RandomAccessFile> OpenFileOfSize(device::SystemCalls& system,
+                                                const std::string& folder, const std::string& name,
+                                                int64_t bytes) {
   const std::string path = absl::StrCat(folder, "/", name);
   absl::StatusOr<RandomAccessFile> file = RandomAccessFile::Open(system, path);
   if (absl::IsNotFound(file.status())) {
@@ -33,7 +34,7 @@ absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::
   return file;
 }
 
-absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(device::SystemCalls& system,
                                                         const std::string& folder) {
   CheckpointReader reader(system, folder);
   const std::string path = absl::StrCat(folder, "/", kManifestName);
@@ -52,7 +53,7 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(SystemCalls& system,
                         absl::StrCat(PrintablePath(path), ": ", manifest.status().message()));
   }
   reader.manifest_ = *std::move(manifest);
-  reader.manifest_sum_ = Crc32c(text);
+  reader.manifest_sum_ = device::Crc32c(text);
   if (reader.manifest_.pieces.empty()) return reader;
   reader.extents_.resize(reader.manifest_.files.size());
   for (size_t p = 0; p < reader.manifest_.pieces.size(); ++p) {
@@ -133,7 +134,7 @@ absl::StatusOr<SafetensorsHeader> CheckpointReader::ReadHeaderOf(int file) {
   const absl::StatusOr<SafetensorsHeader> header =
       ReadHeader(static_cast<uint64_t>(whole.bytes), [&](int64_t offset, int64_t bytes, void* to) {
         read = Read(file, offset, bytes, to);
-        sum = Crc32c({static_cast<const char*>(to), static_cast<size_t>(bytes)}, sum);
+        sum = device::Crc32c({static_cast<const char*>(to), static_cast<size_t>(bytes)}, sum);
         return read;
       });
   BRIGADE_RETURN_IF_ERROR(read);
@@ -148,7 +149,7 @@ absl::StatusOr<SafetensorsHeader> CheckpointReader::ReadHeaderOf(int file) {
       return damaged("tensor ", t, " is \"", device::Printable(tensor.name, 200),
                      "\", and should be \"", device::Printable(whole.tensors[t].name, 200), "\"");
     }
-    sum = CombineCrc32c(sum, whole.tensors[t].crc32c, tensor.end - tensor.begin);
+    sum = device::CombineCrc32c(sum, whole.tensors[t].crc32c, tensor.end - tensor.begin);
   }
   if (sum != whole.crc32c) return damaged("the header is damaged");
   return header;

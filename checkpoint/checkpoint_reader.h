@@ -13,13 +13,14 @@
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
 // A file of a folder that must have `bytes` bytes. DataLoss if it is not there, or has others.
-absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::string& folder,
-                                                const std::string& name, int64_t bytes);
+absl::StatusOr<RandomAccessFile> OpenFileOfSize(device::SystemCalls& system,
+                                                const std::string& folder, const std::string& name,
+                                                int64_t bytes);
 
 // Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but those of the
 // manifest and of headers.
@@ -30,7 +31,8 @@ absl::StatusOr<RandomAccessFile> OpenFileOfSize(SystemCalls& system, const std::
 // Threads      One at a time.
 class CheckpointReader {
  public:
-  static absl::StatusOr<CheckpointReader> Open(SystemCalls& system, const std::string& folder);
+  static absl::StatusOr<CheckpointReader> Open(device::SystemCalls& system,
+                                               const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
@@ -59,7 +61,7 @@ class CheckpointReader {
     int64_t at = 0;
   };
 
-  CheckpointReader(SystemCalls& system, const std::string& folder)
+  CheckpointReader(device::SystemCalls& system, const std::string& folder)
       : system_(&system), folder_(folder) {}
 
   // Bytes of a file of the folder.
@@ -76,7 +78,7 @@ class CheckpointReader {
                            absl::FunctionRef<absl::Status(const Part& part)> use) const;
   absl::StatusOr<const RandomAccessFile*> FileOf(const Part& part);
 
-  SystemCalls* system_;
+  device::SystemCalls* system_;
   std::string folder_;
   Manifest manifest_;
   uint32_t manifest_sum_ = 0;

@@ -34,8 +34,8 @@ absl::Status Failed(absl::string_view what, absl::string_view path) {
 
 std::string PrintablePath(absl::string_view path) { return device::Printable(path, 400); }
 
-absl::StatusOr<WritableFile> WritableFile::Create(SystemCalls& system, const std::string& path,
-                                                  int64_t bytes) {
+absl::StatusOr<WritableFile> WritableFile::Create(device::SystemCalls& system,
+                                                  const std::string& path, int64_t bytes) {
   const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_CREAT | O_EXCL, 0666); });
   if (fd < 0) return Failed("create", path);
   WritableFile file(system, path, fd);
@@ -47,7 +47,8 @@ absl::StatusOr<WritableFile> WritableFile::Create(SystemCalls& system, const std
   return file;
 }
 
-absl::StatusOr<WritableFile> WritableFile::Open(SystemCalls& system, const std::string& path) {
+absl::StatusOr<WritableFile> WritableFile::Open(device::SystemCalls& system,
+                                                const std::string& path) {
   const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_NOFOLLOW, 0); });
   if (fd < 0) return Failed("open", path);
   return WritableFile(system, path, fd);
@@ -87,7 +88,7 @@ absl::Status WritableFile::Finish() {
   return status;
 }
 
-absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(SystemCalls& system,
+absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(device::SystemCalls& system,
                                                         const std::string& path) {
   // A pipe without a writer opens at once.
   const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0); });
@@ -139,7 +140,7 @@ void RandomAccessFile::BeginToRead(int64_t bytes, int64_t offset) const {
   system_->BeginToRead(fd_, offset, bytes);
 }
 
-absl::Status SyncFolder(SystemCalls& system, const std::string& path) {
+absl::Status SyncFolder(device::SystemCalls& system, const std::string& path) {
   const int fd = Repeat([&] { return system.Open(path, O_RDONLY | O_DIRECTORY, 0); });
   if (fd < 0) return errno == EACCES ? absl::OkStatus() : Failed("open", path);
   absl::Status status;
@@ -148,7 +149,7 @@ absl::Status SyncFolder(SystemCalls& system, const std::string& path) {
   return status;
 }
 
-absl::Status RemoveFolderWithFiles(SystemCalls& system, const std::string& path) {
+absl::Status RemoveFolderWithFiles(device::SystemCalls& system, const std::string& path) {
   std::vector<std::string> names;
   if (system.List(path, names) != 0) return Failed("list", path);
   absl::Status status;

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
@@ -28,10 +28,10 @@ class WritableFile {
  public:
   // AlreadyExists if there is one. Room for `bytes` is taken at once, where the file system can:
   // ResourceExhausted on a full disk. The file's size is what Write makes it.
-  static absl::StatusOr<WritableFile> Create(SystemCalls& system, const std::string& path,
+  static absl::StatusOr<WritableFile> Create(device::SystemCalls& system, const std::string& path,
                                              int64_t bytes);
   // One that another process, or another part of this one, has created for several to write.
-  static absl::StatusOr<WritableFile> Open(SystemCalls& system, const std::string& path);
+  static absl::StatusOr<WritableFile> Open(device::SystemCalls& system, const std::string& path);
   WritableFile(WritableFile&& other) noexcept;
   WritableFile& operator=(WritableFile&&) = delete;
   // Closes it; what was not finished may be lost.
@@ -45,10 +45,10 @@ class WritableFile {
   absl::Status Finish();
 
  private:
-  WritableFile(SystemCalls& system, const std::string& path, int fd)
+  WritableFile(device::SystemCalls& system, const std::string& path, int fd)
       : system_(&system), path_(path), fd_(fd) {}
 
-  SystemCalls* system_;
+  device::SystemCalls* system_;
   std::string path_;
   int fd_;
 };
@@ -57,7 +57,8 @@ class WritableFile {
 class RandomAccessFile {
  public:
   // InvalidArgument for what is no regular file, or a link to one.
-  static absl::StatusOr<RandomAccessFile> Open(SystemCalls& system, const std::string& path);
+  static absl::StatusOr<RandomAccessFile> Open(device::SystemCalls& system,
+                                               const std::string& path);
   RandomAccessFile(RandomAccessFile&& other) noexcept;
   RandomAccessFile& operator=(RandomAccessFile&&) = delete;
   ~RandomAccessFile();
@@ -70,10 +71,10 @@ class RandomAccessFile {
   void BeginToRead(int64_t bytes, int64_t offset) const;
 
  private:
-  RandomAccessFile(SystemCalls& system, const std::string& path, int fd, int64_t size)
+  RandomAccessFile(device::SystemCalls& system, const std::string& path, int fd, int64_t size)
       : system_(&system), path_(path), fd_(fd), size_(size) {}
 
-  SystemCalls* system_;
+  device::SystemCalls* system_;
   std::string path_;
   int fd_;
   int64_t size_;
@@ -81,10 +82,10 @@ class RandomAccessFile {
 
 // The names in the folder are on the disk. OK without a sync where this user may not read the
 // folder, or the file system writes names by itself (EINVAL).
-absl::Status SyncFolder(SystemCalls& system, const std::string& path);
+absl::Status SyncFolder(device::SystemCalls& system, const std::string& path);
 
 // Removes a folder and the files in it, as far as it can.
-absl::Status RemoveFolderWithFiles(SystemCalls& system, const std::string& path);
+absl::Status RemoveFolderWithFiles(device::SystemCalls& system, const std::string& path);
 
 }  // namespace brigade::checkpoint
 

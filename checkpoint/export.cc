@@ -13,11 +13,11 @@
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_index.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
@@ -42,7 +42,7 @@ struct OutPath {
 };
 
 // OK if there is nothing, or a file that may be replaced.
-absl::Status CheckFree(SystemCalls& system, const std::string& path, bool force) {
+absl::Status CheckFree(device::SystemCalls& system, const std::string& path, bool force) {
   const absl::Status opened = RandomAccessFile::Open(system, path).status();
   if (absl::IsNotFound(opened)) return absl::OkStatus();
   if (!opened.ok() && !absl::IsInvalidArgument(opened)) return opened;
@@ -83,9 +83,9 @@ absl::StatusOr<std::vector<Source>> FindParameters(CheckpointReader& reader,
   std::string text(static_cast<size_t>(found->bytes), '\0');
   BRIGADE_RETURN_IF_ERROR(
       reader.Read(static_cast<int>(found - manifest.files.begin()), 0, found->bytes, text.data()));
-  if (Crc32c(text) != found->crc32c) {
+  if (device::Crc32c(text) != found->crc32c) {
     return DamagedError(PrintablePath(absl::StrCat(reader.folder(), "/", found->name)),
-                        Crc32c(text), found->crc32c);
+                        device::Crc32c(text), found->crc32c);
   }
   BRIGADE_ASSIGN_OR_RETURN(const WeightIndex index, ParseWeightIndex(text));
   std::map<std::string, const SafetensorsHeader*> named;
@@ -155,7 +155,7 @@ absl::Status WriteTensors(CheckpointReader& reader, const std::vector<Source>& s
         BRIGADE_RETURN_IF_ERROR(chunk.bytes.status());
         const absl::string_view bytes = *chunk.bytes;
         const Source& source = sources[chunk.range];
-        sum = Crc32c(bytes, chunk.offset == 0 ? 0 : sum);
+        sum = device::Crc32c(bytes, chunk.offset == 0 ? 0 : sum);
         if (chunk.offset + static_cast<int64_t>(bytes.size()) == source.bytes &&
             sum != source.crc32c) {
           const Manifest::File& in = reader.manifest().files[static_cast<size_t>(source.file)];
@@ -187,7 +187,7 @@ absl::Status CopyFile(CheckpointReader& reader, int index, int64_t chunk_bytes,
       },
       [&](const ReadChunk& chunk) -> absl::Status {
         BRIGADE_RETURN_IF_ERROR(chunk.bytes.status());
-        sum = Crc32c(*chunk.bytes, sum);
+        sum = device::Crc32c(*chunk.bytes, sum);
         return to.Write(*chunk.bytes, chunk.offset);
       }));
   if (sum == file.crc32c) return absl::OkStatus();
@@ -198,7 +198,8 @@ absl::Status CopyFile(CheckpointReader& reader, int index, int64_t chunk_bytes,
 }  // namespace
 
 absl::StatusOr<ExportReport> ExportParameters(const std::string& folder, const std::string& out,
-                                              const ExportOptions& options, SystemCalls& system) {
+                                              const ExportOptions& options,
+                                              device::SystemCalls& system) {
   const OutPath to(out);
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system, folder));
   BRIGADE_RETURN_IF_ERROR(CheckFree(system, to.path, options.force));
@@ -229,7 +230,7 @@ absl::StatusOr<ExportReport> ExportParameters(const std::string& folder, const s
 }
 
 absl::StatusOr<ExportReport> ExportFolder(const std::string& folder, const std::string& out,
-                                          int64_t chunk_bytes, SystemCalls& system) {
+                                          int64_t chunk_bytes, device::SystemCalls& system) {
   const OutPath to(out);
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system, folder));
   BRIGADE_RETURN_IF_ERROR(reader.ReadHeaders().status());

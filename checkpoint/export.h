@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/read_ahead.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::checkpoint {
@@ -37,14 +37,14 @@ struct ExportReport {
 
 // Writes one safetensors file of the parameters of the checkpoint in `folder`: of wider types
 // first, else in their order. It gets its name once it is on the disk as a whole.
-absl::StatusOr<ExportReport> ExportParameters(const std::string& folder, const std::string& out,
-                                              const ExportOptions& options = {},
-                                              SystemCalls& system = SystemCalls::Real());
+absl::StatusOr<ExportReport> ExportParameters(
+    const std::string& folder, const std::string& out, const ExportOptions& options = {},
+    device::SystemCalls& system = device::SystemCalls::Real());
 
 // Writes the same checkpoint in place: the bytes that WriteMode::kInPlace saves.
-absl::StatusOr<ExportReport> ExportFolder(const std::string& folder, const std::string& out,
-                                          int64_t chunk_bytes = kReadChunkBytes,
-                                          SystemCalls& system = SystemCalls::Real());
+absl::StatusOr<ExportReport> ExportFolder(
+    const std::string& folder, const std::string& out, int64_t chunk_bytes = kReadChunkBytes,
+    device::SystemCalls& system = device::SystemCalls::Real());
 
 }  // namespace brigade::checkpoint
 

@@ -81,7 +81,7 @@ void AppendCheckpoint(const std::string& folder, const Manifest& manifest, std::
 }
 
 absl::Status AppendRoot(const std::string& root, const std::vector<int64_t>& steps,
-                        std::string& text, SystemCalls& system) {
+                        std::string& text, device::SystemCalls& system) {
   absl::Status first;
   for (const int64_t step : steps) {
     const std::string path = CheckpointPath(root, step);
@@ -122,7 +122,7 @@ void AppendWeights(const WeightFiles& weights, std::string& text) {
 
 }  // namespace
 
-absl::Status Inspect(const std::string& path, std::string& text, SystemCalls& system) {
+absl::Status Inspect(const std::string& path, std::string& text, device::SystemCalls& system) {
   std::vector<std::string> names;
   if (system.List(path, names) == 0) {
     if (absl::c_linear_search(names, kManifestName)) {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
@@ -14,7 +14,7 @@ namespace brigade::checkpoint {
 // Errors       Those of CheckpointReader and WeightFiles. In a folder of checkpoints those that can
 //              be read are listed; the error is that of the first that cannot.
 absl::Status Inspect(const std::string& path, std::string& text,
-                     SystemCalls& system = SystemCalls::Real());
+                     device::SystemCalls& system = device::SystemCalls::Real());
 
 }  // namespace brigade::checkpoint
 

@@ -13,12 +13,12 @@
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/task_thread.h"
@@ -53,7 +53,7 @@ Fields Only(const Fields& fields, const std::string& name) {
 class RankLoad {
  public:
   RankLoad(const std::string& folder, zero::ZeroOptimizer& zero, int rank, int ranks,
-           SystemCalls& system)
+           device::SystemCalls& system)
       : folder_(folder), zero_(zero), rank_(rank), ranks_(ranks), system_(system) {}
 
   // Reads the manifest and compares: nothing is changed.
@@ -85,7 +85,7 @@ class RankLoad {
   zero::ZeroOptimizer& zero_;
   const int rank_;
   const int ranks_;
-  SystemCalls& system_;
+  device::SystemCalls& system_;
   std::optional<CheckpointReader> reader_;
   Layout layout_;
   kernels::StepState state_ = {};
@@ -247,7 +247,7 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
   skip_to(to + range.size * width);
   // Beside the next read. By the one after that, which may overwrite these values, it has ended.
   summing_->Start([this, parts = std::move(parts)] {
-    for (const auto& [piece, bytes] : parts) sums_[piece] = Crc32c(bytes, sums_[piece]);
+    for (const auto& [piece, bytes] : parts) sums_[piece] = device::Crc32c(bytes, sums_[piece]);
   });
   // Of an array that is whole the optimizer may share its part with other ranks, in its place.
   if (range.begin + range.size == zero_.plan().slice(of)) summing_->Wait();
@@ -286,7 +286,7 @@ absl::Status RankLoad::CheckSums(const std::vector<uint32_t>& tensors) const {
 
 absl::StatusOr<std::optional<int64_t>> FindLatest(const std::string& root,
                                                   collectives::Communicator& communicator,
-                                                  int64_t before, SystemCalls& system) {
+                                                  int64_t before, device::SystemCalls& system) {
   const absl::StatusOr<std::vector<int64_t>> found = ListCheckpoints(system, root);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(found.status(), communicator));
   // The newest before the oldest of all ranks' newest, and so on, until it is that of all.
@@ -310,7 +310,7 @@ absl::StatusOr<std::optional<int64_t>> FindLatest(const std::string& root,
 
 absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, int64_t step,
                                                      collectives::Communicator& communicator,
-                                                     SystemCalls& system) {
+                                                     device::SystemCalls& system) {
   int64_t highest = -1;
   const auto set_aside = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> found, ListCheckpoints(system, root));
@@ -332,7 +332,7 @@ absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, in
 absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields& training,
                                         zero::ZeroOptimizer& zero,
                                         collectives::Communicator& communicator,
-                                        const LoadOptions& options, SystemCalls& system) {
+                                        const LoadOptions& options, device::SystemCalls& system) {
   RankLoad load(folder, zero, communicator.rank(), communicator.size(), system);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.Prepare(training, options), communicator));
   BRIGADE_ASSIGN_OR_RETURN(const auto manifests,

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/fields.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -23,13 +23,13 @@ namespace brigade::checkpoint {
 absl::StatusOr<std::optional<int64_t>> FindLatest(
     const std::string& root, collectives::Communicator& communicator,
     int64_t before = std::numeric_limits<int64_t>::max(),
-    SystemCalls& system = SystemCalls::Real());
+    device::SystemCalls& system = device::SystemCalls::Real());
 
 // SetAside on each rank for what it has of later steps than `step`, to which a training that goes
 // on from there comes again. The highest step of any rank's, or nothing. A call of all ranks.
-absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, int64_t step,
-                                                     collectives::Communicator& communicator,
-                                                     SystemCalls& system = SystemCalls::Real());
+absl::StatusOr<std::optional<int64_t>> SetAsideLater(
+    const std::string& root, int64_t step, collectives::Communicator& communicator,
+    device::SystemCalls& system = device::SystemCalls::Real());
 
 struct LoadOptions {
   // Fields that may be others than in the checkpoint (CheckSame): then those here hold.
@@ -52,7 +52,7 @@ absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields&
                                         zero::ZeroOptimizer& zero,
                                         collectives::Communicator& communicator,
                                         const LoadOptions& options = {},
-                                        SystemCalls& system = SystemCalls::Real());
+                                        device::SystemCalls& system = device::SystemCalls::Real());
 
 }  // namespace brigade::checkpoint
 

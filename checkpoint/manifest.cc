@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/strict_json.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -302,7 +302,7 @@ absl::StatusOr<std::string> ManifestText(const Manifest& manifest) {
     }
     writer.Add("]");
   }
-  const std::string sum = SumText(Crc32c(writer.text()));
+  const std::string sum = SumText(device::Crc32c(writer.text()));
   writer.Add(kSumBegin, sum, kSumEnd);
   BRIGADE_RETURN_IF_ERROR(writer.status());
   if (writer.text().size() > kMostManifestBytes) {
@@ -319,7 +319,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   }
   const absl::string_view summed = text.substr(0, text.size() - kTail);
   const absl::string_view sum = text.substr(summed.size() + kSumBegin.size(), kSumDigits);
-  if (const std::string computed = SumText(Crc32c(summed)); computed != sum) {
+  if (const std::string computed = SumText(device::Crc32c(summed)); computed != sum) {
     return absl::DataLossError(absl::StrCat("the manifest's checksum is ", computed,
                                             ", and should be ", device::Printable(sum, 50)));
   }

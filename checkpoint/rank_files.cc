@@ -5,14 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/weight_index.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
 
 RankFiles::RankFiles(WriteMode mode, const std::string& root, const Layout& layout,
-                     const zero::Plan& plan, int rank, int ranks, SystemCalls& system)
+                     const zero::Plan& plan, int rank, int ranks, device::SystemCalls& system)
     : mode_(mode),
       root_(root),
       layout_(layout),
@@ -69,9 +69,9 @@ absl::Status RankFiles::CreateFiles() {
 absl::Status RankFiles::Write(Staging& staging, absl::FunctionRef<bool()> is_cancelled) {
   if (!in_place() && rank_ == 0) {
     for (const TensorFile& file : layout_.files()) {
-      BRIGADE_RETURN_IF_ERROR(Append(file.header, Crc32c(file.header)));
+      BRIGADE_RETURN_IF_ERROR(Append(file.header, device::Crc32c(file.header)));
     }
-    BRIGADE_RETURN_IF_ERROR(Append(layout_.index(), Crc32c(layout_.index())));
+    BRIGADE_RETURN_IF_ERROR(Append(layout_.index(), device::Crc32c(layout_.index())));
   }
   for (int c = 0; c < staging.chunks(); ++c) {
     if (is_cancelled()) return absl::OkStatus();
@@ -106,7 +106,7 @@ absl::Status RankFiles::WriteInPlace(const Staging::Chunk& chunk) {
       run_at = part.at;
       run_offset = offset;
     }
-    sums_[p] = Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)}, sums_[p]);
+    sums_[p] = device::Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)}, sums_[p]);
     run_bytes += part.bytes;
   }
   return flush();
@@ -117,9 +117,10 @@ absl::Status RankFiles::WritePieceFile(const Staging::Chunk& chunk) {
   uint32_t sum = 0;
   for (const Staging::Part& part : chunk.parts) {
     const auto p = static_cast<size_t>(part.piece);
-    const uint32_t of_part = Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)});
-    sums_[p] = CombineCrc32c(sums_[p], of_part, static_cast<uint64_t>(part.bytes));
-    sum = CombineCrc32c(sum, of_part, static_cast<uint64_t>(part.bytes));
+    const uint32_t of_part =
+        device::Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)});
+    sums_[p] = device::CombineCrc32c(sums_[p], of_part, static_cast<uint64_t>(part.bytes));
+    sum = device::CombineCrc32c(sum, of_part, static_cast<uint64_t>(part.bytes));
     bytes += part.bytes;
   }
   return Append({chunk.data, static_cast<size_t>(bytes)}, sum);
@@ -127,7 +128,7 @@ absl::Status RankFiles::WritePieceFile(const Staging::Chunk& chunk) {
 
 // To the piece file, bytes with this checksum.
 absl::Status RankFiles::Append(absl::string_view bytes, uint32_t crc32c) {
-  piece_file_sum_ = CombineCrc32c(piece_file_sum_, crc32c, bytes.size());
+  piece_file_sum_ = device::CombineCrc32c(piece_file_sum_, crc32c, bytes.size());
   const int64_t at = written_;
   written_ += static_cast<int64_t>(bytes.size());
   return files_.front().Write(bytes, at);

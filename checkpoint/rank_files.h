@@ -16,8 +16,8 @@
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/staging.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/checkpoint/write_mode.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::checkpoint {
@@ -28,7 +28,7 @@ class RankFiles {
  public:
   // All must outlive it.
   RankFiles(WriteMode mode, const std::string& root, const Layout& layout, const zero::Plan& plan,
-            int rank, int ranks, SystemCalls& system);
+            int rank, int ranks, device::SystemCalls& system);
 
   // Makes the root, and finds out whether it can hold checkpoints, as far as that shows before one
   // is written. In place rank 0 does, and before the others do what they do.
@@ -77,7 +77,7 @@ class RankFiles {
   const Layout& layout_;
   const zero::Plan& plan_;
   const int rank_, ranks_;
-  SystemCalls& system_;
+  device::SystemCalls& system_;
   const std::vector<Piece> pieces_;
 
   int64_t step_ = 0;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/joint_work.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/rank_files.h"
@@ -17,6 +16,7 @@
 #include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/checkpoint/weight_index.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/task_thread.h"
 #include "brigade/kernels/step_control/step_state.h"
@@ -50,7 +50,7 @@ absl::Status Validate(const SaverOptions& options) {
 
 class Saver::Impl {
  public:
-  Impl(const SaverOptions& options, zero::ZeroOptimizer& zero, SystemCalls& system)
+  Impl(const SaverOptions& options, zero::ZeroOptimizer& zero, device::SystemCalls& system)
       : options_(options), zero_(zero), system_(system) {}
 
   absl::Status Allocate(device::Context& context, int rank, int ranks) {
@@ -91,7 +91,7 @@ class Saver::Impl {
 
   const SaverOptions options_;
   zero::ZeroOptimizer& zero_;
-  SystemCalls& system_;
+  device::SystemCalls& system_;
   Layout layout_;
   std::unique_ptr<Staging> staging_;
   std::optional<RankFiles> files_;
@@ -256,17 +256,18 @@ absl::StatusOr<std::string> Saver::Impl::CreateManifest(const kernels::StepState
     Manifest::File& entry = manifest.files.emplace_back();
     entry.name = file.name;
     entry.bytes = file.bytes;
-    entry.crc32c = Crc32c(file.header);
+    entry.crc32c = device::Crc32c(file.header);
     for (int t = file.first; t < file.first + file.count; ++t) {
       const auto i = static_cast<size_t>(t);
       const Tensor& tensor = layout_.tensors()[i];
-      entry.crc32c = CombineCrc32c(entry.crc32c, tensors[i], static_cast<uint64_t>(tensor.bytes));
+      entry.crc32c =
+          device::CombineCrc32c(entry.crc32c, tensors[i], static_cast<uint64_t>(tensor.bytes));
       entry.tensors.push_back({zero_.plan().parameter(tensor.parameter).spec.name, tensors[i]});
     }
   }
   manifest.files.push_back({.name = kWeightIndexName,
                             .bytes = static_cast<int64_t>(layout_.index().size()),
-                            .crc32c = Crc32c(layout_.index())});
+                            .crc32c = device::Crc32c(layout_.index())});
   return ManifestText(manifest);
 }
 
@@ -274,7 +275,7 @@ absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(const SaverOptions& options
                                                      zero::ZeroOptimizer& zero,
                                                      collectives::Communicator& communicator,
                                                      device::Context& context,
-                                                     SystemCalls& system) {
+                                                     device::SystemCalls& system) {
   auto impl = std::make_unique<Impl>(options, zero, system);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(
       impl->Allocate(context, communicator.rank(), communicator.size()), communicator));

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/layout.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/checkpoint/write_mode.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::checkpoint {
@@ -65,11 +65,10 @@ class Saver {
   // A call of all ranks; waits. All must outlive the saver. On all ranks: InvalidArgument for
   // options that differ between them, what the system says of a root that cannot have checkpoints,
   // ResourceExhausted without two threads.
-  static absl::StatusOr<std::unique_ptr<Saver>> Create(const SaverOptions& options,
-                                                       zero::ZeroOptimizer& zero,
-                                                       collectives::Communicator& communicator,
-                                                       device::Context& context,
-                                                       SystemCalls& system = SystemCalls::Real());
+  static absl::StatusOr<std::unique_ptr<Saver>> Create(
+      const SaverOptions& options, zero::ZeroOptimizer& zero,
+      collectives::Communicator& communicator, device::Context& context,
+      device::SystemCalls& system = device::SystemCalls::Real());
 
   // Gives up a save that is in flight, on all ranks.
   ~Saver();

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<uint32_t>> TensorSums(const Layout& layout, const zer
     if (!sums.empty()) std::memcpy(sums.data(), all[rank].data(), all[rank].size());
     for (size_t p = 0; p < pieces.size(); ++p) {
       uint32_t& sum = tensors[static_cast<size_t>(pieces[p].tensor)];
-      sum = CombineCrc32c(sum, sums[p], static_cast<uint64_t>(pieces[p].bytes));
+      sum = device::CombineCrc32c(sum, sums[p], static_cast<uint64_t>(pieces[p].bytes));
     }
   }
   return tensors;

@@ -13,11 +13,11 @@
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_index.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
@@ -45,7 +45,7 @@ struct Part {
 
 class Verification {
  public:
-  Verification(CheckpointReader& reader, const VerifyOptions& options, SystemCalls& system)
+  Verification(CheckpointReader& reader, const VerifyOptions& options, device::SystemCalls& system)
       : reader_(reader), manifest_(reader.manifest()), options_(options), system_(system) {}
 
   absl::Status Run();
@@ -72,7 +72,7 @@ class Verification {
   CheckpointReader& reader_;
   const Manifest& manifest_;
   const VerifyOptions& options_;
-  SystemCalls& system_;
+  device::SystemCalls& system_;
   VerifyReport report_;
   std::set<std::string> said_;
   std::vector<Stored> stored_;
@@ -201,15 +201,15 @@ void Verification::Sum(const Stored& file, absl::string_view bytes) {
         sections.begin(), sections.end(), [&](const Section& each) { return each.end <= offset; });
     const int64_t count = std::min(
         {static_cast<int64_t>(bytes.size()), extent.bytes - in_extent_, section->end - offset});
-    const uint32_t sum = Crc32c(bytes.substr(0, static_cast<size_t>(count)));
-    sum_ = CombineCrc32c(sum_, sum, static_cast<uint64_t>(count));
+    const uint32_t sum = device::Crc32c(bytes.substr(0, static_cast<size_t>(count)));
+    sum_ = device::CombineCrc32c(sum_, sum, static_cast<uint64_t>(count));
     const auto index = static_cast<size_t>(section - sections.begin());
     std::vector<Part>& parts = parts_[f];
     if (parts.empty() || parts.back().section != index ||
         parts.back().offset + parts.back().bytes != offset) {
       parts.push_back({.offset = offset, .section = index});
     }
-    parts.back().sum = CombineCrc32c(parts.back().sum, sum, static_cast<uint64_t>(count));
+    parts.back().sum = device::CombineCrc32c(parts.back().sum, sum, static_cast<uint64_t>(count));
     parts.back().bytes += count;
     in_extent_ += count;
     if (in_extent_ == extent.bytes) {
@@ -235,10 +235,10 @@ void Verification::CheckFiles() {
       uint32_t sum = 0;
       int64_t bytes = 0;
       for (; next < parts.size() && parts[next].section == s; ++next) {
-        sum = CombineCrc32c(sum, parts[next].sum, static_cast<uint64_t>(parts[next].bytes));
+        sum = device::CombineCrc32c(sum, parts[next].sum, static_cast<uint64_t>(parts[next].bytes));
         bytes += parts[next].bytes;
       }
-      whole_sum = CombineCrc32c(whole_sum, sum, static_cast<uint64_t>(bytes));
+      whole_sum = device::CombineCrc32c(whole_sum, sum, static_cast<uint64_t>(bytes));
       whole_bytes += bytes;
       if (section.tensor >= 0 && bytes == section.end - begin) {
         const Manifest::Tensor& tensor = file.tensors[static_cast<size_t>(section.tensor)];
@@ -290,7 +290,7 @@ absl::Status Verification::Run() {
 }  // namespace
 
 absl::StatusOr<VerifyReport> Verify(const std::string& folder, const VerifyOptions& options,
-                                    SystemCalls& system) {
+                                    device::SystemCalls& system) {
   const auto begin = std::chrono::steady_clock::now();
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system, folder));
   Verification verification(reader, options, system);

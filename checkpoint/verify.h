@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/read_ahead.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
@@ -35,7 +35,7 @@ struct VerifyReport {
 // Memory       Two chunks, the manifest and the headers.
 // Errors       Those of CheckpointReader::Open: without a manifest nothing can be verified.
 absl::StatusOr<VerifyReport> Verify(const std::string& folder, const VerifyOptions& options = {},
-                                    SystemCalls& system = SystemCalls::Real());
+                                    device::SystemCalls& system = device::SystemCalls::Real());
 
 }  // namespace brigade::checkpoint
 

@@ -37,7 +37,8 @@ absl::StatusOr<std::string> PathInFolder(const std::string& folder,
 
 }  // namespace
 
-absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path, SystemCalls& system) {
+absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path,
+                                              device::SystemCalls& system) {
   WeightFiles files;
   std::string file = path;
   if (std::vector<std::string> names; system.List(path, names) == 0) {
@@ -53,7 +54,7 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path, SystemCal
   return files;
 }
 
-absl::StatusOr<SafetensorsHeader> WeightFiles::OpenFile(SystemCalls& system,
+absl::StatusOr<SafetensorsHeader> WeightFiles::OpenFile(device::SystemCalls& system,
                                                         const std::string& path) {
   BRIGADE_ASSIGN_OR_RETURN(auto file, RandomAccessFile::Open(system, path));
   absl::Status read;
@@ -69,7 +70,7 @@ absl::StatusOr<SafetensorsHeader> WeightFiles::OpenFile(SystemCalls& system,
   return header;
 }
 
-absl::Status WeightFiles::OpenFilesOf(SystemCalls& system, const std::string& index_path) {
+absl::Status WeightFiles::OpenFilesOf(device::SystemCalls& system, const std::string& index_path) {
   BRIGADE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(system, index_path));
   if (file.size() > static_cast<int64_t>(kMostWeightIndexBytes)) {
     return absl::InvalidArgumentError(

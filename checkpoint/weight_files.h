@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/safetensors.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
 
@@ -46,8 +46,8 @@ class WeightFiles {
 
   // `path`: a safetensors file; an index, whose name ends with ".json"; or a folder with
   // model.safetensors or model.safetensors.index.json, not both.
-  static absl::StatusOr<WeightFiles> Open(const std::string& path,
-                                          SystemCalls& system = SystemCalls::Real());
+  static absl::StatusOr<WeightFiles> Open(
+      const std::string& path, device::SystemCalls& system = device::SystemCalls::Real());
 
   const std::vector<File>& files() const { return files_; }
   // File by file, in the order of their data; each has a name of its own.
@@ -62,8 +62,8 @@ class WeightFiles {
   WeightFiles() = default;
 
   // Opens one more file; its header.
-  absl::StatusOr<SafetensorsHeader> OpenFile(SystemCalls& system, const std::string& path);
-  absl::Status OpenFilesOf(SystemCalls& system, const std::string& index_path);
+  absl::StatusOr<SafetensorsHeader> OpenFile(device::SystemCalls& system, const std::string& path);
+  absl::Status OpenFilesOf(device::SystemCalls& system, const std::string& index_path);
   void AddTensors(int file, const SafetensorsHeader& header);
 
   std::vector<File> files_;

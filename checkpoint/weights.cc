@@ -61,7 +61,7 @@ class WeightReader {
   WeightReader(const LoadWeightsOptions& options, const zero::Plan& plan)
       : options_(options), plan_(plan) {}
 
-  absl::Status Open(const std::string& path, SystemCalls& system);
+  absl::Status Open(const std::string& path, device::SystemCalls& system);
   absl::Status Read(int parameter, absl::Span<float> values);
 
  private:
@@ -77,7 +77,7 @@ class WeightReader {
   std::vector<char> chunk_;
 };
 
-absl::Status WeightReader::Open(const std::string& path, SystemCalls& system) {
+absl::Status WeightReader::Open(const std::string& path, device::SystemCalls& system) {
   if (options_.chunk_bytes < 8) {
     return absl::InvalidArgumentError(absl::StrCat("chunk_bytes is ", options_.chunk_bytes));
   }
@@ -149,7 +149,7 @@ absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
 
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, const LoadWeightsOptions& options,
-                         SystemCalls& system) {
+                         device::SystemCalls& system) {
   WeightReader reader(options, zero.plan());
   const bool reads = communicator.rank() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(

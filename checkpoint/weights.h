@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::checkpoint {
@@ -34,7 +34,7 @@ struct LoadWeightsOptions {
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
                          const LoadWeightsOptions& options = {},
-                         SystemCalls& system = SystemCalls::Real());
+                         device::SystemCalls& system = device::SystemCalls::Real());
 
 }  // namespace brigade::checkpoint
 

@@ -16,7 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 
 ABSL_FLAG(int64_t, bytes, int64_t{256} << 20, "of a turn");
 ABSL_FLAG(int, rounds, 25, "turns of each contestant; medians count");
@@ -84,7 +84,7 @@ void Main() {
       const double before = SecondsOfCycle(1 << 22);
       const double took = SecondsOf([&] {
         for (size_t done = 0; done < bytes; done += block) {
-          sum = checkpoint::Crc32c({data.data() + done % of, std::min(block, of - done % of)}, sum);
+          sum = device::Crc32c({data.data() + done % of, std::min(block, of - done % of)}, sum);
         }
       });
       const double cycle = std::min(before, SecondsOfCycle(1 << 22));

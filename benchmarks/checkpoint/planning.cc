@@ -16,10 +16,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/step_control/step_control.h"
 #include "brigade/zero/options.h"
@@ -81,19 +81,19 @@ class Planning {
     for (const std::vector<Piece>& of_rank : pieces_) {
       for (const Piece& piece : of_rank) {
         uint32_t& sum = tensors[static_cast<size_t>(piece.tensor)];
-        sum = checkpoint::CombineCrc32c(sum, 0x12345678, static_cast<uint64_t>(piece.bytes));
+        sum = device::CombineCrc32c(sum, 0x12345678, static_cast<uint64_t>(piece.bytes));
       }
     }
     for (const checkpoint::TensorFile& file : layout_.files()) {
       Manifest::File& entry = manifest_.files.emplace_back();
       entry.name = file.name;
       entry.bytes = file.bytes;
-      entry.crc32c = checkpoint::Crc32c(file.header);
+      entry.crc32c = device::Crc32c(file.header);
       for (int t = file.first; t < file.first + file.count; ++t) {
         const auto i = static_cast<size_t>(t);
         const checkpoint::Tensor& tensor = layout_.tensors()[i];
-        entry.crc32c = checkpoint::CombineCrc32c(entry.crc32c, tensors[i],
-                                                 static_cast<uint64_t>(tensor.bytes));
+        entry.crc32c =
+            device::CombineCrc32c(entry.crc32c, tensors[i], static_cast<uint64_t>(tensor.bytes));
         entry.tensors.push_back({plan_.parameter(tensor.parameter).spec.name, tensors[i]});
       }
     }

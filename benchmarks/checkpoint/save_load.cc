@@ -22,9 +22,9 @@
 #include "brigade/benchmarks/checkpoint/trainings.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/loader.h"
 #include "brigade/checkpoint/saver.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
 ABSL_FLAG(std::string, folder, "",
@@ -118,7 +118,7 @@ class Writers {
         const size_t bytes = std::min(part.size() - at, static_cast<size_t>(kChunkBytes));
         if (to + bytes > ring_.data() + ring_.size()) to = ring_.data();
         std::memcpy(to, part.data() + at, bytes);
-        if (sum) sum_ = checkpoint::Crc32c({to, bytes}, sum_);
+        if (sum) sum_ = device::Crc32c({to, bytes}, sum_);
         to += bytes;
         at += bytes;
       }
@@ -173,7 +173,7 @@ class Readers {
   absl::StatusOr<std::string> Checkpoint(const char* root) {
     const std::string path = absl::StrCat(folder_, "/", root);
     BRIGADE_ASSIGN_OR_RETURN(const auto steps,
-                             checkpoint::ListCheckpoints(checkpoint::SystemCalls::Real(), path));
+                             checkpoint::ListCheckpoints(device::SystemCalls::Real(), path));
     if (steps.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", path));
     return checkpoint::CheckpointPath(path, steps.back());
   }

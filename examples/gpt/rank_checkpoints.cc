@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/loader.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/device/file/crc32c.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 
@@ -19,11 +19,9 @@ namespace brigade::gpt {
 namespace {
 
 using checkpoint::SaveReport;
-using checkpoint::SystemCalls;
+using device::SystemCalls;
 
-std::string SumOf(const std::string& text) {
-  return absl::StrFormat("%08x", checkpoint::Crc32c(text));
-}
+std::string SumOf(const std::string& text) { return absl::StrFormat("%08x", device::Crc32c(text)); }
 
 // What else than model and options makes a training what it is.
 checkpoint::Fields TrainingFields(const Job& job) {
@@ -62,7 +60,7 @@ absl::StatusOr<Start> RankCheckpoints::Resume() {
     int64_t is_checkpoint = 0;
     absl::Status looked;
     if (communicator_.rank() == 0) {
-      const auto found = checkpoint::IsCheckpoint(SystemCalls::Real(), from);
+      const auto found = checkpoint::IsCheckpoint(device::SystemCalls::Real(), from);
       looked = found.status();
       is_checkpoint = found.ok() && *found ? 1 : 0;
     }
@@ -129,7 +127,7 @@ absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
   if (root.empty()) return absl::OkStatus();
   const auto check = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> found,
-                             checkpoint::ListCheckpoints(SystemCalls::Real(), root));
+                             checkpoint::ListCheckpoints(device::SystemCalls::Real(), root));
     if (found.empty() || found.back() <= step) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         root, " has a checkpoint of step ", found.back(), ", but this training begins after step ",

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/read_all.h"
@@ -37,7 +37,7 @@ std::string Content(int64_t step, int file) {
 }
 
 // Two files, and a manifest that has their sums.
-absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
+absl::Status Save(device::SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
   BRIGADE_ASSIGN_OR_RETURN(auto checkpoint,
                            NewCheckpoint::Begin(system, kRoot, step, 18000, "0123456789abcdef"));
   std::string manifest;
@@ -47,7 +47,7 @@ absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
         auto file, WritableFile::Create(system, absl::StrCat(checkpoint.path(), "/", i), 9000));
     BRIGADE_RETURN_IF_ERROR(file.Write(content, 0));
     BRIGADE_RETURN_IF_ERROR(file.Finish());
-    absl::StrAppend(&manifest, Crc32c(content), " ");
+    absl::StrAppend(&manifest, device::Crc32c(content), " ");
   }
   BRIGADE_RETURN_IF_ERROR(checkpoint.Commit(manifest));
   if (is_saved != nullptr) *is_saved = true;
@@ -55,13 +55,13 @@ absl::Status Save(SystemCalls& system, int64_t step, bool* is_saved = nullptr) {
 }
 
 // Nothing but a manifest.
-void SaveEmpty(SystemCalls& system, const std::string& root, int64_t step) {
+void SaveEmpty(device::SystemCalls& system, const std::string& root, int64_t step) {
   auto checkpoint = NewCheckpoint::Begin(system, root, step, 0, absl::StrCat(step));
   ASSERT_OK(checkpoint);
   ASSERT_OK(checkpoint->Commit(""));
 }
 
-void MakeFile(SystemCalls& system, const std::string& path, const std::string& content) {
+void MakeFile(device::SystemCalls& system, const std::string& path, const std::string& content) {
   auto file = WritableFile::Create(system, path, 0);
   ASSERT_OK(file);
   ASSERT_OK(file->Write(content, 0));
@@ -69,7 +69,7 @@ void MakeFile(SystemCalls& system, const std::string& path, const std::string& c
 }
 
 // The step of the newest checkpoint, if all are whole; -1 if there is none.
-absl::StatusOr<int64_t> NewestWhole(SystemCalls& system) {
+absl::StatusOr<int64_t> NewestWhole(device::SystemCalls& system) {
   BRIGADE_ASSIGN_OR_RETURN(const auto steps, ListCheckpoints(system, kRoot));
   for (const int64_t step : steps) {
     const std::string path = CheckpointPath(kRoot, step);
@@ -78,7 +78,7 @@ absl::StatusOr<int64_t> NewestWhole(SystemCalls& system) {
       BRIGADE_ASSIGN_OR_RETURN(const std::string content,
                                ReadAll(system, absl::StrCat(path, "/", i)));
       if (content != Content(step, i)) return absl::DataLossError(absl::StrCat("file ", i));
-      absl::StrAppend(&manifest, Crc32c(content), " ");
+      absl::StrAppend(&manifest, device::Crc32c(content), " ");
     }
     BRIGADE_ASSIGN_OR_RETURN(const std::string there,
                              ReadAll(system, absl::StrCat(path, "/", kManifestName)));
@@ -117,7 +117,7 @@ TEST(CheckpointFolderTest, ListsNothingElse) {
 }
 
 TEST(CheckpointFolderTest, OnlyAManifestMakesAFolderACheckpoint) {
-  SystemCalls& system = SystemCalls::Real();
+  device::SystemCalls& system = device::SystemCalls::Real();
   const std::string root = ::testing::TempDir() + "/manifests";
   SaveEmpty(system, root, 1);
   SaveEmpty(system, root, 2);

@@ -137,6 +137,7 @@ int CrashFileSystem::Stat(int fd, struct stat& status) {
   status = {};
   status.st_mode = open_.at(fd).node->is_folder ? S_IFDIR : S_IFREG;
   status.st_size = static_cast<off_t>(open_.at(fd).node->bytes.size());
+  status.st_nlink = Find(open_.at(fd).path) == open_.at(fd).node ? 1 : 0;
   return 0;
 }
 
@@ -166,6 +167,11 @@ ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t o
 int CrashFileSystem::Allocate(int fd, off_t) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   return Enter("allocate", open_.at(fd).path) > 0 ? -1 : 0;
+}
+
+int CrashFileSystem::Lock(int fd) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return Enter("lock", open_.at(fd).path) > 0 ? -1 : 0;
 }
 
 int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {

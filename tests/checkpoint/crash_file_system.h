@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint::testing {
 
 // A file system in memory that knows what of it is on the disk: what may be there after
 // the power has failed. Calls and faults run one at a time, on any thread.
-class CrashFileSystem final : public SystemCalls {
+class CrashFileSystem final : public device::SystemCalls {
  public:
   // What the disk has of what was not synced, when the power fails.
   enum class Data { kNone, kAll, kEvery512, kEvery4096 };
@@ -48,6 +48,7 @@ class CrashFileSystem final : public SystemCalls {
   ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override;
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override;
   int Allocate(int fd, off_t bytes) override;
+  int Lock(int fd) override;
   int BeginToWrite(int fd, off_t offset, off_t bytes) override;
   int BeginToRead(int fd, off_t offset, off_t bytes) override;
   int SyncData(int fd) override;

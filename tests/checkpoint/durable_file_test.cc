@@ -30,7 +30,7 @@ std::string Content() {
 }
 
 // A file of two writes, the later bytes first, and its folder.
-absl::Status WriteTwoPieces(SystemCalls& system, const std::string& folder) {
+absl::Status WriteTwoPieces(device::SystemCalls& system, const std::string& folder) {
   const std::string content = Content();
   auto file = WritableFile::Create(system, folder + "/file", static_cast<int64_t>(content.size()));
   if (!file.ok()) return file.status();
@@ -43,7 +43,7 @@ absl::Status WriteTwoPieces(SystemCalls& system, const std::string& folder) {
 }
 
 TEST(DurableFileTest, WritesAndReadsARealFile) {
-  SystemCalls& system = SystemCalls::Real();
+  device::SystemCalls& system = device::SystemCalls::Real();
   const std::string folder = ::testing::TempDir() + "/real";
   ASSERT_EQ(system.MakeFolder(folder, 0700), 0);
   ASSERT_OK(WriteTwoPieces(system, folder));
@@ -194,7 +194,7 @@ TEST(DurableFileTest, AFolderThatIsNotSyncedIsOkWhereItNeedsNone) {
 }
 
 TEST(DurableFileTest, RoomDoesNotCountAsContent) {
-  SystemCalls& system = SystemCalls::Real();
+  device::SystemCalls& system = device::SystemCalls::Real();
   const std::string path = ::testing::TempDir() + "/room";
   auto file = WritableFile::Create(system, path, 100000).value();
   ASSERT_OK(file.Write("abc", 0));

@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/saver.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/other_system_calls.h"
@@ -50,7 +50,7 @@ constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
 
 std::string Folder(int64_t step = 3) { return CheckpointPath(kRoot, step); }
 
-void Replace(SystemCalls& system, const std::string& path, const std::string& content) {
+void Replace(device::SystemCalls& system, const std::string& path, const std::string& content) {
   system.Unlink(path);
   auto file = WritableFile::Create(system, path, 0);
   ASSERT_OK(file);
@@ -58,7 +58,7 @@ void Replace(SystemCalls& system, const std::string& path, const std::string& co
   ASSERT_OK(file->Finish());
 }
 
-void Save(ZeroOptimizer& zero, Rank& self, SystemCalls& disk,
+void Save(ZeroOptimizer& zero, Rank& self, device::SystemCalls& disk,
           const SaverOptions& options = ToRoot(), const Fields& training = TrainingFields()) {
   auto saver = Saver::Create(options, zero, *self.communicator, *self.context, disk);
   ASSERT_OK(saver);
@@ -390,7 +390,8 @@ TEST(LoaderTest, ACheckpointOfALaterVersionIsNotADamagedOne) {
     if (self.rank == 0) {
       const std::string text = "{\n\"format\": \"brigade checkpoint\",\n\"version\": 2";
       Replace(disk, Folder(2) + "/manifest.json",
-              absl::StrCat(text, absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", Crc32c(text))));
+              absl::StrCat(text,
+                           absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", device::Crc32c(text))));
     }
     self.AwaitOthers();
     EXPECT_THAT(Load(Folder(2), TrainingFields(), *zero, *self.communicator, {}, disk).status(),

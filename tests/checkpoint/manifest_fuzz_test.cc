@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/manifest.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/tests/fuzzing/checks.h"
 
 namespace brigade::checkpoint {
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!unsummed.ok()) testing::CheckError(unsummed);
 
   const auto manifest =
-      ParseManifest(input + absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", Crc32c(input)));
+      ParseManifest(input + absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", device::Crc32c(input)));
   if (!manifest.ok()) {
     FUZZ_CHECK(manifest.status().code() == absl::StatusCode::kInvalidArgument ||
                absl::IsUnimplemented(manifest.status()));

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -82,7 +82,8 @@ std::string Describe(const Manifest& manifest) {
 std::string Summed(const std::string& text) { return text.substr(0, text.rfind(",\n\"crc32c\"")); }
 
 std::string WithSum(const std::string& summed) {
-  return absl::StrCat(summed, absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", Crc32c(summed)));
+  return absl::StrCat(summed,
+                      absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", device::Crc32c(summed)));
 }
 
 // A manifest in which `from` is `to`, with the checksum that belongs to that.

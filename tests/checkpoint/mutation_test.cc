@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
-#include "brigade/checkpoint/crc32c.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/loader.h"
 #include "brigade/checkpoint/saver.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/toy_training.h"
 #include "brigade/tests/collectives/ranks.h"
@@ -101,10 +101,11 @@ class Mutator {
 
 std::string WithSum(const std::string& manifest) {
   const std::string summed = manifest.substr(0, manifest.rfind(",\n\"crc32c\""));
-  return absl::StrCat(summed, absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", Crc32c(summed)));
+  return absl::StrCat(summed,
+                      absl::StrFormat(",\n\"crc32c\": \"%08x\"\n}\n", device::Crc32c(summed)));
 }
 
-void Replace(SystemCalls& system, const std::string& path, const std::string& content) {
+void Replace(device::SystemCalls& system, const std::string& path, const std::string& content) {
   system.Unlink(path);
   auto file = WritableFile::Create(system, path, 0);
   ASSERT_OK(file);

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint::testing {
 
 // The calls of another one, which may change between two saves.
-class OtherSystemCalls : public SystemCalls {
+class OtherSystemCalls : public device::SystemCalls {
  public:
-  explicit OtherSystemCalls(SystemCalls* other) : other_(other) {}
-  void set(SystemCalls* other) { other_ = other; }
+  explicit OtherSystemCalls(device::SystemCalls* other) : other_(other) {}
+  void set(device::SystemCalls* other) { other_ = other; }
 
   int Open(const std::string& path, int flags, mode_t mode) override {
     return other_->Open(path, flags, mode);
@@ -28,6 +28,7 @@ class OtherSystemCalls : public SystemCalls {
     return other_->WriteAt(fd, from, bytes, offset);
   }
   int Allocate(int fd, off_t bytes) override { return other_->Allocate(fd, bytes); }
+  int Lock(int fd) override { return other_->Lock(fd); }
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return other_->BeginToWrite(fd, offset, bytes);
   }
@@ -55,7 +56,7 @@ class OtherSystemCalls : public SystemCalls {
   }
 
  private:
-  SystemCalls* other_;
+  device::SystemCalls* other_;
 };
 
 // A disk that takes no bytes while it is closed: writes wait.

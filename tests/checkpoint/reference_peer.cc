@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/checkpoint/saver.h"
-#include "brigade/checkpoint/system_calls.h"
 #include "brigade/checkpoint/weight_files.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/checkpoint/saved_toy.h"
 
@@ -27,7 +27,7 @@ void Print(FILE* to, const std::string& prefix, const std::string& name, const s
 }
 
 int Save(const std::string& folder) {
-  SystemCalls& real = SystemCalls::Real();
+  device::SystemCalls& real = device::SystemCalls::Real();
   testing::SaveToy(real, absl::StrCat(folder, "/in_pieces"), WriteMode::kPieceFiles);
   const testing::ToyArrays arrays =
       testing::SaveToy(real, absl::StrCat(folder, "/in_place"), WriteMode::kInPlace);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,11 +47,11 @@ TEST(SafetensorsTest, WritesTheKnownFiles) {
   EXPECT_EQ(file, absl::StrCat(absl::string_view("\x38\0\0\0\0\0\0\0", 8),
                                R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )"));
   const absl::string_view data("\0\0\x80\x3f\0\0\0\xc0", 8);
-  EXPECT_EQ(Crc32c(data), 0xaa36f2c9u);
-  EXPECT_EQ(Crc32c(absl::StrCat(file, data)), 0x4398d7f2u);
+  EXPECT_EQ(device::Crc32c(data), 0xaa36f2c9u);
+  EXPECT_EQ(device::Crc32c(absl::StrCat(file, data)), 0x4398d7f2u);
   file = MakeHeader({}).value();
   EXPECT_EQ(file, absl::StrCat(absl::string_view("\x08\0\0\0\0\0\0\0", 8), "{}      "));
-  EXPECT_EQ(Crc32c(file), 0x6eeedad3u);
+  EXPECT_EQ(device::Crc32c(file), 0x6eeedad3u);
 }
 
 TEST(SafetensorsTest, ReadsWhatItWrites) {

@@ -18,7 +18,7 @@ zero::ModelSpec ToyWithShapes() {
   return model;
 }
 
-ToyArrays SaveToy(SystemCalls& system, const std::string& root, WriteMode mode) {
+ToyArrays SaveToy(device::SystemCalls& system, const std::string& root, WriteMode mode) {
   constexpr int kRanks = 3;
   ToyArrays arrays(3);
   for (auto& array : arrays) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "brigade/checkpoint/saver.h"
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::checkpoint::testing {
@@ -18,7 +18,7 @@ using ToyArrays = std::vector<std::vector<std::vector<float>>>;
 
 // Trains it for three steps with three ranks in stage 2, and saves it as ROOT/step-00000003, in
 // several files.
-ToyArrays SaveToy(SystemCalls& system, const std::string& root, WriteMode mode);
+ToyArrays SaveToy(device::SystemCalls& system, const std::string& root, WriteMode mode);
 
 }  // namespace brigade::checkpoint::testing
 

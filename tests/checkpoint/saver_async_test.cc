@@ -56,7 +56,8 @@ struct Training {
   zero::ToyTrainer trainer;
 };
 
-std::unique_ptr<Saver> CreateSaver(const Training& training, Rank& self, SystemCalls& system,
+std::unique_ptr<Saver> CreateSaver(const Training& training, Rank& self,
+                                   device::SystemCalls& system,
                                    const SaverOptions& options = ToRoot()) {
   auto saver = Saver::Create(options, *training.zero, *self.communicator, *self.context, system);
   EXPECT_OK(saver);

@@ -1,13 +1,14 @@
-#include "brigade/checkpoint/system_calls.h"
+#include "brigade/device/file/system_calls.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 namespace {
 
 class RealSystemCalls final : public SystemCalls {
@@ -26,6 +27,7 @@ class RealSystemCalls final : public SystemCalls {
   int Allocate(int fd, off_t bytes) override {
     return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes);
   }
+  int Lock(int fd) override { return ::flock(fd, LOCK_EX | LOCK_NB); }
   int BeginToWrite(int fd, off_t offset, off_t bytes) override {
     return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }
@@ -79,4 +81,4 @@ SystemCalls& SystemCalls::Real() {
   return real;
 }
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
-#define BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+#ifndef BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_
+#define BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 
 // The system calls by which checkpoints reach the disk and come back, one method each, with its
 // results and errno. What stands here instead of the system can remember what was synced, and fail.
@@ -30,6 +30,8 @@ class SystemCalls {
   virtual ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) = 0;
   // fallocate: room for the bytes from 0 on; the size stays.
   virtual int Allocate(int fd, off_t bytes) = 0;
+  // flock, for this open file alone and without waiting: EWOULDBLOCK if another one has it.
+  virtual int Lock(int fd) = 0;
   // sync_file_range: begins to write, promises nothing.
   virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;
   // posix_fadvise: begins to read what comes next, promises nothing.
@@ -50,6 +52,6 @@ class SystemCalls {
   virtual int SpaceOf(const std::string& path, struct statvfs& space) = 0;
 };
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device
 
-#endif  // BRIGADE_CHECKPOINT_SYSTEM_CALLS_H_
+#endif  // BRIGADE_DEVICE_FILE_SYSTEM_CALLS_H_

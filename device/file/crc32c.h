@@ -1,11 +1,11 @@
-#ifndef BRIGADE_CHECKPOINT_CRC32C_H_
-#define BRIGADE_CHECKPOINT_CRC32C_H_
+#ifndef BRIGADE_DEVICE_FILE_CRC32C_H_
+#define BRIGADE_DEVICE_FILE_CRC32C_H_
 
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 
 // The CRC-32C of `bytes`, behind what has `crc` already: Crc32c(b, Crc32c(a)) is that of a and b.
 // Finds accidents, not forgery.
@@ -19,6 +19,6 @@ uint32_t Crc32c(absl::string_view bytes, uint32_t crc = 0);
 // parts of a file may be summed by whoever writes them.
 uint32_t CombineCrc32c(uint32_t first, uint32_t second, uint64_t second_bytes);
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device
 
-#endif  // BRIGADE_CHECKPOINT_CRC32C_H_
+#endif  // BRIGADE_DEVICE_FILE_CRC32C_H_

@@ -1,4 +1,4 @@
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 namespace {
 
 // A sum is a polynomial over GF(2) modulo P, of degree 32; bit 31 is the coefficient of x^0. The
@@ -152,4 +152,4 @@ uint32_t CombineCrc32c(uint32_t first, uint32_t second, uint64_t second_bytes) {
   return Times(first, PowerOfX(second_bytes)) ^ second;
 }
 
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device

@@ -1,4 +1,4 @@
-#include "brigade/checkpoint/crc32c.h"
+#include "brigade/device/file/crc32c.h"
 
 #include <numeric>
 #include <random>
@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace brigade::checkpoint {
+namespace brigade::device {
 namespace {
 
 // Bit by bit, from the definition.
@@ -88,4 +88,4 @@ TEST(Crc32cTest, CombinesAnyLength) {
 }
 
 }  // namespace
-}  // namespace brigade::checkpoint
+}  // namespace brigade::device

@@ -1,0 +1,268 @@
+// Reading and writing chunks of a file store, one after the other and both at once, beside plain
+// loops of pread and pwrite over as many bytes. benchmarks/README.md says how to read it.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/interleave.h"
+#include "brigade/device/context.h"
+#include "brigade/device/file/file_store.h"
+#include "brigade/device/status_macros.h"
+
+ABSL_FLAG(std::string, folder, "", "on the disk to measure; the files have no names");
+ABSL_FLAG(int64_t, chunk_bytes, int64_t{12} << 22, "of a chunk: 4 Mi elements of 12 bytes");
+ABSL_FLAG(int, chunks, 8, "read and written in each turn");
+ABSL_FLAG(int, rounds, 9, "turns of each contestant; medians count");
+ABSL_FLAG(int64_t, block_bytes, 1 << 20, "FileOptions::block_bytes");
+ABSL_FLAG(int, queue_depth, 8, "FileOptions::queue_depth, and threads of the plain loops");
+ABSL_FLAG(bool, direct, true, "past the page cache");
+ABSL_FLAG(bool, checksums, false, "FileOptions::checksums");
+ABSL_FLAG(std::string, json, "", "also write the figures to this file");
+
+namespace brigade::benchmarks {
+namespace {
+
+constexpr int kReads = 1, kWrites = 2;
+
+// What takes turns: reads, writes, or both at once, of all chunks.
+class Contestant {
+ public:
+  virtual ~Contestant() = default;
+  virtual absl::Status Run(int what) = 0;
+};
+
+// Memory of two chunks for reads and two for writes: what a ring has.
+class Ring {
+ public:
+  static absl::StatusOr<Ring> Create(device::Context& context, int64_t chunk_bytes) {
+    Ring ring;
+    for (device::Buffer& buffer : ring.buffers_) {
+      BRIGADE_ASSIGN_OR_RETURN(buffer,
+                               context.Allocate(chunk_bytes, device::Purpose::kScratch, "ring"));
+    }
+    return ring;
+  }
+  absl::Span<char> Of(bool write, int chunk) const {
+    return buffers_[(write ? 2 : 0) + chunk % 2].as<char>();
+  }
+
+ private:
+  device::Buffer buffers_[4];
+};
+
+class Store final : public Contestant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Contestant>> Create(device::FileEngineKind engine,
+                                                            device::Context& context,
+                                                            const Ring& ring) {
+    device::FileOptions options;
+    options.directory = absl::GetFlag(FLAGS_folder);
+    options.engine = engine;
+    options.direct = absl::GetFlag(FLAGS_direct);
+    options.block_bytes = absl::GetFlag(FLAGS_block_bytes);
+    options.queue_depth = absl::GetFlag(FLAGS_queue_depth);
+    options.checksums = absl::GetFlag(FLAGS_checksums);
+    const std::vector<int64_t> sizes(static_cast<size_t>(absl::GetFlag(FLAGS_chunks)),
+                                     absl::GetFlag(FLAGS_chunk_bytes));
+    auto store = std::make_unique<Store>(ring);
+    BRIGADE_ASSIGN_OR_RETURN(store->store_, device::FileStore::Create(options, "store", sizes));
+    BRIGADE_ASSIGN_OR_RETURN(store->reads_, context.CreateStream("reads"));
+    BRIGADE_ASSIGN_OR_RETURN(store->writes_, context.CreateStream("writes"));
+    std::cout << "# " << store->store_->description() << "\n";
+    // Both slots have been written before the first turn.
+    for (int i = 0; i < 2; ++i) BRIGADE_RETURN_IF_ERROR(store->Run(kWrites));
+    return store;
+  }
+  explicit Store(const Ring& ring) : ring_(ring) {}
+
+  absl::Status Run(int what) override {
+    for (int chunk = 0; chunk < static_cast<int>(store_->chunks()); ++chunk) {
+      if ((what & kReads) != 0) {
+        BRIGADE_RETURN_IF_ERROR(store_->Read(*reads_, chunk, ring_.Of(false, chunk)));
+      }
+      if ((what & kWrites) != 0) {
+        BRIGADE_RETURN_IF_ERROR(store_->Write(*writes_, chunk, ring_.Of(true, chunk)));
+      }
+    }
+    BRIGADE_RETURN_IF_ERROR(reads_->Synchronize());
+    // Behind both, as events would order it.
+    if ((what & kWrites) != 0) {
+      BRIGADE_RETURN_IF_ERROR(writes_->Synchronize());
+      BRIGADE_RETURN_IF_ERROR(store_->Commit(*writes_));
+    }
+    return writes_->Synchronize();
+  }
+
+ private:
+  const Ring& ring_;
+  std::unique_ptr<device::FileStore> store_;
+  std::unique_ptr<device::Stream> reads_, writes_;
+};
+
+// Plain loops over a file of two slots for each chunk: each thread takes its part of every chunk.
+class Plain final : public Contestant {
+ public:
+  static absl::StatusOr<std::unique_ptr<Contestant>> Create(int threads, int64_t bytes_at_once,
+                                                            const Ring& ring) {
+    std::string path = absl::StrCat(absl::GetFlag(FLAGS_folder), "/plain-XXXXXX");
+    const int named = ::mkstemp(path.data());
+    if (named < 0) return absl::ErrnoToStatus(errno, path);
+    const int fd = ::open(path.c_str(), O_RDWR | (absl::GetFlag(FLAGS_direct) ? O_DIRECT : 0));
+    const int error = errno;
+    ::unlink(path.c_str());
+    ::close(named);
+    if (fd < 0) return absl::ErrnoToStatus(error, path);
+    auto plain = std::make_unique<Plain>(fd, threads, bytes_at_once, ring);
+    const int64_t bytes = 2 * absl::GetFlag(FLAGS_chunks) * absl::GetFlag(FLAGS_chunk_bytes);
+    if (::posix_fallocate(fd, 0, bytes) != 0) return absl::ResourceExhaustedError(path);
+    for (int i = 0; i < 2; ++i) BRIGADE_RETURN_IF_ERROR(plain->Run(kWrites));
+    return plain;
+  }
+  Plain(int fd, int threads, int64_t bytes_at_once, const Ring& ring)
+      : fd_(fd), threads_(threads), bytes_at_once_(bytes_at_once), ring_(ring) {}
+  ~Plain() override { ::close(fd_); }
+
+  absl::Status Run(int what) override {
+    std::vector<std::thread> threads;
+    std::vector<absl::Status> statuses(static_cast<size_t>(2 * threads_));
+    for (int i = 0; i < 2 * threads_; ++i) {
+      const bool write = i >= threads_;
+      if ((what & (write ? kWrites : kReads)) == 0) continue;
+      threads.emplace_back([this, i, write, &statuses] {
+        statuses[static_cast<size_t>(i)] = Loop(write, i % threads_);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if ((what & kWrites) != 0) slot_ ^= 1;
+    for (const absl::Status& status : statuses) BRIGADE_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Loop(bool write, int thread) const {
+    const int64_t chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes);
+    for (int chunk = 0; chunk < absl::GetFlag(FLAGS_chunks); ++chunk) {
+      const int64_t begin = (2 * chunk + (write ? slot_ ^ 1 : slot_)) * chunk_bytes;
+      for (int64_t at = thread * bytes_at_once_; at < chunk_bytes;
+           at += threads_ * bytes_at_once_) {
+        char* const memory = ring_.Of(write, chunk).data() + at;
+        const auto bytes = static_cast<size_t>(std::min(bytes_at_once_, chunk_bytes - at));
+        const ssize_t done = write ? ::pwrite(fd_, memory, bytes, begin + at)
+                                   : ::pread(fd_, memory, bytes, begin + at);
+        if (done != static_cast<ssize_t>(bytes)) return absl::ErrnoToStatus(errno, "a plain loop");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const int fd_;
+  const int threads_;
+  const int64_t bytes_at_once_;
+  const Ring& ring_;
+  // That is read; the other one is written.
+  int slot_ = 0;
+};
+
+absl::Status Main() {
+  if (absl::GetFlag(FLAGS_folder).empty()) {
+    return absl::InvalidArgumentError("--folder names none");
+  }
+  device::ContextOptions options;
+  options.name = "rank 0";
+  options.checks = false;
+  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
+  const int64_t chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes);
+  BRIGADE_ASSIGN_OR_RETURN(const Ring ring, Ring::Create(*context, chunk_bytes));
+  struct Entry {
+    std::string name;
+    std::unique_ptr<Contestant> contestant;
+    // Of reads, writes and both.
+    Seconds seconds[3];
+  };
+  // Two plain loops, of which the faster one is the ceiling, and the engines.
+  std::vector<Entry> entries;
+  const auto add = [&](std::string name,
+                       absl::StatusOr<std::unique_ptr<Contestant>> contestant) -> absl::Status {
+    if (!contestant.ok()) return contestant.status();
+    entries.push_back({std::move(name), *std::move(contestant), {}});
+    return absl::OkStatus();
+  };
+  BRIGADE_RETURN_IF_ERROR(add("plain chunks", Plain::Create(1, chunk_bytes, ring)));
+  BRIGADE_RETURN_IF_ERROR(
+      add("plain blocks",
+          Plain::Create(absl::GetFlag(FLAGS_queue_depth), absl::GetFlag(FLAGS_block_bytes), ring)));
+  for (const auto engine : {device::FileEngineKind::kIoUring, device::FileEngineKind::kThreads}) {
+    const absl::Status added =
+        add(std::string(ToString(engine)), Store::Create(engine, *context, ring));
+    if (!added.ok()) std::cout << "# without " << ToString(engine) << ": " << added << "\n";
+  }
+
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    for (const int what : {kReads, kWrites, kReads | kWrites}) {
+      for (size_t i = 0; i < entries.size(); ++i) {
+        Entry& entry = entries[round % 2 == 0 ? i : entries.size() - 1 - i];
+        const auto begin = std::chrono::steady_clock::now();
+        BRIGADE_RETURN_IF_ERROR(entry.contestant->Run(what));
+        entry.seconds[what - 1].push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      }
+    }
+  }
+
+  const double bytes =
+      static_cast<double>(chunk_bytes) * static_cast<double>(absl::GetFlag(FLAGS_chunks));
+  std::cout << absl::StrFormat(
+      "# GB/s of %d chunks of %d bytes; both: of reads and writes together\n",
+      absl::GetFlag(FLAGS_chunks), chunk_bytes);
+  std::cout << absl::StrFormat("%-14s %8s %8s %8s %12s\n", "", "read", "write", "both",
+                               "both of plain");
+  std::vector<std::string> json_lines;
+  const auto both = [&](size_t i) { return Median(entries[i].seconds[2]); };
+  const Entry& ceiling = entries[both(0) <= both(1) ? 0 : 1];
+  for (const Entry& entry : entries) {
+    const double of_plain = MedianRatio(ceiling.seconds[2], entry.seconds[2]);
+    std::cout << absl::StrFormat("%-14s %8.2f %8.2f %8.2f %12.3f\n", entry.name,
+                                 bytes * 1e-9 / Median(entry.seconds[0]),
+                                 bytes * 1e-9 / Median(entry.seconds[1]),
+                                 2 * bytes * 1e-9 / Median(entry.seconds[2]), of_plain);
+    if (&entry - entries.data() >= 2) {
+      json_lines.push_back(absl::StrFormat(R"(  "%s_of_plain": %.6g)", entry.name, of_plain));
+    }
+  }
+  if (!absl::GetFlag(FLAGS_json).empty()) {
+    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"
+                                             << absl::StrJoin(json_lines, ",\n") << "\n}\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace brigade::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Times a file store beside plain loops; benchmarks/README.md says how to read it.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = brigade::benchmarks::Main();
+  if (!status.ok()) std::cerr << status << "\n";
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,466 @@
+#include "brigade/device/file/file_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/address_registry.h"
+#include "brigade/device/file/aligned_memory.h"
+#include "brigade/device/file/engines.h"
+#include "brigade/device/file/file_size_signal.h"
+#include "brigade/device/file/file_transfer.h"
+#include "brigade/device/file/store_file.h"
+#include "brigade/device/file/store_table.h"
+#include "brigade/device/operation.h"
+#include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
+
+namespace brigade::device {
+
+using internal::ChunkVersion;
+using internal::FileTransfers;
+using internal::StoreFile;
+using internal::Transfer;
+
+namespace {
+
+// Keeps the file's end far from the end of the numbers.
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+
+absl::Status CheckChunks(absl::Span<const int64_t> chunk_bytes) {
+  int64_t left = kMostBytes;
+  for (size_t i = 0; i < chunk_bytes.size(); ++i) {
+    if (chunk_bytes[i] < 0 || chunk_bytes[i] > left) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk ", i, " of a file has ", chunk_bytes[i], " bytes"));
+    }
+    left -= chunk_bytes[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const FileOptions& options, absl::Span<const int64_t> chunk_bytes) {
+  BRIGADE_RETURN_IF_ERROR(options.Validate());
+  return CheckChunks(chunk_bytes);
+}
+
+absl::Status ValidateToOpen(const FileOptions& options, absl::Span<const int64_t> chunk_bytes) {
+  if (options.crash_safety == CrashSafety::kNone) {
+    return absl::InvalidArgumentError(
+        "FileOptions::crash_safety is none, which leaves nothing to open");
+  }
+  return Validate(options, chunk_bytes);
+}
+
+Access SkipOf(const int32_t* skip) {
+  return Reads(skip, skip == nullptr ? 0 : static_cast<int64_t>(sizeof(*skip)));
+}
+
+std::string Purpose(absl::Span<const int64_t> chunk_bytes) {
+  int64_t bytes = 0;
+  for (const int64_t chunk : chunk_bytes) bytes += chunk;
+  return absl::StrCat("two slots of each of ", chunk_bytes.size(), " chunks, which have ", bytes,
+                      " bytes,");
+}
+
+}  // namespace
+
+class FileStore::State {
+ public:
+  State(const FileOptions& options, absl::Span<const int64_t> chunk_bytes, StoreFile file,
+        std::unique_ptr<FileEngine> engine, FileEngineKind kind)
+      : options_(options),
+        kind_(kind),
+        chunk_bytes_(chunk_bytes.begin(), chunk_bytes.end()),
+        begins_(chunk_bytes.size()),
+        layout_sum_(internal::LayoutSum(chunk_bytes)),
+        file_(std::move(file)),
+        engine_(std::move(engine)),
+        current_(chunk_bytes.size()),
+        written_(chunk_bytes.size()) {
+    internal::LayOut(chunk_bytes_, absl::MakeSpan(begins_));
+  }
+
+  // Memory, rings and threads; a new file gets its table, of another one it is read.
+  absl::Status Start(bool is_new);
+
+  absl::Status Check(absl::string_view call, int64_t chunk, const void* memory, size_t bytes) const;
+
+  // The operations, on a stream's worker.
+  absl::Status Read(int64_t chunk, absl::Span<char> to, const int32_t* skip);
+  absl::Status Write(int64_t chunk, absl::Span<const char> from, const int32_t* skip);
+  absl::Status Commit(const int32_t* skip);
+  absl::Status Abandon();
+
+  // What the race checker hears of them. Operations touch it by the mutex, which orders nothing.
+  Access CurrentOf(int64_t chunk) const {
+    return Reads(&current_[At(chunk)], sizeof(ChunkVersion));
+  }
+  Access WrittenOf(int64_t chunk) { return Writes(&written_[At(chunk)], sizeof(ChunkVersion)); }
+  Access AllCurrent() { return Writes(current_.data(), BytesOfVersions()); }
+  Access AllWritten() { return Writes(written_.data(), BytesOfVersions()); }
+
+  int64_t chunks() const { return static_cast<int64_t>(chunk_bytes_.size()); }
+  int64_t chunk_bytes(int64_t chunk) const { return chunk_bytes_[At(chunk)]; }
+  int64_t commits() const { return commits_.load(std::memory_order_acquire); }
+  int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+  int64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
+  FileEngineKind kind() const { return kind_; }
+  const StoreFile& file() const { return file_; }
+  const std::string& description() const { return description_; }
+
+ private:
+  static size_t At(int64_t chunk) { return static_cast<size_t>(chunk); }
+  int64_t BytesOfVersions() const {
+    return static_cast<int64_t>(current_.size() * sizeof(ChunkVersion));
+  }
+  bool HasTable() const { return options_.crash_safety != CrashSafety::kNone; }
+
+  // Transfers one chunk in one of its slots; the sum if it is asked for.
+  absl::StatusOr<uint32_t> Carry(bool write, int64_t chunk, int32_t slot, char* memory, bool sums);
+  int64_t SlotBegin(int64_t chunk, int32_t slot) const;
+  absl::Status WriteTable(absl::Span<const ChunkVersion> versions, int64_t commits);
+  absl::Status ReadTable();
+
+  const FileOptions options_;
+  const FileEngineKind kind_;
+  const std::vector<int64_t> chunk_bytes_;
+  // Of the first slots.
+  std::vector<int64_t> begins_;
+  const uint32_t layout_sum_;
+  const uint32_t boot_sum_ = internal::BootSum();
+  const StoreFile file_;
+  const std::unique_ptr<FileEngine> engine_;
+  std::string description_;
+
+  // One for each operation that may run at a time.
+  std::vector<std::unique_ptr<FileTransfers>> transfers_;
+  Mutex free_mutex_;
+  CondVar freed_;
+  std::vector<FileTransfers*> free_ ABSL_GUARDED_BY(free_mutex_);
+
+  // Of the versions, the table and its parts of the file. The vectors keep their size.
+  Mutex mutex_;
+  std::vector<ChunkVersion> current_;
+  // Since the last commit; slot -1: nothing.
+  std::vector<ChunkVersion> written_;
+  std::vector<ChunkVersion> next_ ABSL_GUARDED_BY(mutex_);
+  internal::AlignedMemory table_ ABSL_GUARDED_BY(mutex_);
+  // Of a table that may be on the disk without being current here.
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+
+  std::atomic<int64_t> commits_{0};
+  std::atomic<int64_t> bytes_read_{0};
+  std::atomic<int64_t> bytes_written_{0};
+};
+
+absl::Status FileStore::State::Start(bool is_new) {
+  MutexLock lock(mutex_);
+  next_.resize(current_.size());
+  table_ = internal::AllocateAligned(internal::TableBytes(chunks()));
+  if (table_ == nullptr) return absl::ResourceExhaustedError("the system refuses memory");
+  for (int i = 0; i < options_.operations; ++i) {
+    BRIGADE_ASSIGN_OR_RETURN(auto transfers, FileTransfers::Create(*engine_, options_.queue_depth,
+                                                                   options_.block_bytes));
+    transfers_.push_back(std::move(transfers));
+  }
+  {
+    MutexLock free_lock(free_mutex_);
+    for (const auto& transfers : transfers_) free_.push_back(transfers.get());
+  }
+  description_ = absl::StrCat(engine_->description(), ", ", file_.mode(), ", ", options_.operations,
+                              " x ", options_.queue_depth, " blocks of ", options_.block_bytes,
+                              " bytes in flight, crash safety: ", ToString(options_.crash_safety),
+                              ", ", options_.checksums ? "CRC-32C of each chunk" : "no checksums");
+  if (!is_new) return ReadTable();
+  if (!HasTable()) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(WriteTable(current_, 0));
+  return options_.crash_safety == CrashSafety::kMachine ? file_.SyncDirectory() : absl::OkStatus();
+}
+
+absl::Status FileStore::State::Check(absl::string_view call, int64_t chunk, const void* memory,
+                                     size_t bytes) const {
+  const auto refuse = [&](absl::string_view reason) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(call, ": chunk ", chunk, " of ", Printable(file_.path(), 400), reason));
+  };
+  if (chunk < 0 || chunk >= chunks()) return refuse(absl::StrCat(", which has ", chunks()));
+  if (static_cast<int64_t>(bytes) != chunk_bytes(chunk)) {
+    return refuse(absl::StrCat(" has ", chunk_bytes(chunk), " bytes, the memory has ", bytes));
+  }
+  if (bytes == 0) return absl::OkStatus();
+  const std::optional<Device> home = AddressRegistry::Global().DeviceOf(memory);
+  if (home.has_value() && home->kind != DeviceKind::kCpu) {
+    return refuse(absl::StrCat(": the memory is that of ", home->ToString(),
+                               ", which no file reaches: use Context::AllocateHost"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t FileStore::State::SlotBegin(int64_t chunk, int32_t slot) const {
+  return begins_[At(chunk)] + slot * internal::SlotBytes(chunk_bytes(chunk));
+}
+
+absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int32_t slot,
+                                                 char* memory, bool sums) {
+  FileTransfers* transfers;
+  {
+    MutexLock lock(free_mutex_);
+    while (free_.empty()) freed_.Wait(free_mutex_);
+    transfers = free_.back();
+    free_.pop_back();
+  }
+  const internal::FileSizeSignalBlock no_signal;
+  absl::StatusOr<uint32_t> sum = 0u;
+  if (absl::Status found = file_.Check(); !found.ok()) {
+    sum = std::move(found);
+  } else {
+    sum = transfers->Run({.write = write,
+                          .fd = file_.fd(),
+                          .memory = memory,
+                          .bytes = chunk_bytes(chunk),
+                          .offset = SlotBegin(chunk, slot),
+                          .alignment = file_.alignment(),
+                          .sums = sums});
+  }
+  {
+    MutexLock lock(free_mutex_);
+    free_.push_back(transfers);
+    freed_.Signal();
+  }
+  return sum;
+}
+
+absl::Status FileStore::State::Read(int64_t chunk, absl::Span<char> to, const int32_t* skip) {
+  if (skip != nullptr && *skip != 0) return absl::OkStatus();
+  ChunkVersion version;
+  {
+    MutexLock lock(mutex_);
+    version = current_[At(chunk)];
+  }
+  const auto what = [&] {
+    return absl::StrCat("chunk ", chunk, " of ", Printable(file_.path(), 400));
+  };
+  if (version.slot < 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", what(), ": it was never committed"));
+  }
+  const bool sums = options_.checksums && version.has_sum;
+  const absl::StatusOr<uint32_t> sum = Carry(/*write=*/false, chunk, version.slot, to.data(), sums);
+  if (!sum.ok()) {
+    return absl::Status(sum.status().code(),
+                        absl::StrCat("cannot read ", what(), ": ", sum.status().message()));
+  }
+  if (sums && *sum != version.sum) {
+    return absl::DataLossError(absl::StrCat(
+        what(), " is damaged: its ", to.size(), " bytes at byte ", SlotBegin(chunk, version.slot),
+        " have the CRC-32C ", absl::Hex(*sum), ", written were ", absl::Hex(version.sum)));
+  }
+  bytes_read_.fetch_add(chunk_bytes(chunk), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::State::Write(int64_t chunk, absl::Span<const char> from,
+                                     const int32_t* skip) {
+  if (skip != nullptr && *skip != 0) return absl::OkStatus();
+  int32_t slot;
+  {
+    MutexLock lock(mutex_);
+    BRIGADE_RETURN_IF_ERROR(broken_);
+    slot = current_[At(chunk)].slot == 0 ? 1 : 0;
+    // What fails midway is nothing to commit.
+    written_[At(chunk)] = {};
+  }
+  const absl::StatusOr<uint32_t> sum =
+      Carry(/*write=*/true, chunk, slot, const_cast<char*>(from.data()), options_.checksums);
+  if (!sum.ok()) {
+    return absl::Status(sum.status().code(),
+                        absl::StrCat("cannot write chunk ", chunk, " of ",
+                                     Printable(file_.path(), 400), ": ", sum.status().message()));
+  }
+  bytes_written_.fetch_add(chunk_bytes(chunk), std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  written_[At(chunk)] = {slot, options_.checksums, *sum};
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::State::Commit(const int32_t* skip) {
+  if (skip != nullptr && *skip != 0) return Abandon();
+  MutexLock lock(mutex_);
+  BRIGADE_RETURN_IF_ERROR(broken_);
+  for (size_t i = 0; i < current_.size(); ++i) {
+    next_[i] = written_[i].slot < 0 ? current_[i] : written_[i];
+  }
+  if (HasTable()) {
+    const internal::FileSizeSignalBlock no_signal;
+    BRIGADE_RETURN_IF_ERROR(WriteTable(next_, commits() + 1));
+  }
+  std::copy(next_.begin(), next_.end(), current_.begin());
+  std::fill(written_.begin(), written_.end(), ChunkVersion());
+  commits_.fetch_add(1, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::State::Abandon() {
+  MutexLock lock(mutex_);
+  std::fill(written_.begin(), written_.end(), ChunkVersion());
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::State::WriteTable(absl::Span<const ChunkVersion> versions,
+                                          int64_t commits) {
+  const bool syncs = options_.crash_safety == CrashSafety::kMachine;
+  BRIGADE_RETURN_IF_ERROR(file_.Check());
+  // Else the disk may take the table before what it says.
+  if (syncs) BRIGADE_RETURN_IF_ERROR(file_.Sync());
+  const int64_t bytes = internal::TableBytes(chunks());
+  const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
+  internal::WriteTable({layout_sum_, syncs ? 0 : boot_sum_, commits}, versions, table);
+  absl::Status status = file_.Write(table, commits % 2 * bytes);
+  if (status.ok() && syncs) status = file_.Sync();
+  if (!status.ok()) {
+    broken_ = absl::Status(
+        status.code(), absl::StrCat(status.message(), ", its table of commit ", commits,
+                                    ": it takes no more writes, because a crash would find either "
+                                    "this commit or the one before"));
+    return broken_;
+  }
+  return status;
+}
+
+absl::Status FileStore::State::ReadTable() {
+  const int64_t bytes = internal::TableBytes(chunks());
+  const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
+  absl::Status first_error;
+  internal::TableHead newest = {.commits = -1};
+  for (int copy = 0; copy < 2; ++copy) {
+    BRIGADE_RETURN_IF_ERROR(file_.Read(table, copy * bytes));
+    const absl::StatusOr<internal::TableHead> head =
+        internal::ReadTable({table.data(), table.size()}, layout_sum_, absl::MakeSpan(next_));
+    if (!head.ok() && first_error.ok()) first_error = head.status();
+    if (!head.ok() || head->commits <= newest.commits) continue;
+    newest = *head;
+    std::copy(next_.begin(), next_.end(), current_.begin());
+  }
+  const auto refuse = [&](absl::StatusCode code, absl::string_view reason) {
+    return absl::Status(code,
+                        absl::StrCat("the table of ", Printable(file_.path(), 400), ": ", reason));
+  };
+  if (newest.commits < 0) return refuse(first_error.code(), first_error.message());
+  if (newest.boot_sum != 0 && newest.boot_sum != boot_sum_) {
+    return refuse(absl::StatusCode::kDataLoss,
+                  "the machine was started again since it was written, and its crash safety was "
+                  "that of a process");
+  }
+  commits_.store(newest.commits, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& options,
+                                                           absl::string_view name,
+                                                           absl::Span<const int64_t> chunk_bytes,
+                                                           Backend backend, FileEngineKind kind,
+                                                           bool is_new) {
+  const internal::FileSizeSignalBlock no_signal;
+  SystemCalls& system = *backend.system;
+  const int64_t bytes = FileStoreBytes(chunk_bytes);
+  absl::StatusOr<StoreFile> opened =
+      is_new ? StoreFile::Create(system, options.directory, name, bytes, Purpose(chunk_bytes),
+                                 options.direct)
+             : StoreFile::Open(system, options.directory, name, bytes, options.direct);
+  if (!opened.ok()) return std::move(opened).status();
+  StoreFile file = *std::move(opened);
+  if (is_new && options.crash_safety == CrashSafety::kNone) BRIGADE_RETURN_IF_ERROR(file.Unlink());
+  const std::string path = file.path();
+  auto state = std::make_shared<State>(options, chunk_bytes, std::move(file),
+                                       std::move(backend.engine), kind);
+  if (absl::Status status = state->Start(is_new); !status.ok()) {
+    if (is_new && options.crash_safety != CrashSafety::kNone) system.Unlink(path);
+    return status;
+  }
+  return std::unique_ptr<FileStore>(new FileStore(std::move(state)));
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Create(
+    const FileOptions& options, absl::string_view name, absl::Span<const int64_t> chunk_bytes) {
+  BRIGADE_RETURN_IF_ERROR(Validate(options, chunk_bytes));
+  BRIGADE_ASSIGN_OR_RETURN(auto chosen, internal::ChooseEngine(options.engine));
+  return Make(options, name, chunk_bytes, {std::move(chosen.engine)}, chosen.kind, /*is_new=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Create(const FileOptions& options,
+                                                             absl::string_view name,
+                                                             absl::Span<const int64_t> chunk_bytes,
+                                                             Backend backend) {
+  BRIGADE_RETURN_IF_ERROR(Validate(options, chunk_bytes));
+  return Make(options, name, chunk_bytes, std::move(backend), FileEngineKind::kAuto,
+              /*is_new=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const FileOptions& options,
+                                                           absl::string_view name,
+                                                           absl::Span<const int64_t> chunk_bytes) {
+  BRIGADE_RETURN_IF_ERROR(ValidateToOpen(options, chunk_bytes));
+  BRIGADE_ASSIGN_OR_RETURN(auto chosen, internal::ChooseEngine(options.engine));
+  return Make(options, name, chunk_bytes, {std::move(chosen.engine)}, chosen.kind,
+              /*is_new=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const FileOptions& options,
+                                                           absl::string_view name,
+                                                           absl::Span<const int64_t> chunk_bytes,
+                                                           Backend backend) {
+  BRIGADE_RETURN_IF_ERROR(ValidateToOpen(options, chunk_bytes));
+  return Make(options, name, chunk_bytes, std::move(backend), FileEngineKind::kAuto,
+              /*is_new=*/false);
+}
+
+FileStore::FileStore(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+FileStore::~FileStore() = default;
+
+absl::Status FileStore::Read(Stream& stream, int64_t chunk, absl::Span<char> to,
+                             const int32_t* skip) {
+  BRIGADE_RETURN_IF_ERROR(state_->Check("file_read", chunk, to.data(), to.size()));
+  return stream.Enqueue(
+      {"file_read",
+       {Writes(to.data(), state_->chunk_bytes(chunk)), state_->CurrentOf(chunk), SkipOf(skip)}},
+      [state = state_, chunk, to, skip](ThreadPool&) { return state->Read(chunk, to, skip); });
+}
+
+absl::Status FileStore::Write(Stream& stream, int64_t chunk, absl::Span<const char> from,
+                              const int32_t* skip) {
+  BRIGADE_RETURN_IF_ERROR(state_->Check("file_write", chunk, from.data(), from.size()));
+  return stream.Enqueue(
+      {"file_write",
+       {Reads(from.data(), state_->chunk_bytes(chunk)), state_->CurrentOf(chunk),
+        state_->WrittenOf(chunk), SkipOf(skip)}},
+      [state = state_, chunk, from, skip](ThreadPool&) { return state->Write(chunk, from, skip); });
+}
+
+absl::Status FileStore::Commit(Stream& stream, const int32_t* skip) {
+  return stream.Enqueue({"file_commit", {state_->AllCurrent(), state_->AllWritten(), SkipOf(skip)}},
+                        [state = state_, skip](ThreadPool&) { return state->Commit(skip); });
+}
+
+absl::Status FileStore::Abandon(Stream& stream) {
+  return stream.Enqueue({"file_abandon", {state_->AllWritten()}},
+                        [state = state_](ThreadPool&) { return state->Abandon(); });
+}
+
+int64_t FileStore::chunks() const { return state_->chunks(); }
+int64_t FileStore::chunk_bytes(int64_t chunk) const { return state_->chunk_bytes(chunk); }
+int64_t FileStore::commits() const { return state_->commits(); }
+int64_t FileStore::bytes_read() const { return state_->bytes_read(); }
+int64_t FileStore::bytes_written() const { return state_->bytes_written(); }
+FileEngineKind FileStore::engine() const { return state_->kind(); }
+bool FileStore::direct() const { return state_->file().direct(); }
+const std::string& FileStore::path() const { return state_->file().path(); }
+const std::string& FileStore::description() const { return state_->description(); }
+
+}  // namespace brigade::device
