@@ -181,14 +181,24 @@ absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
   const Chain coarse = InUnits(fine, unit);
   const internal::TimeTable table(coarse, budget / unit);
   if (std::isfinite(table.time())) {
-    best = Nested(fine, budget / unit,
-                  [&](int first, int last, int64_t room) { return table.Get(first, last, room); });
+    Plan found = Nested(fine, budget / unit, [&](int first, int last, int64_t room) {
+      return table.Get(first, last, room);
+    });
+    if (found.time <= best.time) best = std::move(found);
   }
-  for (int length = stages - 1; length >= 1; --length) {
-    Plan segments = Segments(fine, length, fastest);
-    if (segments.peak_bytes <= budget_bytes && segments.time < best.time) {
-      best = std::move(segments);
+  // Nor is it slower than what is known anyway, however large the unit.
+  const auto consider = [&](Plan plan) {
+    if (plan.peak_bytes <= budget_bytes && plan.time < best.time) best = std::move(plan);
+  };
+  for (int length = stages - 1; length >= 1; --length) consider(Segments(fine, length, fastest));
+  size_t options = 0;
+  for (const Stage& stage : fine.stages) options = std::max(options, stage.options.size());
+  for (size_t option = 0; option < options; ++option) {
+    std::vector<int> alike = fastest;
+    for (size_t s = 0; s < alike.size(); ++s) {
+      if (option < fine.stages[s].options.size()) alike[s] = static_cast<int>(option);
     }
+    consider(Segments(fine, stages, alike));
   }
   return best;
 }

@@ -68,7 +68,8 @@ absl::StatusOr<int64_t> LeastBudget(const Chain& chain);
 //              of the times has at most kMaxBudgetUnits columns and kMaxTableEntries numbers. Else
 //              a larger unit is taken, to which sizes count rounded up and the budget rounded down:
 //              the plan may be slower than the best, but it never exceeds the budget, is never
-//              slower than a plan of segments that fits, and exists from LeastBudget on.
+//              slower than a plan that fits of segments, or of one option for all stages that have
+//              it, and exists from LeastBudget on.
 // Cost         L^3 / 6 steps for L stages and each unit of the budget, and up to 128 MiB for the
 //              table; README.md has times.
 // Determinism  Of schedules of the same time the one that saves rather than computes again, saves

@@ -116,9 +116,11 @@ absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
 
 // What passes is read now, and no more: its place is free after this operation.
 absl::StatusOr<int64_t> Placing::Input(const Operation& operation) {
+  if (passing_.has_value() && passing_->stage != operation.stage - 1) {
+    return Wrong(operation, "another output passes");
+  }
   if (operation.stage == 0) return kElsewhere;
   if (passing_.has_value()) {
-    if (passing_->stage != operation.stage - 1) return Wrong(operation, "another output passes");
     return passing_->far_end ? end_ - passing_->bytes : top();
   }
   const auto found = std::find_if(stack_.rbegin(), stack_.rend(), [&](const Value& value) {

@@ -126,6 +126,7 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
        absl::StrCat("algorithm ", algorithm, " asks for no topology")},
       {"zero_optimization.stage3_param_persistence_threshold", s.zero.stage == 3, stage},
       {"zero_optimization.stage3_prefetch_bucket_size", s.zero.stage == 3, stage},
+      {"brigade.delay_warm_up", s.zero.offload.delay_update, "brigade.delay_update is not true"},
       {"brigade.live_units", s.zero.stage >= 2, stage},
       {"brigade.live_units", !s.prefetch_bucket_size.has_value() || s.zero.live_units == 1,
        "zero_optimization.stage3_prefetch_bucket_size is 0, so nothing is gathered ahead"},

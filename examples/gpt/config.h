@@ -61,6 +61,8 @@ struct TrainConfig {
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp
+//     delay_update                      true: the host's update comes a step late (offload.h)
+//     delay_warm_up                     steps before that
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing

@@ -259,7 +259,7 @@ Keys ActivationKeys() {
       {"contiguous_memory_optimization", Only(false, "activations lie in one piece, always")},
       {"number_checkpoints", Only(nullptr, "activations lie in one piece, always")},
       {"synchronize_checkpoint_boundary", Only(false, "a step does not wait on the host")},
-      {"profile", Only(false, "the report at the end has it, always")},
+      {"profile", Only(false, "a trace has the times of operations (--trace)")},
   };
 }
 
@@ -299,6 +299,8 @@ Keys BrigadeKeys(Settings& s) {
        OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},
                                             {"fp32_partials", Reduction::kFp32Partials}})},
+      {"delay_update", Flag(&s.zero.offload.delay_update)},
+      {"delay_warm_up", Whole(&s.zero.offload.delay_warm_up, {0.0, kLargest, "0 or more"})},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},

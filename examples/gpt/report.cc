@@ -129,6 +129,11 @@ std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
     line(absl::StrCat(r), ranks[r].movement, ranks[r].steps);
   }
   line("formula", ranks[0].movement_of_step, 1);
+  if (job.config.zero.offload.delay_update) {
+    absl::StrAppend(&text, "Updates are delayed: from step ",
+                    job.config.zero.offload.delay_warm_up + 2,
+                    " on passes use weights that lack the last step's update.\n");
+  }
   return text;
 }
 

@@ -63,6 +63,10 @@ ABSL_FLAG(std::string, offload, "",
           "what is kept on the host: none, optimizer (master and moments, and the update; from "
           "stage 1 on) or all (the weights between their uses too; stage 3). The training has the "
           "same bits. Before the config's; default none");
+ABSL_FLAG(
+    bool, delay_update, false,
+    "with --offload: passes do not wait for the host's update, whose weights come a step late. "
+    "Another training, after 40 exact steps");
 ABSL_FLAG(std::string, device_limit, "",
           "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
           "behind. On the CPU too, to see what a smaller one takes; default: all there is");
@@ -180,18 +184,21 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   return checkpoints;
 }
 
-absl::Status SetOffload(const std::string& what, zero::ZeroOptions& options) {
-  if (what.empty()) return absl::OkStatus();
-  if (what != "none" && what != "optimizer" && what != "all") {
+absl::Status SetOffload(const std::string& what, bool delays, zero::ZeroOptions& options) {
+  if (what.empty() && !delays) return absl::OkStatus();
+  if (!what.empty() && what != "none" && what != "optimizer" && what != "all") {
     return absl::InvalidArgumentError(
         absl::StrCat("--offload is \"", what, "\"; it must be none, optimizer or all"));
   }
-  options.offload = {};
-  if (what != "none") options.offload.optimizer_state = device::Tier::kHost;
+  if (!what.empty()) options.offload = {};
+  if (what == "optimizer" || what == "all") options.offload.optimizer_state = device::Tier::kHost;
   if (what == "all") options.offload.parameters = device::Tier::kHost;
+  if (delays) options.offload.delay_update = true;
   const absl::Status valid = zero::Validate(options);
   if (valid.ok()) return valid;
-  return absl::Status(valid.code(), absl::StrCat("--offload=", what, ": ", valid.message()));
+  return absl::Status(
+      valid.code(),
+      absl::StrCat("--offload=", what, delays ? " --delay_update" : "", ": ", valid.message()));
 }
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
@@ -226,7 +233,8 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
   }
-  BRIGADE_RETURN_IF_ERROR(SetOffload(absl::GetFlag(FLAGS_offload), job.config.zero));
+  BRIGADE_RETURN_IF_ERROR(
+      SetOffload(absl::GetFlag(FLAGS_offload), absl::GetFlag(FLAGS_delay_update), job.config.zero));
   if (const std::string limit = absl::GetFlag(FLAGS_device_limit); !limit.empty()) {
     const std::optional<int64_t> bytes = device::ParseByteCount(limit);
     if (!bytes.has_value()) {

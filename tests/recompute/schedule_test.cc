@@ -219,6 +219,9 @@ TEST(ScheduleTest, ErrorsNameTheOperation) {
               StatusIs(kInvalid, "backward 0 option 0: it is not the next to go backward"));
   EXPECT_THAT(error({kSave0, kBack1}), StatusIs(kInvalid, HasSubstr("not on top of the stack")));
   EXPECT_THAT(error({{Action::kForward, 0}, kSave1}), StatusIs(kInvalid, HasSubstr("passes")));
+  // What passes is read, by stage 0 too, which has its input elsewhere.
+  EXPECT_THAT(error({{Action::kForward, 0, 0, true}, {Action::kForwardKeep, 0}}),
+              StatusIs(kInvalid, "keep 0: another output passes"));
   EXPECT_THAT(error({{Action::kForward, 2}}), StatusIs(kInvalid, HasSubstr("no such stage")));
   EXPECT_THAT(error({{Action::kForwardSave, 0, 1}}),
               StatusIs(kInvalid, HasSubstr("no such option")));

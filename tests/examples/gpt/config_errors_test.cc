@@ -146,6 +146,11 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
               StatusIs(kInvalid, HasSubstr("pin_memory is false; it must be true")));
   EXPECT_THAT(error("1", R"("offload_optimizer": {"super_offload": true})"),
               StatusIs(kInvalid, HasSubstr("is not exact")));
+  EXPECT_THAT(Error(R"("brigade": {"delay_update": true})"),
+              StatusIs(kInvalid, HasSubstr("delay_update needs the whole optimizer state on the "
+                                           "host")));
+  EXPECT_THAT(Error(R"("brigade": {"delay_warm_up": 3})"),
+              StatusIs(kInvalid, HasSubstr("brigade.delay_update is not true")));
   EXPECT_THAT(error("1", R"("zenflow": {"topk_ratio": 0.1})"),
               StatusIs(kInvalid, HasSubstr("it changes results")));
 }

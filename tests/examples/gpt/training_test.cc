@@ -220,6 +220,34 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHost) {
   ExpectModelledMemoryAndTraffic(run, job.steps);
 }
 
+// Another training, the same in every stage that has it, which learns as well.
+TEST(TrainingTest, ADelayedUpdateIsItsOwnTrainingInEveryStage) {
+  const Trained plain = Train(CreateJob(Config(8, 1, "bf16"), 2), 2);
+  Trained first;
+  for (int stage = 1; stage < zero::kStages; ++stage) {
+    for (const bool parameters : {false, true}) {
+      Job job = CreateJob(Config(8, stage, "bf16"), 2);
+      job.config.zero.offload = {
+          .optimizer_state = device::Tier::kHost,
+          .parameters = parameters ? device::Tier::kHost : device::Tier::kDevice,
+          .delay_update = true,
+          .delay_warm_up = 10};
+      if (!zero::Validate(job.config.zero).ok()) continue;
+      const Trained run = Train(job, 2);
+      if (first.losses.empty()) first = run;
+      EXPECT_EQ(run.losses, first.losses);
+      EXPECT_EQ(run.grad_norms, first.grad_norms);
+      ExpectModelledMemoryAndTraffic(run);
+    }
+  }
+  ASSERT_EQ(first.losses.size(), plain.losses.size());
+  // Weights miss an update for the first time in the twelfth step.
+  const auto exact = plain.losses.begin() + 11;
+  EXPECT_TRUE(std::equal(plain.losses.begin(), exact, first.losses.begin()));
+  EXPECT_NE(first.losses[11], *exact);
+  EXPECT_NEAR(first.losses.back(), plain.losses.back(), 0.05 * plain.losses.back());
+}
+
 TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
   Job job = CreateJob(Config(8, 1, "fp32"), 2);
   const int64_t least =
