@@ -21,6 +21,8 @@ struct TrainConfig {
   zero::ZeroOptions zero;
   // Which activations the backward pass makes again.
   recompute::Policy recompute;
+  // The share of activations that training passes drop, where the model has dropout.
+  double dropout = 0;
   // How checkpoints are written.
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
@@ -58,6 +60,8 @@ struct TrainConfig {
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp
+//     dropout                           0 to below 1, default 0; of the embedding's output and of
+//                                       what blocks add to the residual stream
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing

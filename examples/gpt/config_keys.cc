@@ -270,6 +270,7 @@ Keys BrigadeKeys(Settings& s) {
        OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},
                                             {"fp32_partials", Reduction::kFp32Partials}})},
+      {"dropout", Number(&s.dropout, kBelowOne)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},

@@ -56,6 +56,9 @@ ABSL_FLAG(std::string, recompute, "",
           "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
           "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
           "stand behind). Before the config's; default none");
+ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
+          "the share that is dropped of the embedding's output and of what attention and MLP of "
+          "each block add to it, 0 to below 1. Before the config's; default 0");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -201,6 +204,13 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+  }
+  if (const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout); dropout.has_value()) {
+    if (!(*dropout >= 0 && *dropout < 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dropout is ", *dropout, "; it must be at least 0 and below 1"));
+    }
+    job.config.dropout = *dropout;
   }
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));

@@ -70,6 +70,7 @@ collectives::JobValues ValuesOf(const Job& job) {
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
       {"type", std::string(precision::Name(zero.dtype))},
+      {"dropout", absl::StrCat(job.config.dropout)},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume)},
