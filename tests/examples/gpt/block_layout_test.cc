@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/recompute/chain.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -183,6 +185,43 @@ TEST_P(BlockLayoutTest, BackwardPassesFindWhatForwardPassesSaved) {
       EXPECT_EQ(backward.arrays[a], forward.arrays[a]) << a;
     }
   }
+}
+
+// What a planner counts is what the model takes: a byte more would not show in any pass.
+TEST_P(BlockLayoutTest, TheChainHasTheSizesOfTheLayout) {
+  const recompute::Chain chain = ActivationChain(kModel, kBatch, dtype_);
+  const int64_t width = Rounded(BytesOf(kMiddle, dtype_));
+  ASSERT_EQ(chain.stages.size(), 3u);
+  for (const recompute::Stage& stage : chain.stages) EXPECT_EQ(stage.gradient_bytes, width);
+  const recompute::Stage& embedding = chain.stages[0];
+  EXPECT_EQ(embedding.output_bytes, width);
+  EXPECT_EQ(embedding.transient_bytes, 0);
+  ASSERT_EQ(embedding.options.size(), 1u);
+  EXPECT_EQ(embedding.options[0].saved_bytes, width);
+  EXPECT_EQ(embedding.options[0].forward_transient_bytes, 0);
+  EXPECT_EQ(embedding.options[0].backward_transient_bytes, 0);
+
+  const recompute::Stage& block = chain.stages[1];
+  EXPECT_EQ(block.output_bytes, width);
+  EXPECT_EQ(block.transient_bytes, layout_.ForwardTransientBytes({}));
+  ASSERT_EQ(block.options.size(), std::size(kBlockSaveOptions));
+  for (int o = 0; o < kOptions; ++o) {
+    const recompute::SaveOption& option = block.options[static_cast<size_t>(o)];
+    EXPECT_EQ(option.name, kBlockSaveOptions[o].name);
+    EXPECT_EQ(option.saved_bytes, layout_.SavedBytes(o));
+    EXPECT_EQ(option.forward_transient_bytes, layout_.ForwardTransientBytes(o));
+    EXPECT_EQ(option.backward_transient_bytes, layout_.BackwardTransientBytes(o));
+  }
+
+  // The head saves its norm, two statistics and the logits, and has a gradient of the width.
+  const recompute::Stage& head = chain.stages[2];
+  EXPECT_EQ(head.output_bytes, 0);
+  ASSERT_EQ(head.options.size(), 1u);
+  const int64_t logits = Rounded(kRows * 256 * precision::SizeOf(dtype_));
+  EXPECT_EQ(head.options[0].saved_bytes, width + 2 * Rounded(BytesOf(kMean1, dtype_)) + logits);
+  EXPECT_EQ(head.options[0].forward_transient_bytes, 0);
+  EXPECT_EQ(head.options[0].backward_transient_bytes, width);
+  EXPECT_EQ(head.transient_bytes, head.options[0].saved_bytes);
 }
 
 // The moments of BackwardBlock: at each the arrays that something reads from there on.

@@ -223,6 +223,37 @@ TEST(DropoutTest, ASkippedStepCountsForTheMasks) {
   }
 }
 
+TEST(DropoutTest, AResumedTrainingHasTheDropoutOfItsCheckpoint) {
+  const auto job = [](double dropout) {
+    Job result = CreateJob(absl::StrCat(R"("brigade": {"dropout": )", dropout, "}"));
+    result.steps = 2;
+    return result;
+  };
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/dropout");
+  Job saved = job(0.25);
+  saved.checkpoints.save = folder;
+  History history;
+  Train(saved, history);
+  const auto resume = [&](double dropout, const std::vector<std::string>& may_differ) {
+    Job resumed = job(dropout);
+    resumed.steps = 3;
+    resumed.checkpoints = {.resume = folder, .may_differ = may_differ};
+    Recorder recorder(nullptr);
+    const std::atomic<bool> stop = false;
+    return TrainOnThreads(resumed, 1, {nullptr, recorder, stop}).status();
+  };
+  EXPECT_OK(resume(0.25, {}));
+  EXPECT_THAT(
+      resume(0.5, {}),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        ::testing::HasSubstr("dropout is 0.25 in the checkpoint, 0.5 here")));
+  EXPECT_THAT(
+      resume(0, {}),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        ::testing::HasSubstr("dropout is 0.25 in the checkpoint, and not known")));
+  EXPECT_OK(resume(0, {"dropout"}));
+}
+
 TEST(DropoutTest, EvaluationsAreWithoutIt) {
   std::array<History, 2> histories;
   for (const double dropout : {0.0, 0.5}) {
