@@ -209,7 +209,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                              : checkpoint::WriteMode::kInPlace;
   recompute::Policy policy;
   if (config.contains("activation_checkpointing")) policy.kind = recompute::Policy::Kind::kBlock;
-  return TrainConfig{batch, zero, s.recompute.value_or(policy), mode, std::move(communicator)};
+  return TrainConfig{batch,     zero, s.recompute.value_or(policy),
+                     s.dropout, mode, std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {

@@ -21,6 +21,8 @@ struct TrainConfig {
   zero::ZeroOptions zero;
   // Which activations the backward pass makes again.
   recompute::Policy recompute;
+  // The share of activations that training passes drop, where the model has dropout.
+  double dropout = 0;
   // How checkpoints are written.
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
@@ -63,6 +65,8 @@ struct TrainConfig {
 //     at_minimum_loss_scale             error | clamp
 //     delay_update                      true: the host's update comes a step late (offload.h)
 //     delay_warm_up                     steps before that
+//     dropout                           0 to below 1, default 0; of the embedding's output and of
+//                                       what blocks add to the residual stream
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing

@@ -301,6 +301,7 @@ Keys BrigadeKeys(Settings& s) {
                                             {"fp32_partials", Reduction::kFp32Partials}})},
       {"delay_update", Flag(&s.zero.offload.delay_update)},
       {"delay_warm_up", Whole(&s.zero.offload.delay_warm_up, {0.0, kLargest, "0 or more"})},
+      {"dropout", Number(&s.dropout, kBelowOne)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},

@@ -45,6 +45,8 @@ struct Settings {
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;
 
+  double dropout = 0;
+
   // Checkpoints in files of each rank's own, on disks that other hosts do not see.
   bool use_node_local_storage = false;
 

@@ -209,13 +209,15 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const zero::ZeroOptions& options = job.config.zero;
   const std::string name(precision::Name(options.dtype));
   const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
+  const std::string dropout =
+      job.config.dropout > 0 ? absl::StrCat(", dropout ", job.config.dropout) : "";
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
-      "%s, ZeRO stage %d, %s%s, %s; %s of %s (%s of %d on each rank)\n"
+      "%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
       Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
       job.model.context, ParameterCount(job.model), ranks, options.stage, name, scale,
-      OptimizerName(options), Counted(job.steps, "step"),
+      OptimizerName(options), dropout, Counted(job.steps, "step"),
       Counted(job.config.batch.train_batch_size, "text"),
       Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);

@@ -70,6 +70,9 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, device_limit, "",
           "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
           "behind. On the CPU too, to see what a smaller one takes; default: all there is");
+ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
+          "the share that is dropped of the embedding's output and of what attention and MLP of "
+          "each block add to it, 0 to below 1. Before the config's; default 0");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -242,6 +245,13 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
           absl::StrCat("--device_limit is \"", limit, "\"; it must be a number of bytes"));
     }
     job.device_limit_bytes = *bytes;
+  }
+  if (const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout); dropout.has_value()) {
+    if (!(*dropout >= 0 && *dropout < 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dropout is ", *dropout, "; it must be at least 0 and below 1"));
+    }
+    job.config.dropout = *dropout;
   }
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));

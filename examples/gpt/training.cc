@@ -77,6 +77,7 @@ collectives::JobValues ValuesOf(const Job& job) {
            zero.offload.delay_update ? absl::StrCat(", delayed after ", zero.offload.delay_warm_up)
                                      : "")},
       {"type", std::string(precision::Name(zero.dtype))},
+      {"dropout", absl::StrCat(job.config.dropout)},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume)},

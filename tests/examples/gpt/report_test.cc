@@ -40,9 +40,11 @@ TEST(ReportTest, TheJobIsDescribed) {
             "2 threads on cpu, ZeRO stage 1, float16 with dynamic loss scale, AdamW; 4 steps of 8 "
             "texts (2 micro-batches of 2 on each rank)\n"
             "Text: a text\n");
-  EXPECT_EQ(DescribeJob(CreateJob(kFp32, 2), "2 processes on cpu"),
+  Job with_dropout = CreateJob(kFp32, 2);
+  with_dropout.config.dropout = 0.1;
+  EXPECT_EQ(DescribeJob(with_dropout, "2 processes on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
-            "2 processes on cpu, ZeRO stage 3, float32, SGD; 4 steps of 2 "
+            "2 processes on cpu, ZeRO stage 3, float32, SGD, dropout 0.1; 4 steps of 2 "
             "texts (1 micro-batch of 1 on each rank)\n"
             "Text: a text\n");
 }

@@ -122,10 +122,12 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
 // Four blocks, so that segments have several. Memory and traffic are those of the schedule: in
 // stage 3 segments gather their weights once more.
 TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
-  for (int stage = 0; stage < zero::kStages; ++stage) {
+  for (int run = 0; run < 2 * zero::kStages; ++run) {
+    const int stage = run % zero::kStages;
     Job job = CreateJob(Config(8, stage, GetParam()), 2);
     job.model.layers = 4;
     job.steps = 6;
+    job.config.dropout = run < zero::kStages ? 0 : 0.2;
     const Trained plain = Train(job, 2);
     ExpectModelledMemoryAndTraffic(plain, job.steps);
     const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype);
@@ -135,7 +137,7 @@ TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
          {std::string("block"), std::string("selective"), std::string("segments:2"),
           std::string("segments:4"), absl::StrCat("budget:", least),
           absl::StrCat("budget:", (least + most) / 2)}) {
-      SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", dropout ", job.config.dropout, ", ", policy));
       job.config.recompute = recompute::ParsePolicy(policy).value();
       const Trained run = Train(job, 2);
       EXPECT_EQ(run.losses, plain.losses);
@@ -300,16 +302,25 @@ TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
 
 // SGD is linear in the gradient, so that only rounding separates 4 ranks from 1. (Adam makes a step
 // of full size of noise where the true gradient is zero.)
-TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
+// With dropout too: ranks and micro-batches have their parts of one mask.
+void ExpectThatManyAreOneUpToRounding(const std::string& precision, int ranks, int micro_batches,
+                                      double dropout) {
   constexpr const char* kSgd =
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
-  // Without clipping, which would hide a gradient of the wrong size.
-  const Trained one = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
-  const Trained four = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
+  const auto train = [&](int size, int micro) {
+    const std::string keys = absl::StrCat(R"("gradient_accumulation_steps": )", micro, ", ", kSgd);
+    // Without clipping, which would hide a gradient of the wrong size.
+    Job job = CreateJob(Config(8, 2, precision, keys, 0), size);
+    job.config.dropout = dropout;
+    return Train(job, size);
+  };
+  const Trained one = train(1, 1);
+  const Trained four = train(ranks, micro_batches);
+  ASSERT_EQ(four.losses.size(), one.losses.size());
   // Gradients are rounded to their type on each rank: relative errors of half a unit in the last
   // place, of random sign, that the weights collect over the steps, times the learning rate's 10 of
   // momentum; the loss moves by gradient times error of the weights.
-  const double rounding = GetParam() == "fp32" ? 0x1p-24 : GetParam() == "fp16" ? 0x1p-11 : 0x1p-8;
+  const double rounding = precision == "fp32" ? 0x1p-24 : precision == "fp16" ? 0x1p-11 : 0x1p-8;
   double moved = 0;  // bound of what the loss fell and may have fallen otherwise
   for (size_t step = 0; step < one.losses.size(); ++step) {
     moved += one.grad_norms[step] * one.grad_norms[step] * 0.1 * 10;
@@ -319,6 +330,16 @@ TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
         << step;
   }
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
+}
+
+TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
+  ExpectThatManyAreOneUpToRounding(GetParam(), 4, 1, 0);
+  ExpectThatManyAreOneUpToRounding(GetParam(), 4, 1, 0.1);
+}
+
+TEST_P(PrecisionTest, WithSgdMicroBatchesAreOneBatchUpToRounding) {
+  ExpectThatManyAreOneUpToRounding(GetParam(), 2, 2, 0);
+  ExpectThatManyAreOneUpToRounding(GetParam(), 2, 2, 0.1);
 }
 
 TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
