@@ -66,6 +66,10 @@ ABSL_FLAG(std::string, offload, "",
 ABSL_FLAG(std::string, device_limit, "",
           "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
           "behind. On the CPU too, to see what a smaller one takes; default: all there is");
+ABSL_FLAG(
+    std::string, stash, "",
+    "where the inputs that --recompute=block and segments:K keep are between the passes: none "
+    "(on the device) or host. Before the config's; default none");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -224,7 +228,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   BRIGADE_ASSIGN_OR_RETURN(
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
+    const recompute::StashTier stash = job.config.recompute.stash;
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+    job.config.recompute.stash = stash;
   }
   BRIGADE_RETURN_IF_ERROR(SetOffload(absl::GetFlag(FLAGS_offload), job.config.zero));
   if (const std::string limit = absl::GetFlag(FLAGS_device_limit); !limit.empty()) {
@@ -235,6 +241,14 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
     job.device_limit_bytes = *bytes;
   }
+  if (const std::string stash = absl::GetFlag(FLAGS_stash); !stash.empty()) {
+    const auto tier = recompute::ParseStashTier(stash);
+    if (!tier.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--stash: ", tier.status().message()));
+    }
+    job.config.recompute.stash = *tier;
+  }
+  BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

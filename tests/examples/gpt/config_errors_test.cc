@@ -106,6 +106,32 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoHere) {
                        "AdamW means; with type Adam it may be false"));
 }
 
+// A stash is for inputs that are kept, and the two keys for it must not contradict each other.
+TEST(ConfigErrorsTest, NameAStashThatHasNoEffect) {
+  constexpr char kUnstashable[] =
+      "a stash is for the inputs of recomputation by block or segments:K, not by ";
+  EXPECT_THAT(
+      Error(R"("brigade": {"stash": "host"})"),
+      StatusIs(kInvalid, absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "none")));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "host", "recompute": "selective"})"),
+              StatusIs(kInvalid,
+                       absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "selective")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"recompute": "budget:1000"})"),
+              StatusIs(kInvalid, absl::StrCat("activation_checkpointing.cpu_checkpointing is true, "
+                                              "but ",
+                                              kUnstashable, "budget:1000")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"stash": "none"})"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.cpu_checkpointing is true, but brigade.stash is "
+                       "\"none\""));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "file", "recompute": "block"})"),
+              StatusIs(kInvalid, HasSubstr("brigade.stash is \"file\"")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": 1})"),
+              StatusIs(kInvalid, HasSubstr("activation_checkpointing.cpu_checkpointing is 1")));
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
   for (const char* key : {"aio", "amp", "flops_profiler", "steps_per_print", "tensorboard"}) {
     EXPECT_THAT(Error(absl::StrCat("\"", key, "\": {}")),

@@ -55,6 +55,10 @@ refuses 'linked is a link, not a file' --metrics=linked
 refuses 'zero_optimization.stage is 7; it must be a whole number, 0 to 3' --stage=7
 refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
 refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
+refuses '--stash: "disk" is neither none nor host' --stash=disk
+refuses 'a stash is for the inputs of recomputation by block or segments:K, not by selective' \
+  --stash=host --recompute=selective
+refuses 'a stash is for the inputs of recomputation by block or segments:K, not by none' --stash=host
 refuses '--steps is 0; it must be at least 1' --steps=0
 refuses '--ranks is -1; it must be at least 1' --ranks=-1
 refuses '--timeout is 0; it must be 1ms to 8760h' --timeout=0
