@@ -48,6 +48,7 @@ struct TrainConfig {
 //   communication_data_type             communication_dtype; the gradients' own if not given
 //   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes
 //                                       again what the model says)
+//     cpu_checkpointing                 true: brigade.stash "host"
 //   checkpoint                          of --save and --resume:
 //     use_node_local_storage            a file for each rank, on the disk of its host
 //     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
@@ -70,6 +71,8 @@ struct TrainConfig {
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing
+//     stash                             none | host: where the inputs of block and segments:K are
+//                                       between the passes, before cpu_checkpointing
 //
 // No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
 // without effect is an error, as is one that asks for what is not so ("contiguous_gradients":

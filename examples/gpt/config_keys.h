@@ -44,6 +44,9 @@ struct Settings {
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;
+  // DeepSpeed's wish, and Brigade's, which goes before it.
+  bool cpu_checkpointing = false;
+  std::optional<recompute::StashTier> stash;
 
   double dropout = 0;
 

@@ -261,6 +261,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
 void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
   movement_before_ = zero_->movement();
+  stash_before_ = transformer_->stash_movement();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
 }
@@ -277,6 +278,9 @@ absl::Status RankTrainer::StopCounting() {
   const zero::Movement& moved = zero_->movement();
   summary_.movement.to_host += moved.to_host - movement_before_.to_host;
   summary_.movement.from_host += moved.from_host - movement_before_.from_host;
+  const recompute::StashMovement stash = transformer_->stash_movement();
+  summary_.stashed.to_host += stash.to_host - stash_before_.to_host;
+  summary_.stashed.from_host += stash.from_host - stash_before_.from_host;
   return absl::OkStatus();
 }
 
@@ -344,6 +348,10 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       transformer_->layers_bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
+  summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
+      recompute::Stash::HostBytes(schedule_.written_bytes);
+  const int64_t stashed = micro_batches() * schedule_.WrittenBytes();
+  summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

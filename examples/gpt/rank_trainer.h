@@ -21,6 +21,7 @@
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/recompute/stash.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -120,6 +121,7 @@ class RankTrainer {
   // At the start of counting.
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;
+  recompute::StashMovement stash_before_;
   // The start of counting.
   int64_t started_ns_ = 0;
   // The time of training before that.

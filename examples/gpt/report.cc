@@ -173,13 +173,26 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.recompute == recompute::Policy()) return "";
   const RankSummary& first = ranks[0];
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
       "operations\n",
       recompute::ToString(job.config.recompute),
       static_cast<double>(first.activation_bytes) / kMega,
       static_cast<double>(first.activation_bytes_without) / kMega,
       100 * (first.operations / first.operations_without - 1));
+  if (job.config.recompute.stash == recompute::StashTier::kNone) return text;
+  const auto mega = [](int64_t bytes, int64_t steps) {
+    return static_cast<double>(bytes) / (kMega * static_cast<double>(std::max<int64_t>(steps, 1)));
+  };
+  absl::StrAppend(
+      &text,
+      absl::StrFormat("Stashed on the host, in %.3f MB: %.3f MB written and %.3f MB read back in "
+                      "each step; by the plan %.3f MB\n",
+                      mega(first.host_memory[static_cast<int>(Purpose::kActivations)], 1),
+                      mega(first.stashed.to_host, first.steps),
+                      mega(first.stashed.from_host, first.steps),
+                      mega(first.stashed_of_step.to_host, 1)));
+  return text;
 }
 
 // How long saving took, and held the training up.

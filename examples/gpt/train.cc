@@ -73,6 +73,10 @@ ABSL_FLAG(std::string, device_limit, "",
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
+ABSL_FLAG(
+    std::string, stash, "",
+    "where the inputs that --recompute=block and segments:K keep are between the passes: none "
+    "(on the device) or host. Before the config's; default none");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -234,7 +238,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   BRIGADE_ASSIGN_OR_RETURN(
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
+    const recompute::StashTier stash = job.config.recompute.stash;
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+    job.config.recompute.stash = stash;
   }
   BRIGADE_RETURN_IF_ERROR(
       SetOffload(absl::GetFlag(FLAGS_offload), absl::GetFlag(FLAGS_delay_update), job.config.zero));
@@ -253,6 +259,14 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
     job.config.dropout = *dropout;
   }
+  if (const std::string stash = absl::GetFlag(FLAGS_stash); !stash.empty()) {
+    const auto tier = recompute::ParseStashTier(stash);
+    if (!tier.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--stash: ", tier.status().message()));
+    }
+    job.config.recompute.stash = *tier;
+  }
+  BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

@@ -65,6 +65,11 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
       transformer->attention_workspace_,
       context.Allocate(nn::AttentionWorkspaceBytes(transformer->Attention(), context.device()),
                        device::Purpose::kScratch, "workspace of attention"));
+  if (transformer->schedule_.WrittenBytes() > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        transformer->stash_,
+        recompute::Stash::Create(transformer->schedule_.written_bytes, context));
+  }
   return transformer;
 }
 
@@ -72,8 +77,13 @@ absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
                                   const nn::DropoutMask& dropout, zero::ParameterSource& parameters,
                                   device::Stream& stream) {
   const Call call = {.texts = texts, .dropout = dropout, .losses = losses, .stream = stream};
+  if (stash_ != nullptr) BRIGADE_RETURN_IF_ERROR(stash_->Begin(stream));
   for (size_t i = 0; i < schedule_.first_of_backward; ++i) {
     const PlacedOperation& placed = schedule_.operations[i];
+    if (!Computes(placed.operation.action)) {
+      BRIGADE_RETURN_IF_ERROR(Move(placed, stream));
+      continue;
+    }
     zero::UnitScope unit(parameters, placed.operation.stage, zero::Pass::kForward);
     BRIGADE_RETURN_IF_ERROR(Run(placed, call, unit));
     BRIGADE_RETURN_IF_ERROR(unit.Release());
@@ -91,7 +101,10 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
   for (size_t i = schedule_.first_of_backward; i < schedule_.operations.size(); ++i) {
     const PlacedOperation& placed = schedule_.operations[i];
     const auto& [action, stage, option, far_end] = placed.operation;
-    if (action == Action::kDrop) continue;
+    if (!Computes(action)) {
+      BRIGADE_RETURN_IF_ERROR(Move(placed, stream));
+      continue;
+    }
     if (stage != used) {
       if (unit.has_value()) BRIGADE_RETURN_IF_ERROR(unit->Release());
       unit.emplace(parameters, stage, zero::Pass::kBackward);
@@ -107,9 +120,26 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
   return absl::OkStatus();
 }
 
+absl::Status Transformer::Move(const PlacedOperation& placed, device::Stream& stream) {
+  const int stage = placed.operation.stage;
+  switch (placed.operation.action) {
+    case Action::kWrite:
+      return stash_->Write(stage, At(placed.input), stream);
+    case Action::kFetch:
+      return stash_->Fetch(stage, At(placed.input), stream);
+    case Action::kRead:
+      return stash_->AwaitFetch(stage, stream);
+    default:
+      return absl::OkStatus();
+  }
+}
+
 absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
                               zero::UnitScope& unit) {
   const auto& [action, stage, option, far_end] = placed.operation;
+  if (placed.after_write != PlacedOperation::kNone) {
+    BRIGADE_RETURN_IF_ERROR(stash_->AwaitWrite(placed.after_write, call.stream));
+  }
   if (stage == 0) {
     return action == Action::kBackward ? BackwardEmbedding(call, unit)
                                        : ForwardEmbedding(placed, call, unit);

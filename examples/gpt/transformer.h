@@ -21,6 +21,7 @@
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/recompute/stash.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::gpt {
@@ -33,8 +34,11 @@ namespace brigade::gpt {
 //              for float64).
 // Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
 //              workspaces of matrix products (Blas::WorkspaceBytes of the largest one), of sums
-//              and of attention (layers_bytes), scratch. All of it at Create.
-// Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
+//              and of attention (layers_bytes), scratch. On the host, for a schedule on two tiers,
+//              what it writes: Stash::HostBytes. All of it at Create.
+// Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits. Copies
+//              to the host and back run on another (recompute::Stash), also those of a forward pass
+//              that no backward pass follows.
 // Dropout      As in GPT-2, of the embedding's output and of what attention and MLP of each block
 //              add to the residual stream; attention's probabilities, which are nowhere in memory,
 //              have none. Masks are made again wherever they are needed, and take no memory. With a
@@ -56,6 +60,11 @@ class Transformer {
   // Of sums and of attention.
   int64_t layers_bytes() const {
     return workspace_.memory().bytes() + attention_workspace_.bytes();
+  }
+
+  // What has been copied to the host and back.
+  recompute::StashMovement stash_movement() const {
+    return stash_ == nullptr ? recompute::StashMovement() : stash_->movement();
   }
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
@@ -116,7 +125,9 @@ class Transformer {
   // Of the residual stream, where each stage leaves that of its input. Behind the arena.
   void* dx() { return At(schedule_.arena_bytes); }
 
-  // One operation of the schedule; `unit` is its stage's.
+  // One operation of the schedule that computes nothing.
+  absl::Status Move(const recompute::PlacedOperation& placed, device::Stream& stream);
+  // One that does; `unit` is its stage's.
   absl::Status Run(const recompute::PlacedOperation& placed, const Call& call,
                    zero::UnitScope& unit);
   absl::Status ForwardEmbedding(const recompute::PlacedOperation& placed, const Call& call,
@@ -140,6 +151,8 @@ class Transformer {
   std::unique_ptr<nn::Blas> blas_;
   nn::Workspace workspace_;
   device::Buffer attention_workspace_;
+  // Null where the schedule writes nothing to the host.
+  std::unique_ptr<recompute::Stash> stash_;
 };
 
 // Where there is dropout, by the layer of its mask: of the embedding's output, and of what each

@@ -126,10 +126,11 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
               StatusIs(kInvalid,
                        "activation_checkpointing.synchronize_checkpoint_boundary is true; it must "
                        "be false: a step does not wait on the host"));
-  EXPECT_THAT(error("profile", "true"),
-              StatusIs(kInvalid,
-                       "activation_checkpointing.profile is true; it must be false: the report at "
-                       "the end has it, always"));
+  EXPECT_THAT(
+      error("profile", "true"),
+      StatusIs(kInvalid,
+               "activation_checkpointing.profile is true; it must be false: a trace has the "
+               "times of operations (--trace)"));
   EXPECT_THAT(error("cpu_checkpointing", "\"yes\""),
               StatusIs(kInvalid, StartsWith("activation_checkpointing.cpu_checkpointing is "
                                             "\"yes\", a string; it must be ")));
@@ -166,6 +167,32 @@ TEST(ConfigErrorsTest, NameADropoutThatCannotBe) {
   EXPECT_THAT(
       Error(R"("dropout": 0.1)"),
       StatusIs(kInvalid, "dropout is 0.1; there is no such key, the nearest is brigade.dropout"));
+}
+
+// A stash is for inputs that are kept, and the two keys for it must not contradict each other.
+TEST(ConfigErrorsTest, NameAStashThatHasNoEffect) {
+  constexpr char kUnstashable[] =
+      "a stash is for the inputs of recomputation by block or segments:K, not by ";
+  EXPECT_THAT(
+      Error(R"("brigade": {"stash": "host"})"),
+      StatusIs(kInvalid, absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "none")));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "host", "recompute": "selective"})"),
+              StatusIs(kInvalid,
+                       absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "selective")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"recompute": "budget:1000"})"),
+              StatusIs(kInvalid, absl::StrCat("activation_checkpointing.cpu_checkpointing is true, "
+                                              "but ",
+                                              kUnstashable, "budget:1000")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"stash": "none"})"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.cpu_checkpointing is true, but brigade.stash is "
+                       "\"none\""));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "file", "recompute": "block"})"),
+              StatusIs(kInvalid, HasSubstr("brigade.stash is \"file\"")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": 1})"),
+              StatusIs(kInvalid, HasSubstr("activation_checkpointing.cpu_checkpointing is 1")));
 }
 
 TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -260,6 +261,30 @@ TEST(ConfigTest, ReadsDropout) {
   EXPECT_EQ(none.dropout, 0);
   ASSERT_OK_AND_ASSIGN(const TrainConfig with, With(R"(, "brigade": {"dropout": 0.1})"));
   EXPECT_EQ(with.dropout, 0.1);
+}
+
+TEST(ConfigTest, ReadsWhatIsMadeAgainAndWhatIsStashed) {
+  using Kind = recompute::Policy::Kind;
+  constexpr auto kHost = recompute::StashTier::kHost;
+  const std::pair<const char*, recompute::Policy> sections[] = {
+      {"", {}},
+      {R"(, "activation_checkpointing": {})", {.kind = Kind::kBlock}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": false})", {.kind = Kind::kBlock}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": true})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": true},
+            "brigade": {"recompute": "segments:3"})",
+       {.kind = Kind::kSegments, .stages_per_segment = 3, .stash = kHost}},
+      {R"(, "activation_checkpointing": {}, "brigade": {"stash": "host"})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "brigade": {"recompute": "block", "stash": "host"})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "brigade": {"recompute": "selective", "stash": "none"})", {.kind = Kind::kSelective}},
+  };
+  for (const auto& [section, policy] : sections) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(section));
+    EXPECT_EQ(config.recompute, policy) << section;
+  }
 }
 
 TEST(ConfigTest, ReadsEveryAlgorithmAndReduction) {

@@ -76,6 +76,8 @@ void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) 
     EXPECT_EQ(rank.traffic.gradients, steps * rank.traffic_of_step.gradients);
     EXPECT_EQ(rank.traffic.parameters, steps * rank.traffic_of_step.parameters);
     EXPECT_EQ(rank.traffic.scalars, steps * rank.traffic_of_step.scalars);
+    EXPECT_EQ(rank.stashed.to_host, steps * rank.stashed_of_step.to_host);
+    EXPECT_EQ(rank.stashed.from_host, steps * rank.stashed_of_step.from_host);
   }
 }
 
@@ -193,6 +195,44 @@ TEST_P(PrecisionTest, WhereTheStateIsChangesMemoryAndMovementAlone) {
       }
       job.config.zero.offload = {};
       job.config.recompute = {};
+    }
+  }
+}
+
+// Where the inputs of blocks and segments are changes no bit, and no traffic.
+TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
+  constexpr auto kActivations = static_cast<int>(device::Purpose::kActivations);
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    std::string config = Config(8, stage, GetParam());
+    config.insert(1, R"("gradient_accumulation_steps": 2, )");
+    Job job = CreateJob(config, 2);
+    job.model.layers = 8;
+    job.steps = 4;
+    job.evaluate_every = 2;
+    const Trained plain = Train(job, 2);
+    for (const char* const policy : {"block", "segments:2"}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
+      job.config.recompute = recompute::ParsePolicy(policy).value();
+      const Trained kept = Train(job, 2);
+      job.config.recompute.stash = recompute::StashTier::kHost;
+      // Beside what offload has there.
+      if (stage == 3) {
+        job.config.zero.offload = {.optimizer_state = device::Tier::kHost,
+                                   .parameters = device::Tier::kHost};
+      }
+      const Trained run = Train(job, 2);
+      job.config.zero.offload = {};
+      EXPECT_EQ(run.losses, plain.losses);
+      EXPECT_EQ(run.grad_norms, plain.grad_norms);
+      EXPECT_EQ(run.held_out, plain.held_out);
+      ExpectModelledMemoryAndTraffic(run, job.steps);
+      const RankSummary &a = run.outcome.ranks[0], &b = kept.outcome.ranks[0];
+      EXPECT_GT(a.host_memory[kActivations], 0);
+      EXPECT_EQ(a.stashed_of_step.to_host, 2 * a.host_memory[kActivations]);
+      EXPECT_EQ(b.host_memory[kActivations], 0);
+      EXPECT_LT(a.memory[kActivations], b.memory[kActivations]);
+      EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
+      EXPECT_EQ(a.operations, b.operations);
     }
   }
 }

@@ -132,6 +132,11 @@ std::vector<recompute::Policy> Policies(const recompute::Chain& chain, int budge
   for (int k = 1; k <= static_cast<int>(chain.stages.size()); ++k) {
     policies.push_back({.kind = Kind::kSegments, .stages_per_segment = k});
   }
+  for (size_t i = policies.size(); i-- > 0;) {
+    recompute::Policy stashed = policies[i];
+    stashed.stash = recompute::StashTier::kHost;
+    if (recompute::Validate(stashed).ok()) policies.push_back(stashed);
+  }
   const int64_t least = recompute::LeastBudget(chain).value();
   const int64_t most = recompute::PlanNone(chain)->peak_bytes;
   std::mt19937 random(3);
@@ -202,6 +207,45 @@ TEST_P(DropoutTest, AllPoliciesGiveTheSameBitsInThePlansMemory) {
   ExpectTheSameBitsWithEveryPolicy<float>(200, GetParam());
   ExpectTheSameBitsWithEveryPolicy<precision::Half>(20, GetParam());
   ExpectTheSameBitsWithEveryPolicy<precision::BFloat16>(20, GetParam());
+}
+
+// Block inputs on the host: the device has two of them, however many blocks there are.
+TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
+  constexpr auto kDType = precision::DType::kBFloat16;
+  constexpr auto kActivations = device::Purpose::kActivations;
+  int64_t of_device = 0;
+  for (const int64_t layers : {4, 8}) {
+    const ModelOptions model = {.layers = layers, .heads = 2, .width = 16, .context = 20};
+    recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
+    const recompute::Schedule without = Schedule(model, kBatch, kDType, policy);
+    EXPECT_EQ(without.WrittenBytes(), 0);
+    policy.stash = recompute::StashTier::kHost;
+    const recompute::Schedule schedule = Schedule(model, kBatch, kDType, policy);
+    // The inputs of all blocks; the head's, which goes backward at once, stays.
+    const int64_t written = layers * 2 * 20 * 16 * 2;
+    EXPECT_EQ(schedule.WrittenBytes(), written);
+    const int64_t bytes = Transformer::ActivationBytes(model, kBatch, kDType, schedule);
+    EXPECT_LT(bytes, Transformer::ActivationBytes(model, kBatch, kDType, without));
+    if (of_device == 0) of_device = bytes;
+    EXPECT_EQ(bytes, of_device);
+
+    nn::Lab lab;
+    auto transformer = Create(model, kBatch, kDType, policy, lab.context()).value();
+    EXPECT_EQ(lab.context().memory_stats().current_bytes(kActivations), bytes);
+    EXPECT_EQ(lab.context().host_memory_stats().current_bytes(kActivations), written);
+    PlainParameters<precision::BFloat16> parameters(model, 3);
+    const nn::Texts texts = {lab.Bytes(kBatch * (model.context + 1)).data(), kBatch, model.context};
+    const auto losses = lab.Raw<float>(texts.rows());
+    const auto seed = lab.Raw<float>(1);
+    seed[0] = 1;
+    for (int64_t step = 1; step <= 2; ++step) {
+      ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
+      ASSERT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+      EXPECT_EQ(transformer->stash_movement(),
+                (recompute::StashMovement{step * written, step * written}));
+    }
+    ASSERT_OK(lab.stream().Synchronize());
+  }
 }
 
 TEST(TransformerTest, ABudgetThatIsTooSmallNamesTheLeast) {
