@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
@@ -182,6 +183,32 @@ class Plain final : public Contestant {
   int slot_ = 0;
 };
 
+// Of a commit of one chunk that was just written.
+absl::StatusOr<double> CommitSeconds(device::CrashSafety safety, device::Context& context,
+                                     const Ring& ring) {
+  device::FileOptions options;
+  options.directory = absl::GetFlag(FLAGS_folder);
+  options.direct = absl::GetFlag(FLAGS_direct);
+  options.crash_safety = safety;
+  const std::string name = absl::StrCat("commits-", ::getpid());
+  const std::vector<int64_t> sizes = {absl::GetFlag(FLAGS_chunk_bytes)};
+  BRIGADE_ASSIGN_OR_RETURN(const auto store, device::FileStore::Create(options, name, sizes));
+  // At the end: a store notices that its file was removed.
+  const auto unlink = absl::MakeCleanup([path = store->path()] { ::unlink(path.c_str()); });
+  BRIGADE_ASSIGN_OR_RETURN(const auto stream, context.CreateStream("commits"));
+  Seconds seconds;
+  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
+    BRIGADE_RETURN_IF_ERROR(store->Write(*stream, 0, ring.Of(true, 0)));
+    BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    BRIGADE_RETURN_IF_ERROR(store->Commit(*stream));
+    BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return Median(seconds);
+}
+
 absl::Status Main() {
   if (absl::GetFlag(FLAGS_folder).empty()) {
     return absl::InvalidArgumentError("--folder names none");
@@ -247,6 +274,12 @@ absl::Status Main() {
     if (&entry - entries.data() >= 2) {
       json_lines.push_back(absl::StrFormat(R"(  "%s_of_plain": %.6g)", entry.name, of_plain));
     }
+  }
+  for (const auto safety :
+       {device::CrashSafety::kNone, device::CrashSafety::kProcess, device::CrashSafety::kMachine}) {
+    BRIGADE_ASSIGN_OR_RETURN(const double seconds, CommitSeconds(safety, *context, ring));
+    std::cout << absl::StrFormat("a commit, crash safety %s: %.3f ms\n", ToString(safety),
+                                 seconds * 1e3);
   }
   if (!absl::GetFlag(FLAGS_json).empty()) {
     std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"

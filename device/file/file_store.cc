@@ -124,8 +124,9 @@ class FileStore::State {
   // Transfers one chunk in one of its slots; the sum if it is asked for.
   absl::StatusOr<uint32_t> Carry(bool write, int64_t chunk, int32_t slot, char* memory, bool sums);
   int64_t SlotBegin(int64_t chunk, int32_t slot) const;
-  absl::Status WriteTable(absl::Span<const ChunkVersion> versions, int64_t commits);
-  absl::Status ReadTable();
+  absl::Status WriteTable(absl::Span<const ChunkVersion> versions, int64_t commits)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadTable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const FileOptions options_;
   const FileEngineKind kind_;
