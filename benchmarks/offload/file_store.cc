@@ -33,8 +33,10 @@ ABSL_FLAG(std::string, folder, "", "on the disk to measure; the files have no na
 ABSL_FLAG(int64_t, chunk_bytes, int64_t{12} << 22, "of a chunk: 4 Mi elements of 12 bytes");
 ABSL_FLAG(int, chunks, 8, "read and written in each turn");
 ABSL_FLAG(int, rounds, 9, "turns of each contestant; medians count");
-ABSL_FLAG(int64_t, block_bytes, 1 << 20, "FileOptions::block_bytes");
-ABSL_FLAG(int, queue_depth, 8, "FileOptions::queue_depth, and threads of the plain loops");
+ABSL_FLAG(int64_t, block_bytes, brigade::device::FileOptions().block_bytes,
+          "FileOptions::block_bytes");
+ABSL_FLAG(int, queue_depth, brigade::device::FileOptions().queue_depth,
+          "FileOptions::queue_depth, and threads of the plain loop of blocks");
 ABSL_FLAG(bool, direct, true, "past the page cache");
 ABSL_FLAG(bool, checksums, false, "FileOptions::checksums");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
