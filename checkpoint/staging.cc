@@ -18,10 +18,12 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Create(std::vector<Piece> piec
   self->CutIntoChunks(chunk_bytes);
   const int64_t slots =
       std::clamp<int64_t>(ring_bytes / chunk_bytes, std::min(2, self->chunks()), self->chunks());
-  BRIGADE_ASSIGN_OR_RETURN(self->ring_,
-                           context.AllocateHost(slots * self->slot_bytes_, "ring of a checkpoint"));
   BRIGADE_ASSIGN_OR_RETURN(
-      self->state_, context.AllocateHost(sizeof(kernels::StepState), "step state of a checkpoint"));
+      self->ring_, context.AllocateHost(slots * self->slot_bytes_, device::Purpose::kScratch,
+                                        "ring of a checkpoint"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->state_, context.AllocateHost(sizeof(kernels::StepState), device::Purpose::kScratch,
+                                         "step state of a checkpoint"));
   BRIGADE_ASSIGN_OR_RETURN(self->state_arrived_, context.CreateEvent("step state arrived"));
   for (int64_t slot = 0; slot < slots; ++slot) {
     BRIGADE_ASSIGN_OR_RETURN(auto event, context.CreateEvent("chunk of a checkpoint arrived"));

@@ -13,7 +13,7 @@ Buffer::Buffer(std::shared_ptr<internal::ContextState> context, void* data, int6
       data_(data),
       bytes_(bytes),
       name_(name),
-      device_(kind == Kind::kHost ? context_->host() : context_->device),
+      device_(context_->DeviceOf(kind == Kind::kHost ? Tier::kHost : Tier::kDevice)),
       purpose_(purpose),
       kind_(kind) {}
 
@@ -36,10 +36,8 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::Release() {
   if (context_ == nullptr) return;
-  if (kind_ == Kind::kDevice) {
-    context_->Free(data_, bytes_, purpose_);
-  } else if (kind_ == Kind::kHost) {
-    context_->Free(data_, bytes_, internal::kHostMemory);
+  if (kind_ != Kind::kBorrowed) {
+    context_->Free(data_, bytes_, kind_ == Kind::kHost ? Tier::kHost : Tier::kDevice, purpose_);
   } else {
     if (context_->checker != nullptr)
       context_->checker->RemoveMemory(data_, bytes_, /*owned=*/false);

@@ -16,8 +16,8 @@ namespace internal {
 class ContextState;
 }  // namespace internal
 
-// Memory with a name: the device's, with a purpose (Context::Allocate), the host's
-// (Context::AllocateHost), or borrowed from its owner (Context::Borrow).
+// Memory with a name: the device's (Context::Allocate) or the host's (Context::AllocateHost), with
+// a purpose, or borrowed from its owner (Context::Borrow).
 //
 // Contents     Every byte is 0xFF after the allocation, and with checks on again before the free.
 //              Borrowed memory is left as it is.
@@ -35,7 +35,7 @@ class Buffer {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool owned() const { return kind_ != Kind::kBorrowed; }
-  // Of device memory; kScratch for host and borrowed memory, which MemoryStats do not count.
+  // kScratch for borrowed memory, which no MemoryStats count.
   Purpose purpose() const { return purpose_; }
   absl::string_view name() const { return name_; }
   Device device() const { return device_; }

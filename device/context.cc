@@ -47,6 +47,7 @@ absl::Status Validate(const ContextOptions& options) {
        {CheckNotNegative("device.ordinal", options.device.ordinal),
         CheckNotNegative("compute_threads", options.compute_threads),
         CheckNotNegative("memory_limit_bytes", options.memory_limit_bytes),
+        CheckNotNegative("host_memory_limit_bytes", options.host_memory_limit_bytes),
         CheckNotNegative("random_delay.max_delay_us", options.random_delay.max_delay_us)}) {
     if (!checked.ok()) return checked;
   }
@@ -93,6 +94,9 @@ absl::string_view Context::name() const { return state_->name; }
 int Context::compute_threads() const { return state_->pool.threads(); }
 MemoryStats& Context::memory_stats() { return state_->memory_stats; }
 const MemoryStats& Context::memory_stats() const { return state_->memory_stats; }
+MemoryStats& Context::host_memory_stats() { return state_->host_memory_stats; }
+const MemoryStats& Context::host_memory_stats() const { return state_->host_memory_stats; }
+int64_t Context::memory_limit_bytes(Tier tier) const { return state_->LimitOf(tier); }
 int64_t Context::host_waits() const { return state_->host_waits(); }
 RaceChecker* Context::race_checker() const { return state_->checker; }
 
@@ -138,14 +142,15 @@ absl::Status Context::CheckBytes(int64_t bytes, absl::string_view name) const {
 
 absl::StatusOr<Buffer> Context::Allocate(int64_t bytes, Purpose purpose, absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, purpose, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, Tier::kDevice, purpose, name));
   return Buffer(state_, data, bytes, name, purpose, Buffer::Kind::kDevice);
 }
 
-absl::StatusOr<Buffer> Context::AllocateHost(int64_t bytes, absl::string_view name) {
+absl::StatusOr<Buffer> Context::AllocateHost(int64_t bytes, Purpose purpose,
+                                             absl::string_view name) {
   BRIGADE_RETURN_IF_ERROR(CheckBytes(bytes, name));
-  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, internal::kHostMemory, name));
-  return Buffer(state_, data, bytes, name, Purpose::kScratch, Buffer::Kind::kHost);
+  BRIGADE_ASSIGN_OR_RETURN(auto data, state_->Allocate(bytes, Tier::kHost, purpose, name));
+  return Buffer(state_, data, bytes, name, purpose, Buffer::Kind::kHost);
 }
 
 absl::StatusOr<Buffer> Context::Borrow(void* data, int64_t bytes, absl::string_view name) {

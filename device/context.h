@@ -45,10 +45,10 @@ class Context {
   // request, use by purpose and limit, with the statistics unchanged.
   absl::StatusOr<Buffer> Allocate(int64_t bytes, Purpose purpose, absl::string_view name = "");
 
-  // Memory of the host for copies to and from the device, page-locked on CUDA, so that the host
-  // does not wait in Stream::Copy. Contents and alignment as above; not counted in the statistics,
-  // and under no limit: docs/device.md, rule 22.
-  absl::StatusOr<Buffer> AllocateHost(int64_t bytes, absl::string_view name = "");
+  // Memory of the host, for copies to and from the device and for what lives on the host:
+  // page-locked on CUDA, so that the host does not wait in Stream::Copy. Contents, alignment and
+  // errors as above, with books and a limit of its own: docs/device.md, rule 22.
+  absl::StatusOr<Buffer> AllocateHost(int64_t bytes, Purpose purpose, absl::string_view name = "");
 
   // Wraps memory of this device that the caller owns and keeps alive: not freed, not poisoned, not
   // counted. InvalidArgument if `bytes` is negative, or positive with a null address.
@@ -59,8 +59,15 @@ class Context {
   // thread.
   absl::StatusOr<std::unique_ptr<Stream>> BorrowStream(void* cuda_stream, absl::string_view name);
 
+  // Of the device's memory.
   MemoryStats& memory_stats();
   const MemoryStats& memory_stats() const;
+  // Of the host's.
+  MemoryStats& host_memory_stats();
+  const MemoryStats& host_memory_stats() const;
+
+  // ContextOptions' limit of a tier, device or host; 0: none.
+  int64_t memory_limit_bytes(Tier tier) const;
 
   // How often the host waited for this context's device; docs/device.md, rule 19.
   int64_t host_waits() const;

@@ -27,6 +27,8 @@ struct ContextOptions {
 
   // Limit of the device memory that the context owns; 0: none.
   int64_t memory_limit_bytes = 0;
+  // Limit of the host's memory that it owns (Context::AllocateHost); 0: none.
+  int64_t host_memory_limit_bytes = 0;
 
   // Names the context in every message: "rank 3". Empty: the device's name.
   std::string name = {};

@@ -6,6 +6,18 @@
 
 namespace brigade::device {
 
+absl::string_view ToString(Tier tier) {
+  switch (tier) {
+    case Tier::kDevice:
+      return "device";
+    case Tier::kHost:
+      return "host";
+    case Tier::kFile:
+      return "file";
+  }
+  return "unknown";
+}
+
 absl::string_view ToString(Purpose purpose) {
   switch (purpose) {
     case Purpose::kParameters:

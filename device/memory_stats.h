@@ -10,6 +10,14 @@
 
 namespace brigade::device {
 
+// Where memory is.
+enum class Tier : uint8_t { kDevice, kHost, kFile };
+
+inline constexpr int kTiers = 3;
+
+// "device", "host", "file".
+absl::string_view ToString(Tier tier);
+
 // What memory is for, in the terms of the ZeRO paper's memory model, so that the measured bytes can
 // be compared with its formulas.
 enum class Purpose : uint8_t {
@@ -26,8 +34,8 @@ inline constexpr int kPurposes = 6;
 // "parameters", "gradients", "optimizer_state", "activations", "communication", "scratch".
 absl::string_view ToString(Purpose purpose);
 
-// Bytes of device memory that one context owns, by purpose: the current bytes, and the peak since
-// the last ResetPeaks.
+// Bytes that one context owns of a tier, its device's memory or the host's, by purpose: the current
+// bytes, and the peak since the last ResetPeaks.
 //
 // Exact        Counts what was asked for, not what the allocator rounds it to. Borrowed memory is
 //              not counted.

@@ -107,7 +107,8 @@ absl::StatusOr<RotaryTable> RotaryTable::Create(device::Context& context, const 
     const int64_t bytes = options.positions * options.head_width * static_cast<int64_t>(sizeof(W));
     BRIGADE_ASSIGN_OR_RETURN(table.memory_, context.Allocate(bytes, device::Purpose::kScratch,
                                                              "cosines and sines of positions"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host, context.AllocateHost(bytes, "cosines and sines"));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto host, context.AllocateHost(bytes, device::Purpose::kScratch, "cosines and sines"));
     FillTable(options, Typed<W>(host.data()));
     BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("copy the table of positions"));
     BRIGADE_RETURN_IF_ERROR(stream->Copy(table.memory_.data(), host.data(), bytes));

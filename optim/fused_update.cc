@@ -28,14 +28,14 @@ FusedUpdate::FusedUpdate(const OptimizerOptions& options,
   }
 }
 
-absl::Status FusedUpdate::Enqueue(const StepController& controller, device::Stream& stream) const {
+absl::Status FusedUpdate::Enqueue(const StepDecision& decision, device::Stream& stream) const {
   const auto enqueue = [&](const auto& list, auto options, const auto& groups, auto kernel) {
     options.grad_dtype = types_.grad;
     options.copy_dtype = types_.copy;
     options.weight_decay_mode = weight_decay_mode_;
     options.groups = groups;
-    options.state = controller.state();
-    options.group_steps = controller.group_steps();
+    options.state = decision.state;
+    options.group_steps = decision.group_steps;
     return kernel(list, options, stream);
   };
   if (const auto* adam = std::get_if<std::vector<kernels::AdamSegment>>(&segments_)) {

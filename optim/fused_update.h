@@ -52,8 +52,8 @@ class FusedUpdate {
   FusedUpdate(const OptimizerOptions& options, const std::vector<UpdateSegment>& segments,
               const UpdateTypes& types);
 
-  // Follows controller.Decide(stream).
-  absl::Status Enqueue(const StepController& controller, device::Stream& stream) const;
+  // Follows StepController::Decide. The decision is in memory that `stream` can read.
+  absl::Status Enqueue(const StepDecision& decision, device::Stream& stream) const;
 
  private:
   UpdateTypes types_;

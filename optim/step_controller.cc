@@ -80,6 +80,12 @@ int64_t StepController::Bytes(const OptimizerOptions& optimizer,
          groups * TableSize(optimizer, options) * static_cast<int64_t>(sizeof(float));
 }
 
+int64_t StepController::HostBytes(const OptimizerOptions& optimizer,
+                                  const StepControllerOptions& options) {
+  return 2 * TableSize(optimizer, options) * static_cast<int64_t>(sizeof(float)) +
+         (kReads + 1) * static_cast<int64_t>(sizeof(StepState));
+}
+
 absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
     const OptimizerOptions& optimizer, const StepControllerOptions& options,
     device::Context& context, device::Stream& stream) {
@@ -116,7 +122,8 @@ StepController::StepController(const OptimizerOptions& optimizer,
 absl::StatusOr<StepController::Staging> StepController::CreateStaging(int64_t bytes,
                                                                       absl::string_view name,
                                                                       device::Context& context) {
-  BRIGADE_ASSIGN_OR_RETURN(auto buffer, context.AllocateHost(bytes, name));
+  BRIGADE_ASSIGN_OR_RETURN(auto buffer,
+                           context.AllocateHost(bytes, device::Purpose::kScratch, name));
   BRIGADE_ASSIGN_OR_RETURN(auto done, context.CreateEvent(name));
   return Staging{std::move(buffer), std::move(done)};
 }
@@ -140,7 +147,8 @@ absl::Status StepController::Allocate(device::Context& context) {
   for (Staging& read : reads_) {
     BRIGADE_ASSIGN_OR_RETURN(read, CreateStaging(sizeof(StepState), "state read", context));
   }
-  BRIGADE_ASSIGN_OR_RETURN(checkpoint_, context.AllocateHost(sizeof(StepState), "state"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      checkpoint_, context.AllocateHost(sizeof(StepState), device::Purpose::kScratch, "state"));
   return absl::OkStatus();
 }
 

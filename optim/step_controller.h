@@ -42,12 +42,19 @@ struct StepControllerOptions {
 // InvalidArgument naming the option and its value.
 absl::Status Validate(const StepControllerOptions& options);
 
+// What an update follows: where StepController has it, or a copy of it.
+struct StepDecision {
+  const kernels::StepState* state = nullptr;
+  // [groups]
+  const kernels::GroupStep* group_steps = nullptr;
+};
+
 // The state of a training run that lives in device memory, and each step's decision: overflow or
 // not, loss scale, clipping, step count, learning rates. No host wait; the host reads the state
 // later.
 //
-// Memory       Device memory of purpose scratch: `Bytes(...)`. Host memory: two tables of one
-//              group's rates, and kReads states.
+// Memory       Device memory of purpose scratch: Bytes(...). The host's, of the same:
+//              HostBytes(...), two tables of one group's rates, and kReads + 1 states.
 // Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait,
 //              but where they say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.
@@ -64,6 +71,8 @@ class StepController {
 
   // Device memory that a controller with these options has; they must be valid.
   static int64_t Bytes(const OptimizerOptions& optimizer, const StepControllerOptions& options);
+  // The host's memory, likewise.
+  static int64_t HostBytes(const OptimizerOptions& optimizer, const StepControllerOptions& options);
 
   // Device memory, [ranks], for grad_check and an all-gather to write before Decide reads it.
   absl::Span<kernels::GradStats> stats() { return stats_.as<kernels::GradStats>(); }
@@ -76,6 +85,7 @@ class StepController {
   const kernels::GroupStep* group_steps() const {
     return group_steps_.as<kernels::GroupStep>().data();
   }
+  StepDecision decision() const { return {state(), group_steps()}; }
 
   // scaled = loss * loss scale, [count] of `dtype` (float32, float16, bfloat16): what backward
   // begins with. Device memory; the two must not overlap.

@@ -9,11 +9,11 @@ namespace brigade::optim {
 namespace {
 
 int64_t WorkspaceBytes(const std::vector<GradientList>& gradients) {
-  int64_t elements = 0;
+  int64_t tiles = 0;
   for (const GradientList& list : gradients) {
-    elements = std::max(elements, kernels::GradCheckWorkspaceSize(list.segments));
+    tiles += kernels::GradCheckWorkspaceSize(list.segments);
   }
-  return elements * static_cast<int64_t>(sizeof(double));
+  return tiles * static_cast<int64_t>(sizeof(double));
 }
 
 // With statistics of each list of each rank.
@@ -29,6 +29,26 @@ std::vector<GradientList> OneAtLeast(std::vector<GradientList> gradients) {
 }
 
 }  // namespace
+
+StepExecutor::StepExecutor(int rank, std::vector<GradientList> gradients)
+    : rank_(rank), gradients_(std::move(gradients)), tiles_before_(gradients_.size()) {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    int64_t tiles = 0;
+    for (const kernels::GradSegment& segment : gradients_[i].segments) {
+      tiles_before_[i].push_back(tiles);
+      tiles += kernels::GradCheckWorkspaceSize({&segment, 1});
+    }
+    // Behind the last segment.
+    tiles_before_[i].push_back(tiles);
+  }
+}
+
+absl::Span<double> StepExecutor::TileSums(size_t list) const {
+  int64_t begin = 0;
+  for (size_t i = 0; i < list; ++i) begin += tiles_before_[i].back();
+  return workspace_.as<double>().subspan(static_cast<size_t>(begin),
+                                         static_cast<size_t>(tiles_before_[list].back()));
+}
 
 int64_t StepExecutor::Bytes(const OptimizerOptions& optimizer, const StepControllerOptions& control,
                             const std::vector<GradientList>& gradients) {
@@ -54,20 +74,40 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::Create(
   return executor;
 }
 
-absl::Status StepExecutor::Enqueue(GatherStats gather, device::Stream& stream) {
+absl::Status StepExecutor::CheckSegment(size_t list, size_t segment, const void* grad,
+                                        device::Stream& stream) {
+  const kernels::GradSegment at = {grad, gradients_[list].segments[segment].size};
+  const auto begin = static_cast<size_t>(tiles_before_[list][segment]);
+  const auto end = static_cast<size_t>(tiles_before_[list][segment + 1]);
+  return kernels::GradTileSums({&at, 1}, gradients_[list].dtype,
+                               TileSums(list).subspan(begin, end - begin), stream);
+}
+
+absl::Status StepExecutor::Decide(GatherStats gather, device::Stream& stream) {
   const absl::Span<kernels::GradStats> all = controller_->stats();
   const absl::Span<kernels::GradStats> own =
       all.subspan(static_cast<size_t>(rank_) * gradients_.size(), gradients_.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {
-    BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(gradients_[i].segments, gradients_[i].dtype,
-                                               workspace_.as<double>(), &own[i], stream));
+    BRIGADE_RETURN_IF_ERROR(kernels::GradCheckFinish(TileSums(i), &own[i], stream));
   }
   BRIGADE_RETURN_IF_ERROR(gather(own, all));
-  BRIGADE_RETURN_IF_ERROR(controller_->Decide(stream));
+  return controller_->Decide(stream);
+}
+
+absl::Status StepExecutor::Update(device::Stream& stream) {
   for (const FusedUpdate& update : updates_) {
-    BRIGADE_RETURN_IF_ERROR(update.Enqueue(*controller_, stream));
+    BRIGADE_RETURN_IF_ERROR(update.Enqueue(controller_->decision(), stream));
   }
   return absl::OkStatus();
+}
+
+absl::Status StepExecutor::Enqueue(GatherStats gather, device::Stream& stream) {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    BRIGADE_RETURN_IF_ERROR(
+        kernels::GradTileSums(gradients_[i].segments, gradients_[i].dtype, TileSums(i), stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(Decide(gather, stream));
+  return Update(stream);
 }
 
 absl::Status StepExecutor::Enqueue(device::Stream& stream) {

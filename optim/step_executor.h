@@ -44,6 +44,7 @@ struct StepLists {
 // An optimizer step over fixed lists: check the gradients, decide (StepController), update.
 //
 // Memory       Bytes(...), device memory of purpose scratch; host memory of StepController.
+//              Gradients may be null at Create where CheckSegment names them.
 // Traffic      Two passes: grad_check reads the gradients, the update reads them again and moves
 //              the state.
 // Stream       Enqueued on the stream given; allocates nothing in steady state and never waits.
@@ -71,17 +72,27 @@ class StepExecutor {
   // The same of a single rank, which gathers nothing.
   absl::Status Enqueue(device::Stream& stream);
 
+  // The same in parts, with the same bits, for gradients that need not be there all at once:
+  // CheckSegment for each segment of each list, in any order, then Decide, then Update. `grad` is
+  // where the segment's gradient is now.
+  absl::Status CheckSegment(size_t list, size_t segment, const void* grad, device::Stream& stream);
+  absl::Status Decide(GatherStats gather, device::Stream& stream);
+  absl::Status Update(device::Stream& stream);
+
   StepController& controller() { return *controller_; }
   const StepController& controller() const { return *controller_; }
 
  private:
-  StepExecutor(int rank, std::vector<GradientList> gradients)
-      : rank_(rank), gradients_(std::move(gradients)) {}
+  StepExecutor(int rank, std::vector<GradientList> gradients);
+
+  // Of the tiles of all lists, one after the other.
+  absl::Span<double> TileSums(size_t list) const;
 
   const int rank_;
   const std::vector<GradientList> gradients_;
+  // By list and segment: the tiles of the list before it.
+  std::vector<std::vector<int64_t>> tiles_before_;
   std::vector<FusedUpdate> updates_;
-  // Of grad_check, for its longest list.
   device::Buffer workspace_;
   std::unique_ptr<StepController> controller_;
 };

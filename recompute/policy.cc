@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "brigade/device/byte_count.h"
 
 namespace brigade::recompute {
 namespace {
@@ -13,20 +14,6 @@ namespace {
 // From 1 on.
 bool ParseCount(absl::string_view text, int64_t* count) {
   return absl::SimpleAtoi(text, count) && *count >= 1;
-}
-
-bool ParseBytes(absl::string_view text, int64_t* bytes) {
-  int64_t unit = 1;
-  if (absl::ConsumeSuffix(&text, "KiB")) {
-    unit = int64_t{1} << 10;
-  } else if (absl::ConsumeSuffix(&text, "MiB")) {
-    unit = int64_t{1} << 20;
-  } else if (absl::ConsumeSuffix(&text, "GiB")) {
-    unit = int64_t{1} << 30;
-  }
-  if (!ParseCount(text, bytes) || *bytes > std::numeric_limits<int64_t>::max() / unit) return false;
-  *bytes *= unit;
-  return true;
 }
 
 }  // namespace
@@ -41,8 +28,10 @@ absl::StatusOr<Policy> ParsePolicy(absl::string_view text) {
     return Policy{.kind = Policy::Kind::kSegments, .stages_per_segment = static_cast<int>(count)};
   }
   value = text;
-  if (int64_t bytes = 0; absl::ConsumePrefix(&value, "budget:") && ParseBytes(value, &bytes)) {
-    return Policy{.kind = Policy::Kind::kBudget, .budget_bytes = bytes};
+  if (absl::ConsumePrefix(&value, "budget:")) {
+    if (const auto bytes = device::ParseByteCount(value); bytes.has_value()) {
+      return Policy{.kind = Policy::Kind::kBudget, .budget_bytes = *bytes};
+    }
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "\"", text, "\" is none of none, block, selective, segments:K and budget:BYTES"));

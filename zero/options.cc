@@ -11,6 +11,45 @@ absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat("ZeRO: ", what...));
 }
 
+absl::Status ValidateOffload(const ZeroOptions& options) {
+  const OffloadOptions& offload = options.offload;
+  const auto is_known = [](device::Tier tier) {
+    return tier == device::Tier::kDevice || tier == device::Tier::kHost;
+  };
+  if (!is_known(offload.optimizer_state) || !is_known(offload.parameters)) {
+    return Invalid("offload.optimizer_state is ", device::ToString(offload.optimizer_state),
+                   ", offload.parameters ", device::ToString(offload.parameters),
+                   "; both must be device or host");
+  }
+  if (!(offload.host_share >= 0 && offload.host_share <= 1)) {
+    return Invalid("offload.host_share is ", offload.host_share, ", not 0 to 1");
+  }
+  if (!offload.enabled()) {
+    if (offload.host_share != 1) {
+      return Invalid("offload.host_share is ", offload.host_share,
+                     ", but the optimizer state is on the device");
+    }
+    if (offload.host_parameters()) {
+      return Invalid("offload.parameters is host, but the optimizer state is on the device");
+    }
+    return absl::OkStatus();
+  }
+  if (options.traits().whole_optimizer_state) {
+    return Invalid("offload.optimizer_state is host, but in stage ", options.stage,
+                   " every rank updates everything; stages 1 to 3 share it out");
+  }
+  if (!offload.host_parameters()) return absl::OkStatus();
+  if (options.traits().whole_parameters) {
+    return Invalid("offload.parameters is host, but stage ", options.stage,
+                   " keeps all parameters; stage 3 does not");
+  }
+  if (offload.host_share != 1) {
+    return Invalid("offload.parameters is host with host_share ", offload.host_share,
+                   "; the update of parameters that are there is the host's");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const ZeroOptions& options) {
@@ -56,6 +95,7 @@ absl::Status Validate(const ZeroOptions& options) {
   if (!(options.max_grad_norm > 0)) {
     return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");
   }
+  BRIGADE_RETURN_IF_ERROR(ValidateOffload(options));
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);
 }

@@ -11,6 +11,7 @@
 #include "brigade/optim/loss_scaler.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/zero/offload.h"
 
 namespace brigade::zero {
 
@@ -79,6 +80,8 @@ struct ZeroOptions {
   std::vector<int> backward_units = {};
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
+
+  OffloadOptions offload = {};
 
   // Of sums of gradients, and of all collectives that have a choice. kDoubleTree has all-reduces
   // alone: gradients are then summed by these, in every stage, and gathers are kAuto.

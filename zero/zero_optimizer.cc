@@ -18,6 +18,7 @@
 #include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
 #include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
@@ -30,6 +31,7 @@ ZeroOptimizer::~ZeroOptimizer() = default;
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
+const Movement& ZeroOptimizer::movement() const { return streams_->movement; }
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
@@ -63,8 +65,32 @@ void ZeroOptimizer::Free() {
   parameters_.reset();
 }
 
+// Whether the tiers' limits leave what the memory model says. The communicator's workspace, which
+// others may have needed before, is there by now.
+absl::Status ZeroOptimizer::CheckLimits() const {
+  const device::Context& context = streams_->context();
+  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_);
+  for (const device::Tier tier : {device::Tier::kDevice, device::Tier::kHost}) {
+    const device::MemoryStats& books =
+        tier == device::Tier::kDevice ? context.memory_stats() : context.host_memory_stats();
+    const int64_t limit = context.memory_limit_bytes(tier), needed = Total(terms, tier);
+    if (limit == 0 || needed <= limit - books.current_bytes()) continue;
+    std::string what;
+    for (const MemoryTerm& term : terms) {
+      if (term.tier != tier || term.bytes == 0) continue;
+      absl::StrAppend(&what, what.empty() ? "" : ", ", term.name, " ", term.bytes);
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("stage ", options_.stage, ": \"", context.name(), "\" needs ", needed,
+                     " bytes of the ", device::ToString(tier), " (", what, "); in use ",
+                     books.current_bytes(), " bytes (", books.ToString(), "), limit ", limit));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
+  BRIGADE_RETURN_IF_ERROR(CheckLimits());
   BRIGADE_ASSIGN_OR_RETURN(parameters_,
                            internal::ParameterStore::Create(plan_, options_, *streams_));
   BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));
@@ -210,12 +236,12 @@ absl::Status ZeroOptimizer::Step() {
 }
 
 absl::Status ZeroOptimizer::CancelStep() {
-  streams_->compute().Reset().IgnoreError();
-  streams_->comm().Reset().IgnoreError();
+  streams_->Reset();
   loan_->Forget();
   in_backward_ = false;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
+  BRIGADE_RETURN_IF_ERROR(update_->Reset());
   return streams_->comm().Record(*step_decided_);
 }
 
@@ -232,6 +258,7 @@ absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
 // Whether this rank may change the state now; the communication stream then waits for its readers.
 absl::Status ZeroOptimizer::PrepareToChangeState(const char* call) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps(call));
+  BRIGADE_RETURN_IF_ERROR(update_->Await());
   if (!loan_->is_lent()) return loan_->AwaitReader();
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", options_.stage, ", ", call, ": the state is lent"));
@@ -244,7 +271,9 @@ absl::Status ZeroOptimizer::InitializeParameters(
 
 absl::Status ZeroOptimizer::ExportParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
-  return transfer_->ExportParameters(CheckBetweenSteps("ExportParameters"), read);
+  absl::Status ready = CheckBetweenSteps("ExportParameters");
+  if (ready.ok()) ready = update_->Await();
+  return transfer_->ExportParameters(ready, read);
 }
 
 const void* ZeroOptimizer::OwnState(int bucket, int array) const {
@@ -255,6 +284,7 @@ int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
+  BRIGADE_RETURN_IF_ERROR(update_->Await());
   return loan_->Lend(reader);
 }
 

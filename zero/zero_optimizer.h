@@ -11,6 +11,7 @@
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/traffic.h"
 #include "brigade/zero/step.h"
@@ -58,8 +59,9 @@ class StepStreams;
 //              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several
 //              micro-batches: Accumulation says when, and in which type), and the update is in
 //              fp32.
-// Memory       Device memory, all of it at Create, the communicator's workspace for the step's
-//              collectives included: MemoryOf (plan/memory_model.h) says how much, and what for.
+// Memory       Of the device and of the host, all of it at Create, the communicator's workspace for
+//              the step's collectives included: MemoryOf (plan/memory_model.h) says how much of
+//              each, and what for.
 //              While parameters go in or out, one bucket in float32 more; while state is loaded,
 //              only the workspace of stage 0's gathers, and for a GPU two chunks on the host.
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
@@ -70,12 +72,13 @@ class StepStreams;
 //              micro-batches: another (N-1)/N of the gradients for each, or one reduction in the
 //              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
-// Stream       All work is enqueued: on the compute stream, and with overlap_comm on a stream of
-//              the optimizer's own. A step has no host waits, and allocates nothing once the
-//              queues have been at their deepest (docs/device.md, rule 18). Calls that wait say so.
-// Determinism  Same bits in every stage, on every engine and device, with and without overlap, for
-//              any options of the plan except bucket_elements and ranks, which change the order in
-//              which the norm is summed.
+// Stream       All work is enqueued: on the compute stream, with overlap_comm on a stream of the
+//              optimizer's own, and with offload on three more. A step has no host waits, and
+//              allocates nothing once the queues have been at their deepest (docs/device.md, rule
+//              18). Calls that wait say so.
+// Determinism  Same bits in every stage, on every engine and device, with and without overlap and
+//              offload, for any options of the plan except bucket_elements and ranks, which change
+//              the order in which the norm is summed.
 // Errors       InvalidArgument and FailedPrecondition, naming parameter, unit and stage, for a call
 //              that is wrong or out of turn: nothing happens. The communicator's errors end the
 //              step on all ranks. Some engines tell them neither on the call nor on the streams:
@@ -89,10 +92,10 @@ class ZeroOptimizer final : public ParameterSource {
  public:
   // A call of all ranks; waits. `communicator`, `context` and `compute` must outlive the optimizer.
   // The communicator must have Communicator::AllGatherHost (NCCL: a side channel), by which ranks
-  // tell each other of errors without device memory.
-  // Weights and optimizer state are zero until InitializeParameters or LoadState. InvalidArgument
-  // on all ranks, naming the first parameter, if ranks disagree about the model or the options;
-  // ResourceExhausted on all if one has not enough memory.
+  // tell each other of errors without device memory. Weights and optimizer state are zero until
+  // InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
+  // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough
+  // memory, naming, of a tier's limit, what is needed for what.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute);
@@ -137,9 +140,10 @@ class ZeroOptimizer final : public ParameterSource {
   // communicator that has failed stays so. Waits.
   absl::Status CancelStep();
 
-  // What this rank owns of an array of a bucket, in any stage: [plan().slice(bucket)] in device
-  // memory, with padding. Array 0 is the fp32 master, of a frozen bucket the weights in the
-  // bucket's type; 1 and more, of the others, are the fp32 moments.
+  // What this rank owns of an array of a bucket, in any stage: [plan().slice(bucket)], with
+  // padding, in memory of the device or, where the options say so, of the host. Array 0 is the fp32
+  // master, of a frozen bucket the weights in the bucket's type; 1 and more, of the others, are the
+  // fp32 moments.
   const void* OwnState(int bucket, int array) const;
   // The master and the moments.
   int state_arrays() const;
@@ -176,14 +180,16 @@ class ZeroOptimizer final : public ParameterSource {
   optim::StepController& controller();
   device::Stream& step_stream();
 
-  // What this rank has sent since Create.
+  // What this rank has sent since Create, and what offload has moved between its tiers.
   const Traffic& traffic() const;
+  const Movement& movement() const;
 
  private:
   friend class ZeroOptimizerTestPeer;
 
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
 
+  absl::Status CheckLimits() const;
   absl::Status Allocate();
   void Free();
   absl::Status CheckUnit(const char* call, int unit) const;

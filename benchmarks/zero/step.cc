@@ -94,7 +94,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
     BRIGADE_ASSIGN_OR_RETURN(
         auto plan,
         zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
-    const auto memory = static_cast<double>(zero::Total(zero::MemoryOf(plan, options)));
+    const auto memory =
+        static_cast<double>(zero::Total(zero::MemoryOf(plan, options), device::Tier::kDevice));
     const double sent_bytes = static_cast<double>(times[stage].sent) / steps;
     std::cout << absl::StrFormat("%6d %9.2f %11.2f %12.2f %10.2f %9.3f %12.3f %9.2f %10.1f %9.1f\n",
                                  stage, ms(stage), ms(kTransformer), ms(collectives), ms(optimizer),

@@ -21,7 +21,8 @@ ContextState::ContextState(const ContextOptions& options, RaceChecker* checker, 
       checker(checker),
       tracer(options.tracer),
       pool(compute_threads),
-      limit_bytes_(options.memory_limit_bytes) {}
+      limit_bytes_(options.memory_limit_bytes),
+      host_limit_bytes_(options.host_memory_limit_bytes) {}
 
 // No stream is left to wait for: each shares this state.
 ContextState::~ContextState() {
@@ -62,71 +63,71 @@ void ContextState::WaitForStreams() {
 }
 
 absl::Status ContextState::Poison(const Allocation& memory) {
-  if (memory.purpose.has_value()) return backend->FillBytes(memory.data, kPoison, memory.bytes);
+  if (memory.tier == Tier::kDevice) return backend->FillBytes(memory.data, kPoison, memory.bytes);
   std::memset(memory.data, kPoison, static_cast<size_t>(memory.bytes));
   return absl::OkStatus();
 }
 
 void ContextState::ReturnToSystem(const Allocation& memory) {
-  if (memory.purpose.has_value()) {
+  if (memory.tier == Tier::kDevice) {
     backend->Free(memory.data, memory.bytes);
   } else {
     backend->FreeHost(memory.data, memory.bytes);
   }
 }
 
-absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, std::optional<Purpose> purpose,
+absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, Tier tier, Purpose purpose,
                                              absl::string_view name) {
   ReturnDeferred();
   if (bytes == 0) return nullptr;
+  MemoryStats& books = BooksOf(tier);
+  const int64_t limit = LimitOf(tier);
   const auto refuse = [&](const absl::Status& why) {
     return absl::Status(
         why.code(),
-        absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes for ",
-                     purpose.has_value() ? ToString(*purpose) : "the host",
+        absl::StrCat("\"", this->name, "\" cannot have ", bytes, " bytes ",
+                     tier == Tier::kDevice ? "" : "of the host ", "for ", ToString(purpose),
                      name.empty() ? "" : absl::StrCat(" (\"", name, "\")"), ": ", why.message(),
-                     "; in use ", memory_stats.current_bytes(), " bytes (", memory_stats.ToString(),
-                     "), limit ", limit_bytes_ == 0 ? "none" : absl::StrCat(limit_bytes_)));
+                     "; in use ", books.current_bytes(), " bytes (", books.ToString(), "), limit ",
+                     limit == 0 ? "none" : absl::StrCat(limit)));
   };
   MutexLock lock(allocation_mutex_);
-  if (purpose.has_value() && limit_bytes_ != 0 &&
-      bytes > limit_bytes_ - memory_stats.current_bytes()) {
+  if (limit != 0 && bytes > limit - books.current_bytes()) {
     return refuse(absl::ResourceExhaustedError("the context's limit would be exceeded"));
   }
   const absl::StatusOr<void*> data =
-      purpose.has_value() ? backend->Allocate(bytes) : backend->AllocateHost(bytes);
+      tier == Tier::kDevice ? backend->Allocate(bytes) : backend->AllocateHost(bytes);
   if (!data.ok()) return refuse(data.status());
   if (!name.empty()) backend->Name(*data, std::string(name));
-  const Allocation memory = {*data, bytes, purpose};
+  const Allocation memory = {*data, bytes, tier, purpose};
   const absl::Status poisoned = Poison(memory);
   if (!poisoned.ok()) {
     ReturnToSystem(memory);
     return refuse(poisoned);
   }
-  if (purpose.has_value()) memory_stats.Add(*purpose, bytes);
-  AddressRegistry::Global().Add(*data, bytes, purpose.has_value() ? device : host(),
-                                /*owned=*/true);
+  books.Add(purpose, bytes);
+  AddressRegistry::Global().Add(*data, bytes, DeviceOf(tier), /*owned=*/true);
   if (checker != nullptr) checker->AddMemory(*data, bytes, name, /*owned=*/true);
   return data;
 }
 
-void ContextState::Free(void* data, int64_t bytes, std::optional<Purpose> purpose) {
+void ContextState::Free(void* data, int64_t bytes, Tier tier, Purpose purpose) {
   if (data == nullptr) return;
   if (on_worker_thread || AnyCaptures()) {
     MutexLock lock(deferred_mutex_);
-    deferred_.push_back({data, bytes, purpose});
+    deferred_.push_back({data, bytes, tier, purpose});
     return;
   }
   ReturnDeferred();
   WaitForStreams();
-  ReturnMemory({data, bytes, purpose});
+  ReturnMemory({data, bytes, tier, purpose});
 }
 
 void ContextState::ReturnMemory(const Allocation& memory) {
   // Unregister the memory first: once it is free, another allocation may get the same address.
   if (checker != nullptr) checker->RemoveMemory(memory.data, memory.bytes, /*owned=*/true);
   AddressRegistry::Global().Remove(memory.data, memory.bytes, /*owned=*/true);
-  if (memory.purpose.has_value()) memory_stats.Remove(*memory.purpose, memory.bytes);
+  BooksOf(memory.tier).Remove(memory.purpose, memory.bytes);
   // A device that fails to fill memory reports that elsewhere; the memory is freed in any case.
   if (checker != nullptr) Poison(memory).IgnoreError();
   ReturnToSystem(memory);

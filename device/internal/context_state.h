@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,6 @@
 #include "brigade/device/tracing/tracer.h"
 
 namespace brigade::device::internal {
-
-// In the place of a purpose: memory of the host, which MemoryStats do not count.
-inline constexpr std::optional<Purpose> kHostMemory = std::nullopt;
 
 // What a context shares with its streams, events and buffers, and what therefore lives as long as
 // the last of them.
@@ -41,7 +37,8 @@ class ContextState {
   RaceChecker* const checker;
   // Null: nothing is traced.
   Tracer* const tracer;
-  MemoryStats memory_stats;
+  // Of the device's memory, and of the host's.
+  MemoryStats memory_stats, host_memory_stats;
   ThreadPool pool;
   // Set once, before the state is shared.
   std::unique_ptr<Backend> backend;
@@ -53,12 +50,17 @@ class ContextState {
   void AddStream(std::shared_ptr<StreamState> state, RaceChecker::ActorId actor);
   void RemoveStream(const StreamState* state);
 
-  // What AllocateHost's memory belongs to.
-  Device host() const { return device.kind == DeviceKind::kCpu ? device : Cpu(); }
+  // What memory of a tier belongs to, kDevice or kHost.
+  Device DeviceOf(Tier tier) const {
+    return tier == Tier::kDevice || device.kind == DeviceKind::kCpu ? device : Cpu();
+  }
 
-  absl::StatusOr<void*> Allocate(int64_t bytes, std::optional<Purpose> purpose,
-                                 absl::string_view name);
-  void Free(void* data, int64_t bytes, std::optional<Purpose> purpose);
+  int64_t LimitOf(Tier tier) const {
+    return tier == Tier::kDevice ? limit_bytes_ : host_limit_bytes_;
+  }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes, Tier tier, Purpose purpose, absl::string_view name);
+  void Free(void* data, int64_t bytes, Tier tier, Purpose purpose);
 
  private:
   struct RegisteredStream {
@@ -68,8 +70,13 @@ class ContextState {
   struct Allocation {
     void* data = nullptr;
     int64_t bytes = 0;
-    std::optional<Purpose> purpose;
+    Tier tier = Tier::kDevice;
+    Purpose purpose = Purpose::kScratch;
   };
+
+  MemoryStats& BooksOf(Tier tier) {
+    return tier == Tier::kDevice ? memory_stats : host_memory_stats;
+  }
 
   // Whether a CUDA graph captures a stream. What is freed then is kept until none does: CUDA would
   // give the capture up.
@@ -80,13 +87,13 @@ class ContextState {
   void ReturnMemory(const Allocation& memory);
   void ReturnDeferred();
 
-  const int64_t limit_bytes_;
+  const int64_t limit_bytes_, host_limit_bytes_;
   std::atomic<int64_t> host_waits_{0};
 
   Mutex streams_mutex_;
   std::vector<RegisteredStream> streams_ ABSL_GUARDED_BY(streams_mutex_);
 
-  // Held from the check of the limit until the memory is counted.
+  // Held from the check of a limit until the memory is counted.
   Mutex allocation_mutex_;
 
   Mutex deferred_mutex_;

@@ -39,6 +39,9 @@ struct TrainConfig {
 //                                       gathered whole
 //   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
 //                                       prefetching is counted in units
+//   offload_optimizer                   offload: device none | cpu, the state and its update on the
+//                                       host; ratio is host_share, by buckets
+//   offload_param                       offload.parameters: device none | cpu
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
 //   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes

@@ -173,6 +173,35 @@ Keys CheckpointKeys(Settings& s) {
   };
 }
 
+// "cpu" and "none" of the two sections below. Files come with a tier of their own.
+Read TierOf(device::Tier* target) {
+  return OneOf<device::Tier>(target,
+                             {{"none", device::Tier::kDevice}, {"cpu", device::Tier::kHost}});
+}
+
+Keys OffloadOptimizerKeys(zero::OffloadOptions& offload) {
+  return With(
+      {
+          {"device", TierOf(&offload.optimizer_state)},
+          {"pin_memory", Only(true, "for a GPU it is page-locked, always")},
+          {"ratio", Number(&offload.host_share, kUnit)},
+          {"super_offload", Only(false,
+                                 "an update that is undone by inverse arithmetic is not "
+                                 "exact")},
+      },
+      {"buffer_count", "cpuadam_cores_perc", "fast_init", "nvme_path", "pipeline", "pipeline_read",
+       "pipeline_write"});
+}
+
+Keys OffloadParameterKeys(zero::OffloadOptions& offload) {
+  return With(
+      {
+          {"device", TierOf(&offload.parameters)},
+          {"pin_memory", Only(true, "for a GPU it is page-locked, always")},
+      },
+      {"buffer_count", "buffer_size", "max_in_cpu", "nvme_path"});
+}
+
 Keys ZeroKeys(Settings& s) {
   zero::ZeroOptions& zero = s.zero;
   return With(
@@ -190,6 +219,9 @@ Keys ZeroKeys(Settings& s) {
           {"reduce_scatter", Only(true, "gradients are always reduce-scattered")},
           {"allgather_partitions", Only(true, "parameters are always all-gathered")},
           {"ignore_unused_parameters", Only(true, "a gradient that is not written counts as zero")},
+          {"offload_optimizer", nullptr, OffloadOptimizerKeys(zero.offload)},
+          {"offload_param", nullptr, OffloadParameterKeys(zero.offload)},
+          {"zenflow", Only(nullptr, "it changes results: most gradients are applied late")},
           {"round_robin_gradients", Only(false, "the bucket's slices are what a rank owns")},
           {"zero_quantized_weights", Only(false, "nothing is quantized")},
           {"zero_quantized_nontrainable_weights", Only(false, "nothing is quantized")},
@@ -204,8 +236,6 @@ Keys ZeroKeys(Settings& s) {
        "memory_efficient_linear",
        "mics_hierarchical_params_gather",
        "mics_shard_size",
-       "offload_optimizer",
-       "offload_param",
        "override_module_apply",
        "pipeline_loading_checkpoint",
        "stage3_gather_16bit_weights_on_model_save",
@@ -217,7 +247,6 @@ Keys ZeroKeys(Settings& s) {
        "stage3_use_all_reduce_for_fetch_params",
        "sub_group_size",
        "use_multi_rank_bucket_allreduce",
-       "zenflow",
        "zero_hpz_partition_size",
        "zeropp_loco_param"});
 }

@@ -14,6 +14,7 @@
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/examples/gpt/time_split.h"
+#include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/traffic.h"
 
 namespace brigade::gpt {
@@ -46,6 +47,8 @@ struct Job {
   int64_t evaluate_every = 0;
   uint64_t seed = 1;
   device::Device device;
+  // Of each rank's memory on the device; 0: none.
+  int64_t device_limit_bytes = 0;
   Checkpoints checkpoints = {};
 };
 
@@ -98,6 +101,12 @@ struct RankSummary {
   int64_t memory[device::kPurposes] = {};
   // The same by formula.
   int64_t memory_model[device::kPurposes] = {};
+  // The host's, likewise.
+  int64_t host_memory[device::kPurposes] = {};
+  int64_t host_memory_model[device::kPurposes] = {};
+  // What offload has moved in training steps, and in one by formula.
+  zero::Movement movement = {};
+  zero::Movement movement_of_step = {};
   // The bytes counted in training steps.
   zero::Traffic traffic = {};
   // The bytes of one step by formula.

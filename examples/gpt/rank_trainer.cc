@@ -23,6 +23,17 @@ namespace {
 using device::Purpose;
 using precision::DType;
 
+// Adds to a lack of the device's memory what would need less of it.
+absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status) || options.offload.host_parameters()) return status;
+  const bool has_all = options.stage == 3;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; --offload=", has_all ? "all" : "optimizer", " keeps ",
+                   has_all ? "weights and optimizer state" : "the optimizer state", " on the host",
+                   options.stage == 0 ? " from stage 1 on" : ""));
+}
+
 }  // namespace
 
 RankTrainer::RankTrainer(const Job& job, collectives::Communicator& communicator,
@@ -52,15 +63,20 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   trainer->summary_.operations_without = without.time;
   zero::ZeroOptions options = job.config.zero;
   options.backward_units = trainer->schedule_.BackwardUses();
-  BRIGADE_ASSIGN_OR_RETURN(
-      trainer->zero_,
-      zero::ZeroOptimizer::Create(SpecOf(job.model), options, communicator, context, compute));
-  BRIGADE_RETURN_IF_ERROR(trainer->Allocate());
+  const auto allocate = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(
+        trainer->zero_,
+        zero::ZeroOptimizer::Create(SpecOf(job.model), options, communicator, context, compute));
+    return trainer->Allocate();
+  };
+  BRIGADE_RETURN_IF_ERROR(WithAdvice(options, allocate()));
   BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
                            RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
-  context.memory_stats().ResetPeaks();  // the model is of what is left when parameters are in
+  // The model is of what is left when parameters are in.
+  context.memory_stats().ResetPeaks();
+  context.host_memory_stats().ResetPeaks();
   return trainer;
 }
 
@@ -79,14 +95,18 @@ absl::Status RankTrainer::Allocate() {
       transformer_,
       Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
-  BRIGADE_ASSIGN_OR_RETURN(auto host_one, context_.AllocateHost(sizeof(float), "one"));
+  BRIGADE_ASSIGN_OR_RETURN(auto host_one,
+                           context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));
   host_one.as<float>()[0] = 1.0f;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(one_.data(), host_one.data(), sizeof(float)));
   for (StepInFlight& in_flight : steps_) {
     BRIGADE_ASSIGN_OR_RETURN(auto device,
                              context_.Allocate(StepBytes(), Purpose::kActivations, "batch"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_in, context_.AllocateHost(StepBytes(), "batch to come"));
-    BRIGADE_ASSIGN_OR_RETURN(auto host_out, context_.AllocateHost(StepBytes(), "losses"));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto host_in,
+        context_.AllocateHost(StepBytes(), device::Purpose::kScratch, "batch to come"));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto host_out, context_.AllocateHost(StepBytes(), device::Purpose::kScratch, "losses"));
     BRIGADE_ASSIGN_OR_RETURN(auto computed, context_.CreateEvent("losses computed"));
     BRIGADE_ASSIGN_OR_RETURN(auto done, context_.CreateEvent("step done"));
     in_flight = {std::move(device), std::move(host_in), std::move(host_out), std::move(computed),
@@ -231,6 +251,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
 
 void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
+  movement_before_ = zero_->movement();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
 }
@@ -244,6 +265,9 @@ absl::Status RankTrainer::StopCounting() {
   summary_.traffic.gradients += now.gradients - traffic_before_.gradients;
   summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
+  const zero::Movement& moved = zero_->movement();
+  summary_.movement.to_host += moved.to_host - movement_before_.to_host;
+  summary_.movement.from_host += moved.from_host - movement_before_.from_host;
   return absl::OkStatus();
 }
 
@@ -298,8 +322,11 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
                            zero::MemoryOf(zero_->plan(), zero_->options(), communicator_));
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
-    summary.memory_model[i] = zero::Total(terms, static_cast<Purpose>(i));
+    summary.memory_model[i] = zero::Total(terms, device::Tier::kDevice, static_cast<Purpose>(i));
+    summary.host_memory[i] = context_.host_memory_stats().peak_bytes(static_cast<Purpose>(i));
+    summary.host_memory_model[i] = zero::Total(terms, device::Tier::kHost, static_cast<Purpose>(i));
   }
+  summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += 2 * kInFlight * StepBytes();
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
       Transformer::ActivationBytes(job_.model, batch_, dtype, schedule_) + kInFlight * StepBytes();
@@ -307,6 +334,7 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
       nn::Blas::ScratchBytes(context_.device(),
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       transformer_->layers_bytes() + one_.bytes();
+  summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

@@ -115,6 +115,7 @@ class RankTrainer {
   bool stopped_ = false;
   // At the start of counting.
   zero::Traffic traffic_before_;
+  zero::Movement movement_before_;
   // The start of counting.
   int64_t started_ns_ = 0;
   // The time of training before that.

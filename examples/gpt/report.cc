@@ -69,14 +69,18 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
   return text;
 }
 
-std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
-  std::string text = "\nMemory at its peak, in MB (10^6 bytes)\n    rank";
+using Bytes = int64_t[device::kPurposes];
+
+// What the ranks have of a tier, and what the model says.
+std::string MemoryOfTier(const char* title, absl::Span<const RankSummary> ranks,
+                         Bytes RankSummary::*measured, Bytes RankSummary::*model) {
+  std::string text = absl::StrCat("\n", title, " at its peak, in MB (10^6 bytes)\n    rank");
   for (int p = 0; p < device::kPurposes; ++p) {
     absl::StrAppend(
         &text, absl::StrFormat(" %15s", std::string(device::ToString(static_cast<Purpose>(p)))));
   }
   absl::StrAppend(&text, absl::StrFormat(" %10s\n", "all"));
-  const auto line = [&](const std::string& name, const int64_t(&bytes)[device::kPurposes]) {
+  const auto line = [&](const std::string& name, const Bytes& bytes) {
     absl::StrAppend(&text, absl::StrFormat("%8s", name));
     int64_t sum = 0;
     for (const int64_t each : bytes) {
@@ -85,8 +89,14 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
     }
     absl::StrAppend(&text, absl::StrFormat(" %10.3f\n", static_cast<double>(sum) / kMega));
   };
-  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].memory);
-  line("model", ranks[0].memory_model);
+  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].*measured);
+  line("model", ranks[0].*model);
+  return text;
+}
+
+std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
+  std::string text =
+      MemoryOfTier("Memory", ranks, &RankSummary::memory, &RankSummary::memory_model);
   const zero::ZeroOptions& options = job.config.zero;
   if (precision::SizeOf(options.dtype) == 2 &&
       options.optimizer.kind != optim::OptimizerKind::kSgd) {
@@ -99,6 +109,26 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
                    zero::PaperBytes(parameters, static_cast<int64_t>(ranks.size()), options.stage) /
                        kMega));
   }
+  return text;
+}
+
+// What lies on the host, and moves to it and back.
+std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  if (!job.config.zero.offload.enabled()) return "";
+  std::string text = MemoryOfTier("The host's memory", ranks, &RankSummary::host_memory,
+                                  &RankSummary::host_memory_model);
+  absl::StrAppend(&text, absl::StrFormat("\nMoved in each step, in MB\n%8s %12s %12s\n", "rank",
+                                         "to the host", "from there"));
+  const auto line = [&](const std::string& name, const zero::Movement& moved, int64_t steps) {
+    const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
+    absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f\n", name,
+                                           static_cast<double>(moved.to_host) / unit,
+                                           static_cast<double>(moved.from_host) / unit));
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    line(absl::StrCat(r), ranks[r].movement, ranks[r].steps);
+  }
+  line("formula", ranks[0].movement_of_step, 1);
   return text;
 }
 
@@ -215,8 +245,8 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 }
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
-  return TimeTable(ranks) + MemoryTable(job, ranks) + TrafficTable(job, ranks) +
-         RecomputationReport(job, ranks) + SavesReport(job, ranks);
+  return TimeTable(ranks) + MemoryTable(job, ranks) + OffloadReport(job, ranks) +
+         TrafficTable(job, ranks) + RecomputationReport(job, ranks) + SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

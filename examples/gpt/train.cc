@@ -22,6 +22,8 @@
 #include "brigade/collectives/bootstrap/error_file.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
+#include "brigade/device/byte_count.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/config.h"
@@ -33,6 +35,7 @@
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/zero/options.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -56,6 +59,13 @@ ABSL_FLAG(std::string, recompute, "",
           "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
           "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
           "stand behind). Before the config's; default none");
+ABSL_FLAG(std::string, offload, "",
+          "what is kept on the host: none, optimizer (master and moments, and the update; from "
+          "stage 1 on) or all (the weights between their uses too; stage 3). The training has the "
+          "same bits. Before the config's; default none");
+ABSL_FLAG(std::string, device_limit, "",
+          "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
+          "behind. On the CPU too, to see what a smaller one takes; default: all there is");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -170,6 +180,20 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   return checkpoints;
 }
 
+absl::Status SetOffload(const std::string& what, zero::ZeroOptions& options) {
+  if (what.empty()) return absl::OkStatus();
+  if (what != "none" && what != "optimizer" && what != "all") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--offload is \"", what, "\"; it must be none, optimizer or all"));
+  }
+  options.offload = {};
+  if (what != "none") options.offload.optimizer_state = device::Tier::kHost;
+  if (what == "all") options.offload.parameters = device::Tier::kHost;
+  const absl::Status valid = zero::Validate(options);
+  if (valid.ok()) return valid;
+  return absl::Status(valid.code(), absl::StrCat("--offload=", what, ": ", valid.message()));
+}
+
 absl::StatusOr<Job> JobOfFlags(int ranks) {
   Job job;
   job.model = {absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_width),
@@ -201,6 +225,15 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+  }
+  BRIGADE_RETURN_IF_ERROR(SetOffload(absl::GetFlag(FLAGS_offload), job.config.zero));
+  if (const std::string limit = absl::GetFlag(FLAGS_device_limit); !limit.empty()) {
+    const std::optional<int64_t> bytes = device::ParseByteCount(limit);
+    if (!bytes.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device_limit is \"", limit, "\"; it must be a number of bytes"));
+    }
+    job.device_limit_bytes = *bytes;
   }
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, i
   options.compute_threads = 1;
   options.name = NameOf(rank);
   options.tracer = &recorder.tracer();
+  options.memory_limit_bytes = job.device_limit_bytes;
   return device::Context::Create(options);
 }
 
@@ -69,6 +70,10 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"batch", absl::StrCat(job.config.batch.train_batch_size, " texts, ",
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
+      {"offload", absl::StrCat("optimizer state on the ",
+                               std::string(device::ToString(zero.offload.optimizer_state)),
+                               ", parameters on the ",
+                               std::string(device::ToString(zero.offload.parameters)))},
       {"type", std::string(precision::Name(zero.dtype))},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,

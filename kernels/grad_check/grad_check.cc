@@ -18,19 +18,29 @@ int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments) {
   return tiles;
 }
 
-absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
-                       absl::Span<double> workspace, GradStats* stats, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckFloatType("grad_check", "grad", dtype));
-  ListArguments arguments("grad_check", {{"grad", precision::SizeOf(dtype), false}}, stream);
+namespace {
+
+// Adds the gradients, and their workspace of `tiles` doubles, to the call's arguments.
+absl::Status AddList(absl::Span<const GradSegment> segments, absl::Span<double> workspace,
+                     int64_t tiles, ListArguments& arguments) {
   for (size_t i = 0; i < segments.size(); ++i) {
     BRIGADE_RETURN_IF_ERROR(arguments.Add(i, segments[i].size, {segments[i].grad}));
   }
-  const int64_t tiles = GradCheckWorkspaceSize(segments);
   if (static_cast<int64_t>(workspace.size()) < tiles) {
     return absl::InvalidArgumentError(absl::StrCat("grad_check: workspace has ", workspace.size(),
                                                    " doubles, the list needs ", tiles));
   }
-  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("workspace", workspace.data(), tiles));
+  return arguments.AddOperand("workspace", workspace.data(), tiles);
+}
+
+}  // namespace
+
+absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
+                       absl::Span<double> workspace, GradStats* stats, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckFloatType("grad_check", "grad", dtype));
+  ListArguments arguments("grad_check", {{"grad", precision::SizeOf(dtype), false}}, stream);
+  const int64_t tiles = GradCheckWorkspaceSize(segments);
+  BRIGADE_RETURN_IF_ERROR(AddList(segments, workspace, tiles, arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("stats", stats, 1));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
@@ -40,8 +50,9 @@ absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType 
     using Grad = decltype(grad);
     status = EnqueueList(
         operation, segments, kGradTile, stream,
-        [workspace = workspace.data(), stats](auto plan, auto& pool) {
-          *stats = GradCheckCpu<Grad>(plan, workspace, pool);
+        [workspace = workspace.data(), tiles, stats](auto plan, auto& pool) {
+          GradTileSumsCpu<Grad>(plan, workspace, pool);
+          *stats = GradCheckFinishCpu(workspace, tiles);
         },
         [&](auto cuda_stream) {
           return LaunchGradCheck<Grad>(segments.data(), segments.size(), workspace.data(), stats,
@@ -49,6 +60,48 @@ absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType 
         });
   });
   return status;
+}
+
+absl::Status GradTileSums(absl::Span<const GradSegment> segments, precision::DType dtype,
+                          absl::Span<double> tile_sums, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckFloatType("grad_check", "grad", dtype));
+  ListArguments arguments("grad_check", {{"grad", precision::SizeOf(dtype), false}}, stream);
+  BRIGADE_RETURN_IF_ERROR(
+      AddList(segments, tile_sums, GradCheckWorkspaceSize(segments), arguments));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"grad_check", arguments.accesses()};
+  absl::Status status;
+  precision::VisitFloat(dtype, [&](auto grad) {
+    using Grad = decltype(grad);
+    status = EnqueueList(
+        operation, segments, kGradTile, stream,
+        [tile_sums = tile_sums.data()](auto plan, auto& pool) {
+          GradTileSumsCpu<Grad>(plan, tile_sums, pool);
+        },
+        [&](auto cuda_stream) {
+          return LaunchGradTileSums<Grad>(segments.data(), segments.size(), tile_sums.data(),
+                                          cuda_stream);
+        });
+  });
+  return status;
+}
+
+absl::Status GradCheckFinish(absl::Span<double> tile_sums, GradStats* stats,
+                             device::Stream& stream) {
+  ListArguments arguments("grad_check", {}, stream);
+  const auto tiles = static_cast<int64_t>(tile_sums.size());
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("workspace", tile_sums.data(), tiles));
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("stats", stats, 1));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+  return EnqueueList(
+      {"grad_check", arguments.accesses()}, absl::Span<const GradSegment>(), kGradTile, stream,
+      [tile_sums = tile_sums.data(), tiles, stats](auto, auto&) {
+        *stats = GradCheckFinishCpu(tile_sums, tiles);
+      },
+      [&](auto cuda_stream) {
+        return LaunchGradCheckFinish(tile_sums.data(), tiles, stats, cuda_stream);
+      });
 }
 
 }  // namespace brigade::kernels

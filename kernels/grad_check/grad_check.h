@@ -39,6 +39,18 @@ int64_t GradCheckWorkspaceSize(absl::Span<const GradSegment> segments);
 absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
                        absl::Span<double> workspace, GradStats* stats, device::Stream& stream);
 
+// The two halves of it, for a list whose segments become known one after the other and need not
+// stay for the end: GradTileSums of each segment, or run of segments, at its place in the list's
+// workspace, then GradCheckFinish of the whole workspace give GradCheck's bits. In all else like
+// GradCheck; what is between them may be on several streams that events order.
+//
+// tile_sums  Has GradCheckWorkspaceSize of the segments given.
+absl::Status GradTileSums(absl::Span<const GradSegment> segments, precision::DType dtype,
+                          absl::Span<double> tile_sums, device::Stream& stream);
+// Overwrites the first of `tile_sums`.
+absl::Status GradCheckFinish(absl::Span<double> tile_sums, GradStats* stats,
+                             device::Stream& stream);
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_H_

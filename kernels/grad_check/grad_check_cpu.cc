@@ -218,34 +218,33 @@ void SumTiles(const precision::BFloat16* grad, int64_t size, double* sums) {
   HWY_DYNAMIC_DISPATCH(SumBFloat16Tiles)(grad, size, sums);
 }
 
-double SumOfTileSums(const double* sums, int64_t count) {
+}  // namespace
+
+GradStats GradCheckFinishCpu(const double* tile_sums, int64_t tiles) {
   double lanes[kGradLanes] = {};
-  for (int64_t i = 0; i < count; ++i) lanes[i % kGradLanes] += sums[i];
+  for (int64_t i = 0; i < tiles; ++i) lanes[i % kGradLanes] += tile_sums[i];
   for (int half = kGradLanes / 2; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
   }
-  return lanes[0];
+  return StatsOf(lanes[0]);
 }
 
-}  // namespace
-
 template <typename Grad>
-GradStats GradCheckCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* workspace,
-                       device::ThreadPool& pool) {
+void GradTileSumsCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* tile_sums,
+                     device::ThreadPool& pool) {
   ForEachRange(plan, kGradTile, pool,
                [&](const GradSegment& segment, int64_t begin, int64_t end, int64_t first_tile) {
                  SumTiles(static_cast<const Grad*>(segment.grad) + begin, end - begin,
-                          workspace + first_tile);
+                          tile_sums + first_tile);
                });
-  return StatsOf(SumOfTileSums(workspace, CountTiles(plan, kGradTile)));
 }
 
-template GradStats GradCheckCpu<float>(absl::Span<const PlannedSegment<GradSegment>>, double*,
-                                       device::ThreadPool&);
-template GradStats GradCheckCpu<precision::Half>(absl::Span<const PlannedSegment<GradSegment>>,
-                                                 double*, device::ThreadPool&);
-template GradStats GradCheckCpu<precision::BFloat16>(absl::Span<const PlannedSegment<GradSegment>>,
-                                                     double*, device::ThreadPool&);
+template void GradTileSumsCpu<float>(absl::Span<const PlannedSegment<GradSegment>>, double*,
+                                     device::ThreadPool&);
+template void GradTileSumsCpu<precision::Half>(absl::Span<const PlannedSegment<GradSegment>>,
+                                               double*, device::ThreadPool&);
+template void GradTileSumsCpu<precision::BFloat16>(absl::Span<const PlannedSegment<GradSegment>>,
+                                                   double*, device::ThreadPool&);
 
 }  // namespace brigade::kernels
 #endif  // HWY_ONCE

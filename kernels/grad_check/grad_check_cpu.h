@@ -9,11 +9,14 @@
 
 namespace brigade::kernels {
 
-// Runs the check in the calling thread and the pool's. `plan` has tiles of kGradTile elements,
-// workspace one double for each.
+// The sum of each tile, in the calling thread and the pool's. `plan` has tiles of kGradTile
+// elements, tile_sums one double for each.
 template <typename Grad>
-GradStats GradCheckCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* workspace,
-                       device::ThreadPool& pool);
+void GradTileSumsCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* tile_sums,
+                     device::ThreadPool& pool);
+
+// The list's statistics from the sums of all its tiles.
+GradStats GradCheckFinishCpu(const double* tile_sums, int64_t tiles);
 
 }  // namespace brigade::kernels
 

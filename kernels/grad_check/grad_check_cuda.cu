@@ -65,38 +65,52 @@ __global__ void __launch_bounds__(kGradLanes)
 }  // namespace
 
 template <typename Grad>
-cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
-                            GradStats* stats, cudaStream_t stream) {
-  int64_t tiles = 0;
-  const cudaError_t error = WithCapacity<kMaxGradSegments>(count, [&](auto capacity) {
+cudaError_t LaunchGradTileSums(const GradSegment* segments, int64_t count, double* tile_sums,
+                               cudaStream_t stream) {
+  return WithCapacity<kMaxGradSegments>(count, [&](auto capacity) {
     GradArguments<capacity> arguments;
-    arguments.tile_sums = workspace;
+    arguments.tile_sums = tile_sums;
     return ForEachBatch(segments, count, kMaxGridBlocks, GradTiles, arguments.batch, cudaSuccess,
                         [&](int64_t tiles_before) {
                           arguments.tiles_before = tiles_before;
-                          tiles = tiles_before + arguments.batch.tiles();
                           const auto blocks =
                               static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
                           return LaunchKernel<TileSumsKernel<Grad, capacity>>(blocks, kTileThreads,
                                                                               stream, arguments);
                         });
   });
-  if (error != cudaSuccess) return error;
+}
+
+cudaError_t LaunchGradCheckFinish(double* tile_sums, int64_t tiles, GradStats* stats,
+                                  cudaStream_t stream) {
   // One block reads what it can have in flight at once.
   if (tiles > kLoadsOfBlock * kGradLanes) {
     const cudaError_t launched =
-        LaunchKernel<LaneSumsKernel>(kGradLanes / kWarp, kWarp, stream, workspace, tiles);
+        LaunchKernel<LaneSumsKernel>(kGradLanes / kWarp, kWarp, stream, tile_sums, tiles);
     if (launched != cudaSuccess) return launched;
     tiles = kGradLanes;
   }
-  return LaunchKernel<FinishKernel>(1, kGradLanes, stream, workspace, tiles, stats);
+  return LaunchKernel<FinishKernel>(1, kGradLanes, stream, tile_sums, tiles, stats);
 }
 
-template cudaError_t LaunchGradCheck<float>(const GradSegment*, int64_t, double*, GradStats*,
-                                            cudaStream_t);
-template cudaError_t LaunchGradCheck<precision::Half>(const GradSegment*, int64_t, double*,
-                                                      GradStats*, cudaStream_t);
-template cudaError_t LaunchGradCheck<precision::BFloat16>(const GradSegment*, int64_t, double*,
-                                                          GradStats*, cudaStream_t);
+template <typename Grad>
+cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
+                            GradStats* stats, cudaStream_t stream) {
+  const cudaError_t error = LaunchGradTileSums<Grad>(segments, count, workspace, stream);
+  if (error != cudaSuccess) return error;
+  int64_t tiles = 0;
+  for (int64_t i = 0; i < count; ++i) tiles += CeilDiv(segments[i].size, kGradTile);
+  return LaunchGradCheckFinish(workspace, tiles, stats, stream);
+}
+
+#define BRIGADE_INSTANTIATE(Grad)                                                              \
+  template cudaError_t LaunchGradTileSums<Grad>(const GradSegment*, int64_t, double*,          \
+                                                cudaStream_t);                                 \
+  template cudaError_t LaunchGradCheck<Grad>(const GradSegment*, int64_t, double*, GradStats*, \
+                                             cudaStream_t);
+BRIGADE_INSTANTIATE(float)
+BRIGADE_INSTANTIATE(precision::Half)
+BRIGADE_INSTANTIATE(precision::BFloat16)
+#undef BRIGADE_INSTANTIATE
 
 }  // namespace brigade::kernels

@@ -19,6 +19,13 @@ template <typename Grad>
 cudaError_t LaunchGradCheck(const GradSegment* segments, int64_t count, double* workspace,
                             GradStats* stats, cudaStream_t stream);
 
+// Its two halves, likewise: GradTileSums and GradCheckFinish of grad_check.h.
+template <typename Grad>
+cudaError_t LaunchGradTileSums(const GradSegment* segments, int64_t count, double* tile_sums,
+                               cudaStream_t stream);
+cudaError_t LaunchGradCheckFinish(double* tile_sums, int64_t tiles, GradStats* stats,
+                                  cudaStream_t stream);
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_GRAD_CHECK_GRAD_CHECK_CUDA_H_

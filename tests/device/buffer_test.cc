@@ -77,13 +77,15 @@ TEST(BufferTest, BorrowedMemoryIsLeftAloneAndNotCounted) {
   EXPECT_EQ(theirs, 42);
 }
 
-TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
+TEST(BufferTest, HostMemoryHasBooksAndALimitOfItsOwn) {
   RaceChecker checker;
   ContextOptions options = CheckedOptions(checker);
   options.device = Cpu(3);
   options.memory_limit_bytes = 100;
+  options.host_memory_limit_bytes = 6000;
   auto context = CreateContext(options);
-  Buffer buffer = context->AllocateHost(5000, "host").value();
+  MemoryStats& stats = context->host_memory_stats();
+  Buffer buffer = context->AllocateHost(5000, Purpose::kGradients, "host").value();
   EXPECT_TRUE(buffer.owned());
   EXPECT_EQ(buffer.bytes(), 5000);
   EXPECT_EQ(buffer.name(), "host");
@@ -91,16 +93,29 @@ TEST(BufferTest, HostMemoryIsNotCountedAndUnderNoLimit) {
   EXPECT_EQ(AddressRegistry::Global().DeviceOf(buffer.data()), Cpu(3));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
   EXPECT_THAT(buffer.as<uint8_t>(), Each(0xFF));
+  EXPECT_EQ(buffer.purpose(), Purpose::kGradients);
+  EXPECT_EQ(stats.current_bytes(Purpose::kGradients), 5000);
   EXPECT_EQ(context->memory_stats().peak_bytes(), 0);
+  EXPECT_THAT(
+      context->AllocateHost(1001, Purpose::kOptimizerState, "moments"),
+      StatusIs(
+          absl::StatusCode::kResourceExhausted,
+          HasSubstr("cannot have 1001 bytes of the host for optimizer_state (\"moments\"): the "
+                    "context's limit would be exceeded; in use 5000 bytes (gradients 5000), "
+                    "limit 6000")));
+  EXPECT_OK(context->AllocateHost(1000, Purpose::kOptimizerState));
+  const Buffer full = context->Allocate(100, Purpose::kScratch).value();
+  EXPECT_EQ(stats.peak_bytes(), 6000);
   const void* const data = buffer.data();
   buffer = Buffer();
   EXPECT_EQ(AddressRegistry::Global().DeviceOf(data), std::nullopt);
-  EXPECT_EQ(context->memory_stats().current_bytes(), 0);
-  EXPECT_THAT(context->AllocateHost(-1, "host"),
+  EXPECT_EQ(stats.current_bytes(), 0);
+  EXPECT_THAT(context->AllocateHost(-1, Purpose::kScratch, "host"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"host\" of -1 bytes")));
-  EXPECT_THAT(context->AllocateHost(int64_t{1} << 60),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("1152921504606846976 bytes for the host: the machine has")));
+  EXPECT_THAT(
+      CreateContext(CpuOptions())->AllocateHost(int64_t{1} << 60, Purpose::kScratch),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr("1152921504606846976 bytes of the host for scratch: the machine has")));
 }
 
 TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
@@ -108,7 +123,7 @@ TEST(BufferTest, HostMemoryIsFollowedByTheRaceChecker) {
   auto context = CreateContext(CheckedOptions(checker));
   auto one = context->CreateStream("one").value();
   auto two = context->CreateStream("two").value();
-  const Buffer buffer = context->AllocateHost(8, "host").value();
+  const Buffer buffer = context->AllocateHost(8, Purpose::kScratch, "host").value();
   // The gate keeps the two apart, which the checker cannot know, so that only it reports.
   Gate gate;
   ASSERT_OK(Block(*one, gate));
@@ -180,16 +195,15 @@ class GlassBackend final : public internal::Backend {
 
 TEST(BufferTest, IsPoisonedAgainOnFreeWithChecksOn) {
   for (const bool checks : {true, false}) {
-    for (const std::optional<Purpose> purpose :
-         {std::optional(Purpose::kScratch), internal::kHostMemory}) {
+    for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
       RaceChecker checker;
       std::vector<uint8_t> freed;
       internal::ContextState context(CpuOptions(), checks ? &checker : nullptr,
                                      /*compute_threads=*/1);
       context.backend = std::make_unique<GlassBackend>(freed);
-      void* const data = context.Allocate(100, purpose, "glass").value();
+      void* const data = context.Allocate(100, tier, Purpose::kScratch, "glass").value();
       std::memset(data, 7, 100);
-      context.Free(data, 100, purpose);
+      context.Free(data, 100, tier, Purpose::kScratch);
       EXPECT_EQ(freed, std::vector<uint8_t>(100, checks ? 0xFF : 7));
     }
   }

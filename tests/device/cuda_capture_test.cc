@@ -87,7 +87,7 @@ TEST_P(CudaCaptureTest, MemoryComesAndGoesMeanwhile) {
   // Not yet: its streams cannot be waited for.
   EXPECT_EQ(context_->memory_stats().current_bytes(), 2 * kBytes);
   EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch));
-  EXPECT_OK(context_->AllocateHost(kBytes, "host"));
+  EXPECT_OK(context_->AllocateHost(kBytes, Purpose::kScratch, "host"));
   std::thread([&] { EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch)); }).join();
   EndAndLaunch();
   EXPECT_OK(context_->Allocate(kBytes, Purpose::kScratch));

@@ -125,7 +125,7 @@ TEST_F(CudaTest, CopiesBetweenHostAndDevice) {
 
 TEST_F(CudaTest, CopiesToHostMemoryDoNotBlock) {
   const Buffer buffer = context_->Allocate(kBytes, Purpose::kScratch, "device").value();
-  const Buffer host = context_->AllocateHost(kBytes, "host").value();
+  const Buffer host = context_->AllocateHost(kBytes, Purpose::kScratch, "host").value();
   EXPECT_EQ(host.device(), Cpu());
   EXPECT_EQ(AddressRegistry::Global().DeviceOf(host.data()), Cpu());
   EXPECT_EQ(context_->memory_stats().current_bytes(), kBytes);

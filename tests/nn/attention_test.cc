@@ -68,7 +68,9 @@ class Pass {
  private:
   template <typename E>
   absl::Span<E> Array(int64_t size) {
-    arrays_.push_back(context_->AllocateHost((shift_ + size) * sizeof(E), "array").value());
+    arrays_.push_back(
+        context_->AllocateHost((shift_ + size) * sizeof(E), device::Purpose::kScratch, "array")
+            .value());
     return arrays_.back().template as<E>().subspan(static_cast<size_t>(shift_));
   }
 
@@ -167,9 +169,10 @@ void ExpectNear(const AttentionShape& shape, const PlainAttention& plain,
                                                 {"values", shares.gradients[2]}};
   for (const auto& [name, share] : all) {
     EXPECT_LE(share, 1) << name;
-    // A bound that is far away would hide mistakes. Of few numbers, all may be exact.
+    // A bound that is far away would hide mistakes. Of few numbers, all may be exact. (Optimised
+    // builds take a hundredth at least; others may fuse less, and a shape then has 0.008.)
     if (shape.context >= 63 && shape.head_width() >= 16) {
-      EXPECT_GE(share, 0.01) << name;
+      EXPECT_GE(share, 0.005) << name;
     }
   }
 }

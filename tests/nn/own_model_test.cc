@@ -63,7 +63,9 @@ void TrainOwnModel(collectives::Rank& self, int stage, std::vector<float>& mean_
                       .first_element = self.rank * kSize}}};
 
   // Memory of the host, which GPUs reach; but for the loss's own gradient, which is on the device.
-  const auto host = [&](int64_t bytes) { return self.context->AllocateHost(bytes).value(); };
+  const auto host = [&](int64_t bytes) {
+    return self.context->AllocateHost(bytes, device::Purpose::kScratch).value();
+  };
   const device::Buffer ids = host(kBatch * (kContext + 1) * 4), one = host(4);
   const device::Buffer means = host(static_cast<int64_t>(mean_losses.size()) * 4);
   const device::Buffer sums = host(nn::PartsOfLosses(kRows) * 8);

@@ -135,14 +135,26 @@ std::vector<Setting> Settings() {
       }
     }
   }
+  // Those of the toy model with the state on the host as well.
+  for (size_t i = 0, on_device = settings.size(); i < on_device; ++i) {
+    Setting setting = settings[i];
+    if (setting.model.size() != ToyModel().size()) continue;
+    for (const OffloadOptions& offload : Offloads()) {
+      setting.options.offload = offload;
+      if (Validate(setting.options).ok()) settings.push_back(setting);
+    }
+  }
   return settings;
 }
 
 // The bytes of each purpose beside the model, from Create on.
 void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
   const device::MemoryStats& stats = self.context->memory_stats();
+  const device::MemoryStats& host_stats = self.context->host_memory_stats();
+  using device::Tier;
   // Of the communicator itself.
   const int64_t before = stats.current_bytes(Purpose::kCommunication);
+  const int64_t host_before = host_stats.current_bytes(Purpose::kCommunication);
   auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
   const std::vector<MemoryTerm> terms =
@@ -152,16 +164,21 @@ void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
          {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
           Purpose::kCommunication, Purpose::kScratch, Purpose::kActivations}) {
       const int64_t others = purpose == Purpose::kCommunication ? before : 0;
-      EXPECT_EQ(stats.current_bytes(purpose) - others, Total(terms, purpose))
+      EXPECT_EQ(stats.current_bytes(purpose) - others, Total(terms, Tier::kDevice, purpose))
           << device::ToString(purpose) << " " << when;
+      const int64_t host_others = purpose == Purpose::kCommunication ? host_before : 0;
+      EXPECT_EQ(host_stats.current_bytes(purpose) - host_others, Total(terms, Tier::kHost, purpose))
+          << device::ToString(purpose) << " of the host " << when;
     }
   };
   expect("after Create");
   self.context->memory_stats().ResetPeaks();
+  self.context->host_memory_stats().ResetPeaks();
   ASSERT_OK(EmptyStep(**zero, *self.stream));
   ASSERT_OK((*zero)->step_stream().Synchronize());
   expect("after a step");
-  EXPECT_EQ(stats.peak_bytes() - before, Total(terms));
+  EXPECT_EQ(stats.peak_bytes() - before, Total(terms, Tier::kDevice));
+  EXPECT_EQ(host_stats.peak_bytes() - host_before, Total(terms, Tier::kHost));
 }
 
 TEST(AccountingTest, MeasuredBytesEqualTheModel) {
@@ -210,6 +227,7 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   // Persistent units are gathered for the first time.
   ASSERT_OK(EmptyStep(**zero, *self.stream));
   const Traffic before = (*zero)->traffic();
+  const Movement moved_before = (*zero)->movement();
   constexpr int kSteps = 3;
   for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
   ASSERT_OK((*zero)->step_stream().Synchronize());
@@ -221,6 +239,10 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
   EXPECT_EQ(after.setup, before.setup);
   EXPECT_EQ(sent() - sent_before, after.total());
+  const Movement moved = (*zero)->movement();
+  const Movement step = MovementOfStep((*zero)->plan(), setting.options);
+  EXPECT_EQ(moved.to_host - moved_before.to_host, kSteps * step.to_host);
+  EXPECT_EQ(moved.from_host - moved_before.from_host, kSteps * step.from_host);
 }
 
 TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {

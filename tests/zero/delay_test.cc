@@ -16,10 +16,11 @@ uint64_t last_seed = 0;
 
 using Parameters = std::vector<std::vector<float>>;
 
-Parameters Trained(uint64_t seed, int stage, int micro_batches, device::RaceChecker& checker) {
+Parameters Trained(uint64_t seed, const Home& home, int micro_batches,
+                   device::RaceChecker& checker) {
   Parameters result;
   ZeroOptions options;
-  options.stage = stage;
+  home.Set(options);
   options.dtype = precision::DType::kFloat16;
   options.bucket_elements = 1000;
   options.micro_batches = micro_batches;
@@ -45,15 +46,16 @@ TEST(DelayTest, ChangesNoBit) {
   device::RaceChecker checker;
   Parameters wanted[3];
   for (int micro_batches = 1; micro_batches <= 2; ++micro_batches) {
-    wanted[micro_batches] = Trained(0, 0, micro_batches, checker);
+    wanted[micro_batches] = Trained(0, {}, micro_batches, checker);
     ASSERT_FALSE(wanted[micro_batches].empty());
   }
   EXPECT_NE(wanted[1], wanted[2]);
+  const std::vector<Home> homes = Homes();
   for (uint64_t seed = 1; seed <= last_seed; ++seed) {
-    const int stage = static_cast<int>(seed % kStages);
-    const int micro_batches = 1 + static_cast<int>(seed / kStages % 2);
-    ASSERT_EQ(Trained(seed, stage, micro_batches, checker), wanted[micro_batches])
-        << "seed " << seed;
+    const Home& home = homes[seed % homes.size()];
+    const int micro_batches = 1 + static_cast<int>(seed / homes.size() % 2);
+    ASSERT_EQ(Trained(seed, home, micro_batches, checker), wanted[micro_batches])
+        << "seed " << seed << ", " << ToString(home);
   }
   EXPECT_GE(last_seed, 32u);
   EXPECT_TRUE(checker.reports().empty());

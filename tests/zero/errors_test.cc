@@ -55,6 +55,30 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses([](ZeroOptions& o) { o.algorithm = collectives::Algorithm::kRing; },
             "reduction is rounded_once, which does not exist with algorithm ring");
     refuses([](ZeroOptions& o) { o.max_grad_norm = 0; }, "max_grad_norm is 0");
+    using device::Tier;
+    refuses([](ZeroOptions& o) { o.stage = 0, o.offload.optimizer_state = Tier::kHost; },
+            "offload.optimizer_state is host, but in stage 0 every rank updates everything");
+    refuses([](ZeroOptions& o) { o.offload.parameters = Tier::kHost; },
+            "offload.parameters is host, but the optimizer state is on the device");
+    refuses(
+        [](ZeroOptions& o) {
+          o.offload = {Tier::kHost, 1, Tier::kHost};
+        },
+        "offload.parameters is host, but stage 1 keeps all parameters");
+    refuses(
+        [](ZeroOptions& o) {
+          o.stage = 3, o.offload = {Tier::kHost, 0.5, Tier::kHost};
+        },
+        "offload.parameters is host with host_share 0.5");
+    refuses([](ZeroOptions& o) { o.offload.host_share = 0.5; },
+            "host_share is 0.5, but the optimizer state is on the device");
+    refuses(
+        [](ZeroOptions& o) {
+          o.offload = {Tier::kHost, -0.1};
+        },
+        "host_share is -0.1, not 0 to 1");
+    refuses([](ZeroOptions& o) { o.offload.optimizer_state = Tier::kFile; },
+            "offload.optimizer_state is file");
     refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");
     refuses([](ZeroOptions& o) { o.loss_scaler.loss_scale = -1; }, "loss_scale");
     // The communicator is as good as before.
@@ -98,7 +122,8 @@ TEST(ErrorsTest, ALackOfMemoryForATransferIsAnErrorOnAll) {
     int64_t needed = 0;
     {
       auto zero = CreateZero(ToyModel(), options, self).value();
-      needed = Total(MemoryOf(zero->plan(), options, *self.communicator).value());
+      needed =
+          Total(MemoryOf(zero->plan(), options, *self.communicator).value(), device::Tier::kDevice);
     }
     self.AwaitOthers();
     auto limited = device::Context::Create(
@@ -148,14 +173,14 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
   });
 }
 
-class CallsTest : public ::testing::TestWithParam<int> {};  // stage
+class CallsTest : public ::testing::TestWithParam<Home> {};
 
 TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
   std::vector<std::vector<float>> wanted;
   for (const bool wrong : {false, true}) {
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
-      options.stage = GetParam();
+      GetParam().Set(options);
       auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
@@ -164,7 +189,7 @@ TEST_P(CallsTest, OutOfTurnAreNamedAndTrainingGoesOn) {
         const auto out_of_turn = [](const char* text) {
           return StatusIs(kPrecondition, HasSubstr(text));
         };
-        const std::string stage = absl::StrCat("stage ", GetParam());
+        const std::string stage = absl::StrCat("stage ", GetParam().stage);
         EXPECT_THAT(zero->Step(), out_of_turn("0 of 1 micro-batches have finished"));
         EXPECT_THAT(
             zero->Release(1),
@@ -237,7 +262,7 @@ TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
     std::barrier meet(2);
     OnThreads({.size = 2}, [&](Rank& self) {
       ZeroOptions options;
-      options.stage = GetParam();
+      GetParam().Set(options);
       auto zero = CreateZero(ToyModel(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self);
@@ -256,7 +281,8 @@ TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, CallsTest, ::testing::Range(0, kStages));
+INSTANTIATE_TEST_SUITE_P(Homes, CallsTest, ::testing::ValuesIn(Homes()),
+                         [](const auto& info) { return ToString(info.param); });
 
 TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
   OnThreads({.size = 2}, [](Rank& self) {

@@ -20,7 +20,7 @@ using ::brigade::testing::StatusIs;
 using collectives::Rank;
 using ::testing::HasSubstr;
 
-class FaultTest : public ::testing::TestWithParam<int> {};  // stage
+class FaultTest : public ::testing::TestWithParam<Home> {};
 
 // The step of a rank whose peer 1 does not take part in backward; returns what ended it.
 absl::Status BrokenStep(ZeroOptimizer& zero, ToyTrainer& trainer) {
@@ -31,10 +31,10 @@ absl::Status BrokenStep(ZeroOptimizer& zero, ToyTrainer& trainer) {
   return status;
 }
 
-void TrainWithout1(int stage, bool leaves, absl::StatusCode code, const std::string& text) {
+void TrainWithout1(const Home& home, bool leaves, absl::StatusCode code, const std::string& text) {
   collectives::OnThreads({.size = 3, .timeout = absl::Seconds(leaves ? 60 : 1)}, [&](Rank& self) {
     ZeroOptions options;
-    options.stage = stage;
+    home.Set(options);
     options.bucket_elements = 1000;
     auto zero = CreateZero(ToyModel(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
@@ -69,7 +69,8 @@ TEST_P(FaultTest, ARankThatStaysAwayIsNamedAtTheDeadline) {
                 "rank 1 did not join within 1s");
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, FaultTest, ::testing::Range(0, kStages));
+INSTANTIATE_TEST_SUITE_P(Homes, FaultTest, ::testing::ValuesIn(Homes()),
+                         [](const auto& info) { return ToString(info.param); });
 
 }  // namespace
 }  // namespace brigade::zero

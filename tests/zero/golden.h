@@ -35,6 +35,9 @@ struct GoldenCase {
 
 std::string ToString(const GoldenCase& golden_case);
 
+// Ranks x types x optimizers x accumulation, types of the wire, topologies.
+std::vector<GoldenCase> GoldenCases();
+
 // What a run leaves: the masters, and the state after each step.
 struct Trajectory {
   std::vector<std::vector<float>> parameters;  // [parameter][i]
@@ -57,10 +60,10 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
 // Internal naming the first difference in bits.
 absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
 
-// Trains with every stage that allows the case, on ranks that share a device. Fails the test that
-// calls it where one differs from the specification.
+// Trains with every stage that allows the case and the offload, on ranks that share a device. Fails
+// the test that calls it where one differs from the specification.
 void ExpectTheSpecificationsBits(const GoldenCase& golden_case, device::Device device,
-                                 bool on_copies = false);
+                                 bool on_copies = false, const OffloadOptions& offload = {});
 
 }  // namespace brigade::zero
 

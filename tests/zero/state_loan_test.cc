@@ -29,11 +29,11 @@ using ::testing::HasSubstr;
 
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
-class StateLoanTest : public ::testing::TestWithParam<int> {  // stage
+class StateLoanTest : public ::testing::TestWithParam<Home> {
  protected:
   static ZeroOptions Options(DType dtype = DType::kBFloat16, bool overlap_comm = true) {
     ZeroOptions options;
-    options.stage = GetParam();
+    GetParam().Set(options);
     options.dtype = dtype;
     options.overlap_comm = overlap_comm;
     options.bucket_elements = 1000;
@@ -50,7 +50,8 @@ class StateLoanTest : public ::testing::TestWithParam<int> {  // stage
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Stages, StateLoanTest, ::testing::Range(0, kStages));
+INSTANTIATE_TEST_SUITE_P(Homes, StateLoanTest, ::testing::ValuesIn(Homes()),
+                         [](const auto& info) { return ToString(info.param); });
 
 TEST_P(StateLoanTest, TheNextPassesRunBesideTheReaderAndTheUpdateAfterIt) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -241,7 +242,7 @@ TEST_P(StateLoanTest, LoansOutOfTurnAreRefusedAndChangeNothing) {
 
     ASSERT_OK(trainer.MicroBatch(0));
     EXPECT_THAT(zero->LendState(*reader),
-                refused(absl::StrCat("stage ", GetParam(),
+                refused(absl::StrCat("stage ", GetParam().stage,
                                      ", LendState: in the middle of a step; call it after")));
     ASSERT_OK(zero->CancelStep());
     EXPECT_EQ(Capture(*zero, self).value(), before);

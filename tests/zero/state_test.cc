@@ -90,7 +90,7 @@ Trained Train(const ZeroOptions& options, int first, int last, const States* fro
   return result;
 }
 
-TEST(StateTest, GoesOnWithTheSameBitsInAnyStage) {
+TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
   const struct {
     optim::OptimizerKind kind;
     double momentum;
@@ -101,12 +101,20 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStage) {
     const Trained wanted = Train(Options(0, kind, momentum), 0, 8);
     ASSERT_FALSE(wanted.parameters.empty());
     EXPECT_EQ(wanted.states[0].step.step, 6);
-    for (int from = 0; from < kStages; ++from) {
-      const Trained half = Train(Options(from, kind, momentum), 0, 4);
-      for (int to = 0; to < kStages; ++to) {
-        const Trained whole = Train(Options(to, kind, momentum), 4, 8, &half.states);
-        EXPECT_EQ(whole.parameters, wanted.parameters) << from << " to " << to;
-        EXPECT_EQ(whole.states, wanted.states) << from << " to " << to;
+    const auto options_at = [&](const Home& home) {
+      ZeroOptions options = Options(home.stage, kind, momentum);
+      options.offload = home.offload;
+      return options;
+    };
+    for (const Home& from : Homes()) {
+      const Trained half = Train(options_at(from), 0, 4);
+      for (const Home& to : Homes()) {
+        // Optimizers differ in what there is of a state, not in how it is read.
+        if (momentum != 0 && from.offload.enabled()) continue;
+        SCOPED_TRACE(absl::StrCat(ToString(from), " to ", ToString(to)));
+        const Trained whole = Train(options_at(to), 4, 8, &half.states);
+        EXPECT_EQ(whole.parameters, wanted.parameters);
+        EXPECT_EQ(whole.states, wanted.states);
       }
     }
   }

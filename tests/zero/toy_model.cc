@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero {
@@ -261,6 +262,35 @@ absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero) {
     return absl::OkStatus();
   }));
   return all;
+}
+
+std::vector<OffloadOptions> Offloads() {
+  constexpr auto kHost = device::Tier::kHost;
+  return {{.optimizer_state = kHost},
+          {.optimizer_state = kHost, .host_share = 0.5},
+          {.optimizer_state = kHost, .parameters = kHost}};
+}
+
+std::vector<Home> Homes() {
+  std::vector<Home> homes;
+  for (int stage = 0; stage < kStages; ++stage) {
+    homes.push_back({stage});
+    for (const OffloadOptions& offload : Offloads()) {
+      const Home home = {stage, offload};
+      ZeroOptions options;
+      home.Set(options);
+      if (Validate(options).ok()) homes.push_back(home);
+    }
+  }
+  return homes;
+}
+
+std::string ToString(const Home& home) {
+  const OffloadOptions& offload = home.offload;
+  std::string text = absl::StrCat("Stage", home.stage);
+  if (!offload.enabled()) return text;
+  absl::StrAppend(&text, "Host", static_cast<int>(100 * offload.host_share));
+  return text + (offload.host_parameters() ? "Parameters" : "");
 }
 
 }  // namespace brigade::zero

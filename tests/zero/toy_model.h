@@ -124,6 +124,24 @@ absl::Status InitializeToy(ZeroOptimizer& zero);
 // All ranks' exported parameters, [parameter][i].
 absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero);
 
+// Where the state can be, but on the device; some need stage 3.
+std::vector<OffloadOptions> Offloads();
+
+// A stage, and where its state is: for suites that hold for all of them.
+struct Home {
+  int stage = 0;
+  OffloadOptions offload = {};
+
+  void Set(ZeroOptions& options) const {
+    options.stage = stage;
+    options.offload = offload;
+  }
+};
+// Every stage, with the state on the device and with every offload that it has.
+std::vector<Home> Homes();
+// "Stage3Host100Parameters".
+std::string ToString(const Home& home);
+
 }  // namespace brigade::zero
 
 #endif  // BRIGADE_TESTS_ZERO_TOY_MODEL_H_

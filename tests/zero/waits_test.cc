@@ -22,7 +22,21 @@ struct Case {
   int stage;
   int micro_batches = 1;
   int64_t persistence_threshold = 0;
+  OffloadOptions offload = {};
+  // Whether units are acquired.
+  bool acquires = true;
 };
+
+// A step in which no unit is acquired, and so no gather orders what comes after the last update;
+// all gradients are zero.
+absl::Status StepWithoutUnits(ZeroOptimizer& zero) {
+  absl::Status status;
+  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+    status.Update(zero.FinishBackward());
+  }
+  status.Update(zero.Step());
+  return status;
+}
 
 // A step with two additions: weights are read once more, for an evaluation, between the backward
 // pass and the update; and the loss may be scaled before the first layer.
@@ -47,6 +61,7 @@ size_t Races(const Case& c, bool omit) {
   options.bucket_elements = 1000;
   options.micro_batches = c.micro_batches;
   options.persistence_threshold = c.persistence_threshold;
+  options.offload = c.offload;
   collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
     auto zero = CreateZero(ToyModel(), options, self);
     ASSERT_OK(zero);
@@ -61,10 +76,14 @@ size_t Races(const Case& c, bool omit) {
     auto reader = self.context->CreateStream("reader").value();
     CapturedState seen[3];
     for (int step = 0; step < 3; ++step) {
-      if (c.point == WaitPoint::kStateStaged) {
+      if (c.point == WaitPoint::kStateStaged || c.point == WaitPoint::kHostAtRest) {
         status.Update((*zero)->LendState(*reader));
         status.Update(EnqueueCapture(**zero, *reader, seen[step]));
         status.Update((*zero)->ReturnState());
+      }
+      if (!c.acquires) {
+        status.Update(StepWithoutUnits(**zero));
+        continue;
       }
       const bool early = c.point == WaitPoint::kStepDecided;
       status.Update(Step(**zero, trainer, early ? loss.as<float>().data() : nullptr));
@@ -89,6 +108,10 @@ TEST_P(WaitsTest, AnOmittedWaitIsReported) {
 // The stages in which no other wait happens to cover the one omitted: a gather follows earlier
 // reductions on the same stream, which covers the memory of gradients wherever every micro-batch
 // gathers.
+constexpr OffloadOptions kHost = {.optimizer_state = device::Tier::kHost};
+constexpr OffloadOptions kHalf = {.optimizer_state = device::Tier::kHost, .host_share = 0.5};
+constexpr OffloadOptions kHostParameters = {.optimizer_state = device::Tier::kHost,
+                                            .parameters = device::Tier::kHost};
 constexpr Case kCases[] = {
     {WaitPoint::kGradientsWritten, "GradientsWritten0", 0},
     {WaitPoint::kGradientsWritten, "GradientsWritten1", 1},
@@ -113,6 +136,29 @@ constexpr Case kCases[] = {
     {WaitPoint::kStateStaged, "StateStaged1", 1},
     {WaitPoint::kStateStaged, "StateStaged2", 2},
     {WaitPoint::kStateStaged, "StateStaged3", 3},
+    {WaitPoint::kStateStaged, "HostStateStaged2", 2, 1, 0, kHost},
+    {WaitPoint::kStateStaged, "HostStateStaged3", 3, 1, 0, kHost},
+    {WaitPoint::kBackwardFinished, "HostBackwardFinished1", 1, 1, 0, kHost},
+    {WaitPoint::kGradientReduced, "GradientReduced1", 1, 1, 0, kHost},
+    {WaitPoint::kGradientReduced, "GradientReduced2", 2, 1, 0, kHost},
+    {WaitPoint::kGradientReduced, "GradientReduced3", 3, 2, 0, kHost},
+    {WaitPoint::kGradientCopied, "GradientCopied1", 1, 1, 0, kHost, false},
+    {WaitPoint::kGradientCopied, "GradientCopied2", 2, 1, 0, kHost},
+    {WaitPoint::kGradientCopied, "GradientCopied3", 3, 2, 0, kHost, false},
+    {WaitPoint::kHostGradientFree, "HostGradientFree3", 3, 1, 0, kHost, false},
+    {WaitPoint::kGradientOnHost, "GradientOnHost1", 1, 1, 0, kHost},
+    {WaitPoint::kGradientOnHost, "GradientOnHost2", 2, 1, 0, kHalf},
+    {WaitPoint::kGradientOnHost, "GradientOnHost3", 3, 1, 0, kHostParameters},
+    {WaitPoint::kHostWeightsFree, "HostWeightsFree3", 3, 1, 0, kHost, false},
+    {WaitPoint::kWeightsUpdated, "WeightsUpdated1", 1, 1, 0, kHost},
+    {WaitPoint::kWeightsUpdated, "WeightsUpdated3", 3, 1, 0, kHost},
+    {WaitPoint::kWeightsUpdated, "WeightsUpdatedParameters3", 3, 1, 0, kHostParameters},
+    {WaitPoint::kWeightsOnDevice, "WeightsOnDevice1", 1, 1, 0, kHost},
+    {WaitPoint::kWeightsOnDevice, "WeightsOnDevice3", 3, 1, 0, kHost},
+    {WaitPoint::kWeightsOnDevice, "WeightsOnDeviceParameters3", 3, 1, 0, kHostParameters},
+    {WaitPoint::kParameterMemoryFree, "ParameterMemoryFreeParameters3", 3, 1, 0, kHostParameters},
+    {WaitPoint::kHostAtRest, "HostAtRest3", 3, 1, 0, kHost},
+    {WaitPoint::kHostAtRest, "HostAtRestParameters3", 3, 1, 0, kHostParameters},
 };
 
 INSTANTIATE_TEST_SUITE_P(Points, WaitsTest, ::testing::ValuesIn(kCases),

@@ -88,6 +88,10 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("live_units ", options.live_units),
       absl::StrCat("backward_units ", absl::StrJoin(options.backward_units, " ")),
       absl::StrCat("persistence_threshold ", options.persistence_threshold),
+      absl::StrCat("offload: optimizer state on the ",
+                   device::ToString(options.offload.optimizer_state), ", host_share ",
+                   Number(options.offload.host_share), ", parameters on the ",
+                   device::ToString(options.offload.parameters)),
       absl::StrCat("algorithm ", static_cast<int>(options.algorithm)),
       absl::StrCat("reduction ", static_cast<int>(options.reduction))};
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {

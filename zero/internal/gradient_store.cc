@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
                                                                      StepStreams& streams) {
   std::unique_ptr<GradientStore> store(new GradientStore(plan, options, streams));
   device::Context& context = streams.context();
+  const std::vector<char> offloaded = OffloadedBuckets(plan, options);
   for (const int b : store->order_) {
     const Bucket& bucket = store->bucket(b);
     BucketState& state = store->state(b);
@@ -49,7 +50,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       BRIGADE_ASSIGN_OR_RETURN(
           state.own,
           CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
-    } else if (!options.accumulates()) {
+    } else if (!options.accumulates() && !offloaded[static_cast<size_t>(b)]) {
       BRIGADE_ASSIGN_OR_RETURN(state.slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
     }
     if (options.accumulates()) {
@@ -70,6 +71,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       store->pool_,
       BufferPool::Create(PooledBuffersNeeded(plan, GradientUnits(plan), options.live_units, moves),
                          "gradient buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
+                                                              "gradient on its way", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
 }
@@ -81,7 +84,9 @@ absl::Status GradientStore::RegisterMemory() {
     memory.push_back(&state.slice);
     if (AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
   }
-  for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
+  for (const BufferPool* const pool : {&pool_, &slices_}) {
+    for (const auto& buffer : pool->buffers()) memory.push_back(&buffer->memory);
+  }
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
   return absl::OkStatus();
 }
@@ -97,8 +102,8 @@ void* GradientStore::FinalSlice(int index) const {
     return AccumulatesWhole(options_) ? SliceOf(at.accumulator.data(), index, options_.accumulator)
                                       : at.accumulator.data();
   }
-  return at.own != nullptr ? SliceOf(at.own->memory.data(), index, bucket(index).dtype)
-                           : at.slice.data();
+  if (at.own != nullptr) return SliceOf(at.own->memory.data(), index, bucket(index).dtype);
+  return at.passing != nullptr ? at.passing->memory.data() : at.slice.data();
 }
 
 void* GradientStore::FinalWhole(int index) const {
@@ -120,8 +125,10 @@ void GradientStore::Reset() {
     if (at.buffer != nullptr && at.own == nullptr) pool_.Return(at.buffer);
     at.buffer = nullptr;
     if (at.own != nullptr) at.own->Reset();
+    if (at.passing != nullptr) slices_.Return(std::exchange(at.passing, nullptr));
   }
   pool_.Reset();
+  slices_.Reset();
   micro_batch_ = 0;
   StartMicroBatch();
 }
@@ -229,10 +236,12 @@ absl::Status GradientStore::Reduce(int index) {
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
   } else {
+    BRIGADE_RETURN_IF_ERROR(ProvideSlice(index));
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
     BRIGADE_RETURN_IF_ERROR(StoreFinal(index, reduced));
   }
+  BRIGADE_RETURN_IF_ERROR(HandOver(index));
   if (at.own == nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
     if (streams_.context().race_checker() != nullptr) at.buffer->bucket = -1;
@@ -241,6 +250,28 @@ absl::Status GradientStore::Reduce(int index) {
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.buffer->free));
   at.buffer->used = true;
   at.buffer = nullptr;
+  return absl::OkStatus();
+}
+
+// Gives the slice of an offloaded bucket memory on its way.
+absl::Status GradientStore::ProvideSlice(int index) {
+  BucketState& at = state(index);
+  if (at.own != nullptr || at.slice.data() != nullptr) return absl::OkStatus();
+  // There is one: each comes back as soon as it is handed over.
+  at.passing = slices_.Take(bucket(index).bytes() / plan_.ranks());
+  if (at.passing == nullptr || !at.passing->used) return absl::OkStatus();
+  return streams_.Wait(WaitPoint::kGradientCopied, *at.passing->free, streams_.comm());
+}
+
+// Tells of a final slice.
+absl::Status GradientStore::HandOver(int index) {
+  if (take_ == nullptr || micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
+  BucketState& at = state(index);
+  device::Event* const free = at.passing == nullptr ? nullptr : at.passing->free.get();
+  BRIGADE_RETURN_IF_ERROR(take_(index, FinalSlice(index), free));
+  if (at.passing == nullptr) return absl::OkStatus();
+  at.passing->used = true;
+  slices_.Return(std::exchange(at.passing, nullptr));
   return absl::OkStatus();
 }
 

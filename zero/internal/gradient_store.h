@@ -2,7 +2,9 @@
 #define BRIGADE_ZERO_INTERNAL_GRADIENT_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +30,13 @@ class GradientStore {
                                                                const ZeroOptions& options,
                                                                StepStreams& streams);
 
+  // Calls `take(bucket, gradient, free)` whenever a bucket's FinalSlice, `gradient`, is enqueued on
+  // the communication stream. Where such slices have a memory of their own only on their way
+  // (KeepsGradients), `free` is to be recorded after its last use; else it is null.
+  using TakeGradient =
+      std::function<absl::Status(int bucket, const void* gradient, device::Event* free)>;
+  void OnFinal(TakeGradient take) { take_ = std::move(take); }
+
   // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for
   // is zero.
   absl::StatusOr<GradientTarget> Target(int unit, int parameter);
@@ -44,7 +53,8 @@ class GradientStore {
   // an error.
   void Reset();
 
-  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket.
+  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket. Null
+  // for one that is not there or on its way.
   void* FinalSlice(int bucket) const;
   // The whole bucket's sum; null where a rank has only its slice.
   void* FinalWhole(int bucket) const;
@@ -55,8 +65,10 @@ class GradientStore {
     std::unique_ptr<PooledBuffer> own;
     // Where the backward pass writes now: `own`, or a buffer of the pool.
     PooledBuffer* buffer = nullptr;
-    // The reduced slice, where it is not a part of `own` or of `accumulator`.
+    // The reduced slice, where it is not a part of `own` or of `accumulator`: memory of its own,
+    // or, of an offloaded bucket, a buffer of `slices_` while it is on its way.
     device::Buffer slice;
+    PooledBuffer* passing = nullptr;
     // The sum over micro-batches, of the bucket or of the slice.
     device::Buffer accumulator;
     std::unique_ptr<device::Event> written;
@@ -91,6 +103,8 @@ class GradientStore {
   absl::Status Fill(precision::DType dtype);
   absl::Status ReduceComplete();
   absl::Status Reduce(int bucket);
+  absl::Status ProvideSlice(int bucket);
+  absl::Status HandOver(int bucket);
   absl::Status ReduceIntoSum(int bucket);
   // A sum over ranks: element i is slice[i] * *unscale.
   struct Reduced {
@@ -115,7 +129,8 @@ class GradientStore {
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
-  BufferPool pool_;
+  BufferPool pool_, slices_;
+  TakeGradient take_;
   // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
   // cross the wire in their own type.
   std::unique_ptr<collectives::CompressedReduction> compressed_;

@@ -33,9 +33,15 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
       state.buffer = state.own.get();
     }
     if (!options.traits().whole_parameters) {
-      BRIGADE_ASSIGN_OR_RETURN(
-          state.slice, context.Allocate(bucket.bytes() / plan.ranks(), device::Purpose::kParameters,
-                                        absl::StrCat("slice of ", name)));
+      const int64_t bytes = bucket.bytes() / plan.ranks();
+      const std::string slice = absl::StrCat("slice of ", name);
+      constexpr auto kPurpose = device::Purpose::kParameters;
+      const bool on_host = options.offload.host_parameters();
+      BRIGADE_ASSIGN_OR_RETURN(state.slice, on_host ? context.AllocateHost(bytes, kPurpose, slice)
+                                                    : context.Allocate(bytes, kPurpose, slice));
+      if (on_host) {
+        BRIGADE_ASSIGN_OR_RETURN(state.raised, context.CreateEvent(absl::StrCat(slice, " raised")));
+      }
     }
     BRIGADE_ASSIGN_OR_RETURN(state.gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
   }
@@ -55,7 +61,7 @@ absl::Status ParameterStore::RegisterMemory() {
   std::vector<const device::Buffer*> memory;
   for (const BucketState& state : states_) {
     if (state.own != nullptr) memory.push_back(&state.own->memory);
-    memory.push_back(&state.slice);
+    if (!options_.offload.host_parameters()) memory.push_back(&state.slice);
   }
   for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
@@ -214,11 +220,36 @@ absl::Status ParameterStore::GatherIntoBuffer(int index) {
     BRIGADE_RETURN_IF_ERROR(
         streams_.Wait(WaitPoint::kParameterMemoryFree, *buffer.free, streams_.comm()));
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index), buffer.memory.data(),
+  const void* slice = Slice(index);
+  if (at.raised != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(RaiseSlice(index, buffer));
+    slice = buffer.memory.as<char>().data() + at.slice.bytes() * streams_.rank();
+  } else if (at.written != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.Wait(WaitPoint::kWeightsOnDevice, *at.written, streams_.comm()));
+  }
+  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(slice, buffer.memory.data(),
                                              plan_.slice(bucket(index)), bucket(index).dtype,
                                              streams_.traffic.parameters));
   at.fresh = true;
   return streams_.comm().Record(*at.gathered);
+}
+
+absl::Status ParameterStore::RaiseSlice(int index, PooledBuffer& buffer) {
+  BucketState& at = state(index);
+  device::Stream& up = streams_.up();
+  if (buffer.used) {
+    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kParameterMemoryFree, *buffer.free, up));
+  }
+  if (at.written != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kWeightsUpdated, *at.written, up));
+  }
+  const int64_t bytes = at.slice.bytes();
+  BRIGADE_RETURN_IF_ERROR(
+      up.Copy(buffer.memory.as<char>().data() + bytes * streams_.rank(), at.slice.data(), bytes));
+  streams_.movement.from_host += bytes;
+  BRIGADE_RETURN_IF_ERROR(up.Record(*at.raised));
+  return streams_.Wait(WaitPoint::kWeightsOnDevice, *at.raised, streams_.comm());
 }
 
 absl::Status ParameterStore::GatherUpdated() {

@@ -56,13 +56,19 @@ class ParameterStore {
   absl::Status GatherUpdated();
   // The communication stream has written new weights of a bucket, at setup.
   absl::Status MarkWritten(int bucket);
+  // In steps another stream writes this rank's slice of a bucket, and records `written` then.
+  void SetWritten(int bucket, device::Event& written) { state(bucket).written = &written; }
 
  private:
   struct BucketState {
     // Of a bucket that stays whole.
     std::unique_ptr<PooledBuffer> own;
-    // Empty where the slice lies in `own`, as in stages 0 to 2.
+    // Empty where the slice lies in `own`, as in stages 0 to 2. On the host with host_parameters.
     device::Buffer slice;
+    // Of slices on the host: this one's latest copy is where the gather reads it.
+    std::unique_ptr<device::Event> raised;
+    // Null: the communication stream writes the slice.
+    device::Event* written = nullptr;
     // The memory of the whole bucket now: `own`, or a buffer of the pool, or null.
     PooledBuffer* buffer = nullptr;
     std::unique_ptr<device::Event> gathered;
@@ -87,6 +93,8 @@ class ParameterStore {
   absl::Status Gather(int bucket, bool ahead);
   PooledBuffer* TakeBuffer(int bucket, bool ahead);
   absl::Status GatherIntoBuffer(int bucket);
+  // Copies a slice that is on the host to its place in the buffer.
+  absl::Status RaiseSlice(int bucket, PooledBuffer& buffer);
   void ReturnBuffer(BucketState& state);
 
   const Plan& plan_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/plan/layout.h"
 
@@ -19,10 +20,15 @@ ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options,
       moments_(optim::Moments(options.optimizer)),
       states_(plan.buckets().size()) {}
 
-absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
-    const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
-    const ParameterStore& parameters, StepStreams& streams) {
+absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(const Plan& plan,
+                                                                     const ZeroOptions& options,
+                                                                     GradientStore& gradients,
+                                                                     ParameterStore& parameters,
+                                                                     StepStreams& streams) {
   std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, streams));
+  if (options.offload.enabled()) {
+    BRIGADE_ASSIGN_OR_RETURN(update->lane_, HostLane::Create(plan, options, streams));
+  }
   BRIGADE_RETURN_IF_ERROR(update->AllocateState());
   // After an error of the communicator gradients are not defined: no update uses them, so that the
   // state can still be saved.
@@ -34,6 +40,15 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
                                                        {GradientLists(plan, options, final_slice),
                                                         update->ListUpdates(gradients)},
                                                        streams.context(), streams.comm()));
+  if (update->lane_ == nullptr) return update;
+  update->ListHostUpdates();
+  gradients.OnFinal([update = update.get()](int bucket, const void* gradient, device::Event* free) {
+    return update->TakeGradient(bucket, gradient, free);
+  });
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const int index = static_cast<int>(b);
+    if (update->IsOffloaded(index)) parameters.SetWritten(index, update->lane_->done(index));
+  }
   return update;
 }
 
@@ -41,12 +56,15 @@ absl::Status ShardedUpdate::AllocateState() {
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     if (!bucket.trainable) continue;
+    const int index = static_cast<int>(b);
     const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
-    const int64_t arrays = moments_ + (HasMaster(bucket) ? 1 : 0);
+    const int64_t arrays = moments_ + (HasMaster(index) ? 1 : 0);
+    const int64_t bytes = arrays * size * static_cast<int64_t>(sizeof(float));
+    const std::string name = absl::StrCat("optimizer state of bucket ", b);
+    constexpr auto kPurpose = device::Purpose::kOptimizerState;
     BRIGADE_ASSIGN_OR_RETURN(
-        auto state, streams_.context().Allocate(arrays * size * static_cast<int64_t>(sizeof(float)),
-                                                device::Purpose::kOptimizerState,
-                                                absl::StrCat("optimizer state of bucket ", b)));
+        auto state, IsOffloaded(index) ? streams_.context().AllocateHost(bytes, kPurpose, name)
+                                       : streams_.context().Allocate(bytes, kPurpose, name));
     BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(state.data(), 0, state.bytes()));
     states_[b] = std::move(state);
   }
@@ -54,13 +72,14 @@ absl::Status ShardedUpdate::AllocateState() {
 }
 
 void* ShardedUpdate::Weights(int index) const {
+  if (IsOffloaded(index) && !options_.offload.host_parameters()) return lane_->Weights(index);
   return options_.traits().whole_optimizer_state ? parameters_.Whole(index)
                                                  : parameters_.Slice(index);
 }
 
 float* ShardedUpdate::Array(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
-  const bool master = HasMaster(bucket);
+  const bool master = HasMaster(index);
   if (array == 0 && !master) return static_cast<float*>(Weights(index));
   const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
   return states_[static_cast<size_t>(index)].as<float>().data() + (array - (master ? 0 : 1)) * size;
@@ -72,8 +91,8 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
   std::map<Types, std::vector<optim::UpdateSegment>> lists;
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
-    if (!bucket.trainable) continue;
     const int index = static_cast<int>(b);
+    if (!bucket.trainable || IsOffloaded(index)) continue;
     const void* const grad = options_.traits().whole_optimizer_state ? gradients.FinalWhole(index)
                                                                      : gradients.FinalSlice(index);
     AppendSegments(index, grad, lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
@@ -109,7 +128,7 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
     if (moments_ > 0) segment.first_moment = Array(index, 1) + at;
     if (moments_ > 1) segment.second_moment = Array(index, 2) + at;
     segment.grad = static_cast<const char*>(grad) + at * grad_bytes;
-    if (HasMaster(bucket)) {
+    if (IsRounded(bucket)) {
       segment.copy = static_cast<char*>(Weights(index)) + at * precision::SizeOf(bucket.dtype);
     }
     segment.size = end - begin;
@@ -118,14 +137,62 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
   }
 }
 
+void ShardedUpdate::ListHostUpdates() {
+  std::vector<precision::DType> types;
+  std::vector<size_t> sizes;
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    checked_.emplace_back();
+    if (!bucket.trainable) continue;
+    // As GradientLists has them.
+    const precision::DType dtype = FinalGradientType(options_, bucket);
+    const auto list =
+        static_cast<size_t>(std::find(types.begin(), types.end(), dtype) - types.begin());
+    if (list == types.size()) {
+      types.push_back(dtype);
+      sizes.push_back(0);
+    }
+    checked_.back() = {list, sizes[list]++};
+    const int index = static_cast<int>(b);
+    if (!IsOffloaded(index)) continue;
+    std::vector<optim::UpdateSegment> segments;
+    AppendSegments(index, lane_->Gradient(index), segments);
+    optim::UpdateTypes update = {.grad = dtype};
+    if (IsRounded(bucket)) update.copy = bucket.dtype;
+    HostLane::Work work = {.update = optim::FusedUpdate(options_.optimizer, segments, update)};
+    if (!options_.offload.host_parameters()) {
+      work.source = IsRounded(bucket) ? lane_->Weights(index) : Array(index, 0);
+      work.target = parameters_.Slice(index);
+      work.bytes = bucket.bytes() / plan_.ranks();
+    }
+    lane_->SetWork(index, std::move(work));
+  }
+}
+
+absl::Status ShardedUpdate::WeightsWritten(int index) {
+  if (!IsOffloaded(index) || lane_->Weights(index) == nullptr) return absl::OkStatus();
+  return streams_.comm().Copy(lane_->Weights(index), parameters_.Slice(index),
+                              plan_.bucket(index).bytes() / plan_.ranks());
+}
+
+absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {
+  const auto& [list, segment] = checked_[static_cast<size_t>(index)];
+  BRIGADE_RETURN_IF_ERROR(executor_->CheckSegment(list, segment, gradient, streams_.comm()));
+  return IsOffloaded(index) ? lane_->TakeGradient(index, gradient, free) : absl::OkStatus();
+}
+
 absl::Status ShardedUpdate::Enqueue() {
-  return executor_->Enqueue(
-      [this](absl::Span<const kernels::GradStats> own, absl::Span<kernels::GradStats> all) {
-        return streams_.AllGather(own.data(), all.data(),
-                                  static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)),
-                                  precision::DType::kUint8, streams_.traffic.scalars);
-      },
-      streams_.comm());
+  const auto gather = [this](absl::Span<const kernels::GradStats> own,
+                             absl::Span<kernels::GradStats> all) {
+    return streams_.AllGather(own.data(), all.data(),
+                              static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)),
+                              precision::DType::kUint8, streams_.traffic.scalars);
+  };
+  if (lane_ == nullptr) return executor_->Enqueue(gather, streams_.comm());
+  BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));
+  BRIGADE_RETURN_IF_ERROR(lane_->Update(controller().decision()));
+  BRIGADE_RETURN_IF_ERROR(executor_->Update(streams_.comm()));
+  return lane_->AwaitCopies();
 }
 
 }  // namespace brigade::zero::internal

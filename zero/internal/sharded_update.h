@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,25 +13,32 @@
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/host_lane.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero::internal {
 
-// The optimizer state of the elements that this rank updates, and the optimizer step over them, on
-// the communication stream.
+// The optimizer state of the elements that this rank updates, and the optimizer step over them: on
+// the communication stream, or of offloaded buckets on the host (HostLane).
 class ShardedUpdate {
  public:
   static absl::StatusOr<std::unique_ptr<ShardedUpdate>> Create(const Plan& plan,
                                                                const ZeroOptions& options,
-                                                               const GradientStore& gradients,
-                                                               const ParameterStore& parameters,
+                                                               GradientStore& gradients,
+                                                               ParameterStore& parameters,
                                                                StepStreams& streams);
 
   // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates.
   absl::Status Enqueue();
+
+  // What the communication stream does from now on comes after the update.
+  absl::Status Await() { return lane_ == nullptr ? absl::OkStatus() : lane_->Await(); }
+  // All streams are idle and without an error.
+  absl::Status Reset() { return lane_ == nullptr ? absl::OkStatus() : lane_->Reset(); }
 
   optim::StepController& controller() { return executor_->controller(); }
   const optim::StepController& controller() const { return executor_->controller(); }
@@ -39,16 +47,26 @@ class ShardedUpdate {
   // themselves where they are fp32), then the moments.
   int arrays() const { return 1 + moments_; }
   float* Array(int bucket, int array) const;
+  // The communication stream has written this rank's slice of a bucket's weights, at setup.
+  absl::Status WeightsWritten(int bucket);
+  // Whether the master has memory of its own.
+  bool HasMaster(int bucket) const {
+    return internal::HasMaster(options_, plan_.bucket(bucket), IsOffloaded(bucket));
+  }
 
  private:
   ShardedUpdate(const Plan& plan, const ZeroOptions& options, const ParameterStore& parameters,
                 StepStreams& streams);
 
   absl::Status AllocateState();
+  bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
   // The weights that the update writes.
   void* Weights(int bucket) const;
   std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);
   void AppendSegments(int bucket, const void* grad, std::vector<optim::UpdateSegment>& segments);
+  // With offload, gradients are checked and go to the host as they are made.
+  void ListHostUpdates();
+  absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
 
   const Plan& plan_;
   const ZeroOptions& options_;
@@ -57,6 +75,10 @@ class ShardedUpdate {
   const int moments_;
   // Of buckets: [master][moments].
   std::vector<device::Buffer> states_;
+  // Null without offload.
+  std::unique_ptr<HostLane> lane_;
+  // By bucket: its place in the executor's lists of gradients.
+  std::vector<std::pair<size_t, size_t>> checked_;
   std::unique_ptr<optim::StepExecutor> executor_;
 };
 

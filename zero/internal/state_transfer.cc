@@ -43,7 +43,8 @@ class StateTransfer::Chunks {
     Chunks chunks(bytes, streams.comm());
     if (streams.context().device().kind == device::DeviceKind::kCpu) return chunks;
     for (Chunk& each : chunks.chunks_) {
-      BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(bytes, "state chunk"));
+      BRIGADE_ASSIGN_OR_RETURN(each.memory, streams.context().AllocateHost(
+                                                bytes, device::Purpose::kScratch, "state chunk"));
       BRIGADE_ASSIGN_OR_RETURN(each.copied, streams.context().CreateEvent("state chunk copied"));
     }
     return chunks;
@@ -109,13 +110,14 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
   if (bucket.trainable) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
-    if (HasMaster(bucket)) {
+    if (update_.HasMaster(index)) {
       BRIGADE_RETURN_IF_ERROR(stream.Copy(update_.Array(index, 0), whole + updated.begin, bytes));
     }
     for (int array = 1; array < update_.arrays(); ++array) {
       BRIGADE_RETURN_IF_ERROR(stream.FillBytes(update_.Array(index, array), 0, bytes));
     }
   }
+  BRIGADE_RETURN_IF_ERROR(update_.WeightsWritten(index));
   return parameters_.MarkWritten(index);
 }
 
@@ -278,11 +280,12 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
-  if (bucket.trainable && HasMaster(bucket)) {
+  if (bucket.trainable && update_.HasMaster(index)) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
     BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
                                     updated.size, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(update_.WeightsWritten(index));
   }
   if (!traits.whole_parameters || shares_state) return absl::OkStatus();
   return streams_.AllGather(parameters_.Slice(index), parameters_.Whole(index), slice, bucket.dtype,

@@ -18,12 +18,24 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
+  if (options.offload.enabled()) {
+    BRIGADE_ASSIGN_OR_RETURN(streams->down_, context.CreateStream("to the host"));
+    BRIGADE_ASSIGN_OR_RETURN(streams->up_, context.CreateStream("from the host"));
+    BRIGADE_ASSIGN_OR_RETURN(streams->host_, context.CreateStream("host"));
+  }
   return streams;
 }
 
 absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
   if (omitted_ == point) return absl::OkStatus();
   return waiter.Wait(event);
+}
+
+void StepStreams::Reset() {
+  for (device::Stream* const stream :
+       {&compute_, own_.get(), down_.get(), host_.get(), up_.get()}) {
+    if (stream != nullptr) stream->Reset().IgnoreError();
+  }
 }
 
 absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& stream) {

@@ -19,6 +19,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/step_collectives.h"
 #include "brigade/zero/plan/traffic.h"
 
@@ -40,9 +41,27 @@ enum class WaitPoint : uint8_t {
   kStepDecided,
   // The update changes the state after its reader has copied it.
   kStateStaged,
+
+  // With the optimizer state on the host (HostLane):
+  // A copy to the host reads gradients, or the decision, after they have been made.
+  kGradientReduced,
+  // The memory of a gradient is used again after the copy to the host.
+  kGradientCopied,
+  // A copy to the host writes after the host's update has read what was there.
+  kHostGradientFree,
+  // The host's update reads gradients and decision after the copies to the host.
+  kGradientOnHost,
+  // The host's update writes new weights after the last ones have been copied to the device.
+  kHostWeightsFree,
+  // A copy to the device reads new weights after the host's update.
+  kWeightsUpdated,
+  // A gather reads weights after the copy to the device.
+  kWeightsOnDevice,
+  // Who reads or changes the state between steps does so after the host's update.
+  kHostAtRest,
 };
 
-// The two streams of a rank, the waits between them, and its collectives.
+// The streams of a rank, the waits between them, and its collectives.
 class StepStreams {
  public:
   static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
@@ -53,6 +72,10 @@ class StepStreams {
   device::Stream& compute() { return compute_; }
   // The communication stream; the compute stream without overlap.
   device::Stream& comm() { return own_ == nullptr ? compute_ : *own_; }
+  // With offload: copies to the host, copies to the device, and the host's own work.
+  device::Stream& down() { return *down_; }
+  device::Stream& up() { return *up_; }
+  device::Stream& host() { return *host_; }
   int rank() const { return communicator_.rank(); }
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
@@ -78,6 +101,9 @@ class StepStreams {
   // engines the stream goes on after the latter, with arrays that hold no results.
   absl::Status Synchronize() { return communicator_.Synchronize(comm()); }
 
+  // Waits for all streams, and clears their errors.
+  void Reset();
+
   // For a collective that the caller makes: adds what this rank sends in it to `sent`, a field of
   // `traffic`, and returns the algorithm that it must take.
   absl::StatusOr<collectives::Algorithm> Count(const collectives::CollectiveSignature& signature,
@@ -94,6 +120,7 @@ class StepStreams {
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
   Traffic traffic;
+  Movement movement;
 
  private:
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
@@ -114,6 +141,8 @@ class StepStreams {
   device::Stream& compute_;
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
+  // Null without offload.
+  std::unique_ptr<device::Stream> down_, up_, host_;
   std::optional<WaitPoint> omitted_;
   // By kind, operation, reduction, type and count.
   std::map<std::tuple<collectives::CollectiveKind, kernels::ReduceOp, collectives::Reduction,

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <vector>
 
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/precision/dtype.h"
@@ -39,8 +41,26 @@ inline std::vector<int> UnitsOfMicroBatch(const Plan& plan, const ZeroOptions& o
   return units;
 }
 
-// Whether the weights are a rounded copy of an fp32 master.
-inline bool HasMaster(const Bucket& bucket) { return bucket.dtype != precision::DType::kFloat32; }
+// Whether the weights are a rounded copy of the fp32 master.
+inline bool IsRounded(const Bucket& bucket) { return bucket.dtype != precision::DType::kFloat32; }
+
+// Whether the master has memory of its own: the weights are rounded, or in another tier.
+inline bool HasMaster(const ZeroOptions& options, const Bucket& bucket, bool offloaded) {
+  return IsRounded(bucket) || (offloaded && !options.offload.host_parameters());
+}
+
+// Of an offloaded bucket: the host's memory for a copy of the weights, from which they go to the
+// device. Weights that are not rounded go there from the master.
+inline int64_t HostWeightBytes(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  if (options.offload.host_parameters() || !IsRounded(bucket)) return 0;
+  return bucket.bytes() / plan.ranks();
+}
+
+// The decision of a step, as the host's update reads it.
+inline int64_t DecisionBytes(const ZeroOptions& options) {
+  return static_cast<int64_t>(sizeof(kernels::StepState) +
+                              options.optimizer.groups.size() * sizeof(kernels::GroupStep));
+}
 
 // The type of the gradient that is checked and that the update reads.
 inline precision::DType FinalGradientType(const ZeroOptions& options, const Bucket& bucket) {
@@ -71,6 +91,45 @@ inline int64_t WireBufferBytes(const Plan& plan, const ZeroOptions& options) {
     bytes = std::max(bytes, bucket.size * precision::SizeOf(WireType(options, bucket)));
   }
   return bytes;
+}
+
+// By bucket: whether its optimizer state, and with it the update, is on the host.
+inline std::vector<char> OffloadedBuckets(const Plan& plan, const ZeroOptions& options) {
+  std::vector<char> offloaded(plan.buckets().size());
+  if (!options.offload.enabled()) return offloaded;
+  int64_t total = 0;
+  for (const Bucket& bucket : plan.buckets()) total += bucket.trainable ? bucket.size : 0;
+  const double wanted = options.offload.host_share * static_cast<double>(total);
+  // Buckets come in the order in which their gradients are complete. The one in which the share
+  // ends is the host's.
+  int64_t before = 0;
+  for (size_t b = 0; b < offloaded.size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (!bucket.trainable) continue;
+    offloaded[b] = static_cast<double>(before) < wanted;
+    before += bucket.size;
+  }
+  return offloaded;
+}
+
+// Whether gradients stay on the device until the update, as whole buckets, sums over micro-batches,
+// or slices. Otherwise the slices of offloaded buckets are there only on their way to the host.
+inline bool KeepsGradients(const ZeroOptions& options) {
+  return options.traits().whole_gradients || options.accumulates();
+}
+
+// The number of slices of each size, in bytes, that are on their way to the host at a time: one is
+// copied while the next one is reduced.
+inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptions& options) {
+  std::map<int64_t, int> slices;
+  if (KeepsGradients(options)) return slices;
+  const std::vector<char> offloaded = OffloadedBuckets(plan, options);
+  for (size_t b = 0; b < offloaded.size(); ++b) {
+    if (!offloaded[b]) continue;
+    int& count = slices[plan.buckets()[b].bytes() / plan.ranks()];
+    count = std::min(count + 1, 2);
+  }
+  return slices;
 }
 
 // Whether gradients over several micro-batches are added up for the whole bucket, or for this

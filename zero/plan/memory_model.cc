@@ -14,6 +14,7 @@ namespace brigade::zero {
 namespace {
 
 using device::Purpose;
+using device::Tier;
 
 int64_t PooledBytes(const Plan& plan, const ZeroOptions& options, const std::vector<int>& uses,
                     const std::function<bool(const Bucket&)>& chosen) {
@@ -29,62 +30,86 @@ int64_t PooledBytes(const Plan& plan, const ZeroOptions& options, const std::vec
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const StageTraits& traits = options.traits();
   std::vector<MemoryTerm> terms;
-  const auto add = [&](Purpose purpose, const char* name, int64_t bytes) {
+  const auto add = [&](Tier tier, Purpose purpose, const char* name, int64_t bytes) {
     for (MemoryTerm& term : terms) {
-      if (term.purpose == purpose && term.name == name) {
+      if (term.tier == tier && term.purpose == purpose && term.name == name) {
         term.bytes += bytes;
         return;
       }
     }
-    terms.push_back({purpose, name, bytes});
+    terms.push_back({tier, purpose, name, bytes});
   };
-  for (const Bucket& bucket : plan.buckets()) {
+  const std::vector<char> offloaded = internal::OffloadedBuckets(plan, options);
+  for (size_t b = 0; b < offloaded.size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
     int64_t unused = 0;
     for (const ElementRange& range : bucket.padding) unused += range.size;
     // An array of the bucket, or of a slice, which has a share of the padding.
-    const auto add_array = [&](Purpose purpose, const char* name, bool whole, int64_t bytes) {
+    const auto add_array = [&](Tier tier, Purpose purpose, const char* name, bool whole,
+                               int64_t bytes) {
       const int64_t parts = whole ? 1 : plan.ranks();
       const int64_t padding = unused / parts * bytes;
-      add(purpose, name, bucket.size / parts * bytes - padding);
-      add(purpose, "padding", padding);
+      add(tier, purpose, name, bucket.size / parts * bytes - padding);
+      add(tier, purpose, "padding", padding);
     };
     const int64_t element = precision::SizeOf(bucket.dtype);
     const int64_t accumulator = precision::SizeOf(options.accumulator);
     constexpr int64_t kFloat = sizeof(float);
-    add_array(Purpose::kParameters, "weights", traits.whole_parameters, element);
+    const Tier home = options.offload.host_parameters() ? Tier::kHost : Tier::kDevice;
+    add_array(home, Purpose::kParameters, "weights", traits.whole_parameters, element);
     if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
-      add_array(Purpose::kParameters, "persistent units", true, element);
+      add_array(Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
     }
     if (!bucket.trainable) continue;
-    if (traits.whole_gradients || !options.accumulates()) {
-      add_array(Purpose::kGradients, "gradients", traits.whole_gradients, element);
+    const bool on_host = offloaded[b];
+    const Tier state = on_host ? Tier::kHost : Tier::kDevice;
+    if (traits.whole_gradients || !(options.accumulates() || on_host)) {
+      add_array(Tier::kDevice, Purpose::kGradients, "gradients", traits.whole_gradients, element);
     }
     if (options.accumulates()) {
-      add_array(Purpose::kGradients, "sums over micro-batches", internal::AccumulatesWhole(options),
-                accumulator);
+      add_array(Tier::kDevice, Purpose::kGradients, "sums over micro-batches",
+                internal::AccumulatesWhole(options), accumulator);
+    }
+    if (on_host) {
+      add_array(Tier::kHost, Purpose::kGradients, "gradients", false,
+                precision::SizeOf(internal::FinalGradientType(options, bucket)));
+      add(Tier::kHost, Purpose::kParameters, "copy of the weights",
+          internal::HostWeightBytes(plan, options, bucket));
     }
     const bool whole_state = traits.whole_optimizer_state;
-    if (internal::HasMaster(bucket)) {
-      add_array(Purpose::kOptimizerState, "master", whole_state, kFloat);
+    if (internal::HasMaster(options, bucket, on_host)) {
+      add_array(state, Purpose::kOptimizerState, "master", whole_state, kFloat);
     }
-    add_array(Purpose::kOptimizerState, "moments", whole_state,
+    add_array(state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
   }
-  add(Purpose::kCommunication, "parameter buffers",
-      PooledBytes(
-          plan, options, internal::UnitsOfMicroBatch(plan, options),
-          [&](const Bucket& bucket) { return !internal::StaysWhole(plan, options, bucket); }));
-  add(Purpose::kCommunication, "gradient buffers",
-      PooledBytes(plan, options, internal::GradientUnits(plan), [&](const Bucket& bucket) {
-        return bucket.trainable && !traits.whole_gradients;
-      }));
+  const auto add_buffers = [&](const char* name, int64_t bytes) {
+    add(Tier::kDevice, Purpose::kCommunication, name, bytes);
+  };
+  add_buffers("parameter buffers",
+              PooledBytes(plan, options, internal::UnitsOfMicroBatch(plan, options),
+                          [&](const Bucket& bucket) {
+                            return !internal::StaysWhole(plan, options, bucket);
+                          }));
+  add_buffers("gradient buffers",
+              PooledBytes(plan, options, internal::GradientUnits(plan), [&](const Bucket& bucket) {
+                return bucket.trainable && !traits.whole_gradients;
+              }));
+  int64_t on_their_way = 0;
+  for (const auto& [bytes, count] : internal::SlicesOnTheirWay(plan, options)) {
+    on_their_way += bytes * count;
+  }
+  add_buffers("gradients on their way", on_their_way);
   const int64_t wire_bytes = internal::WireBufferBytes(plan, options);
-  add(Purpose::kCommunication, "gradients in communication_dtype",
-      wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
-  add(Purpose::kScratch, "step control",
-      optim::StepExecutor::Bytes(
-          options.optimizer, internal::ControllerOptions(plan, options),
-          internal::GradientLists(plan, options, [](int) { return nullptr; })));
+  add_buffers("gradients in communication_dtype",
+              wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
+  const auto lists = internal::GradientLists(plan, options, [](int) { return nullptr; });
+  const optim::StepControllerOptions control = internal::ControllerOptions(plan, options);
+  add(Tier::kDevice, Purpose::kScratch, "step control",
+      optim::StepExecutor::Bytes(options.optimizer, control, lists));
+  add(Tier::kHost, Purpose::kScratch, "step control",
+      optim::StepController::HostBytes(options.optimizer, control) +
+          (options.offload.enabled() ? internal::DecisionBytes(options) : 0));
   return terms;
 }
 
@@ -96,19 +121,22 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
     workspace = collectives::Max(workspace, needed);
   }
   std::vector<MemoryTerm> terms = MemoryOf(plan, options);
-  terms.push_back({Purpose::kCommunication, "workspace of collectives", workspace.bytes()});
+  terms.push_back(
+      {Tier::kDevice, Purpose::kCommunication, "workspace of collectives", workspace.bytes()});
   return terms;
 }
 
-int64_t Total(const std::vector<MemoryTerm>& terms) {
+int64_t Total(const std::vector<MemoryTerm>& terms, Tier tier) {
   int64_t bytes = 0;
-  for (const MemoryTerm& term : terms) bytes += term.bytes;
+  for (const MemoryTerm& term : terms) bytes += term.tier == tier ? term.bytes : 0;
   return bytes;
 }
 
-int64_t Total(const std::vector<MemoryTerm>& terms, Purpose purpose) {
+int64_t Total(const std::vector<MemoryTerm>& terms, Tier tier, Purpose purpose) {
   int64_t bytes = 0;
-  for (const MemoryTerm& term : terms) bytes += term.purpose == purpose ? term.bytes : 0;
+  for (const MemoryTerm& term : terms) {
+    bytes += term.tier == tier && term.purpose == purpose ? term.bytes : 0;
+  }
   return bytes;
 }
 

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_ZERO_PLAN_MEMORY_MODEL_H_
 #define BRIGADE_ZERO_PLAN_MEMORY_MODEL_H_
 
-// How much device memory a rank needs, before anything is allocated.
+// How much memory a rank needs, of its device and of the host, before anything is allocated.
 
 #include <cstdint>
 #include <string>
@@ -19,13 +19,15 @@ class Communicator;
 namespace brigade::zero {
 
 struct MemoryTerm {
+  device::Tier tier = device::Tier::kDevice;
   device::Purpose purpose = device::Purpose::kParameters;
   std::string name;
   int64_t bytes = 0;
 };
 
-// The device memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank,
-// constant from Create on. (While parameters go in or out there is one bucket in float32 more.) The
+// The memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank,
+// constant from Create on. (While parameters go in or out there is one bucket in float32 more, and,
+// for a GPU, two chunks on the host while a state is loaded.) The
 // terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
 // (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has terms of its
 // own.
@@ -36,8 +38,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
                                                  collectives::Communicator& communicator);
 
-int64_t Total(const std::vector<MemoryTerm>& terms);
-int64_t Total(const std::vector<MemoryTerm>& terms, device::Purpose purpose);
+int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier);
+int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier, device::Purpose purpose);
 
 // The paper's formula for 16-bit training with Adam, in bytes per rank for Y parameters and N
 // ranks: 16 Y, 4 Y + 12 Y / N, 2 Y + 14 Y / N, 16 Y / N in stages 0 to 3. Source: Rajbhandari et

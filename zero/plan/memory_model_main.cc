@@ -85,9 +85,10 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
       std::printf("%8d %6d", ranks, options.stage);
       for (const Purpose purpose : kPurposes) {
-        std::printf(" %15.3f", static_cast<double>(Total(terms, purpose)) / kGiga);
+        std::printf(" %15.3f",
+                    static_cast<double>(Total(terms, device::Tier::kDevice, purpose)) / kGiga);
       }
-      std::printf(" %12.3f\n", static_cast<double>(Total(terms)) / kGiga);
+      std::printf(" %12.3f\n", static_cast<double>(Total(terms, device::Tier::kDevice)) / kGiga);
     }
   }
   return absl::OkStatus();

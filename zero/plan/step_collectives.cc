@@ -54,10 +54,18 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
       .count = count};
 }
 
+int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  if (!StaysWhole(plan, options, bucket)) {
+    const int64_t uses = absl::c_count_if(UnitsOfMicroBatch(plan, options), [&](int unit) {
+      return absl::c_linear_search(bucket.users, unit);
+    });
+    return uses * options.micro_batches;
+  }
+  return bucket.trainable && !options.traits().whole_optimizer_state ? 1 : 0;
+}
+
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all;
-  const StageTraits& traits = options.traits();
-  const std::vector<int> units = UnitsOfMicroBatch(plan, options);
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
   for (const Bucket& bucket : plan.buckets()) {
     const int64_t slice = plan.slice(bucket);
@@ -75,13 +83,8 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
         gathers(*dtype, 1, &Traffic::gradients);
       }
     }
-    // Weights: after each update, or for each use.
-    if (!StaysWhole(plan, options, bucket)) {
-      const int64_t uses = absl::c_count_if(
-          units, [&](int unit) { return absl::c_linear_search(bucket.users, unit); });
-      gathers(bucket.dtype, uses * options.micro_batches, &Traffic::parameters);
-    } else if (bucket.trainable && !traits.whole_optimizer_state) {
-      gathers(bucket.dtype, 1, &Traffic::parameters);
+    if (const int64_t times = WeightGathersOf(plan, options, bucket); times > 0) {
+      gathers(bucket.dtype, times, &Traffic::parameters);
     }
   }
   const auto lists = GradientLists(plan, options, [](int) { return nullptr; }).size();

@@ -42,6 +42,9 @@ std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype);
 
+// How often a bucket's weights are gathered in a step: for each use, or after the update, or never.
+int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
+
 // In no particular order.
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options);
 

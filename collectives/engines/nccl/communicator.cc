@@ -26,7 +26,8 @@ constexpr auto kNap = std::chrono::microseconds(100);
 }  // namespace
 
 absl::Status NcclCommunicator::Start(device::Context& context) {
-  auto flag = context.AllocateHost(sizeof(int32_t), "failure flag");
+  auto flag =
+      context.AllocateHost(sizeof(int32_t), device::Purpose::kCommunication, "failure flag");
   if (!flag.ok()) return Fail(flag.status());
   failure_flag_ = *std::move(flag);
   failure_flag_.as<int32_t>()[0] = 0;

@@ -113,14 +113,41 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
                                                       " is {}, an object; DeepSpeed knows it, "
                                                       "but it is not supported yet")));
   }
-  EXPECT_THAT(Error(R"("zero_optimization": {"offload_param": {"device": "cpu"}})"),
+  EXPECT_THAT(Error(R"("zero_optimization": {"offload_optimizer": {"buffer_count": 5}})"),
               StatusIs(kUnimplemented,
-                       "zero_optimization.offload_param is {\"device\":\"cpu\"}, an "
-                       "object; DeepSpeed knows it, but it is not supported yet"));
+                       "zero_optimization.offload_optimizer.buffer_count is 5; DeepSpeed "
+                       "knows it, but it is not supported yet"));
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Lamb", "params": {"max_coeff": 0.3}})"),
               StatusIs(kUnimplemented,
                        "optimizer.type is \"Lamb\", a string; DeepSpeed knows it, "
                        "but it is not supported yet"));
+}
+
+TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
+  const auto error = [](const char* stage, const char* sections) {
+    return Error(absl::StrCat(R"("zero_optimization": {"stage": )", stage, ", ", sections, "}"));
+  };
+  EXPECT_THAT(
+      error("3", R"("offload_optimizer": {"device": "gpu"})"),
+      StatusIs(kInvalid, HasSubstr("offload_optimizer.device is \"gpu\", a string; it must be "
+                                   "\"none\" or \"cpu\"")));
+  EXPECT_THAT(error("3", R"("offload_param": {"device": "cpu"})"),
+              StatusIs(kInvalid, HasSubstr("offload.parameters is host, but the optimizer state "
+                                           "is on the device")));
+  EXPECT_THAT(error("0", R"("offload_optimizer": {"device": "cpu"})"),
+              StatusIs(kInvalid, HasSubstr("in stage 0 every rank updates everything")));
+  EXPECT_THAT(error("2", R"("offload_optimizer": {"device": "cpu"},
+                            "offload_param": {"device": "cpu"})"),
+              StatusIs(kInvalid, HasSubstr("stage 2 keeps all parameters")));
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"device": "none", "ratio": 0.5})"),
+              StatusIs(kInvalid, HasSubstr("offload.host_share is 0.5, but the optimizer state is "
+                                           "on the device")));
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"device": "cpu", "pin_memory": false})"),
+              StatusIs(kInvalid, HasSubstr("pin_memory is false; it must be true")));
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"super_offload": true})"),
+              StatusIs(kInvalid, HasSubstr("is not exact")));
+  EXPECT_THAT(error("1", R"("zenflow": {"topk_ratio": 0.1})"),
+              StatusIs(kInvalid, HasSubstr("it changes results")));
 }
 
 TEST(ConfigErrorsTest, NameKeysThatHaveNoEffectBesideTheOthers) {

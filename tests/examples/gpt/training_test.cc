@@ -67,6 +67,11 @@ void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) 
     for (int p = 0; p < device::kPurposes; ++p) {
       EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
     }
+    for (int p = 0; p < device::kPurposes; ++p) {
+      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
+    }
+    EXPECT_EQ(rank.movement.to_host, steps * rank.movement_of_step.to_host);
+    EXPECT_EQ(rank.movement.from_host, steps * rank.movement_of_step.from_host);
     EXPECT_EQ(rank.steps, steps);
     EXPECT_EQ(rank.traffic.gradients, steps * rank.traffic_of_step.gradients);
     EXPECT_EQ(rank.traffic.parameters, steps * rank.traffic_of_step.parameters);
@@ -145,6 +150,74 @@ TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
                 gathers_again || (stage == 3 && policy == absl::StrCat("budget:", least)));
     }
   }
+}
+
+// Beside what is made again, and with gradients of several micro-batches.
+TEST_P(PrecisionTest, WhereTheStateIsChangesMemoryAndMovementAlone) {
+  constexpr auto kHost = device::Tier::kHost;
+  for (int stage = 1; stage < zero::kStages; ++stage) {
+    for (const int64_t micro_batches : {1, 2}) {
+      Job job = CreateJob(Config(8, stage, GetParam()), 2);
+      job.steps = 6;
+      job.config.batch.gradient_accumulation_steps = micro_batches;
+      job.config.batch.train_micro_batch_size_per_gpu = 4 / micro_batches;
+      job.config.zero.micro_batches = static_cast<int>(micro_batches);
+      // Buckets that the share cuts between.
+      job.config.zero.bucket_elements = 4000;
+      const Trained plain = Train(job, 2);
+      for (const zero::OffloadOptions& offload :
+           {zero::OffloadOptions{.optimizer_state = kHost},
+            zero::OffloadOptions{.optimizer_state = kHost, .host_share = 0.3},
+            zero::OffloadOptions{.optimizer_state = kHost, .parameters = kHost}}) {
+        job.config.zero.offload = offload;
+        if (!zero::Validate(job.config.zero).ok()) continue;
+        for (const char* const policy : {"none", "block"}) {
+          SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", micro_batches, " micro-batches, ",
+                                    offload.host_share, " on the host, recompute ", policy));
+          job.config.recompute = recompute::ParsePolicy(policy).value();
+          const Trained run = Train(job, 2);
+          EXPECT_EQ(run.losses, plain.losses);
+          EXPECT_EQ(run.grad_norms, plain.grad_norms);
+          EXPECT_EQ(run.held_out, plain.held_out);
+          ExpectModelledMemoryAndTraffic(run, job.steps);
+          constexpr auto kState = static_cast<int>(device::Purpose::kOptimizerState);
+          const RankSummary &rank = run.outcome.ranks[0], &before = plain.outcome.ranks[0];
+          EXPECT_LT(rank.memory[kState], before.memory[kState]);
+          EXPECT_GT(rank.movement.from_host, 0);
+          if (offload.host_share == 1) {
+            EXPECT_EQ(rank.memory[kState], 0);
+          }
+        }
+      }
+      job.config.zero.offload = {};
+      job.config.recompute = {};
+    }
+  }
+}
+
+// The point of offload.
+TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHost) {
+  Job job = CreateJob(Config(1, 3, "bf16"), 1);
+  job.model = {.layers = 48, .heads = 2, .width = 64, .context = 16};
+  job.steps = 4;
+  const Trained plain = Train(job, 1);
+  job.device_limit_bytes = 16 * ParameterCount(job.model) / 10;
+  History history;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_THAT(TrainOnThreads(job, 1, {&history, recorder, stop}).status(),
+              brigade::testing::StatusIs(
+                  absl::StatusCode::kResourceExhausted,
+                  ::testing::AllOf(::testing::HasSubstr("bytes of the device (weights "),
+                                   ::testing::HasSubstr("--offload=all keeps weights and "
+                                                        "optimizer state on the host"))));
+  job.config.zero.offload = {.optimizer_state = device::Tier::kHost,
+                             .parameters = device::Tier::kHost};
+  job.config.recompute = recompute::ParsePolicy("block").value();
+  const Trained run = Train(job, 1);
+  EXPECT_EQ(run.losses, plain.losses);
+  EXPECT_EQ(run.grad_norms, plain.grad_norms);
+  ExpectModelledMemoryAndTraffic(run, job.steps);
 }
 
 TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {

@@ -79,27 +79,39 @@ TEST(KernelsGpuTest, GradCheckAddsTheSumsOfManyTilesInTheSameOrder) {
   // Of more tiles than one block adds: each segment has one.
   constexpr int64_t kTiles = 5000;
   constexpr int64_t kEach = 3;
-  ExpectSameOnBoth(
-      "grad_check of many tiles",
-      [&](char* base) {
-        Layout layout(base);
-        layout.Take<GradStats>(1);
-        FillFloats(layout.Take<float>(kTiles * kEach), DType::kFloat32, kTiles * kEach, 8);
-      },
-      [&](char* base, device::Stream& stream) -> absl::Status {
-        Layout layout(base);
-        GradStats* const stats = layout.Take<GradStats>(1);
-        const float* const grad = layout.Take<float>(kTiles * kEach);
-        std::vector<GradSegment> segments;
-        for (int64_t i = 0; i < kTiles; ++i) segments.push_back({grad + i * kEach, kEach});
-        double* const workspace = layout.Take<double>(kTiles);
-        absl::Status status =
-            GradCheck(segments, DType::kFloat32, absl::MakeSpan(workspace, kTiles), stats, stream);
-        // What it holds now differs between devices.
-        const FillSegment cleared = {workspace, kTiles};
-        status.Update(Fill({&cleared, 1}, DType::kFloat64, 0, stream));
-        return status;
-      });
+  for (const bool in_halves : {false, true}) {
+    ExpectSameOnBoth(
+        in_halves ? "grad_check of many tiles in halves" : "grad_check of many tiles",
+        [&](char* base) {
+          Layout layout(base);
+          layout.Take<GradStats>(1);
+          FillFloats(layout.Take<float>(kTiles * kEach), DType::kFloat32, kTiles * kEach, 8);
+        },
+        [&](char* base, device::Stream& stream) -> absl::Status {
+          Layout layout(base);
+          GradStats* const stats = layout.Take<GradStats>(1);
+          const float* const grad = layout.Take<float>(kTiles * kEach);
+          std::vector<GradSegment> segments;
+          for (int64_t i = 0; i < kTiles; ++i) segments.push_back({grad + i * kEach, kEach});
+          const auto workspace = absl::MakeSpan(layout.Take<double>(kTiles), kTiles);
+          absl::Status status;
+          if (in_halves) {
+            constexpr size_t kCut = 1700;
+            const absl::Span<const GradSegment> all = segments;
+            status.Update(
+                GradTileSums(all.subspan(kCut), DType::kFloat32, workspace.subspan(kCut), stream));
+            status.Update(
+                GradTileSums(all.first(kCut), DType::kFloat32, workspace.first(kCut), stream));
+            status.Update(GradCheckFinish(workspace, stats, stream));
+          } else {
+            status.Update(GradCheck(segments, DType::kFloat32, workspace, stats, stream));
+          }
+          // What it holds now differs between devices.
+          const FillSegment cleared = {workspace.data(), kTiles};
+          status.Update(Fill({&cleared, 1}, DType::kFloat64, 0, stream));
+          return status;
+        });
+  }
 }
 
 TEST(KernelsGpuTest, CastGivesTheCpusBits) {

@@ -133,6 +133,38 @@ TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
   }
 }
 
+// In runs of 1, 2, 3, ... segments, the last run first.
+TYPED_TEST(GradCheckTypedTest, GivesTheSameBitsInHalves) {
+  for (const std::vector<int64_t>& sizes : Lists()) {
+    GradList<TypeParam> list(sizes, 38);
+    const spec::GradStats wanted = list.Specified();
+    struct Run {
+      absl::Span<const GradSegment> segments;
+      absl::Span<double> tile_sums;
+    };
+    std::vector<Run> runs;
+    const absl::Span<const GradSegment> segments = list.segments;
+    const absl::Span<double> workspace = absl::MakeSpan(list.workspace);
+    int64_t tiles = 0;
+    for (size_t begin = 0; begin < segments.size(); begin += runs.size()) {
+      const auto some = segments.subspan(begin, runs.size() + 1);
+      const int64_t needed = GradCheckWorkspaceSize(some);
+      runs.push_back({some, workspace.subspan(tiles, needed)});
+      tiles += needed;
+    }
+    std::reverse(runs.begin(), runs.end());
+    OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+      GradStats stats = {-1.0, -1};
+      for (const Run& run : runs) {
+        ASSERT_OK(GradTileSums(run.segments, precision::kDType<TypeParam>, run.tile_sums, stream));
+      }
+      ASSERT_OK(GradCheckFinish(workspace, &stats, stream));
+      ASSERT_OK(stream.Synchronize());
+      ExpectSame(stats, wanted, how);
+    });
+  }
+}
+
 TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsInTheGpuThreads) {
   for (const std::vector<int64_t>& sizes : Lists()) {
     GradList<TypeParam> list(sizes, 32);
@@ -240,6 +272,24 @@ TEST(GradCheckTest, RejectsEveryBadArray) {
   });
 }
 
+TEST(GradCheckTest, ItsHalvesRejectEveryBadArray) {
+  const CpuRun cpu = OnCpu(1);
+  std::vector<GradSegment> segments = {{nullptr, 10}};
+  double* workspace;
+  GradStats* stats;
+  BadArrays first("grad_check"), second("grad_check");
+  first.Add("grad of segment 0", segments[0].grad, 10, 4, 4, BadArrays::kRead);
+  first.Add("workspace", workspace, 1, BadArrays::kWritten);
+  first.ExpectRefused(*cpu.stream, [&] {
+    return GradTileSums(segments, DType::kFloat32, absl::MakeSpan(workspace, 1), *cpu.stream);
+  });
+  second.Add("workspace", workspace, 3, BadArrays::kWritten);
+  second.Add("stats", stats, 1, BadArrays::kWritten);
+  second.ExpectRefused(*cpu.stream, [&] {
+    return GradCheckFinish(absl::MakeSpan(workspace, 3), stats, *cpu.stream);
+  });
+}
+
 TEST(GradCheckTest, RejectsASmallWorkspaceAndUnsupportedTypes) {
   const CpuRun cpu = OnCpu(1);
   GradList<float> list({10, 9000}, 36);
@@ -250,6 +300,9 @@ TEST(GradCheckTest, RejectsASmallWorkspaceAndUnsupportedTypes) {
   const absl::Span<double> workspace = absl::MakeSpan(list.workspace);
   using absl::StatusCode;
   EXPECT_THAT(run(DType::kFloat32, workspace.first(2), &stats),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("workspace has 2 doubles, the list needs 3")));
+  EXPECT_THAT(GradTileSums(list.segments, DType::kFloat32, workspace.first(2), *cpu.stream),
               StatusIs(StatusCode::kInvalidArgument,
                        HasSubstr("workspace has 2 doubles, the list needs 3")));
   EXPECT_THAT(run(DType::kInt32, workspace, &stats),
