@@ -122,6 +122,21 @@ TEST_P(DamagedFileTest, ALimitOfTheFileSizeIsAnError) {
   ExpectGoesOn(*store);
 }
 
+TEST_P(DamagedFileTest, ATableBeyondTheLimitOfTheFileSizeIsAnError) {
+  options_.crash_safety = CrashSafety::kProcess;
+  const auto store = CreateFaulty();
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  // Commit 2 goes to the first copy, which ends there, commit 3 to the second one.
+  const absl::Status second = CommitNow(*store), third = CommitNow(*store);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_OK(second);
+  EXPECT_THAT(third, StatusIs(absl::StatusCode::kOutOfRange,
+                              AllOf(HasSubstr("commit 3"), HasSubstr("File too large"))));
+}
+
 // The system's own, but for what a test takes over.
 class SomeSystemCalls final : public checkpoint::testing::OtherSystemCalls {
  public:
