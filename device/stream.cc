@@ -152,26 +152,32 @@ absl::Status Stream::Record(Event& event) {
 }
 
 absl::Status Stream::Wait(Event& event) {
-  if (event.device().kind != device_.kind) return Refuse("Wait", event);
   MutexLock lock(submit_mutex_);
   MutexLock event_lock(event.state_->mutex);
   if (!event.state_->recorded) {
     return absl::FailedPreconditionError(absl::StrCat(
         "stream \"", name_, "\" waits for event \"", event.name(), "\", which was never recorded"));
   }
+  if (state_->WaitsOnHost(*event.state_) && state_->capture_id() == 0) {
+    if (internal::on_worker_thread) return MustNotWait();
+    context_->CountHostWait();
+  }
   absl::Status waited = state_->Wait(*event.state_, event.name());
   // The clock of another checker means nothing here.
-  if (checker_ != nullptr && checker_ == event.state_->checker && state_->capture_id() == 0) {
+  if (waited.ok() && checker_ != nullptr && checker_ == event.state_->checker &&
+      state_->capture_id() == 0) {
     checker_->Wait(actor_, event.state_->clock);
   }
   return waited;
 }
 
+absl::Status Stream::MustNotWait() const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("stream \"", name_, "\": enqueued work must not wait for a device on the host"));
+}
+
 absl::Status Stream::WaitOnHost() {
-  if (internal::on_worker_thread) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "stream \"", name_, "\": enqueued work must not wait for a device on the host"));
-  }
+  if (internal::on_worker_thread) return MustNotWait();
   if (state_->capture_id() != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "stream \"", name_, "\" is captured into a CUDA graph: nothing runs that could end"));

@@ -90,9 +90,9 @@ class Stream {
   // on another device.
   absl::Status Record(Event& event);
 
-  // What is enqueued from now on runs after the event's latest record. FailedPrecondition if there
-  // is none, or if a CUDA graph captures the stream and did not capture the record; InvalidArgument
-  // if the event's device is of another kind.
+  // What is enqueued from now on runs after the event's latest record, whatever the kinds of the
+  // two devices are. FailedPrecondition if there is none, or if a CUDA graph captures the stream
+  // and did not capture the record, or the other way round for a stream of the CPU.
   absl::Status Wait(Event& event);
 
   // Blocks this thread until all that is enqueued has ended; returns the first error of what ran,
@@ -117,6 +117,7 @@ class Stream {
   // Tells the race checker of the operation, or returns the error of a failed stream.
   absl::Status Admit(const Operation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(submit_mutex_);
   absl::Status Refuse(absl::string_view call, const Event& event) const;
+  absl::Status MustNotWait() const;
   absl::Status WaitOnHost();
 
   std::shared_ptr<internal::ContextState> context_;

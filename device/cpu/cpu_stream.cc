@@ -109,8 +109,11 @@ absl::Status CpuStream::Record(EventState& event) {
 }
 
 absl::Status CpuStream::Wait(EventState& event, absl::string_view event_name) {
+  const auto ordinal = static_cast<size_t>(event.device.ordinal);
+  if (ordinal >= arrivals_.size()) arrivals_.resize(ordinal + 1);
+  BRIGADE_ASSIGN_OR_RETURN(EventRecordRef record, event.Follow(arrivals_[ordinal]));
   MutexLock lock(mutex_);
-  queue_.PushEvent(Task::Kind::kWait, event_name, static_cast<CpuEvent&>(event).latest);
+  queue_.PushEvent(Task::Kind::kWait, event_name, std::move(record));
   NotifyWorker();
   return absl::OkStatus();
 }

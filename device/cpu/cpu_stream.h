@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "brigade/device/context_options.h"
 #include "brigade/device/cpu/task_queue.h"
@@ -20,8 +21,14 @@ namespace brigade::device::internal {
 // An event of the CPU: a reference to its latest record, which each wait copies.
 class CpuEvent final : public EventState {
  public:
+  CpuEvent() : EventState(Cpu()) {}
+
   absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) override;
   absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override;
+  absl::StatusOr<EventRecordRef> Follow(std::unique_ptr<Arrivals>&)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override {
+    return latest;
+  }
 
   EventRecordRef latest ABSL_GUARDED_BY(mutex);
 };
@@ -66,6 +73,9 @@ class CpuStream final : public StreamState {
   uint64_t random_state_;
 
   FirstError error_;
+  // By the ordinals of other devices whose events this stream has waited for. Of Wait, of which
+  // there is one call at a time.
+  std::vector<std::unique_ptr<Arrivals>> arrivals_;
 
   Mutex mutex_;
   CondVar arrived_;

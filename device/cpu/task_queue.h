@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "brigade/device/cpu/event_record.h"
+#include "brigade/device/internal/event_record.h"
 #include "brigade/device/internal/task.h"
 
 namespace brigade::device::internal {

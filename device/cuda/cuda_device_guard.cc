@@ -6,21 +6,12 @@
 #include <array>
 #include <atomic>
 
+#include "brigade/device/cuda/cuda_driver.h"
+
 namespace brigade::device {
 namespace {
 
-template <typename Function>
-Function FindInDriver(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
-#else
-  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
-#endif
-  return error == cudaSuccess ? reinterpret_cast<Function>(found) : nullptr;
-}
+using internal::FindInDriver;
 
 // The stack of contexts that a thread has in the driver. The runtime works in the one on top.
 struct ContextStack {

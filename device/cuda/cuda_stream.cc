@@ -1,10 +1,13 @@
 #include "brigade/device/cuda/cuda_stream.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/cuda/cuda_arrivals.h"
 #include "brigade/device/cuda/cuda_device_guard.h"
+#include "brigade/device/cuda/cuda_flag.h"
 #include "brigade/device/cuda/cuda_relaxed_capture.h"
 #include "brigade/device/cuda/cuda_status.h"
 #include "brigade/device/internal/messages.h"
@@ -18,6 +21,18 @@ absl::Status Captured() {
       "the event was recorded in a stream that is captured into a CUDA graph: it has no time");
 }
 
+// What a record that has been reached, or whose device has failed, carries.
+absl::Status CarriedBy(const EventRecordRef& record) {
+  return record && record->finished() ? record->Wait() : absl::OkStatus();
+}
+
+// A word for the stream to wait for; null if CUDA's streams cannot wait for any here.
+absl::StatusOr<std::shared_ptr<uint32_t>> FlagFor(cudaStream_t idle) {
+  BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> flag, TakeCudaFlag());
+  if (!CudaCanWaitForFlags(idle, flag.get())) flag.reset();
+  return flag;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EventState>> CudaEvent::Create(int ordinal) {
@@ -29,47 +44,65 @@ absl::StatusOr<std::unique_ptr<EventState>> CudaEvent::Create(int ordinal) {
 }
 
 CudaEvent::~CudaEvent() {
-  const CudaDeviceGuard guard(ordinal_);
+  const CudaDeviceGuard guard(device.ordinal);
   // CUDA keeps the event until pending waits are over; a failure here is a dead device's, reported
   // elsewhere.
   static_cast<void>(cudaEventDestroy(handle_));
 }
 
 absl::Status CudaEvent::Synchronize() {
-  const absl::Status bound = capture == 0 ? carried : Captured();
+  const EventRecordRef bound = carried;
   const bool waits = capture == 0;
   mutex.Unlock();
-  if (!waits) return bound;
-  const CudaDeviceGuard guard(ordinal_);
+  if (!waits) return Captured();
+  const CudaDeviceGuard guard(device.ordinal);
   const CudaRelaxedCapture relaxed;
   const absl::Status waited = CudaStatus(cudaEventSynchronize(handle_), "cudaEventSynchronize");
-  return bound.ok() ? waited : bound;
+  absl::Status error = CarriedBy(bound);
+  return error.ok() ? waited : error;
 }
 
 absl::StatusOr<bool> CudaEvent::Query() {
   if (capture != 0) return Captured();
-  const CudaDeviceGuard guard(ordinal_);
+  const CudaDeviceGuard guard(device.ordinal);
   const CudaRelaxedCapture relaxed;
   const cudaError_t answer = cudaEventQuery(handle_);
   if (answer == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
     return false;
   }
-  if (!carried.ok()) return carried;
+  BRIGADE_RETURN_IF_ERROR(CarriedBy(carried));
   BRIGADE_RETURN_IF_ERROR(CudaStatus(answer, "cudaEventQuery"));
   return true;
+}
+
+absl::StatusOr<EventRecordRef> CudaEvent::Follow(std::unique_ptr<Arrivals>& arrivals) {
+  if (capture != 0) return Captured();
+  if (arrivals == nullptr) {
+    absl::StatusOr<std::unique_ptr<CudaArrivals>> made = CudaArrivals::Create(device.ordinal);
+    if (!made.ok()) {
+      // The waiting stream fails in its order, as by any other error that the event brings.
+      EventRecordRef failed = EventRecordRef::Create();
+      const absl::Status error = CarriedBy(carried);
+      failed->Finish(error.ok() ? made.status() : error);
+      return failed;
+    }
+    arrivals = *std::move(made);
+  }
+  return static_cast<CudaArrivals&>(*arrivals).Follow(handle_, carried);
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Create(int ordinal, std::string label,
                                                                 TraceBuffer* trace_buffer,
                                                                 cudaStream_t idle) {
   const CudaDeviceGuard guard(ordinal);
+  BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> flag, FlagFor(idle));
   cudaStream_t handle = nullptr;
   // Without order after the legacy default stream: rule 3 of docs/device.md has no exception.
   BRIGADE_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
                                      "cudaStreamCreateWithFlags"));
   std::shared_ptr<CudaStream> stream(
-      new CudaStream(ordinal, handle, /*owned=*/true, std::move(label)));
+      new CudaStream(ordinal, handle, /*owned=*/true, std::move(label), std::move(flag)));
   BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
@@ -83,8 +116,9 @@ absl::StatusOr<std::shared_ptr<StreamState>> CudaStream::Borrow(int ordinal, cud
         absl::StrCat(label, ": cudaStreamPerThread is another stream in each thread; make one"));
   }
   const CudaDeviceGuard guard(ordinal);
+  BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> flag, FlagFor(idle));
   std::shared_ptr<CudaStream> stream(
-      new CudaStream(ordinal, handle, /*owned=*/false, std::move(label)));
+      new CudaStream(ordinal, handle, /*owned=*/false, std::move(label), std::move(flag)));
   BRIGADE_RETURN_IF_ERROR(stream->StartTrace(trace_buffer, idle));
   return std::shared_ptr<StreamState>(std::move(stream));
 }
@@ -95,8 +129,13 @@ absl::Status CudaStream::StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle
   return absl::OkStatus();
 }
 
-CudaStream::CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label)
-    : ordinal_(ordinal), label_(std::move(label)), owned_(owned), handle_(handle) {}
+CudaStream::CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label,
+                       std::shared_ptr<uint32_t> flag)
+    : ordinal_(ordinal),
+      label_(std::move(label)),
+      owned_(owned),
+      handle_(handle),
+      errors_(std::make_shared<CarriedErrors>(label_, std::move(flag))) {}
 
 CudaStream::~CudaStream() {
   Close();
@@ -112,7 +151,7 @@ absl::Status CudaStream::EnqueueTimed(TracedOperation::Kind kind, absl::string_v
 absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Status status) {
   if (status.ok()) return status;
   status = FailedOperation(operation, label_, status);
-  error_.Keep(status);
+  errors_->first().Keep(status);
   return status;
 }
 
@@ -154,31 +193,51 @@ absl::Status CudaStream::Record(EventState& event) {
   cuda_event.capture = capture_id();
   const absl::Status recorded = KeepFirstError(
       "record", CudaStatus(cudaEventRecord(cuda_event.handle(), handle_), "cudaEventRecord"));
-  cuda_event.carried = error();
+  cuda_event.carried = errors_->Record();
   // A failed stream records too: its event carries the error, also if CUDA accepts nothing any
   // more.
-  return cuda_event.carried.ok() ? recorded : absl::OkStatus();
+  return error().ok() ? recorded : absl::OkStatus();
+}
+
+bool CudaStream::WaitsOnHost(const EventState& event) const {
+  return event.device.kind == DeviceKind::kCpu && errors_->flag() == nullptr;
 }
 
 absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
-  auto& cuda_event = static_cast<CudaEvent&>(event);
-  cuda_event.mutex.AssertHeld();
+  event.mutex.AssertHeld();
   const CudaDeviceGuard guard(ordinal_);
-  if (cuda_event.capture == 0 && capture_id() != 0) {
+  const bool is_of_cpu = event.device.kind == DeviceKind::kCpu;
+  if (capture_id() != 0 && (is_of_cpu || static_cast<CudaEvent&>(event).capture == 0)) {
     // CUDA would give the capture up.
     return absl::FailedPreconditionError(
         absl::StrCat("wait on ", label_, ", which is captured into a CUDA graph, for event \"",
                      event_name, "\", which was recorded outside of the capture"));
   }
-  if (!cuda_event.carried.ok()) {
-    error_.Keep(ArrivedThrough(event_name, label_, cuda_event.carried));
+  if (is_of_cpu) {
+    std::unique_ptr<Arrivals> none;
+    BRIGADE_ASSIGN_OR_RETURN(const EventRecordRef record, event.Follow(none));
+    return WaitForFlag(record, event_name);
   }
+  const auto& cuda_event = static_cast<CudaEvent&>(event);
+  if (cuda_event.carried) errors_->Wait(cuda_event.carried, event_name, /*has_flag=*/false);
   const absl::Status waited =
       KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
                        return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
                                          "cudaStreamWaitEvent");
                      }));
-  return cuda_event.carried.ok() ? waited : absl::OkStatus();
+  return CarriedBy(cuda_event.carried).ok() ? waited : absl::OkStatus();
+}
+
+absl::Status CudaStream::WaitForFlag(const EventRecordRef& record, absl::string_view event_name) {
+  // Where the device cannot wait: docs/device.md, rule 19.
+  if (errors_->flag() == nullptr) record->Wait().IgnoreError();
+  const std::optional<uint32_t> count =
+      errors_->Wait(record, event_name, /*has_flag=*/errors_->flag() != nullptr);
+  if (!count.has_value()) return absl::OkStatus();
+  return KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+                          return CudaStatus(CudaWaitForFlag(handle_, errors_->flag().get(), *count),
+                                            "cuStreamWaitValue32");
+                        }));
 }
 
 uint64_t CudaStream::capture_id() const {
@@ -205,7 +264,7 @@ bool CudaStream::Drain() {
     answer = cudaStreamSynchronize(handle_);
   }
   KeepFirstError("work", CudaStatus(answer, "cudaStreamSynchronize"))
-      .IgnoreError();  // kept in error_
+      .IgnoreError();  // kept in errors_
   if (trace_ != nullptr) trace_->Collect();
   return busy;
 }

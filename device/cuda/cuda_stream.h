@@ -9,7 +9,7 @@
 
 #include "brigade/device/cuda/cuda_trace.h"
 #include "brigade/device/internal/backend.h"
-#include "brigade/device/internal/first_error.h"
+#include "brigade/device/internal/carried_errors.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::device::internal {
@@ -21,17 +21,19 @@ class CudaEvent final : public EventState {
 
   absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) override;
   absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override;
+  absl::StatusOr<EventRecordRef> Follow(std::unique_ptr<Arrivals>& arrivals)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) override;
 
   cudaEvent_t handle() const { return handle_; }
 
-  // The error that the latest record carries, and the capture that it is in.
-  absl::Status carried ABSL_GUARDED_BY(mutex);
+  // The error that the latest record carries (empty: none; finished when the record is reached),
+  // and the capture that it is in.
+  EventRecordRef carried ABSL_GUARDED_BY(mutex);
   uint64_t capture ABSL_GUARDED_BY(mutex) = 0;
 
  private:
-  CudaEvent(int ordinal, cudaEvent_t handle) : ordinal_(ordinal), handle_(handle) {}
+  CudaEvent(int ordinal, cudaEvent_t handle) : EventState(Cuda(ordinal)), handle_(handle) {}
 
-  const int ordinal_;
   const cudaEvent_t handle_;
 };
 
@@ -40,6 +42,7 @@ class CudaEvent final : public EventState {
 //
 // Errors       The error of a launch is known at once, and is here before a later record. The error
 //              of a kernel is known when a thread waits; CUDA then refuses all work on the device.
+//              One of the CPU comes through an event when it happens (CarriedErrors).
 class CudaStream final : public StreamState {
  public:
   // With a null `trace_buffer` it is not traced. `idle` is a stream of the device without work.
@@ -61,16 +64,21 @@ class CudaStream final : public StreamState {
   absl::Status Record(EventState& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
   absl::Status Wait(EventState& event, absl::string_view event_name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) override;
+  bool WaitsOnHost(const EventState& event) const override;
   bool Drain() override;
   uint64_t capture_id() const override;
-  absl::Status error() const override { return error_.Get(); }
-  void ClearError() override { error_.Clear(); }
+  absl::Status error() const override { return errors_->first().Get(); }
+  void ClearError() override { errors_->Clear(); }
   void Close() override;
 
  private:
-  CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label);
+  CudaStream(int ordinal, cudaStream_t handle, bool owned, std::string label,
+             std::shared_ptr<uint32_t> flag);
 
   absl::Status StartTrace(TraceBuffer* trace_buffer, cudaStream_t idle);
+
+  // Of a record of the CPU.
+  absl::Status WaitForFlag(const EventRecordRef& record, absl::string_view event_name);
 
   // Calls `enqueue`, timed if this stream is traced.
   absl::Status EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
@@ -88,7 +96,7 @@ class CudaStream final : public StreamState {
   bool is_closed_ ABSL_GUARDED_BY(handle_mutex_) = false;
   // Null: not traced.
   std::unique_ptr<CudaTrace> trace_;
-  FirstError error_;
+  const std::shared_ptr<CarriedErrors> errors_;
 };
 
 }  // namespace brigade::device::internal

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<CudaTrace>> CudaTrace::Create(TraceBuffer& trace_
 }
 
 absl::Status CudaTrace::CreateEvents(cudaStream_t idle) {
+  const CudaRelaxedCapture relaxed;
   MutexLock lock(mutex_);
   for (TimedOperation& timed : ring_) {
     for (cudaEvent_t* const event : {&timed.begin, &timed.end}) {

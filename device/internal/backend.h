@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/device.h"
+#include "brigade/device/internal/event_record.h"
 #include "brigade/device/internal/task.h"
 #include "brigade/device/race_checker/vector_clock.h"
 #include "brigade/device/threads/mutex.h"
@@ -25,14 +27,28 @@ class TraceBuffer;
 // What a kind of device implements. stream.cc, event.cc and context_state.cc check the arguments
 // and tell the race checker before they call it.
 
+// How one stream of the CPU learns, in order, that records of a device's events are reached.
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+};
+
 class EventState {
  public:
+  explicit EventState(Device device) : device(device) {}
   virtual ~EventState() = default;
 
   // Releases the mutex, then waits for the latest record and returns the error that it carries.
   virtual absl::Status Synchronize() ABSL_UNLOCK_FUNCTION(mutex) = 0;
   virtual absl::StatusOr<bool> Query() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;
 
+  // What a stream of the CPU waits for instead of the latest record. `arrivals` is that stream's,
+  // for events of this one's device; null until one needs it. FailedPrecondition for what is in a
+  // capture.
+  virtual absl::StatusOr<EventRecordRef> Follow(std::unique_ptr<Arrivals>& arrivals)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;
+
+  const Device device;
   Mutex mutex;
   bool recorded ABSL_GUARDED_BY(mutex) = false;
   // The checker of the stream that recorded last.
@@ -55,6 +71,8 @@ class StreamState {
   virtual absl::Status Record(EventState& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) = 0;
   virtual absl::Status Wait(EventState& event, absl::string_view event_name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(event.mutex) = 0;
+  // Whether Wait makes the host wait for the event, because this stream cannot.
+  virtual bool WaitsOnHost(const EventState&) const { return false; }
 
   // Blocks until all that was enqueued before the call has ended. True if some of it had not. What
   // is being captured does not run, and is not waited for.

@@ -125,16 +125,17 @@ cudaError_t LaunchFunction(Call& call, const void* function, dim3 grid, dim3 blo
 }
 
 cudaError_t LaunchHostFunction(Call& call, cudaStream_t stream_handle,
-                               std::function<void()> function) {
+                               std::function<void(cudaError_t)> function, bool runs_after_errors) {
   const auto stream = call.Find(stream_handle);
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  const auto run = [function = std::move(function)](Device&) {
-    ThisThread().is_in_host_function = true;
-    function();
-    ThisThread().is_in_host_function = false;
-    return cudaSuccess;
-  };
-  return call.Submit(stream, {Work::Kind::kHost, run});
+  Work work{Work::Kind::kHost, [function = std::move(function)](Device& device) {
+              ThisThread().is_in_host_function = true;
+              function(device.error);
+              ThisThread().is_in_host_function = false;
+              return cudaSuccess;
+            }};
+  work.runs_after_errors = runs_after_errors;
+  return call.Submit(stream, std::move(work));
 }
 
 // Sizes that <<<>>> gives, on their way to the launch.
@@ -207,16 +208,21 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return Api("cudaLaunchHostFunc", Needs::kContext, [&](Call& call) {
     if (function == nullptr) return cudaErrorInvalidValue;
-    return LaunchHostFunction(call, stream, [function, data] { function(data); });
+    return LaunchHostFunction(
+        call, stream, [function, data](cudaError_t) { function(data); },
+        /*runs_after_errors=*/false);
   });
 }
 
+// Unlike a host function, it learns of the device's error.
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned flags) {
   return Api("cudaStreamAddCallback", Needs::kContext, [&](Call& call) {
     if (callback == nullptr || flags != 0) return cudaErrorInvalidValue;
-    return LaunchHostFunction(call, stream,
-                              [stream, callback, data] { callback(stream, cudaSuccess, data); });
+    return LaunchHostFunction(
+        call, stream,
+        [stream, callback, data](cudaError_t error) { callback(stream, error, data); },
+        /*runs_after_errors=*/true);
   });
 }
 

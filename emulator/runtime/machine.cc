@@ -122,7 +122,7 @@ cudaError_t Machine::Check(const absl::Status& status, absl::string_view what) {
 }
 
 void Device::Run(const Work& work) {
-  if (work.run == nullptr || error != cudaSuccess) return;
+  if (work.run == nullptr || (error != cudaSuccess && !work.runs_after_errors)) return;
   const cudaError_t result = work.run(*this);
   cudaError_t none = cudaSuccess;
   if (result != cudaSuccess) error.compare_exchange_strong(none, result);

@@ -59,6 +59,8 @@ struct Work {
   std::function<cudaError_t(Device&)> run;
   // A library's kernel that keeps its place among those of its graph.
   bool is_chained = false;
+  // It runs on a device that has failed, too.
+  bool runs_after_errors = false;
 };
 
 struct Operation {

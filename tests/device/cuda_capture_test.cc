@@ -128,6 +128,34 @@ TEST_P(CudaCaptureTest, WhatCannotBeCapturedIsRefusedAndHarmsNothing) {
   EXPECT_OK(stream_->Synchronize());
 }
 
+// Neither can a stream of the CPU be in the graph.
+TEST_P(CudaCaptureTest, EventsAcrossKindsAreRefusedAndHarmNothing) {
+  const auto cpu = CreateContext(CpuOptions("host 0"));
+  const auto lane = cpu->CreateStream("lane").value();
+  const auto updated = cpu->CreateEvent("updated").value();
+  ASSERT_OK(lane->Record(*updated));
+  ASSERT_OK(joined_->Record(*ready_));
+  Begin();
+  ASSERT_OK(stream_->FillBytes(memory_.data(), 1, kBytes));
+  constexpr auto kWrongMoment = absl::StatusCode::kFailedPrecondition;
+  EXPECT_THAT(stream_->Wait(*updated),
+              StatusIs(kWrongMoment, HasSubstr("\"updated\", which was recorded outside")));
+  ASSERT_OK(stream_->Record(*done_));
+  EXPECT_THAT(lane->Wait(*done_), StatusIs(kWrongMoment, HasSubstr("CUDA graph")));
+  // What is outside of the capture waits as ever, also for a device's first time.
+  ASSERT_OK(lane->Wait(*ready_));
+  ASSERT_OK(lane->Record(*updated));
+  ASSERT_OK(joined_->Wait(*updated));
+  EXPECT_OK(joined_->Synchronize());
+  EXPECT_OK(lane->Synchronize());
+  EXPECT_OK(context_->CreateStream("made meanwhile"));
+  EndAndLaunch();
+  EXPECT_OK(stream_->Wait(*updated));
+  EXPECT_OK(stream_->Synchronize());
+  // Of a capture that has ended, too.
+  EXPECT_THAT(lane->Wait(*done_), StatusIs(kWrongMoment));
+}
+
 TEST_P(CudaCaptureTest, AStreamJoinsByAWaitAndIsTracedAfterwards) {
   Begin();
   ASSERT_OK(stream_->FillBytes(memory_.data(), 1, kBytes / 2));

@@ -1,4 +1,4 @@
-#include "brigade/device/cpu/event_record.h"
+#include "brigade/device/internal/event_record.h"
 
 #include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/spin.h"
@@ -20,10 +20,24 @@ FreeList& FreeRecords() {
 }  // namespace
 
 void EventRecord::Finish(absl::Status carried) {
+  RecordWaiters waiters = FinishAndTakeWaiters(std::move(carried));
+  while (RecordWaiter* const waiter = waiters.Take()) waiter->OnFinish();
+}
+
+RecordWaiters EventRecord::FinishAndTakeWaiters(absl::Status carried) {
   MutexLock lock(mutex_);
   carried_ = std::move(carried);
   finished_.store(true, std::memory_order_release);
   if (waiting_ > 0) reached_.SignalAll();
+  return RecordWaiters(std::exchange(first_waiter_, nullptr));
+}
+
+bool EventRecord::AddWaiter(RecordWaiter& waiter) {
+  MutexLock lock(mutex_);
+  if (finished()) return false;
+  waiter.next_waiter_ = first_waiter_;
+  first_waiter_ = &waiter;
+  return true;
 }
 
 absl::Status EventRecord::Wait() {
