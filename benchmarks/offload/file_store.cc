@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
@@ -32,8 +33,10 @@ ABSL_FLAG(std::string, folder, "", "on the disk to measure; the files have no na
 ABSL_FLAG(int64_t, chunk_bytes, int64_t{12} << 22, "of a chunk: 4 Mi elements of 12 bytes");
 ABSL_FLAG(int, chunks, 8, "read and written in each turn");
 ABSL_FLAG(int, rounds, 9, "turns of each contestant; medians count");
-ABSL_FLAG(int64_t, block_bytes, 1 << 20, "FileOptions::block_bytes");
-ABSL_FLAG(int, queue_depth, 8, "FileOptions::queue_depth, and threads of the plain loops");
+ABSL_FLAG(int64_t, block_bytes, brigade::device::FileOptions().block_bytes,
+          "FileOptions::block_bytes");
+ABSL_FLAG(int, queue_depth, brigade::device::FileOptions().queue_depth,
+          "FileOptions::queue_depth, and threads of the plain loop of blocks");
 ABSL_FLAG(bool, direct, true, "past the page cache");
 ABSL_FLAG(bool, checksums, false, "FileOptions::checksums");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
@@ -182,6 +185,32 @@ class Plain final : public Contestant {
   int slot_ = 0;
 };
 
+// Of a commit of one chunk that was just written.
+absl::StatusOr<double> CommitSeconds(device::CrashSafety safety, device::Context& context,
+                                     const Ring& ring) {
+  device::FileOptions options;
+  options.directory = absl::GetFlag(FLAGS_folder);
+  options.direct = absl::GetFlag(FLAGS_direct);
+  options.crash_safety = safety;
+  const std::string name = absl::StrCat("commits-", ::getpid());
+  const std::vector<int64_t> sizes = {absl::GetFlag(FLAGS_chunk_bytes)};
+  BRIGADE_ASSIGN_OR_RETURN(const auto store, device::FileStore::Create(options, name, sizes));
+  // At the end: a store notices that its file was removed.
+  const auto unlink = absl::MakeCleanup([path = store->path()] { ::unlink(path.c_str()); });
+  BRIGADE_ASSIGN_OR_RETURN(const auto stream, context.CreateStream("commits"));
+  Seconds seconds;
+  for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
+    BRIGADE_RETURN_IF_ERROR(store->Write(*stream, 0, ring.Of(true, 0)));
+    BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
+    const auto begin = std::chrono::steady_clock::now();
+    BRIGADE_RETURN_IF_ERROR(store->Commit(*stream));
+    BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return Median(seconds);
+}
+
 absl::Status Main() {
   if (absl::GetFlag(FLAGS_folder).empty()) {
     return absl::InvalidArgumentError("--folder names none");
@@ -247,6 +276,12 @@ absl::Status Main() {
     if (&entry - entries.data() >= 2) {
       json_lines.push_back(absl::StrFormat(R"(  "%s_of_plain": %.6g)", entry.name, of_plain));
     }
+  }
+  for (const auto safety :
+       {device::CrashSafety::kNone, device::CrashSafety::kProcess, device::CrashSafety::kMachine}) {
+    BRIGADE_ASSIGN_OR_RETURN(const double seconds, CommitSeconds(safety, *context, ring));
+    std::cout << absl::StrFormat("a commit, crash safety %s: %.3f ms\n", ToString(safety),
+                                 seconds * 1e3);
   }
   if (!absl::GetFlag(FLAGS_json).empty()) {
     std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"

@@ -52,9 +52,10 @@ struct FileOptions {
   bool direct = true;
 
   // A transfer is cut into blocks of so many bytes, a multiple of 4096, of which so many are in
-  // flight. DeepSpeed's aio.block_size and aio.queue_depth, with its defaults.
-  int64_t block_bytes = int64_t{1} << 20;
-  int queue_depth = 8;
+  // flight. DeepSpeed's aio.block_size and aio.queue_depth, which are 1 MiB and 8 there. 4 MiB and
+  // 4: best of 1, 2, 4 MiB and 4, 8, 16, with the fewest threads, docs/decisions/0110-file-tier.md.
+  int64_t block_bytes = int64_t{4} << 20;
+  int queue_depth = 4;
 
   // Reads and writes that run at the same time, each on a stream of its own; one more waits for the
   // end of another. Each has its ring, or its queue_depth threads.

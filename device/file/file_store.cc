@@ -15,6 +15,7 @@
 #include "brigade/device/file/file_transfer.h"
 #include "brigade/device/file/store_file.h"
 #include "brigade/device/file/store_table.h"
+#include "brigade/device/file/store_versions.h"
 #include "brigade/device/operation.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
@@ -78,11 +79,9 @@ class FileStore::State {
         kind_(kind),
         chunk_bytes_(chunk_bytes.begin(), chunk_bytes.end()),
         begins_(chunk_bytes.size()),
-        layout_sum_(internal::LayoutSum(chunk_bytes)),
         file_(std::move(file)),
         engine_(std::move(engine)),
-        current_(chunk_bytes.size()),
-        written_(chunk_bytes.size()) {
+        versions_(file_, chunk_bytes, options.crash_safety) {
     internal::LayOut(chunk_bytes_, absl::MakeSpan(begins_));
   }
 
@@ -95,19 +94,10 @@ class FileStore::State {
   absl::Status Read(int64_t chunk, absl::Span<char> to, const int32_t* skip);
   absl::Status Write(int64_t chunk, absl::Span<const char> from, const int32_t* skip);
   absl::Status Commit(const int32_t* skip);
-  absl::Status Abandon();
 
-  // What the race checker hears of them. Operations touch it by the mutex, which orders nothing.
-  Access CurrentOf(int64_t chunk) const {
-    return Reads(&current_[At(chunk)], sizeof(ChunkVersion));
-  }
-  Access WrittenOf(int64_t chunk) { return Writes(&written_[At(chunk)], sizeof(ChunkVersion)); }
-  Access AllCurrent() { return Writes(current_.data(), BytesOfVersions()); }
-  Access AllWritten() { return Writes(written_.data(), BytesOfVersions()); }
-
+  internal::StoreVersions& versions() { return versions_; }
   int64_t chunks() const { return static_cast<int64_t>(chunk_bytes_.size()); }
   int64_t chunk_bytes(int64_t chunk) const { return chunk_bytes_[At(chunk)]; }
-  int64_t commits() const { return commits_.load(std::memory_order_acquire); }
   int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
   int64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
   FileEngineKind kind() const { return kind_; }
@@ -116,26 +106,19 @@ class FileStore::State {
 
  private:
   static size_t At(int64_t chunk) { return static_cast<size_t>(chunk); }
-  int64_t BytesOfVersions() const {
-    return static_cast<int64_t>(current_.size() * sizeof(ChunkVersion));
-  }
-  bool HasTable() const { return options_.crash_safety != CrashSafety::kNone; }
 
   // Transfers one chunk in one of its slots; the sum if it is asked for.
   absl::StatusOr<uint32_t> Carry(bool write, int64_t chunk, int32_t slot, char* memory, bool sums);
   int64_t SlotBegin(int64_t chunk, int32_t slot) const;
-  absl::Status WriteTable(absl::Span<const ChunkVersion> versions, int64_t commits);
-  absl::Status ReadTable();
 
   const FileOptions options_;
   const FileEngineKind kind_;
   const std::vector<int64_t> chunk_bytes_;
   // Of the first slots.
   std::vector<int64_t> begins_;
-  const uint32_t layout_sum_;
-  const uint32_t boot_sum_ = internal::BootSum();
   const StoreFile file_;
   const std::unique_ptr<FileEngine> engine_;
+  internal::StoreVersions versions_;
   std::string description_;
 
   // One for each operation that may run at a time.
@@ -144,43 +127,25 @@ class FileStore::State {
   CondVar freed_;
   std::vector<FileTransfers*> free_ ABSL_GUARDED_BY(free_mutex_);
 
-  // Of the versions, the table and its parts of the file. The vectors keep their size.
-  Mutex mutex_;
-  std::vector<ChunkVersion> current_;
-  // Since the last commit; slot -1: nothing.
-  std::vector<ChunkVersion> written_;
-  std::vector<ChunkVersion> next_ ABSL_GUARDED_BY(mutex_);
-  internal::AlignedMemory table_ ABSL_GUARDED_BY(mutex_);
-  // Of a table that may be on the disk without being current here.
-  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
-
-  std::atomic<int64_t> commits_{0};
   std::atomic<int64_t> bytes_read_{0};
   std::atomic<int64_t> bytes_written_{0};
 };
 
 absl::Status FileStore::State::Start(bool is_new) {
-  MutexLock lock(mutex_);
-  next_.resize(current_.size());
-  table_ = internal::AllocateAligned(internal::TableBytes(chunks()));
-  if (table_ == nullptr) return absl::ResourceExhaustedError("the system refuses memory");
   for (int i = 0; i < options_.operations; ++i) {
     BRIGADE_ASSIGN_OR_RETURN(auto transfers, FileTransfers::Create(*engine_, options_.queue_depth,
                                                                    options_.block_bytes));
     transfers_.push_back(std::move(transfers));
   }
   {
-    MutexLock free_lock(free_mutex_);
+    MutexLock lock(free_mutex_);
     for (const auto& transfers : transfers_) free_.push_back(transfers.get());
   }
   description_ = absl::StrCat(engine_->description(), ", ", file_.mode(), ", ", options_.operations,
                               " x ", options_.queue_depth, " blocks of ", options_.block_bytes,
                               " bytes in flight, crash safety: ", ToString(options_.crash_safety),
                               ", ", options_.checksums ? "CRC-32C of each chunk" : "no checksums");
-  if (!is_new) return ReadTable();
-  if (!HasTable()) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(WriteTable(current_, 0));
-  return options_.crash_safety == CrashSafety::kMachine ? file_.SyncDirectory() : absl::OkStatus();
+  return is_new ? versions_.Create() : versions_.Open();
 }
 
 absl::Status FileStore::State::Check(absl::string_view call, int64_t chunk, const void* memory,
@@ -238,11 +203,7 @@ absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int3
 
 absl::Status FileStore::State::Read(int64_t chunk, absl::Span<char> to, const int32_t* skip) {
   if (skip != nullptr && *skip != 0) return absl::OkStatus();
-  ChunkVersion version;
-  {
-    MutexLock lock(mutex_);
-    version = current_[At(chunk)];
-  }
+  const ChunkVersion version = versions_.Current(chunk);
   const auto what = [&] {
     return absl::StrCat("chunk ", chunk, " of ", Printable(file_.path(), 400));
   };
@@ -268,14 +229,7 @@ absl::Status FileStore::State::Read(int64_t chunk, absl::Span<char> to, const in
 absl::Status FileStore::State::Write(int64_t chunk, absl::Span<const char> from,
                                      const int32_t* skip) {
   if (skip != nullptr && *skip != 0) return absl::OkStatus();
-  int32_t slot;
-  {
-    MutexLock lock(mutex_);
-    BRIGADE_RETURN_IF_ERROR(broken_);
-    slot = current_[At(chunk)].slot == 0 ? 1 : 0;
-    // What fails midway is nothing to commit.
-    written_[At(chunk)] = {};
-  }
+  BRIGADE_ASSIGN_OR_RETURN(const int32_t slot, versions_.BeginWrite(chunk));
   const absl::StatusOr<uint32_t> sum =
       Carry(/*write=*/true, chunk, slot, const_cast<char*>(from.data()), options_.checksums);
   if (!sum.ok()) {
@@ -284,80 +238,13 @@ absl::Status FileStore::State::Write(int64_t chunk, absl::Span<const char> from,
                                      Printable(file_.path(), 400), ": ", sum.status().message()));
   }
   bytes_written_.fetch_add(chunk_bytes(chunk), std::memory_order_relaxed);
-  MutexLock lock(mutex_);
-  written_[At(chunk)] = {slot, options_.checksums, *sum};
+  versions_.EndWrite(chunk, {slot, options_.checksums, *sum});
   return absl::OkStatus();
 }
 
 absl::Status FileStore::State::Commit(const int32_t* skip) {
-  if (skip != nullptr && *skip != 0) return Abandon();
-  MutexLock lock(mutex_);
-  BRIGADE_RETURN_IF_ERROR(broken_);
-  for (size_t i = 0; i < current_.size(); ++i) {
-    next_[i] = written_[i].slot < 0 ? current_[i] : written_[i];
-  }
-  if (HasTable()) {
-    const internal::FileSizeSignalBlock no_signal;
-    BRIGADE_RETURN_IF_ERROR(WriteTable(next_, commits() + 1));
-  }
-  std::copy(next_.begin(), next_.end(), current_.begin());
-  std::fill(written_.begin(), written_.end(), ChunkVersion());
-  commits_.fetch_add(1, std::memory_order_release);
-  return absl::OkStatus();
-}
-
-absl::Status FileStore::State::Abandon() {
-  MutexLock lock(mutex_);
-  std::fill(written_.begin(), written_.end(), ChunkVersion());
-  return absl::OkStatus();
-}
-
-absl::Status FileStore::State::WriteTable(absl::Span<const ChunkVersion> versions,
-                                          int64_t commits) {
-  const bool syncs = options_.crash_safety == CrashSafety::kMachine;
-  BRIGADE_RETURN_IF_ERROR(file_.Check());
-  // Else the disk may take the table before what it says.
-  if (syncs) BRIGADE_RETURN_IF_ERROR(file_.Sync());
-  const int64_t bytes = internal::TableBytes(chunks());
-  const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
-  internal::WriteTable({layout_sum_, syncs ? 0 : boot_sum_, commits}, versions, table);
-  absl::Status status = file_.Write(table, commits % 2 * bytes);
-  if (status.ok() && syncs) status = file_.Sync();
-  if (!status.ok()) {
-    broken_ = absl::Status(
-        status.code(), absl::StrCat(status.message(), ", its table of commit ", commits,
-                                    ": it takes no more writes, because a crash would find either "
-                                    "this commit or the one before"));
-    return broken_;
-  }
-  return status;
-}
-
-absl::Status FileStore::State::ReadTable() {
-  const int64_t bytes = internal::TableBytes(chunks());
-  const absl::Span<char> table(table_.get(), static_cast<size_t>(bytes));
-  absl::Status first_error;
-  internal::TableHead newest = {.commits = -1};
-  for (int copy = 0; copy < 2; ++copy) {
-    BRIGADE_RETURN_IF_ERROR(file_.Read(table, copy * bytes));
-    const absl::StatusOr<internal::TableHead> head =
-        internal::ReadTable({table.data(), table.size()}, layout_sum_, absl::MakeSpan(next_));
-    if (!head.ok() && first_error.ok()) first_error = head.status();
-    if (!head.ok() || head->commits <= newest.commits) continue;
-    newest = *head;
-    std::copy(next_.begin(), next_.end(), current_.begin());
-  }
-  const auto refuse = [&](absl::StatusCode code, absl::string_view reason) {
-    return absl::Status(code,
-                        absl::StrCat("the table of ", Printable(file_.path(), 400), ": ", reason));
-  };
-  if (newest.commits < 0) return refuse(first_error.code(), first_error.message());
-  if (newest.boot_sum != 0 && newest.boot_sum != boot_sum_) {
-    return refuse(absl::StatusCode::kDataLoss,
-                  "the machine was started again since it was written, and its crash safety was "
-                  "that of a process");
-  }
-  commits_.store(newest.commits, std::memory_order_release);
+  if (skip == nullptr || *skip == 0) return versions_.Commit();
+  versions_.Abandon();
   return absl::OkStatus();
 }
 
@@ -429,7 +316,8 @@ absl::Status FileStore::Read(Stream& stream, int64_t chunk, absl::Span<char> to,
   BRIGADE_RETURN_IF_ERROR(state_->Check("file_read", chunk, to.data(), to.size()));
   return stream.Enqueue(
       {"file_read",
-       {Writes(to.data(), state_->chunk_bytes(chunk)), state_->CurrentOf(chunk), SkipOf(skip)}},
+       {Writes(to.data(), state_->chunk_bytes(chunk)), state_->versions().ReadsCurrent(chunk),
+        SkipOf(skip)}},
       [state = state_, chunk, to, skip](ThreadPool&) { return state->Read(chunk, to, skip); });
 }
 
@@ -438,24 +326,29 @@ absl::Status FileStore::Write(Stream& stream, int64_t chunk, absl::Span<const ch
   BRIGADE_RETURN_IF_ERROR(state_->Check("file_write", chunk, from.data(), from.size()));
   return stream.Enqueue(
       {"file_write",
-       {Reads(from.data(), state_->chunk_bytes(chunk)), state_->CurrentOf(chunk),
-        state_->WrittenOf(chunk), SkipOf(skip)}},
+       {Reads(from.data(), state_->chunk_bytes(chunk)), state_->versions().ReadsCurrent(chunk),
+        state_->versions().WritesWritten(chunk), SkipOf(skip)}},
       [state = state_, chunk, from, skip](ThreadPool&) { return state->Write(chunk, from, skip); });
 }
 
 absl::Status FileStore::Commit(Stream& stream, const int32_t* skip) {
-  return stream.Enqueue({"file_commit", {state_->AllCurrent(), state_->AllWritten(), SkipOf(skip)}},
+  return stream.Enqueue({"file_commit",
+                         {state_->versions().WritesAllCurrent(),
+                          state_->versions().WritesAllWritten(), SkipOf(skip)}},
                         [state = state_, skip](ThreadPool&) { return state->Commit(skip); });
 }
 
 absl::Status FileStore::Abandon(Stream& stream) {
-  return stream.Enqueue({"file_abandon", {state_->AllWritten()}},
-                        [state = state_](ThreadPool&) { return state->Abandon(); });
+  return stream.Enqueue({"file_abandon", {state_->versions().WritesAllWritten()}},
+                        [state = state_](ThreadPool&) {
+                          state->versions().Abandon();
+                          return absl::OkStatus();
+                        });
 }
 
 int64_t FileStore::chunks() const { return state_->chunks(); }
 int64_t FileStore::chunk_bytes(int64_t chunk) const { return state_->chunk_bytes(chunk); }
-int64_t FileStore::commits() const { return state_->commits(); }
+int64_t FileStore::commits() const { return state_->versions().commits(); }
 int64_t FileStore::bytes_read() const { return state_->bytes_read(); }
 int64_t FileStore::bytes_written() const { return state_->bytes_written(); }
 FileEngineKind FileStore::engine() const { return state_->kind(); }

@@ -51,9 +51,10 @@ namespace brigade::device {
 // Threads      Safe from any thread.
 class FileStore {
  public:
-  // A new file of that name, with room for two slots of every chunk; nothing is committed yet.
-  // AlreadyExists if there is one; ResourceExhausted if there is no room, with how much is needed
-  // for what, and how much is there; Unavailable for an engine that the kernel lacks or forbids.
+  // A new file of that name, with room for two slots of every chunk; nothing is committed yet. With
+  // CrashSafety it stays when the store ends: its owner removes path(). AlreadyExists if there is
+  // one; ResourceExhausted if there is no room, with how much is needed for what, and how much is
+  // there; Unavailable for an engine that the kernel lacks or forbids.
   static absl::StatusOr<std::unique_ptr<FileStore>> Create(const FileOptions& options,
                                                            absl::string_view name,
                                                            absl::Span<const int64_t> chunk_bytes);

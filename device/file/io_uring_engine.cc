@@ -94,7 +94,9 @@ class RingQueue final : public FileQueue {
   FileRequest& Next() override {
     for (;;) {
       const bool some_ended = LoadShared(cq_tail_) != cq_head_value_;
-      if (!some_ended || NotSubmitted() > 0) {
+      // As long as some have ended, those started meanwhile go together, but for too many: that
+      // spares calls, and half of the requests are with the kernel.
+      if (!some_ended || 2 * NotSubmitted() >= in_flight_) {
         const int error = Enter(some_ended ? 0 : 1);
         if (error != 0 && NotSubmitted() == in_flight_) return Unsubmit(error);
         // The others are with the kernel, and end without its call.

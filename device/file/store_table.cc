@@ -107,6 +107,7 @@ absl::StatusOr<TableHead> ReadTable(absl::string_view from, uint32_t layout_sum,
     Entry entry;
     std::memcpy(&entry, from.data(), sizeof(entry));
     from.remove_prefix(sizeof(entry));
+    if (entry.slot < -1 || entry.slot > 1) return absl::DataLossError("it names no slot");
     version = {entry.slot, entry.has_sum != 0, entry.sum};
   }
   return TableHead{header.layout_sum, header.boot_sum, header.commits};

@@ -189,6 +189,18 @@ TEST_P(FileStoreCrashTest, OpenRefusesWhatItCannotTrust) {
   }
   EXPECT_THAT(FileStore::Open(options_, "state", kSizes),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("started again")));
+  {
+    std::string text = before;
+    std::vector<internal::ChunkVersion> versions(kSizes.size());
+    versions[2].slot = 2;
+    internal::WriteTable({internal::LayoutSum(kSizes), 0, 9}, versions,
+                         absl::MakeSpan(text).first(4096));
+    internal::WriteTable({internal::LayoutSum(kSizes), 0, 9}, versions,
+                         absl::MakeSpan(text).subspan(4096, 4096));
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  EXPECT_THAT(FileStore::Open(options_, "state", kSizes),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("names no slot")));
   std::ofstream(path, std::ios::binary) << before.substr(0, before.size() - 1);
   EXPECT_THAT(FileStore::Open(options_, "state", kSizes),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("was cut")));
@@ -197,7 +209,9 @@ TEST_P(FileStoreCrashTest, OpenRefusesWhatItCannotTrust) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("it is none")));
   // What others may have put there.
   std::filesystem::remove(path);
-  std::filesystem::create_symlink("/dev/zero", path);
+  std::ofstream(path + "2", std::ios::binary) << before;
+  EXPECT_OK(FileStore::Open(options_, "state2", kSizes));
+  std::filesystem::create_symlink(path + "2", path);
   EXPECT_FALSE(FileStore::Open(options_, "state", kSizes).ok());
   std::filesystem::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
