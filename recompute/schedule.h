@@ -27,8 +27,9 @@ struct PlacedOperation {
   int64_t saved = kElsewhere;
   // The transient bytes of the stage or of its option.
   int64_t transient = kElsewhere;
-  // This operation writes over what the kWrite of this stage copies, which has to have ended; kNone:
-  // over nothing that is being copied. (Of kFetch too: unless copies are made one after the other.)
+  // This operation writes over what the kWrite of this stage copies, which has to have ended;
+  // kNone: over nothing that is being copied. (Of kFetch too: unless copies are made one after the
+  // other.)
   int after_write = kNone;
 
   bool operator==(const PlacedOperation&) const = default;
@@ -56,8 +57,9 @@ struct Schedule {
 
 // Places the plan's operations on a stack at the arena's begin, what passes there and at its end by
 // turns, and checks each one: everything that is read is there, nothing is written over, everything
-// is freed once. Of a plan on two tiers the kFetch are added, each read has one of two places beyond
-// the arena's far end, and who writes over something that is still being copied has to await that.
+// is freed once. Of a plan on two tiers the kFetch are added, each read has one of two places
+// beyond the arena's far end, and who writes over something that is still being copied has to await
+// that.
 //
 // Memory       arena_bytes and the largest gradient are the plan's peak_bytes where all gradients
 //              are of one size.

@@ -88,8 +88,8 @@ class Stash {
 
   device::Buffer memory_;
   std::vector<Slot> slots_;
-  // On the compute stream: what it has done when a copy may begin. On the stash's: the copies to the
-  // host so far.
+  // On the compute stream: what it has done when a copy may begin. On the stash's: the copies to
+  // the host so far.
   std::unique_ptr<device::Event> computed_, all_written_;
   // The first to go, with its copies over.
   std::unique_ptr<device::Stream> stream_;

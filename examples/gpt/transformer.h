@@ -36,9 +36,9 @@ namespace brigade::gpt {
 //              workspaces of matrix products (Blas::WorkspaceBytes of the largest one), of sums
 //              and of attention (layers_bytes), scratch. On the host, for a schedule on two tiers,
 //              what it writes: Stash::HostBytes. All of it at Create.
-// Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits. Copies
-//              to the host and back run on another (recompute::Stash), also those of a forward pass
-//              that no backward pass follows.
+// Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
+//              Copies to the host and back run on another (recompute::Stash), also those of a
+//              forward pass that no backward pass follows.
 // Dropout      As in GPT-2, of the embedding's output and of what attention and MLP of each block
 //              add to the residual stream; attention's probabilities, which are nowhere in memory,
 //              have none. Masks are made again wherever they are needed, and take no memory. With a

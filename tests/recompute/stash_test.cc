@@ -1,5 +1,5 @@
-// Schedules on two tiers, carried out with states on the host. The same tests run on the CPU and, by
-// BRIGADE_STASH_DEVICE of their target, on a GPU.
+// Schedules on two tiers, carried out with states on the host. The same tests run on the CPU and,
+// by BRIGADE_STASH_DEVICE of their target, on a GPU.
 
 #include "brigade/recompute/stash.h"
 
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/revolve.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/tests/device/testing.h"
 #include "brigade/tests/recompute/chains.h"
 #include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -283,15 +283,12 @@ TEST(StashTest, AllocatesNothingAndWaitsOnNoHost) {
   for (const Plan& plan : Plans()) {
     Toy toy({.checks = false}, plan);
     // The queues grow to all of these passes, which are held up.
-    absl::Notification go;
+    device::Gate gate;
     if (kOnCpu) {
-      ASSERT_OK(toy.compute().Enqueue({.name = "hold"}, [&](device::ThreadPool&) {
-        go.WaitForNotification();
-        return absl::OkStatus();
-      }));
+      ASSERT_OK(device::Block(toy.compute(), gate));
     }
     for (int pass = 0; pass < 4; ++pass) ASSERT_OK(toy.Pass());
-    go.Notify();
+    gate.Open();
     ASSERT_OK(toy.compute().Synchronize());
     const int64_t waits = toy.context().host_waits();
     const int64_t allocations = brigade::testing::CountedAllocations();
