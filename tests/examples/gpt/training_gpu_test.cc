@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/nn/random.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -36,7 +37,8 @@ struct Trained {
   std::vector<RankSummary> ranks;
 };
 
-Trained Train(device::Device device, int stage, const std::string& precision) {
+Trained Train(device::Device device, int stage, const std::string& precision,
+              const recompute::Policy& policy = {}, int64_t steps = kSteps) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -52,7 +54,8 @@ Trained Train(device::Device device, int stage, const std::string& precision) {
                   kRanks)
           .value();
   job.corpus = {RandomWords(20000, 1), RandomWords(2000, 2), "random words"};
-  job.steps = kSteps;
+  job.config.recompute = policy;
+  job.steps = steps;
   job.device = device;
   History history;
   Recorder recorder(nullptr);
@@ -92,6 +95,24 @@ TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
     }
+  }
+}
+
+TEST(StashGpuTest, InputsOnTheHostChangeNoBit) {
+  recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
+  const Trained kept = Train(device::Cuda(), 3, "bf16", policy, 3);
+  policy.stash = recompute::StashTier::kHost;
+  const Trained run = Train(device::Cuda(), 3, "bf16", policy, 3);
+  EXPECT_EQ(run.losses, kept.losses);
+  EXPECT_EQ(run.held_out, kept.held_out);
+  for (const RankSummary& rank : run.ranks) {
+    for (int p = 0; p < device::kPurposes; ++p) {
+      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
+    }
+    EXPECT_GT(rank.stashed.to_host, 0);
+    EXPECT_EQ(rank.stashed.to_host, 3 * rank.stashed_of_step.to_host);
+    EXPECT_EQ(rank.stashed.from_host, 3 * rank.stashed_of_step.from_host);
   }
 }
 

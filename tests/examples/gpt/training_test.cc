@@ -230,6 +230,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
       EXPECT_EQ(run.grad_norms, plain.grad_norms);
       EXPECT_EQ(run.held_out, plain.held_out);
       ExpectModelledMemoryAndTraffic(run, job.steps);
+      ASSERT_FALSE(run.outcome.ranks.empty());
       const RankSummary &a = run.outcome.ranks[0], &b = kept.outcome.ranks[0];
       EXPECT_GT(a.host_memory[kActivations], 0);
       EXPECT_EQ(a.stashed_of_step.to_host, 2 * a.host_memory[kActivations]);
