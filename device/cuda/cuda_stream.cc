@@ -233,8 +233,8 @@ absl::Status CudaStream::WaitForFlag(const EventRecordRef& record, absl::string_
   if (errors_->flag() == nullptr) record->Wait().IgnoreError();
   const std::optional<uint32_t> count =
       errors_->Wait(record, event_name, /*has_flag=*/errors_->flag() != nullptr);
-  if (!count.has_value()) return absl::OkStatus();
   return KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+                          if (!count.has_value()) return absl::OkStatus();
                           return CudaStatus(CudaWaitForFlag(handle_, errors_->flag().get(), *count),
                                             "cuStreamWaitValue32");
                         }));

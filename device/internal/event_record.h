@@ -9,11 +9,10 @@
 
 namespace brigade::device::internal {
 
-// What waits for a record without a thread: at most for one at a time.
+// What waits for a record without a thread, for one at a time.
 class RecordWaiter {
  public:
-  // The record has been finished. Called without the record's mutex, in the thread that finished
-  // it, before whoever waits for what this waiter does next can know.
+  // The record has been finished, by this thread, which does not hold the record's mutex.
   virtual void OnFinish() = 0;
 
  protected:
@@ -70,7 +69,8 @@ class EventRecord {
   // Blocks until the record is finished; returns the error that it carries.
   absl::Status Wait();
 
-  // False if the record is finished; otherwise `waiter` is called when it is.
+  // False if the record is finished; otherwise `waiter`, which must live until then, is called when
+  // it is.
   bool AddWaiter(RecordWaiter& waiter);
 
  private:
