@@ -326,6 +326,9 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                                ? std::string(precision::Name(*communication_dtype))
                                                : kNone},
                    {"reduction", std::string(collectives::Name(options.reduction))}};
+  if (options.offload.delay_update) {
+    fields["delay_warm_up"] = TextOf(options.offload.delay_warm_up);
+  }
   // Sums that are rounded once are the same whatever way they go.
   if (options.reduction != collectives::Reduction::kRoundedOnce) {
     absl::StrAppend(&fields["reduction"], " by ", collectives::Name(options.algorithm));

@@ -129,6 +129,14 @@ absl::StatusOr<std::unique_ptr<Stream>> Context::BorrowStream(void* cuda_stream,
       new Stream(state_, std::move(stream_state), std::string(name), /*owned=*/false, actor));
 }
 
+absl::StatusOr<std::unique_ptr<Context>> Context::CreateHostContext(int compute_threads) const {
+  return Create({.compute_threads = compute_threads,
+                 .name = absl::StrCat(state_->name, ", host"),
+                 .checks = state_->checker != nullptr,
+                 .race_checker = state_->checker,
+                 .tracer = state_->tracer});
+}
+
 absl::StatusOr<std::unique_ptr<Event>> Context::CreateEvent(absl::string_view name) {
   BRIGADE_ASSIGN_OR_RETURN(auto event_state, state_->backend->CreateEvent());
   return std::unique_ptr<Event>(new Event(state_, std::move(event_state), std::string(name)));

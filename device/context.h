@@ -54,6 +54,10 @@ class Context {
   // counted. InvalidArgument if `bytes` is negative, or positive with a null address.
   absl::StatusOr<Buffer> Borrow(void* data, int64_t bytes, absl::string_view name = "");
 
+  // A context of the CPU beside this one, with its checker and tracer and so many threads: for work
+  // of the host that events order with this one's streams.
+  absl::StatusOr<std::unique_ptr<Context>> CreateHostContext(int compute_threads) const;
+
   // Wraps a cudaStream_t (null: the default stream) that the caller owns and keeps alive.
   // InvalidArgument on the CPU, and for cudaStreamPerThread, which names another stream in each
   // thread.

@@ -59,7 +59,7 @@ struct Chain {
 // The sizes of a chain add up to at most this.
 inline constexpr int64_t kMaxChainBytes = int64_t{1} << 60;
 // A planner's time grows with the third power of the stages.
-inline constexpr int kMaxStages = 512;
+inline constexpr int kMaxStages = 1024;
 
 // InvalidArgument naming the stage, the option and the field, where a chain has no stages or more
 // than kMaxStages, a stage has no options, a size is negative, a time is negative or not finite,

@@ -21,6 +21,8 @@ std::string ToString(const Operation& operation) {
       return absl::StrCat("write ", stage);
     case Action::kRead:
       return absl::StrCat("read ", stage);
+    case Action::kFetch:
+      return absl::StrCat("fetch ", stage);
   }
   return "";
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/recompute/internal/nested.h"
+#include "brigade/recompute/internal/reads.h"
 #include "brigade/recompute/internal/tables.h"
 
 namespace brigade::recompute {
@@ -39,18 +40,25 @@ Chain InUnits(Chain chain, int64_t unit) {
   return chain;
 }
 
-// Peak and time of a schedule without kWrite and kRead. The chain's sizes are in kAlignmentBytes.
+// Peak and time of a schedule. The chain's sizes are in kAlignmentBytes.
 Plan Measure(const Chain& chain, std::vector<Operation> operations) {
+  const auto input_bytes = [&](int stage) {
+    return stage == 0 ? 0 : chain.stages[static_cast<size_t>(stage) - 1].output_bytes;
+  };
+  const std::vector<Operation> fetching = internal::WithFetches(operations);
+  internal::ReadPlaces read(fetching, input_bytes);
   int64_t stack = 0;
   // The passing input of the next operation.
   int64_t passing = 0;
   int64_t gradient = chain.stages.back().gradient_bytes;
   int64_t peak = 0;
   double time = 0;
-  for (const Operation& operation : operations) {
+  for (const Operation& operation : fetching) {
     const Stage& stage = chain.stages[static_cast<size_t>(operation.stage)];
     const SaveOption& option = stage.options[static_cast<size_t>(operation.option)];
-    const auto needs = [&](int64_t bytes) { peak = std::max(peak, stack + gradient + bytes); };
+    const auto needs = [&](int64_t bytes) {
+      peak = std::max(peak, stack + gradient + bytes + read.bytes());
+    };
     switch (operation.action) {
       case Action::kForward:
       case Action::kForwardKeep:
@@ -73,7 +81,11 @@ Plan Measure(const Chain& chain, std::vector<Operation> operations) {
         time += option.backward_time;
         break;
       case Action::kDrop:
-        stack -= chain.stages[static_cast<size_t>(operation.stage) - 1].output_bytes;
+        if (!read.Drop(operation.stage)) stack -= input_bytes(operation.stage);
+        break;
+      case Action::kFetch:
+        read.Fetch(operation.stage);
+        needs(0);
         break;
       case Action::kWrite:
       case Action::kRead:
@@ -110,6 +122,32 @@ Plan Segments(const Chain& chain, int length, absl::Span<const int> options) {
   });
 }
 
+// The same with the inputs of segments on a slower tier.
+Plan StashedSegments(const Chain& chain, int length, absl::Span<const int> options) {
+  const auto stages = static_cast<int>(chain.stages.size());
+  std::vector<int> begins;
+  for (int begin = 0; begin < stages; begin += length) begins.push_back(begin);
+  const int last = begins.back();
+  // The first's is the chain's input, which is the caller's.
+  const absl::Span<const int> written = absl::MakeConstSpan(begins).subspan(1);
+  std::vector<Operation> operations;
+  if (last > 0) internal::AppendWritingForwards(written, last, operations);
+  int end = stages;
+  for (size_t segment = begins.size(); segment-- > 0;) {
+    const int begin = begins[segment];
+    if (begin > 0 && begin < last) operations.push_back({.action = Action::kRead, .stage = begin});
+    internal::AppendNested(
+        begin, end - 1, 0,
+        [&](int first, int, int64_t) -> Choice {
+          return {.option = options[static_cast<size_t>(first)]};
+        },
+        operations);
+    if (begin > 0) operations.push_back({.action = Action::kDrop, .stage = begin});
+    end = begin;
+  }
+  return Measure(chain, std::move(operations));
+}
+
 // The unit of a table: all sizes are multiples of it, or the budget has as many as a table takes.
 int64_t UnitOf(const Chain& chain, int64_t budget) {
   int64_t unit = 0;
@@ -119,6 +157,12 @@ int64_t UnitOf(const Chain& chain, int64_t budget) {
   const int64_t most =
       std::min(kMaxBudgetUnits, kMaxTableEntries / internal::TableEntries(stages)) - 1;
   return budget / unit <= most ? unit : (budget + most - 1) / most;
+}
+
+absl::Status CheckLength(int stages_per_segment) {
+  if (stages_per_segment >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("stages_per_segment has to be 1 at least, not ", stages_per_segment));
 }
 
 }  // namespace
@@ -146,12 +190,16 @@ absl::StatusOr<Plan> PlanSelective(const Chain& chain, absl::Span<const int> opt
 
 absl::StatusOr<Plan> PlanSegments(const Chain& chain, int stages_per_segment) {
   BRIGADE_RETURN_IF_ERROR(Validate(chain));
-  if (stages_per_segment < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stages_per_segment has to be 1 at least, not ", stages_per_segment));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckLength(stages_per_segment));
   const Chain fine = InUnits(chain, kAlignmentBytes);
   return Segments(fine, stages_per_segment, FastestOptions(fine));
+}
+
+absl::StatusOr<Plan> PlanStashedSegments(const Chain& chain, int stages_per_segment) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  BRIGADE_RETURN_IF_ERROR(CheckLength(stages_per_segment));
+  const Chain fine = InUnits(chain, kAlignmentBytes);
+  return StashedSegments(fine, stages_per_segment, FastestOptions(fine));
 }
 
 absl::StatusOr<int64_t> LeastBudget(const Chain& chain) {
@@ -181,14 +229,24 @@ absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
   const Chain coarse = InUnits(fine, unit);
   const internal::TimeTable table(coarse, budget / unit);
   if (std::isfinite(table.time())) {
-    best = Nested(fine, budget / unit,
-                  [&](int first, int last, int64_t room) { return table.Get(first, last, room); });
+    Plan found = Nested(fine, budget / unit, [&](int first, int last, int64_t room) {
+      return table.Get(first, last, room);
+    });
+    if (found.time <= best.time) best = std::move(found);
   }
-  for (int length = stages - 1; length >= 1; --length) {
-    Plan segments = Segments(fine, length, fastest);
-    if (segments.peak_bytes <= budget_bytes && segments.time < best.time) {
-      best = std::move(segments);
+  // Nor is it slower than what is known anyway, however large the unit.
+  const auto consider = [&](Plan plan) {
+    if (plan.peak_bytes <= budget_bytes && plan.time < best.time) best = std::move(plan);
+  };
+  for (int length = stages - 1; length >= 1; --length) consider(Segments(fine, length, fastest));
+  size_t options = 0;
+  for (const Stage& stage : fine.stages) options = std::max(options, stage.options.size());
+  for (size_t option = 0; option < options; ++option) {
+    std::vector<int> alike = fastest;
+    for (size_t s = 0; s < alike.size(); ++s) {
+      if (option < fine.stages[s].options.size()) alike[s] = static_cast<int>(option);
     }
+    consider(Segments(fine, stages, alike));
   }
   return best;
 }

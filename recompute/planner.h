@@ -4,11 +4,10 @@
 // Which activations of a chain are kept from its forward pass to its backward pass, and which are
 // computed again. Five policies:
 //
-//   none          PlanNone        everything is saved
-//   block         PlanBlocks      only the input of each stage is kept
-//   selective     PlanSelective   each stage saves the option that the caller names
-//   segments(k)   PlanSegments    only the input of every k-th stage is kept
-//   budget(bytes) PlanBudget      the least time within the budget
+//   none PlanNone everything is saved block PlanBlocks only the input of each stage is kept
+//   selective PlanSelective each stage saves the option that the caller names segments(k)
+//   PlanSegments only the input of every k-th stage is kept; by PlanStashedSegments on the host,
+//   say budget(bytes) PlanBudget the least time within the budget
 //
 // All of their schedules are persistent: what is kept stays until its backward pass. With others
 // less time may be enough for the same budget, but these place all memory on a stack, without holes
@@ -56,6 +55,13 @@ absl::StatusOr<Plan> PlanSelective(const Chain& chain, absl::Span<const int> opt
 // Source: Chen, Xu, Zhang, Guestrin 2016 (arXiv 1604.06174).
 absl::StatusOr<Plan> PlanSegments(const Chain& chain, int stages_per_segment);
 
+// PlanSegments whose kept inputs are on a slower tier: each is written as the forward pass goes
+// over it, and read back while the segment behind it goes backward, so that two of them are in
+// memory at a time, however many segments there are. Of the last segment, which goes backward at
+// once, the input stays in memory. The time of the copies, which run beside, is not counted. Errors
+// of PlanSegments.
+absl::StatusOr<Plan> PlanStashedSegments(const Chain& chain, int stages_per_segment);
+
 // The least budget_bytes that PlanBudget takes.
 absl::StatusOr<int64_t> LeastBudget(const Chain& chain);
 
@@ -68,7 +74,8 @@ absl::StatusOr<int64_t> LeastBudget(const Chain& chain);
 //              of the times has at most kMaxBudgetUnits columns and kMaxTableEntries numbers. Else
 //              a larger unit is taken, to which sizes count rounded up and the budget rounded down:
 //              the plan may be slower than the best, but it never exceeds the budget, is never
-//              slower than a plan of segments that fits, and exists from LeastBudget on.
+//              slower than a plan that fits of segments, or of one option for all stages that have
+//              it, and exists from LeastBudget on.
 // Cost         L^3 / 6 steps for L stages and each unit of the budget, and up to 128 MiB for the
 //              table; README.md has times.
 // Determinism  Of schedules of the same time the one that saves rather than computes again, saves

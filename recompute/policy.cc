@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "brigade/device/byte_count.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::recompute {
 namespace {
@@ -53,17 +54,36 @@ std::string ToString(const Policy& policy) {
   return "none";
 }
 
+absl::StatusOr<StashTier> ParseStashTier(absl::string_view text) {
+  if (text == "none") return StashTier::kNone;
+  if (text == "host") return StashTier::kHost;
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is neither none nor host"));
+}
+
+absl::Status Validate(const Policy& policy) {
+  if (policy.stash == StashTier::kNone || policy.kind == Policy::Kind::kBlock ||
+      policy.kind == Policy::Kind::kSegments) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a stash is for the inputs of recomputation by block or segments:K, not by ",
+                   ToString(policy)));
+}
+
 absl::StatusOr<Plan> PlanBy(const Policy& policy, const Chain& chain,
                             absl::Span<const int> selective) {
+  BRIGADE_RETURN_IF_ERROR(Validate(policy));
+  const bool stashes = policy.stash != StashTier::kNone;
   switch (policy.kind) {
     case Policy::Kind::kNone:
       break;
     case Policy::Kind::kBlock:
-      return PlanBlocks(chain);
+      return stashes ? PlanStashedSegments(chain, 1) : PlanBlocks(chain);
     case Policy::Kind::kSelective:
       return PlanSelective(chain, selective);
     case Policy::Kind::kSegments:
-      return PlanSegments(chain, policy.stages_per_segment);
+      return stashes ? PlanStashedSegments(chain, policy.stages_per_segment)
+                     : PlanSegments(chain, policy.stages_per_segment);
     case Policy::Kind::kBudget:
       return PlanBudget(chain, policy.budget_bytes);
   }

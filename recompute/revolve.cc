@@ -1,6 +1,5 @@
 #include "brigade/recompute/revolve.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -119,16 +118,7 @@ absl::StatusOr<DiskRevolveSchedule> DiskRevolve(int steps, int checkpoints, Tier
 
   DiskRevolveSchedule schedule = {.cost = least.back()};
   std::vector<Operation>& operations = schedule.operations;
-  if (parts > 1) {
-    std::vector<Operation> forwards;
-    internal::AppendForwards(0, begins[parts - 1], forwards);
-    for (const Operation& forward : forwards) {
-      if (std::find(begins.begin(), begins.end(), forward.stage) != begins.end()) {
-        operations.push_back({.action = Action::kWrite, .stage = forward.stage});
-      }
-      operations.push_back(forward);
-    }
-  }
+  if (parts > 1) internal::AppendWritingForwards(begins, begins[parts - 1], operations);
   for (size_t p = parts; p-- > 0;) {
     if (p < parts - 1) operations.push_back({.action = Action::kRead, .stage = begins[p]});
     AppendRevolve(begins[p], begins[p + 1] - 1, checkpoints, operations);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/recompute/internal/reads.h"
 
 namespace brigade::recompute {
 namespace {
@@ -21,8 +24,12 @@ int64_t RoundUp(int64_t bytes) {
 // Goes through a plan with a memory of what is where.
 class Placing {
  public:
-  // Of an arena with this end.
-  Placing(const Chain& chain, int64_t end) : chain_(chain), end_(end) {}
+  // Of an arena with this end, for these operations, fetches among them.
+  Placing(const Chain& chain, absl::Span<const Operation> operations, int64_t end)
+      : chain_(chain),
+        end_(end),
+        reads_(operations, [&](int stage) { return InputBytes(stage); }),
+        written_(chain.stages.size(), Written::kNo) {}
 
   absl::StatusOr<PlacedOperation> Place(const Operation& operation);
   // Everything is freed, and every stage has gone backward.
@@ -33,6 +40,14 @@ class Placing {
 
  private:
   enum class Kind { kKept, kSaved };
+  // A stage's input, on the slower tier.
+  enum class Written : uint8_t { kNo, kYes, kFetched, kRead };
+  // In memory, what a kWrite copies.
+  struct Copied {
+    int stage;
+    int64_t at;
+    int64_t bytes;
+  };
   // On the stack.
   struct Value {
     Kind kind;
@@ -52,25 +67,46 @@ class Placing {
   const Stage& StageOf(const Operation& operation) const {
     return chain_.stages[static_cast<size_t>(operation.stage)];
   }
+  int64_t InputBytes(int stage) const {
+    return stage > 0 ? RoundUp(chain_.stages[static_cast<size_t>(stage) - 1].output_bytes) : 0;
+  }
+  Written& WrittenOf(const Operation& operation) {
+    return written_[static_cast<size_t>(operation.stage)];
+  }
+  // Where the stage's input is read to; kElsewhere for the chain's input.
+  int64_t ReadPlace(int stage) const;
+  // The operation writes here.
+  void WritesTo(PlacedOperation& placed, int64_t at, int64_t bytes);
   absl::Status CheckNumbers(const Operation& operation) const;
+  absl::StatusOr<PlacedOperation> PlaceAny(const Operation& operation);
   absl::StatusOr<int64_t> Input(const Operation& operation);
+  absl::StatusOr<PlacedOperation> Write(const Operation& operation);
+  absl::StatusOr<PlacedOperation> Fetch(const Operation& operation);
+  absl::StatusOr<PlacedOperation> Read(const Operation& operation);
   absl::StatusOr<PlacedOperation> Forward(const Operation& operation);
   absl::StatusOr<PlacedOperation> ForwardSave(const Operation& operation);
   absl::StatusOr<PlacedOperation> Backward(const Operation& operation);
   absl::Status Drop(const Operation& operation);
 
   int64_t top() const { return stack_.empty() ? 0 : stack_.back().at + stack_.back().bytes; }
+  // What passes at the far end ends here.
+  int64_t far_end() const { return end_ - reads_.bytes(); }
   void Push(Kind kind, const Operation& operation, int64_t bytes) {
     stack_.push_back({kind, operation.stage, operation.option, top(), bytes});
   }
-  // The arena has this at its begin, and that at its end.
-  void Need(int64_t near, int64_t far = 0) { most_ = std::max(most_, near + far); }
+  // The arena has this at its begin, and that at its end, beside what is read.
+  void Need(int64_t near, int64_t far = 0) { most_ = std::max(most_, near + far + reads_.bytes()); }
 
   const Chain& chain_;
   const int64_t end_;
   int64_t most_ = 0;
   std::vector<Value> stack_;
   std::optional<Passing> passing_;
+  internal::ReadPlaces reads_;
+  // By stage.
+  std::vector<Written> written_;
+  // Copies that nobody has awaited, in their order.
+  std::vector<Copied> copied_;
   // Stages from this one on have gone backward.
   std::optional<int> backward_;
 };
@@ -90,10 +126,55 @@ absl::Status Placing::CheckNumbers(const Operation& operation) const {
   return absl::OkStatus();
 }
 
+int64_t Placing::ReadPlace(int stage) const {
+  return stage > 0 ? end_ - reads_.BeginBeforeEnd(stage).value_or(0) : kElsewhere;
+}
+
+// The copies are made in their order: who awaits one has awaited those before, and what is found
+// here next comes after it.
+void Placing::WritesTo(PlacedOperation& placed, int64_t at, int64_t bytes) {
+  if (bytes == 0) return;
+  const auto last = std::find_if(copied_.rbegin(), copied_.rend(), [&](const Copied& copied) {
+    return copied.at < at + bytes && at < copied.at + copied.bytes;
+  });
+  if (last == copied_.rend()) return;
+  placed.after_write = last->stage;
+  copied_.erase(copied_.begin(), last.base());
+}
+
 absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
+  BRIGADE_ASSIGN_OR_RETURN(PlacedOperation placed, PlaceAny(operation));
+  const Stage& stage = StageOf(operation);
+  const SaveOption& option = stage.options[static_cast<size_t>(operation.option)];
+  switch (operation.action) {
+    case Action::kForward:
+    case Action::kForwardKeep:
+      WritesTo(placed, placed.output, RoundUp(stage.output_bytes));
+      WritesTo(placed, placed.transient, RoundUp(stage.transient_bytes));
+      break;
+    case Action::kForwardSave:
+      WritesTo(placed, placed.saved, RoundUp(option.saved_bytes));
+      WritesTo(placed, placed.transient, RoundUp(option.forward_transient_bytes));
+      break;
+    case Action::kBackward:
+      WritesTo(placed, placed.saved, RoundUp(option.saved_bytes));
+      WritesTo(placed, placed.transient, RoundUp(option.backward_transient_bytes));
+      break;
+    case Action::kFetch:
+      WritesTo(placed, placed.input, InputBytes(operation.stage));
+      break;
+    case Action::kDrop:
+    case Action::kWrite:
+    case Action::kRead:
+      break;
+  }
+  return placed;
+}
+
+absl::StatusOr<PlacedOperation> Placing::PlaceAny(const Operation& operation) {
   BRIGADE_RETURN_IF_ERROR(CheckNumbers(operation));
   if (passing_.has_value() && operation.action != Action::kForward &&
-      operation.action != Action::kForwardKeep) {
+      operation.action != Action::kForwardKeep && operation.action != Action::kWrite) {
     return Wrong(operation, "an output passes, and nobody reads it");
   }
   switch (operation.action) {
@@ -108,18 +189,58 @@ absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
       BRIGADE_RETURN_IF_ERROR(Drop(operation));
       return PlacedOperation{operation};
     case Action::kWrite:
+      return Write(operation);
     case Action::kRead:
-      break;
+      return Read(operation);
+    case Action::kFetch:
+      return Fetch(operation);
   }
-  return Wrong(operation, "there is one tier");
+  return Wrong(operation, "there is no such action");
+}
+
+absl::StatusOr<PlacedOperation> Placing::Write(const Operation& operation) {
+  if (operation.stage > 0 && !passing_.has_value()) {
+    return Wrong(operation, "what it writes does not pass");
+  }
+  if (WrittenOf(operation) != Written::kNo) return Wrong(operation, "it was written before");
+  if (backward_.has_value()) return Wrong(operation, "it is written in the backward pass");
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
+  WrittenOf(operation) = Written::kYes;
+  if (input != kElsewhere) {
+    copied_.push_back({operation.stage, input, InputBytes(operation.stage)});
+  }
+  return PlacedOperation{operation, input};
+}
+
+absl::StatusOr<PlacedOperation> Placing::Fetch(const Operation& operation) {
+  if (WrittenOf(operation) != Written::kYes) {
+    return Wrong(operation, "what it reads is not on the slower tier");
+  }
+  if (!reads_.Fetch(operation.stage)) return Wrong(operation, "the place it is read to is in use");
+  WrittenOf(operation) = Written::kFetched;
+  Need(top());
+  return PlacedOperation{operation, ReadPlace(operation.stage)};
+}
+
+absl::StatusOr<PlacedOperation> Placing::Read(const Operation& operation) {
+  if (WrittenOf(operation) != Written::kFetched) {
+    return Wrong(operation, "it is read before the backward pass, or before another one");
+  }
+  WrittenOf(operation) = Written::kRead;
+  return PlacedOperation{operation, ReadPlace(operation.stage)};
 }
 
 // What passes is read now, and no more: its place is free after this operation.
 absl::StatusOr<int64_t> Placing::Input(const Operation& operation) {
+  if (passing_.has_value() && passing_->stage != operation.stage - 1) {
+    return Wrong(operation, "another output passes");
+  }
   if (operation.stage == 0) return kElsewhere;
   if (passing_.has_value()) {
-    if (passing_->stage != operation.stage - 1) return Wrong(operation, "another output passes");
-    return passing_->far_end ? end_ - passing_->bytes : top();
+    return passing_->far_end ? far_end() - passing_->bytes : top();
+  }
+  if (WrittenOf(operation) == Written::kRead && reads_.BeginBeforeEnd(operation.stage)) {
+    return ReadPlace(operation.stage);
   }
   const auto found = std::find_if(stack_.rbegin(), stack_.rend(), [&](const Value& value) {
     return value.stage == operation.stage - 1;
@@ -141,7 +262,7 @@ absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
   }
   (operation.far_end ? far : near) += bytes;
   PlacedOperation placed = {operation, input};
-  placed.output = operation.far_end ? end_ - bytes : top() + near_before;
+  placed.output = operation.far_end ? far_end() - bytes : top() + near_before;
   placed.transient = top() + near;
   Need(top() + near + transient, far);
   passing_.reset();
@@ -184,6 +305,9 @@ absl::StatusOr<PlacedOperation> Placing::Backward(const Operation& operation) {
 }
 
 absl::Status Placing::Drop(const Operation& operation) {
+  if (WrittenOf(operation) == Written::kRead && reads_.Drop(operation.stage)) {
+    return absl::OkStatus();
+  }
   if (stack_.empty() || stack_.back().kind != Kind::kKept ||
       stack_.back().stage != operation.stage - 1) {
     return Wrong(operation, "the input is not kept on top of the stack");
@@ -196,11 +320,22 @@ absl::Status Placing::CheckEnd() const {
   if (passing_.has_value() || !stack_.empty()) {
     return absl::InvalidArgumentError("at the end something is still kept");
   }
+  for (size_t s = 0; s < written_.size(); ++s) {
+    if (written_[s] == Written::kNo) continue;
+    if (written_[s] != Written::kRead || reads_.BeginBeforeEnd(static_cast<int>(s)).has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("at the end the input of stage ", s,
+                                                     " is still on the slower tier, or kept"));
+    }
+  }
   if (backward_ != 0) return absl::InvalidArgumentError("not all stages have gone backward");
   return absl::OkStatus();
 }
 
 }  // namespace
+
+int64_t Schedule::WrittenBytes() const {
+  return std::accumulate(written_bytes.begin(), written_bytes.end(), int64_t{0});
+}
 
 std::vector<int> Schedule::BackwardUses() const {
   std::vector<int> uses;
@@ -208,7 +343,7 @@ std::vector<int> Schedule::BackwardUses() const {
   std::optional<int> open;
   for (size_t i = first_of_backward; i < operations.size(); ++i) {
     const Operation& operation = operations[i].operation;
-    if (operation.action == Action::kDrop) continue;
+    if (!Computes(operation.action)) continue;
     if (open != operation.stage) uses.push_back(operation.stage);
     open = operation.action == Action::kBackward ? std::nullopt : std::optional(operation.stage);
   }
@@ -219,21 +354,27 @@ int Schedule::Forwards(int stage) const {
   return static_cast<int>(
       std::count_if(operations.begin(), operations.end(), [&](const PlacedOperation& each) {
         const Action action = each.operation.action;
-        return each.operation.stage == stage && action != Action::kBackward &&
-               action != Action::kDrop;
+        return each.operation.stage == stage && action != Action::kBackward && Computes(action);
       }));
 }
 
 absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan) {
   BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  const std::vector<Operation> operations = internal::WithFetches(plan.operations);
   // Once for the arena's size, and once for the places.
-  Schedule schedule;
+  Schedule schedule = {.written_bytes = std::vector<int64_t>(chain.stages.size())};
   for (const bool measures : {true, false}) {
-    Placing placing(chain, schedule.arena_bytes);
-    for (const Operation& operation : plan.operations) {
+    Placing placing(chain, operations, schedule.arena_bytes);
+    for (const Operation& operation : operations) {
       BRIGADE_ASSIGN_OR_RETURN(const PlacedOperation placed, placing.Place(operation));
       if (measures) continue;
-      if (operation.action == Action::kBackward && schedule.first_of_backward == 0) {
+      const auto s = static_cast<size_t>(operation.stage);
+      if (operation.action == Action::kWrite && s > 0) {
+        schedule.written_bytes[s] = chain.stages[s - 1].output_bytes;
+      }
+      const bool is_backward =
+          operation.action == Action::kBackward || operation.action == Action::kFetch;
+      if (is_backward && schedule.first_of_backward == 0) {
         schedule.first_of_backward = schedule.operations.size();
       }
       schedule.operations.push_back(placed);

@@ -16,9 +16,10 @@ namespace brigade::recompute {
 struct PlacedOperation {
   // It is not in the arena (the chain's input), or the operation has none.
   static constexpr int64_t kElsewhere = -1;
+  static constexpr int kNone = -1;
 
   Operation operation;
-  // The stage's input: of all but kDrop.
+  // The stage's input: of all but kDrop. Of kFetch and kRead, where it is read to.
   int64_t input = kElsewhere;
   // The stage's output, of forward passes. That of kForwardSave is where its saved set begins.
   int64_t output = kElsewhere;
@@ -26,6 +27,10 @@ struct PlacedOperation {
   int64_t saved = kElsewhere;
   // The transient bytes of the stage or of its option.
   int64_t transient = kElsewhere;
+  // This operation writes over what the kWrite of this stage copies, which has to have ended;
+  // kNone: over nothing that is being copied. (Of kFetch too: unless copies are made one after the
+  // other.)
+  int after_write = kNone;
 
   bool operator==(const PlacedOperation&) const = default;
 };
@@ -37,6 +42,11 @@ struct Schedule {
   int64_t arena_bytes = 0;
   // From here on it is the backward pass: what comes before ends with the last stage's output.
   size_t first_of_backward = 0;
+  // For each stage, the bytes of its input if it is written to the slower tier, else 0.
+  std::vector<int64_t> written_bytes = {};
+
+  // What goes to the slower tier in a forward pass, and comes back in a backward pass.
+  int64_t WrittenBytes() const;
 
   // The stages in the order in which the backward pass uses their weights: consecutive operations
   // of one stage are one use (ZeroOptions::backward_units).
@@ -47,12 +57,14 @@ struct Schedule {
 
 // Places the plan's operations on a stack at the arena's begin, what passes there and at its end by
 // turns, and checks each one: everything that is read is there, nothing is written over, everything
-// is freed once.
+// is freed once. Of a plan on two tiers the kFetch are added, each read has one of two places
+// beyond the arena's far end, and who writes over something that is still being copied has to await
+// that.
 //
 // Memory       arena_bytes and the largest gradient are the plan's peak_bytes where all gradients
 //              are of one size.
 // Errors       Those of Validate (chain.h). InvalidArgument naming the operation and what is wrong
-//              with it; operations on two tiers (kWrite, kRead) are.
+//              with it.
 absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan);
 
 }  // namespace brigade::recompute

@@ -24,6 +24,13 @@ absl::Status ValidateOffload(const ZeroOptions& options) {
   if (!(offload.host_share >= 0 && offload.host_share <= 1)) {
     return Invalid("offload.host_share is ", offload.host_share, ", not 0 to 1");
   }
+  if (offload.host_threads < 0) return Invalid("offload.host_threads is ", offload.host_threads);
+  if (offload.delay_warm_up < 0) {
+    return Invalid("offload.delay_warm_up is ", offload.delay_warm_up);
+  }
+  if (offload.delay_update && (!offload.enabled() || offload.host_share != 1)) {
+    return Invalid("offload.delay_update needs the whole optimizer state on the host");
+  }
   if (!offload.enabled()) {
     if (offload.host_share != 1) {
       return Invalid("offload.host_share is ", offload.host_share,

@@ -242,6 +242,12 @@ absl::Status ZeroOptimizer::CancelStep() {
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   BRIGADE_RETURN_IF_ERROR(update_->Reset());
+  if (options_.offload.delay_update) {
+    // Whether the step was still counted decides whether the next one is delayed.
+    BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                             controller().SaveState(streams_->comm()));
+    update_->SetSteps(state.iteration);
+  }
   return streams_->comm().Record(*step_decided_);
 }
 

@@ -60,7 +60,8 @@ struct BlockMemory {
   void* output = nullptr;
   // Of the backward pass: gradients of norm1, norm2 and attention, by turns; of the MLP's inside,
   // in the place of kGelu, which nobody reads after that; of queries, keys and values, there too
-  // if kGelu is saved.
+  // if kGelu is saved. With dropout the gradients of what the MLP, and attention, add to the
+  // residual stream are in dwidth, and in dqkv, before them.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
 };
 

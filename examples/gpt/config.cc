@@ -96,6 +96,15 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   return options;
 }
 
+recompute::Policy PolicyOf(const Json& config, const Settings& s) {
+  recompute::Policy policy;
+  if (config.contains("activation_checkpointing")) policy.kind = recompute::Policy::Kind::kBlock;
+  if (s.recompute.has_value()) policy = *s.recompute;
+  policy.stash = s.stash.value_or(s.cpu_checkpointing ? recompute::StashTier::kHost
+                                                      : recompute::StashTier::kNone);
+  return policy;
+}
+
 // Keys that are right by themselves, but have no effect beside the others.
 absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   struct Rule {
@@ -114,7 +123,14 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   const double highest = OwnHighestRate(schedule).value_or(s.group.lr);
   const std::string algorithm(collectives::Name(s.zero.algorithm));
   const bool has_nodes = s.topology.has_value() || s.ranks_per_node.has_value();
+  const recompute::Policy policy = PolicyOf(config, s);
+  const std::string unstashable(recompute::Validate(policy).message());
   const Rule rules[] = {
+      {"brigade.stash", unstashable.empty(), unstashable},
+      {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable},
+      {"activation_checkpointing.cpu_checkpointing",
+       !s.cpu_checkpointing || policy.stash == recompute::StashTier::kHost,
+       "brigade.stash is \"none\""},
       {"brigade.algorithm", collectives::Exists(s.zero.reduction, s.zero.algorithm),
        absl::StrCat("it has no reduction ", std::string(collectives::Name(s.zero.reduction)))},
       {"brigade.algorithm", has_nodes || s.zero.algorithm != collectives::Algorithm::kHierarchical,
@@ -126,6 +142,7 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
        absl::StrCat("algorithm ", algorithm, " asks for no topology")},
       {"zero_optimization.stage3_param_persistence_threshold", s.zero.stage == 3, stage},
       {"zero_optimization.stage3_prefetch_bucket_size", s.zero.stage == 3, stage},
+      {"brigade.delay_warm_up", s.zero.offload.delay_update, "brigade.delay_update is not true"},
       {"brigade.live_units", s.zero.stage >= 2, stage},
       {"brigade.live_units", !s.prefetch_bucket_size.has_value() || s.zero.live_units == 1,
        "zero_optimization.stage3_prefetch_bucket_size is 0, so nothing is gathered ahead"},
@@ -206,9 +223,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
-  recompute::Policy policy;
-  if (config.contains("activation_checkpointing")) policy.kind = recompute::Policy::Kind::kBlock;
-  return TrainConfig{batch, zero, s.recompute.value_or(policy), mode, std::move(communicator)};
+  return TrainConfig{batch, zero, PolicyOf(config, s), s.dropout, mode, std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {

@@ -21,6 +21,8 @@ struct TrainConfig {
   zero::ZeroOptions zero;
   // Which activations the backward pass makes again.
   recompute::Policy recompute;
+  // The share of activations that training passes drop, where the model has dropout.
+  double dropout = 0;
   // How checkpoints are written.
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
@@ -46,6 +48,7 @@ struct TrainConfig {
 //   communication_data_type             communication_dtype; the gradients' own if not given
 //   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes
 //                                       again what the model says)
+//     cpu_checkpointing                 true: brigade.stash "host"
 //   checkpoint                          of --save and --resume:
 //     use_node_local_storage            a file for each rank, on the disk of its host
 //     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
@@ -61,9 +64,15 @@ struct TrainConfig {
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp
+//     delay_update                      true: the host's update comes a step late (offload.h)
+//     delay_warm_up                     steps before that
+//     dropout                           0 to below 1, default 0; of the embedding's output and of
+//                                       what blocks add to the residual stream
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing
+//     stash                             none | host: where the inputs of block and segments:K are
+//                                       between the passes, before cpu_checkpointing
 //
 // No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
 // without effect is an error, as is one that asks for what is not so ("contiguous_gradients":

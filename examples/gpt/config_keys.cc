@@ -252,14 +252,14 @@ Keys ZeroKeys(Settings& s) {
 }
 
 // Of activations that are made again. The section itself asks for it.
-Keys ActivationKeys() {
+Keys ActivationKeys(Settings& s) {
   return {
       {"partition_activations", Only(false, "no two ranks have the same activations")},
-      {"cpu_checkpointing", Only(false, "activations stay on the device")},
+      {"cpu_checkpointing", Flag(&s.cpu_checkpointing)},
       {"contiguous_memory_optimization", Only(false, "activations lie in one piece, always")},
       {"number_checkpoints", Only(nullptr, "activations lie in one piece, always")},
       {"synchronize_checkpoint_boundary", Only(false, "a step does not wait on the host")},
-      {"profile", Only(false, "the report at the end has it, always")},
+      {"profile", Only(false, "a trace has the times of operations (--trace)")},
   };
 }
 
@@ -299,9 +299,15 @@ Keys BrigadeKeys(Settings& s) {
        OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},
                                             {"fp32_partials", Reduction::kFp32Partials}})},
+      {"delay_update", Flag(&s.zero.offload.delay_update)},
+      {"delay_warm_up", Whole(&s.zero.offload.delay_warm_up, {0.0, kLargest, "0 or more"})},
+      {"dropout", Number(&s.dropout, kBelowOne)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},
+      {"stash", OneOf<std::optional<recompute::StashTier>>(
+                    &s.stash, {{"none", recompute::StashTier::kNone},
+                               {"host", recompute::StashTier::kHost}})},
       {"topology", Text(&s.topology)},
   };
 }
@@ -336,7 +342,7 @@ Keys ConfigKeys(Settings& s) {
                &s.zero.communication_dtype,
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}})},
           {"zero_optimization", nullptr, ZeroKeys(s)},
-          {"activation_checkpointing", nullptr, ActivationKeys()},
+          {"activation_checkpointing", nullptr, ActivationKeys(s)},
           {"checkpoint", nullptr, CheckpointKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that is not needed here: ZeRO works with every optimizer that there is.

@@ -44,6 +44,11 @@ struct Settings {
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;
+  // DeepSpeed's wish, and Brigade's, which goes before it.
+  bool cpu_checkpointing = false;
+  std::optional<recompute::StashTier> stash;
+
+  double dropout = 0;
 
   // Checkpoints in files of each rank's own, on disks that other hosts do not see.
   bool use_node_local_storage = false;

@@ -117,6 +117,10 @@ struct RankSummary {
   int64_t activation_bytes_without = 0;
   double operations = 0;
   double operations_without = 0;
+  // Inputs of blocks that were copied to the host and back in training steps, and in one by the
+  // plan.
+  zero::Movement stashed = {};
+  zero::Movement stashed_of_step = {};
   // The bytes of all weights with padding.
   int64_t padded_bytes = 0;
   int64_t steps = 0;

@@ -25,13 +25,17 @@ std::string SumOf(const std::string& text) { return absl::StrFormat("%08x", devi
 
 // What else than model and options makes a training what it is.
 checkpoint::Fields TrainingFields(const Job& job) {
-  return {{"seed", absl::StrCat(job.seed)},
-          {"heads", absl::StrCat(job.model.heads)},
-          {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
-          {"corpus.training.bytes", absl::StrCat(job.corpus.training.size())},
-          {"corpus.training.crc32c", SumOf(job.corpus.training)},
-          {"corpus.held_out.bytes", absl::StrCat(job.corpus.held_out.size())},
-          {"corpus.held_out.crc32c", SumOf(job.corpus.held_out)}};
+  checkpoint::Fields fields = {
+      {"seed", absl::StrCat(job.seed)},
+      {"heads", absl::StrCat(job.model.heads)},
+      {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
+      {"corpus.training.bytes", absl::StrCat(job.corpus.training.size())},
+      {"corpus.training.crc32c", SumOf(job.corpus.training)},
+      {"corpus.held_out.bytes", absl::StrCat(job.corpus.held_out.size())},
+      {"corpus.held_out.crc32c", SumOf(job.corpus.held_out)}};
+  // Without dropout, what there was before there was any.
+  if (job.config.dropout > 0) fields["dropout"] = absl::StrCat(job.config.dropout);
+  return fields;
 }
 
 double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(SteadyNs() - begin_ns); }

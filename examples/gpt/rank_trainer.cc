@@ -123,6 +123,14 @@ nn::Texts RankTrainer::TextsOf(const StepInFlight& in_flight, int64_t micro_batc
       batch_, job_.model.context};
 }
 
+nn::DropoutMask RankTrainer::Dropout(int64_t micro_batch) const {
+  const int64_t first_text = (communicator_.rank() * micro_batches() + micro_batch) * batch_;
+  return {.probability = job_.config.dropout,
+          .seed = job_.seed,
+          .step = &zero_->controller().state()->iteration,
+          .first_element = first_text * job_.model.context * job_.model.width};
+}
+
 double* RankTrainer::LossPartsOf(const StepInFlight& in_flight) {
   return reinterpret_cast<double*>(in_flight.device.as<uint8_t>().data() + LossPartsOffset());
 }
@@ -152,10 +160,11 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   float* const one = one_.as<float>().data();
   for (int64_t micro = 0; micro < micro_batches(); ++micro) {
     const nn::Texts of_micro = TextsOf(in_flight, micro);
+    const nn::DropoutMask dropout = Dropout(micro);
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(of_micro, LossesOf(in_flight, micro), *zero_, compute_));
+        transformer_->Forward(of_micro, LossesOf(in_flight, micro), dropout, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, *zero_, compute_));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, dropout, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
   BRIGADE_RETURN_IF_ERROR(nn::MeanOfLosses(DType::kFloat32, LossesOf(in_flight, 0), losses(),
@@ -252,6 +261,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
 void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
   movement_before_ = zero_->movement();
+  stash_before_ = transformer_->stash_movement();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
 }
@@ -268,6 +278,9 @@ absl::Status RankTrainer::StopCounting() {
   const zero::Movement& moved = zero_->movement();
   summary_.movement.to_host += moved.to_host - movement_before_.to_host;
   summary_.movement.from_host += moved.from_host - movement_before_.from_host;
+  const recompute::StashMovement stash = transformer_->stash_movement();
+  summary_.stashed.to_host += stash.to_host - stash_before_.to_host;
+  summary_.stashed.from_host += stash.from_host - stash_before_.from_host;
   return absl::OkStatus();
 }
 
@@ -298,7 +311,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     BRIGADE_RETURN_IF_ERROR(
         compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(on_device, LossesOf(in_flight, 0), *zero_, compute_));
+        transformer_->Forward(on_device, LossesOf(in_flight, 0), {}, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), LossesOf(in_flight, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
@@ -335,6 +348,10 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
                              Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
       transformer_->layers_bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
+  summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
+      recompute::Stash::HostBytes(schedule_.written_bytes);
+  const int64_t stashed = micro_batches() * schedule_.WrittenBytes();
+  summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

@@ -19,7 +19,9 @@
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/dropout.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/recompute/stash.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -81,6 +83,9 @@ class RankTrainer {
   int64_t TextsOffset() const { return LossesOffset() + losses() * 4; }
   int64_t StepBytes() const { return TextsOffset() + micro_batches() * batch_ * text_bytes(); }
   nn::Texts TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const;
+  // Of a micro-batch of the step that is next on the device: the step's number is the count of
+  // updates that were tried before, skipped ones too, which a checkpoint has.
+  nn::DropoutMask Dropout(int64_t micro_batch) const;
   static double* LossPartsOf(const StepInFlight& in_flight);
   float* LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const;
 
@@ -116,6 +121,7 @@ class RankTrainer {
   // At the start of counting.
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;
+  recompute::StashMovement stash_before_;
   // The start of counting.
   int64_t started_ns_ = 0;
   // The time of training before that.

@@ -129,6 +129,11 @@ std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
     line(absl::StrCat(r), ranks[r].movement, ranks[r].steps);
   }
   line("formula", ranks[0].movement_of_step, 1);
+  if (job.config.zero.offload.delay_update) {
+    absl::StrAppend(&text, "Updates are delayed: from step ",
+                    job.config.zero.offload.delay_warm_up + 2,
+                    " on passes use weights that lack the last step's update.\n");
+  }
   return text;
 }
 
@@ -168,13 +173,26 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.recompute == recompute::Policy()) return "";
   const RankSummary& first = ranks[0];
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
       "operations\n",
       recompute::ToString(job.config.recompute),
       static_cast<double>(first.activation_bytes) / kMega,
       static_cast<double>(first.activation_bytes_without) / kMega,
       100 * (first.operations / first.operations_without - 1));
+  if (job.config.recompute.stash == recompute::StashTier::kNone) return text;
+  const auto mega = [](int64_t bytes, int64_t steps) {
+    return static_cast<double>(bytes) / (kMega * static_cast<double>(std::max<int64_t>(steps, 1)));
+  };
+  absl::StrAppend(
+      &text,
+      absl::StrFormat("Stashed on the host, in %.3f MB: %.3f MB written and %.3f MB read back in "
+                      "each step; by the plan %.3f MB\n",
+                      mega(first.host_memory[static_cast<int>(Purpose::kActivations)], 1),
+                      mega(first.stashed.to_host, first.steps),
+                      mega(first.stashed.from_host, first.steps),
+                      mega(first.stashed_of_step.to_host, 1)));
+  return text;
 }
 
 // How long saving took, and held the training up.
@@ -204,13 +222,15 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const zero::ZeroOptions& options = job.config.zero;
   const std::string name(precision::Name(options.dtype));
   const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
+  const std::string dropout =
+      job.config.dropout > 0 ? absl::StrCat(", dropout ", job.config.dropout) : "";
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
-      "%s, ZeRO stage %d, %s%s, %s; %s of %s (%s of %d on each rank)\n"
+      "%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
       Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
       job.model.context, ParameterCount(job.model), ranks, options.stage, name, scale,
-      OptimizerName(options), Counted(job.steps, "step"),
+      OptimizerName(options), dropout, Counted(job.steps, "step"),
       Counted(job.config.batch.train_batch_size, "text"),
       Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);

@@ -63,9 +63,20 @@ ABSL_FLAG(std::string, offload, "",
           "what is kept on the host: none, optimizer (master and moments, and the update; from "
           "stage 1 on) or all (the weights between their uses too; stage 3). The training has the "
           "same bits. Before the config's; default none");
+ABSL_FLAG(
+    bool, delay_update, false,
+    "with --offload: passes do not wait for the host's update, whose weights come a step late. "
+    "Another training, after 40 exact steps");
 ABSL_FLAG(std::string, device_limit, "",
           "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
           "behind. On the CPU too, to see what a smaller one takes; default: all there is");
+ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
+          "the share that is dropped of the embedding's output and of what attention and MLP of "
+          "each block add to it, 0 to below 1. Before the config's; default 0");
+ABSL_FLAG(
+    std::string, stash, "",
+    "where the inputs that --recompute=block and segments:K keep are between the passes: none "
+    "(on the device) or host. Before the config's; default none");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -180,18 +191,21 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   return checkpoints;
 }
 
-absl::Status SetOffload(const std::string& what, zero::ZeroOptions& options) {
-  if (what.empty()) return absl::OkStatus();
-  if (what != "none" && what != "optimizer" && what != "all") {
+absl::Status SetOffload(const std::string& what, bool delays, zero::ZeroOptions& options) {
+  if (what.empty() && !delays) return absl::OkStatus();
+  if (!what.empty() && what != "none" && what != "optimizer" && what != "all") {
     return absl::InvalidArgumentError(
         absl::StrCat("--offload is \"", what, "\"; it must be none, optimizer or all"));
   }
-  options.offload = {};
-  if (what != "none") options.offload.optimizer_state = device::Tier::kHost;
+  if (!what.empty()) options.offload = {};
+  if (what == "optimizer" || what == "all") options.offload.optimizer_state = device::Tier::kHost;
   if (what == "all") options.offload.parameters = device::Tier::kHost;
+  if (delays) options.offload.delay_update = true;
   const absl::Status valid = zero::Validate(options);
   if (valid.ok()) return valid;
-  return absl::Status(valid.code(), absl::StrCat("--offload=", what, ": ", valid.message()));
+  return absl::Status(
+      valid.code(),
+      absl::StrCat("--offload=", what, delays ? " --delay_update" : "", ": ", valid.message()));
 }
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
@@ -224,9 +238,12 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   BRIGADE_ASSIGN_OR_RETURN(
       job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
+    const recompute::StashTier stash = job.config.recompute.stash;
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
+    job.config.recompute.stash = stash;
   }
-  BRIGADE_RETURN_IF_ERROR(SetOffload(absl::GetFlag(FLAGS_offload), job.config.zero));
+  BRIGADE_RETURN_IF_ERROR(
+      SetOffload(absl::GetFlag(FLAGS_offload), absl::GetFlag(FLAGS_delay_update), job.config.zero));
   if (const std::string limit = absl::GetFlag(FLAGS_device_limit); !limit.empty()) {
     const std::optional<int64_t> bytes = device::ParseByteCount(limit);
     if (!bytes.has_value()) {
@@ -235,6 +252,21 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
     job.device_limit_bytes = *bytes;
   }
+  if (const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout); dropout.has_value()) {
+    if (!(*dropout >= 0 && *dropout < 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dropout is ", *dropout, "; it must be at least 0 and below 1"));
+    }
+    job.config.dropout = *dropout;
+  }
+  if (const std::string stash = absl::GetFlag(FLAGS_stash); !stash.empty()) {
+    const auto tier = recompute::ParseStashTier(stash);
+    if (!tier.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--stash: ", tier.status().message()));
+    }
+    job.config.recompute.stash = *tier;
+  }
+  BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

@@ -70,11 +70,14 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"batch", absl::StrCat(job.config.batch.train_batch_size, " texts, ",
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
-      {"offload", absl::StrCat("optimizer state on the ",
-                               std::string(device::ToString(zero.offload.optimizer_state)),
-                               ", parameters on the ",
-                               std::string(device::ToString(zero.offload.parameters)))},
+      {"offload",
+       absl::StrCat(
+           "optimizer state on the ", std::string(device::ToString(zero.offload.optimizer_state)),
+           ", parameters on the ", std::string(device::ToString(zero.offload.parameters)),
+           zero.offload.delay_update ? absl::StrCat(", delayed after ", zero.offload.delay_warm_up)
+                                     : "")},
       {"type", std::string(precision::Name(zero.dtype))},
+      {"dropout", absl::StrCat(job.config.dropout)},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume)},

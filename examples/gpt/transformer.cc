@@ -65,14 +65,25 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
       transformer->attention_workspace_,
       context.Allocate(nn::AttentionWorkspaceBytes(transformer->Attention(), context.device()),
                        device::Purpose::kScratch, "workspace of attention"));
+  if (transformer->schedule_.WrittenBytes() > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        transformer->stash_,
+        recompute::Stash::Create(transformer->schedule_.written_bytes, context));
+  }
   return transformer;
 }
 
 absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
-                                  zero::ParameterSource& parameters, device::Stream& stream) {
-  const Call call = {.texts = texts, .losses = losses, .stream = stream};
+                                  const nn::DropoutMask& dropout, zero::ParameterSource& parameters,
+                                  device::Stream& stream) {
+  const Call call = {.texts = texts, .dropout = dropout, .losses = losses, .stream = stream};
+  if (stash_ != nullptr) BRIGADE_RETURN_IF_ERROR(stash_->Begin(stream));
   for (size_t i = 0; i < schedule_.first_of_backward; ++i) {
     const PlacedOperation& placed = schedule_.operations[i];
+    if (!Computes(placed.operation.action)) {
+      BRIGADE_RETURN_IF_ERROR(Move(placed, stream));
+      continue;
+    }
     zero::UnitScope unit(parameters, placed.operation.stage, zero::Pass::kForward);
     BRIGADE_RETURN_IF_ERROR(Run(placed, call, unit));
     BRIGADE_RETURN_IF_ERROR(unit.Release());
@@ -81,15 +92,19 @@ absl::Status Transformer::Forward(const nn::Texts& texts, void* losses,
 }
 
 absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
+                                   const nn::DropoutMask& dropout,
                                    zero::ParameterSource& parameters, device::Stream& stream) {
-  const Call call = {.texts = texts, .seed = seed, .stream = stream};
+  const Call call = {.texts = texts, .dropout = dropout, .seed = seed, .stream = stream};
   // Operations of one stage that follow each other use its weights once.
   std::optional<zero::UnitScope> unit;
   int used = -1;
   for (size_t i = schedule_.first_of_backward; i < schedule_.operations.size(); ++i) {
     const PlacedOperation& placed = schedule_.operations[i];
     const auto& [action, stage, option, far_end] = placed.operation;
-    if (action == Action::kDrop) continue;
+    if (!Computes(action)) {
+      BRIGADE_RETURN_IF_ERROR(Move(placed, stream));
+      continue;
+    }
     if (stage != used) {
       if (unit.has_value()) BRIGADE_RETURN_IF_ERROR(unit->Release());
       unit.emplace(parameters, stage, zero::Pass::kBackward);
@@ -105,9 +120,26 @@ absl::Status Transformer::Backward(const nn::Texts& texts, const float* seed,
   return absl::OkStatus();
 }
 
+absl::Status Transformer::Move(const PlacedOperation& placed, device::Stream& stream) {
+  const int stage = placed.operation.stage;
+  switch (placed.operation.action) {
+    case Action::kWrite:
+      return stash_->Write(stage, At(placed.input), stream);
+    case Action::kFetch:
+      return stash_->Fetch(stage, At(placed.input), stream);
+    case Action::kRead:
+      return stash_->AwaitFetch(stage, stream);
+    default:
+      return absl::OkStatus();
+  }
+}
+
 absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
                               zero::UnitScope& unit) {
   const auto& [action, stage, option, far_end] = placed.operation;
+  if (placed.after_write != PlacedOperation::kNone) {
+    BRIGADE_RETURN_IF_ERROR(stash_->AwaitWrite(placed.after_write, call.stream));
+  }
   if (stage == 0) {
     return action == Action::kBackward ? BackwardEmbedding(call, unit)
                                        : ForwardEmbedding(placed, call, unit);
@@ -121,15 +153,15 @@ absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
   switch (action) {
     case Action::kForward:
     case Action::kForwardKeep:
-      return ForwardBlock(layer, x, layout_.Forward(At(placed.output), At(placed.transient)), unit,
-                          call.stream);
+      return ForwardBlock(layer, x, layout_.Forward(At(placed.output), At(placed.transient)), call,
+                          unit);
     case Action::kForwardSave:
       return ForwardBlock(layer, x, layout_.Forward(option, At(placed.saved), At(placed.transient)),
-                          unit, call.stream);
+                          call, unit);
     default:
       return BackwardBlock(layer, kBlockSaveOptions[option], x,
-                           layout_.Backward(option, At(placed.saved), At(placed.transient)), unit,
-                           call.stream);
+                           layout_.Backward(option, At(placed.saved), At(placed.transient)), call,
+                           unit);
   }
 }
 
@@ -138,15 +170,20 @@ absl::Status Transformer::ForwardEmbedding(const PlacedOperation& placed, const 
   const void* const tokens = unit.weights(kTokens);
   const void* const positions = unit.weights(kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  return nn::Embedding(call.texts, dtype_, model_.width, tokens, positions, At(placed.output),
-                       call.stream);
+  void* const x = At(placed.output);
+  BRIGADE_RETURN_IF_ERROR(
+      nn::Embedding(call.texts, dtype_, model_.width, tokens, positions, x, call.stream));
+  if (call.dropout.probability == 0) return absl::OkStatus();
+  return nn::Dropout(dtype_, rows_ * model_.width, Mask(call, kEmbeddingPlace), x, nullptr, x,
+                     call.stream);
 }
 
 absl::Status Transformer::BackwardEmbedding(const Call& call, zero::UnitScope& unit) {
   const nn::Gradient dtokens = GradientOf(unit, kTokens);
   const nn::Gradient dpositions = GradientOf(unit, kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  return nn::EmbeddingBackward(call.texts, dtype_, model_.width, dx(), dtokens, dpositions,
+  BRIGADE_ASSIGN_OR_RETURN(const void* const dy, BranchGradient(call, kEmbeddingPlace, dx()));
+  return nn::EmbeddingBackward(call.texts, dtype_, model_.width, dy, dtokens, dpositions,
                                workspace_, call.stream);
 }
 

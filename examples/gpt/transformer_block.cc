@@ -6,8 +6,26 @@
 
 namespace brigade::gpt {
 
+absl::Status Transformer::AddBranch(const Call& call, uint32_t place, const void* bias,
+                                    const void* residual, void* x) {
+  if (call.dropout.probability == 0) {
+    return nn::AddBias(Shape(model_.width), x, bias, residual, call.stream);
+  }
+  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(model_.width), x, bias, nullptr, call.stream));
+  return nn::Dropout(dtype_, rows_ * model_.width, Mask(call, place), x, residual, x, call.stream);
+}
+
+absl::StatusOr<const void*> Transformer::BranchGradient(const Call& call, uint32_t place,
+                                                        void* memory) {
+  if (call.dropout.probability == 0) return dx();
+  BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(dtype_, rows_ * model_.width, Mask(call, place), dx(),
+                                              {memory}, call.stream));
+  return memory;
+}
+
 absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
-                                       zero::UnitScope& unit, device::Stream& stream) {
+                                       const Call& call, zero::UnitScope& unit) {
+  device::Stream& stream = call.stream;
   const int64_t width = model_.width;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
@@ -33,7 +51,7 @@ absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const Block
       nn::Attention(Attention(), at[kQkv], at[kAttention], at[kLogSumExp], stream));
   BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
                                      at[kMiddle], *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(width), at[kMiddle], projection_bias, x, stream));
+  BRIGADE_RETURN_IF_ERROR(AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
 
   BRIGADE_RETURN_IF_ERROR(
       nn::LayerNorm({dtype_, at[kMiddle], norm2, at[kMean2], at[kInverse2], rows_, width},
@@ -44,14 +62,15 @@ absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const Block
       nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
   BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kGelu], 4 * width, contract, width), nullptr,
                                      memory.output, *blas_, stream));
-  return nn::AddBias(Shape(width), memory.output, contract_bias, at[kMiddle], stream);
+  return AddBranch(call, MlpPlace(layer), contract_bias, at[kMiddle], memory.output);
 }
 
 // dx() is the gradient of the block's output, and becomes that of its input. What was not saved is
 // made again by the calls of the forward pass, each part before its gradients.
 absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& option, const void* x,
-                                        const BlockMemory& memory, zero::UnitScope& unit,
-                                        device::Stream& stream) {
+                                        const BlockMemory& memory, const Call& call,
+                                        zero::UnitScope& unit) {
+  device::Stream& stream = call.stream;
   const int64_t width = model_.width;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
@@ -79,7 +98,8 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   if (option.drops_middle) {
     BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
                                        at[kMiddle], *blas_, stream));
-    BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(width), at[kMiddle], projection_bias, x, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
   }
   if (option.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(second, norm2_bias, at[kNorm2], stream));
@@ -92,8 +112,11 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   } else if (option.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(nn::Gelu(Shape(4 * width), at[kExpanded], at[kGelu], stream));
   }
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kGelu], 4 * width, contract, width), dx(),
-                                             {memory.dmlp}, gradients[kContractWeight],
+  // Until their own gradients come, dwidth and dqkv are free for that of a branch.
+  BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
+                           BranchGradient(call, MlpPlace(layer), memory.dwidth));
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kGelu], 4 * width, contract, width),
+                                             dmlp_branch, {memory.dmlp}, gradients[kContractWeight],
                                              gradients[kContractBias], *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), at[kExpanded], memory.dmlp, stream));
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kNorm2], width, expand, 4 * width),
@@ -110,8 +133,10 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
     BRIGADE_RETURN_IF_ERROR(
         nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
   }
+  BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
+                           BranchGradient(call, AttentionPlace(layer), memory.dqkv));
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
-      Product(at[kAttention], width, projection, width), dx(), {memory.dwidth},
+      Product(at[kAttention], width, projection, width), dattention_branch, {memory.dwidth},
       gradients[kProjectionWeight], gradients[kProjectionBias], *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), at[kQkv], at[kAttention],
                                                 at[kLogSumExp], memory.dwidth,

@@ -1,5 +1,7 @@
 #include "brigade/recompute/internal/nested.h"
 
+#include <algorithm>
+
 namespace brigade::recompute::internal {
 
 void AppendForwards(int first, int end, std::vector<Operation>& operations) {
@@ -8,6 +10,18 @@ void AppendForwards(int first, int end, std::vector<Operation>& operations) {
         {.action = Action::kForward, .stage = stage, .far_end = (end - 1 - stage) % 2 == 1});
   }
   operations.push_back({.action = Action::kForwardKeep, .stage = end - 1});
+}
+
+void AppendWritingForwards(absl::Span<const int> written, int end,
+                           std::vector<Operation>& operations) {
+  std::vector<Operation> forwards;
+  AppendForwards(0, end, forwards);
+  for (const Operation& forward : forwards) {
+    if (std::find(written.begin(), written.end(), forward.stage) != written.end()) {
+      operations.push_back({.action = Action::kWrite, .stage = forward.stage});
+    }
+    operations.push_back(forward);
+  }
 }
 
 void AppendNested(int first, int last, int64_t room, Choose choose,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "brigade/recompute/operation.h"
 
 namespace brigade::recompute::internal {
@@ -25,6 +26,9 @@ using Choose = absl::FunctionRef<Choice(int first, int last, int64_t room)>;
 
 // Forward passes of [first, end), whose last output is kept.
 void AppendForwards(int first, int end, std::vector<Operation>& operations);
+// The same from stage 0 on, with a kWrite of the input of each of these stages.
+void AppendWritingForwards(absl::Span<const int> written, int end,
+                           std::vector<Operation>& operations);
 
 // The schedule for stages [first, last] in which every part begins as `choose` says. Schedules in
 // which all that is kept stays until its backward pass are of this form.

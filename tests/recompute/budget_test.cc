@@ -151,6 +151,22 @@ TEST(BudgetTest, IsNeverSlowerThanSegmentsThatFit) {
   }
 }
 
+// Of sizes without a common unit, at just the memory that the policy needs.
+TEST(BudgetTest, IsNeverSlowerThanOneOptionForAllStages) {
+  const Stage stage =
+      UnitStage(1000, 100003, 100003, {{5000111, 2000}, {3300017, 2001}, {2700049, 2003}});
+  for (const int stages : {12, 40, 100}) {
+    const Chain chain = EqualChain(stages, stage);
+    for (int option = 0; option < 3; ++option) {
+      const std::vector<int> options(chain.stages.size(), option);
+      ASSERT_OK_AND_ASSIGN(const Plan alike, PlanSelective(chain, options));
+      ASSERT_OK_AND_ASSIGN(const Plan plan, PlanBudget(chain, alike.peak_bytes));
+      EXPECT_LE(plan.time, alike.time) << stages << " stages, option " << option;
+      EXPECT_LE(plan.peak_bytes, alike.peak_bytes);
+    }
+  }
+}
+
 // With a unit that is a multiple of a size's the plan is close to the best: each kept value
 // costs at most a unit.
 TEST(BudgetTest, ALargerUnitCostsAtMostAUnitForEachValue) {

@@ -46,6 +46,32 @@ TEST(PolicyTest, EverythingElseIsRefused) {
   }
 }
 
+TEST(PolicyTest, AStashIsForInputsThatAreKept) {
+  EXPECT_EQ(ParseStashTier("none").value(), StashTier::kNone);
+  EXPECT_EQ(ParseStashTier("host").value(), StashTier::kHost);
+  EXPECT_THAT(ParseStashTier("Host"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "\"Host\" is neither none nor host"));
+  const Chain chain = EqualChain(6, UnitStage(1, 1, 1, {{4, 2}}));
+  for (const char* text : {"none", "block", "selective", "segments:2", "budget:1GiB"}) {
+    Policy policy = ParsePolicy(text).value();
+    const absl::StatusOr<Plan> without = PlanBy(policy, chain, std::vector<int>(6));
+    EXPECT_OK(without);
+    policy.stash = StashTier::kHost;
+    const absl::StatusOr<Plan> plan = PlanBy(policy, chain, std::vector<int>(6));
+    if (policy.kind == Kind::kBlock || policy.kind == Kind::kSegments) {
+      ASSERT_OK(plan);
+      EXPECT_EQ(plan->operations,
+                PlanStashedSegments(chain, policy.stages_per_segment)->operations);
+      EXPECT_EQ(plan->time, without->time);
+      EXPECT_NE(plan->operations, without->operations);
+    } else {
+      EXPECT_THAT(plan, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr("a stash is for the inputs of recomputation by block or "
+                                           "segments:K, not by ")));
+    }
+  }
+}
+
 TEST(PolicyTest, AChainsPlan) {
   const Chain chain = EqualChain(4, UnitStage(1, 1, 1, {{4, 2}, {2, 3}}));
   const auto time = [&](const char* text) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/recompute/revolve.h"
 #include "brigade/tests/recompute/chains.h"
 #include "brigade/tests/recompute/simulator.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -53,6 +54,9 @@ std::vector<Plan> PlansOf(const Chain& chain) {
   for (int length = 2; length < static_cast<int>(chain.stages.size()); ++length) {
     plans.push_back(PlanSegments(chain, length).value());
   }
+  for (int length = 1; length <= static_cast<int>(chain.stages.size()); ++length) {
+    plans.push_back(PlanStashedSegments(chain, length).value());
+  }
   const int64_t least = LeastBudget(chain).value(), most = plans[0].peak_bytes;
   for (int64_t budget = least; budget <= most; budget += 3 * kUnit) {
     plans.push_back(PlanBudget(chain, budget).value());
@@ -87,6 +91,41 @@ class Paint {
   std::vector<int> units_;
 };
 
+// The copies of a schedule, at the worst of times: to the slower tier as late as operations allow,
+// back at once and until the end.
+class Copies {
+ public:
+  Copies(const Schedule& schedule, Paint& arena, int (*color)(int stage))
+      : schedule_(schedule), arena_(arena), color_(color) {}
+
+  void Write(const PlacedOperation& placed) { pending_.push_back(placed); }
+  // Ends the copies up to this stage's; all, without one. False if they have found something else.
+  bool Await(int stage = PlacedOperation::kNone) {
+    bool is_right = true, is_over = false;
+    while (!pending_.empty() && !is_over) {
+      const PlacedOperation& first = pending_.front();
+      is_right = is_right && arena_.Has(first.input, BytesOf(first), ColorOf(first));
+      is_over = first.operation.stage == stage;
+      pending_.erase(pending_.begin());
+    }
+    return is_right && (is_over || stage == PlacedOperation::kNone);
+  }
+  void Read(const PlacedOperation& placed) {
+    arena_.Write(placed.input, BytesOf(placed), ColorOf(placed));
+  }
+
+ private:
+  int ColorOf(const PlacedOperation& placed) const { return color_(placed.operation.stage - 1); }
+  int64_t BytesOf(const PlacedOperation& placed) const {
+    return schedule_.written_bytes[static_cast<size_t>(placed.operation.stage)];
+  }
+
+  const Schedule& schedule_;
+  Paint& arena_;
+  int (*const color_)(int stage);
+  std::vector<PlacedOperation> pending_;
+};
+
 // Carries out a schedule in a memory of arena_bytes: false where it reads something else than what
 // the plan means.
 bool Runs(const Chain& chain, const Schedule& schedule) {
@@ -94,13 +133,19 @@ bool Runs(const Chain& chain, const Schedule& schedule) {
   const auto output_color = [](int stage) { return 100 * stage; };
   const auto saved_color = [](int stage, int option) { return 100 * stage + 1 + option; };
   Paint arena(schedule.arena_bytes);
+  Copies copies(schedule, arena, output_color);
   bool is_right = true;
   for (const PlacedOperation& placed : schedule.operations) {
     const auto& [action, s, o, far_end] = placed.operation;
     const Stage& stage = chain.stages[static_cast<size_t>(s)];
     const SaveOption& option = stage.options[static_cast<size_t>(o)];
-    const bool is_drop = action == Action::kDrop;
-    if (!is_drop && s > 0) {
+    const bool reads_input = Computes(action) || action == Action::kWrite;
+    if (placed.after_write != PlacedOperation::kNone && !copies.Await(placed.after_write)) {
+      return false;
+    }
+    if (action == Action::kWrite) copies.Write(placed);
+    if (action == Action::kFetch || action == Action::kRead) copies.Read(placed);
+    if (reads_input && s > 0) {
       const int64_t bytes = chain.stages[static_cast<size_t>(s) - 1].output_bytes;
       is_right = is_right && arena.Has(placed.input, bytes, output_color(s - 1));
     }
@@ -122,12 +167,12 @@ bool Runs(const Chain& chain, const Schedule& schedule) {
                            option.saved_bytes - stage.output_bytes, saved_color(s, o));
     }
     // Also while the operation works.
-    if (!is_drop && s > 0) {
+    if (reads_input && s > 0) {
       const int64_t bytes = chain.stages[static_cast<size_t>(s) - 1].output_bytes;
       is_right = is_right && arena.Has(placed.input, bytes, output_color(s - 1));
     }
   }
-  return is_right;
+  return is_right && copies.Await();
 }
 
 TEST(ScheduleTest, APlanRunsInAnArenaOfItsPeak) {
@@ -147,6 +192,97 @@ TEST(ScheduleTest, APlanRunsInAnArenaOfItsPeak) {
     }
   }
   EXPECT_GT(plans, 1000);
+}
+
+// In the forward pass an input is copied beside its stage: the stage after it, which has its output
+// in the same place, waits. In the backward pass the next one is on its way beside each stage.
+TEST(ScheduleTest, KnownScheduleOfBlocksWithAStash) {
+  const Chain chain = EqualChain(5, UnitStage(1, 1, 1, {{4, 2}}));
+  ASSERT_OK_AND_ASSIGN(const Plan plan, PlanStashedSegments(chain, 1));
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule, Place(chain, plan));
+  std::string text;
+  for (const PlacedOperation& placed : schedule.operations) {
+    absl::StrAppend(&text, ToString(placed.operation));
+    if (placed.input != PlacedOperation::kElsewhere) {
+      absl::StrAppend(&text, ", input ", placed.input / kUnit);
+    }
+    if (placed.output != PlacedOperation::kElsewhere) {
+      absl::StrAppend(&text, ", output ", placed.output / kUnit);
+    }
+    if (placed.after_write != PlacedOperation::kNone) {
+      absl::StrAppend(&text, ", after write ", placed.after_write);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  // The second of the places is 4, the first 5.
+  EXPECT_EQ(text,
+            "forward 0 far, output 5\nwrite 1, input 5\n"
+            "forward 1, input 5, output 0\nwrite 2, input 0\n"
+            "forward 2 far, input 0, output 5, after write 1\nwrite 3, input 5\n"
+            "keep 3, input 5, output 0, after write 2\n"
+            "save 4 option 0, input 0, output 1\n"
+            "fetch 3, input 5, after write 3\n"
+            "backward 4 option 0, input 0\ndrop 4\n"
+            "read 3, input 5\nfetch 2, input 4\n"
+            "save 3 option 0, input 5, output 0\nbackward 3 option 0, input 5\ndrop 3\n"
+            "read 2, input 4\nfetch 1, input 5\n"
+            "save 2 option 0, input 4, output 0\nbackward 2 option 0, input 4\ndrop 2\n"
+            "read 1, input 5\n"
+            "save 1 option 0, input 5, output 0\nbackward 1 option 0, input 5\ndrop 1\n"
+            "save 0 option 0, output 0\nbackward 0 option 0\n");
+  EXPECT_EQ(schedule.arena_bytes, 6 * kUnit);
+  EXPECT_EQ(plan.peak_bytes, 7 * kUnit);
+  EXPECT_EQ(schedule.first_of_backward, 8u);
+  EXPECT_THAT(schedule.written_bytes, ElementsAre(0, kUnit, kUnit, kUnit, 0));
+  EXPECT_EQ(schedule.WrittenBytes(), 3 * kUnit);
+  EXPECT_THAT(schedule.BackwardUses(), ElementsAre(4, 3, 2, 1, 0));
+  EXPECT_EQ(schedule.Forwards(1), 2);
+}
+
+// Of schedules with fetches too, an explicit memory holds no more than the plan says.
+TEST(ScheduleTest, AStashHoldsTwoInputsHoweverLongTheChain) {
+  for (const int stages : {2, 5, 6, 20}) {
+    const Chain chain = EqualChain(stages, UnitStage(1, 1, 1, {{4, 2}}));
+    for (int length = 1; length <= 3; ++length) {
+      ASSERT_OK_AND_ASSIGN(const Plan plan, PlanStashedSegments(chain, length));
+      ASSERT_OK_AND_ASSIGN(const Schedule schedule, Place(chain, plan));
+      std::vector<Operation> operations;
+      for (const PlacedOperation& placed : schedule.operations) {
+        operations.push_back(placed.operation);
+      }
+      ASSERT_OK_AND_ASSIGN(const Simulation simulation, Simulate(chain, operations));
+      EXPECT_EQ(simulation.peak_bytes, plan.peak_bytes) << stages << ", " << length;
+      EXPECT_LE(plan.peak_bytes, (4 * length + 2 + 1) * kUnit) << stages << ", " << length;
+      EXPECT_EQ(plan.time, PlanSegments(chain, length)->time);
+      const int segments = (stages + length - 1) / length;
+      EXPECT_EQ(simulation.writes, std::max(segments - 2, 0));
+      EXPECT_EQ(schedule.WrittenBytes(), simulation.writes * kUnit);
+    }
+  }
+}
+
+// What DiskRevolve finds is carried out by the same means; the chain's input is not copied.
+TEST(ScheduleTest, SchedulesOfDiskRevolveRun) {
+  for (const int steps : {1, 2, 4, 7, 16, 48}) {
+    const Chain chain = EqualChain(steps, UnitStage(1, 1, 1, {{1, 2}}));
+    for (const int checkpoints : {1, 2, 3}) {
+      for (const double cost : {0.0, 0.5, 2.0}) {
+        ASSERT_OK_AND_ASSIGN(const DiskRevolveSchedule revolve,
+                             DiskRevolve(steps, checkpoints, {.write = cost, .read = cost}));
+        const absl::StatusOr<Schedule> schedule = Place(chain, {.operations = revolve.operations});
+        ASSERT_OK(schedule) << Text(revolve.operations);
+        EXPECT_TRUE(Runs(chain, *schedule)) << Text(revolve.operations);
+        std::vector<Operation> operations;
+        for (const PlacedOperation& placed : schedule->operations) {
+          operations.push_back(placed.operation);
+        }
+        ASSERT_OK_AND_ASSIGN(const Simulation simulation, Simulate(chain, operations));
+        EXPECT_GE(schedule->arena_bytes, simulation.peak_bytes - kUnit);
+        // The kept states, what is recorded and what passes, and the place of the next one.
+        EXPECT_LE(schedule->arena_bytes, (checkpoints + 3) * kUnit);
+      }
+    }
+  }
 }
 
 // Sizes that are no multiples: everything begins at one, and the peak is that of rounded sizes.
@@ -219,11 +355,29 @@ TEST(ScheduleTest, ErrorsNameTheOperation) {
               StatusIs(kInvalid, "backward 0 option 0: it is not the next to go backward"));
   EXPECT_THAT(error({kSave0, kBack1}), StatusIs(kInvalid, HasSubstr("not on top of the stack")));
   EXPECT_THAT(error({{Action::kForward, 0}, kSave1}), StatusIs(kInvalid, HasSubstr("passes")));
+  // What passes is read, by stage 0 too, which has its input elsewhere.
+  EXPECT_THAT(error({{Action::kForward, 0, 0, true}, {Action::kForwardKeep, 0}}),
+              StatusIs(kInvalid, "keep 0: another output passes"));
   EXPECT_THAT(error({{Action::kForward, 2}}), StatusIs(kInvalid, HasSubstr("no such stage")));
   EXPECT_THAT(error({{Action::kForwardSave, 0, 1}}),
               StatusIs(kInvalid, HasSubstr("no such option")));
   EXPECT_THAT(error({{Action::kDrop, 1}}), StatusIs(kInvalid, HasSubstr("is not kept")));
-  EXPECT_THAT(error({{Action::kWrite, 0}}), StatusIs(kInvalid, HasSubstr("there is one tier")));
+  EXPECT_THAT(error({{Action::kWrite, 1}}), StatusIs(kInvalid, HasSubstr("does not pass")));
+  EXPECT_THAT(error({{Action::kForwardKeep, 0}, {Action::kWrite, 1}}),
+              StatusIs(kInvalid, HasSubstr("does not pass")));
+  constexpr Operation kPass0 = {Action::kForward, 0}, kWrite1 = {Action::kWrite, 1};
+  constexpr Operation kRead1 = {Action::kRead, 1};
+  EXPECT_THAT(error({kPass0, kWrite1, kWrite1}), StatusIs(kInvalid, HasSubstr("written before")));
+  EXPECT_THAT(error({kSave0, kSave1, kBack1, {Action::kWrite, 0}}),
+              StatusIs(kInvalid, "write 0: it is written in the backward pass"));
+  EXPECT_THAT(error({{Action::kWrite, 0}, kSave0, kSave1, kBack1, kBack0}),
+              StatusIs(kInvalid, HasSubstr("stage 0 is still on the slower tier")));
+  EXPECT_THAT(error({kSave0, kSave1, kBack1, kRead1}),
+              StatusIs(kInvalid, "fetch 1: what it reads is not on the slower tier"));
+  EXPECT_THAT(error({{Action::kWrite, 0}, {Action::kRead, 0}, kSave0, kSave1, kBack1, kBack0}),
+              StatusIs(kInvalid, HasSubstr("read 0: it is read before the backward pass")));
+  EXPECT_THAT(error({{Action::kWrite, 0}, kSave0, kSave1, kBack1, {Action::kRead, 0}, kBack0}),
+              StatusIs(kInvalid, HasSubstr("stage 0 is still on the slower tier, or kept")));
   EXPECT_THAT(error({{Action::kForwardKeep, 0, 0, true}}),
               StatusIs(kInvalid, HasSubstr("what is kept lies on the stack")));
 }

@@ -43,9 +43,11 @@ class Memory {
                        [&](const Value& value) { return value.id == Newest(s); });
   }
   bool IsPassing(int s) const { return passing_.has_value() && passing_->stage == s; }
+  int64_t InputBytes(int s) const { return s > 0 ? stage(s - 1).output_bytes : 0; }
   int64_t GradientBytes() const { return backward_ < 0 ? 0 : stage(backward_).gradient_bytes; }
   void Count(int64_t bytes) {
     for (const Value& value : stack_) bytes += value.bytes;
+    for (const int s : fetched_) bytes += InputBytes(s);
     if (passing_.has_value()) bytes += passing_->bytes;
     result_.peak_bytes = std::max(result_.peak_bytes, bytes + GradientBytes());
   }
@@ -81,6 +83,8 @@ class Memory {
   // The stage whose backward pass is next.
   int backward_;
   std::set<int> slow_tier_;
+  // On the way back, with memory of their own.
+  std::set<int> fetched_;
   Simulation result_;
 };
 
@@ -166,11 +170,18 @@ absl::Status Memory::Run(const Operation& operation) {
       input_written_ = s == 0;
       ++result_.writes;
       return absl::OkStatus();
-    case Action::kRead:
+    case Action::kFetch:
       if (slow_tier_.erase(s) == 0) {
         return absl::FailedPreconditionError("what it reads was not written, or was read before");
       }
-      Push({.stage = s - 1, .bytes = s > 0 ? stage(s - 1).output_bytes : 0});
+      fetched_.insert(s);
+      Count(0);
+      return absl::OkStatus();
+    case Action::kRead:
+      if (fetched_.erase(s) == 0 && slow_tier_.erase(s) == 0) {
+        return absl::FailedPreconditionError("what it reads was not written, or was read before");
+      }
+      Push({.stage = s - 1, .bytes = InputBytes(s)});
       Count(0);
       ++result_.reads;
       return absl::OkStatus();
@@ -179,10 +190,11 @@ absl::Status Memory::Run(const Operation& operation) {
 }
 
 absl::Status Memory::CheckEnd() const {
-  if (backward_ >= 0 || !stack_.empty() || passing_.has_value() || !slow_tier_.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("at the end ", backward_ + 1, " stages have not gone backward, ",
-                     stack_.size(), " values are kept, ", slow_tier_.size(), " are written"));
+  if (backward_ >= 0 || !stack_.empty() || passing_.has_value() || !slow_tier_.empty() ||
+      !fetched_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "at the end ", backward_ + 1, " stages have not gone backward, ", stack_.size(),
+        " values are kept, ", slow_tier_.size() + fetched_.size(), " are written"));
   }
   return absl::OkStatus();
 }

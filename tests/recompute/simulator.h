@@ -24,7 +24,8 @@ struct Simulation {
   int most_kept = 0;
 };
 
-// Runs operations on an explicit memory, as operation.h says. FailedPrecondition naming the
+// Runs operations on an explicit memory, as operation.h says: those of a plan, or, with fetches,
+// those of a schedule. FailedPrecondition naming the
 // operation where it reads what is not there, frees what does not lie on top of the stack, puts
 // two values on the same end, or leaves something over at the end.
 absl::StatusOr<Simulation> Simulate(const Chain& chain, absl::Span<const Operation> operations);

@@ -305,6 +305,32 @@ TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
   }
 }
 
+// loss = w^2 / 2, rate 1/2: w as it is used, exact in binary.
+TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const int64_t delay_from : {-1, 0, 2}) {
+      TrainingRule rule{.stage = stage, .ranks = 1, .format = Format::kFloat32, .adam = false};
+      rule.learning_rates = {0.5f};
+      rule.delay_from = delay_from;
+      Training training(rule, {{1.0f}});
+      std::vector<float> used;
+      for (int step = 0; step < 9; ++step) {
+        training.Step([&](size_t, int, const Buckets& weights, float loss_scale) {
+          used.push_back(weights[0][0]);
+          return Buckets{{weights[0][0] * loss_scale}};
+        });
+      }
+      const std::vector<float> wanted =
+          delay_from == 0 ? std::vector<float>{1, 1, 0.5, 0, -0.25, -0.25, -0.125, 0, 0.0625}
+          : delay_from == 2
+              ? std::vector<float>{1, 0.5, 0.25, 0.25, 0.125, 0, -0.0625, -0.0625, -0.03125}
+              : std::vector<float>{1,       0.5,      0.25,      0.125,     0.0625,
+                                   0.03125, 0.015625, 0.0078125, 0.00390625};
+      EXPECT_EQ(used, wanted) << "stage " << stage << ", delay from " << delay_from;
+    }
+  }
+}
+
 struct StageCase {
   Format format;
   bool adam;

@@ -38,6 +38,10 @@ struct TrainingRule {
   SgdRule sgd_rule = {};
   StepRule step = {};
   std::vector<float> learning_rates = {1e-3f};
+  // From this step on (-1: never) weights are those that the update before the last one left:
+  // w(t + 1) = U(w(t), g(t - 1)). The one-step delay of ZeRO-Offload (Ren et al. 2021, arXiv
+  // 2101.06840).
+  int64_t delay_from = -1;
 };
 
 // The gradient of (loss * loss_scale) by the parameters, as computed by one rank on one
@@ -89,7 +93,9 @@ class Training {
 
     std::vector<GradStats> stats;
     for (const Buckets& slices : reduced) stats.push_back(SumOfSquares(slices));
+    const bool delays = rule_.delay_from >= 0 && state_.iteration >= rule_.delay_from;
     ControlStep(stats, rule_.step, state_);
+    if (delays) Publish();
     if (state_.skip) return;
 
     for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -97,6 +103,12 @@ class Training {
       // slices.
       Update(rule_.stage == 0 ? Gather(reduced) : reduced[r], ranks_[r]);
     }
+    if (!delays) Publish();
+  }
+
+  // The weights become those of the master: after a step, or a step later; and where a saved state
+  // is loaded.
+  void Publish() {
     std::vector<Buckets> updated;
     for (const Rank& rank : ranks_) updated.push_back(rank.master);
     for (size_t r = 0; r < rule_.ranks; ++r) {

@@ -16,6 +16,7 @@
 #include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "gtest/gtest.h"
@@ -141,6 +142,9 @@ std::vector<Setting> Settings() {
     if (setting.model.size() != ToyModel().size()) continue;
     for (const OffloadOptions& offload : Offloads()) {
       setting.options.offload = offload;
+      if (Validate(setting.options).ok()) settings.push_back(setting);
+      setting.options.offload.delay_update = true;
+      setting.options.offload.delay_warm_up = 1;
       if (Validate(setting.options).ok()) settings.push_back(setting);
     }
   }
@@ -460,9 +464,10 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
           status.Update(zero->ReturnState());
           status.Update(EmptyStep(*zero, *compute, losses));
         };
+        std::vector<device::Stream*> streams = ZeroOptimizerTestPeer::Streams(*zero);
+        for (const auto& each : {&compute, &reader}) streams.push_back(each->get());
         const auto sync = [&] {  // without GoogleTest, which allocates
-          status.Update(zero->step_stream().Synchronize());
-          status.Update(compute->Synchronize());
+          for (device::Stream* const stream : streams) status.Update(stream->Synchronize());
           meet.arrive_and_wait();
         };
         const auto steps = [&] {
@@ -472,7 +477,7 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
         // they need. It is the most that they can need if no stream starts before all is
         // enqueued, and from the second round on: its first waits keep records of the first round.
         for (device::Gate& gate : gates) {
-          for (device::Stream* const stream : {compute.get(), reader.get(), &zero->step_stream()}) {
+          for (device::Stream* const stream : streams) {
             status.Update(device::Block(*stream, gate));
           }
           steps();

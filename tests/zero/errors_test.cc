@@ -77,6 +77,14 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
           o.offload = {Tier::kHost, -0.1};
         },
         "host_share is -0.1, not 0 to 1");
+    refuses([](ZeroOptions& o) { o.offload.delay_update = true; },
+            "delay_update needs the whole optimizer state on the host");
+    refuses(
+        [](ZeroOptions& o) {
+          o.offload = {.optimizer_state = Tier::kHost, .host_share = 0.5, .delay_update = true};
+        },
+        "delay_update needs the whole optimizer state on the host");
+    refuses([](ZeroOptions& o) { o.offload.delay_warm_up = -1; }, "delay_warm_up is -1");
     refuses([](ZeroOptions& o) { o.offload.optimizer_state = Tier::kFile; },
             "offload.optimizer_state is file");
     refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");

@@ -10,6 +10,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "gtest/gtest.h"
 
 namespace brigade::zero {
@@ -44,6 +45,7 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.step.divisor = c.ranks * c.micro_batches;
   rule.step.clip = 3.0;
   rule.learning_rates = {static_cast<float>(kLearningRate)};
+  if (c.offload.delay_update) rule.delay_from = c.offload.delay_warm_up;
   return rule;
 }
 
@@ -107,7 +109,12 @@ std::string ToString(const GoldenCase& c) {
       c.ranks_per_node > 0 ? absl::StrCat("_nodes_of_", c.ranks_per_node, "_",
                                           std::string(collectives::Name(c.algorithm)), "_",
                                           std::string(collectives::Name(c.reduction)))
-                           : "");
+                           : "",
+      c.offload.enabled() ? absl::StrCat("_host_", static_cast<int>(100 * c.offload.host_share))
+                          : "",
+      c.offload.host_parameters() ? "_parameters" : "",
+      c.offload.delay_update ? absl::StrCat("_delayed_from_", c.offload.delay_warm_up) : "",
+      c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -132,6 +139,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.communication_dtype = c.communication_dtype;
   options.reduction = c.reduction;
   options.algorithm = c.algorithm;
+  options.offload = c.offload;
   return options;
 }
 
@@ -191,6 +199,8 @@ Trajectory Specified(const GoldenCase& c) {
   spec::Training training(rule, master);
   Trajectory wanted;
   for (; step < kGoldenSteps; ++step) {
+    // A loaded state's weights are those of its master.
+    if (step == c.reload_at) training.Publish();
     training.Step(backward);
     const spec::StepState& s = training.state();
     kernels::StepState state = {};
@@ -215,13 +225,18 @@ Trajectory Specified(const GoldenCase& c) {
 }
 
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
-                   const std::vector<Injection>& injections, Trajectory& trained, bool on_copies) {
+                   const std::vector<Injection>& injections, Trajectory& trained, bool on_copies,
+                   int reload_at) {
   BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyModel(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
   trainer.on_copies = trainer.on_copies || on_copies;
   trainer.report_late = self.rank % 2 == 1 && options.stage < 3;
   for (int step = 0; step < kGoldenSteps; ++step) {
+    if (step == reload_at) {
+      BRIGADE_ASSIGN_OR_RETURN(const CapturedState state, Capture(*zero, self));
+      BRIGADE_RETURN_IF_ERROR(LoadCaptured(*zero, state));
+    }
     BRIGADE_RETURN_IF_ERROR(trainer.Step());
     BRIGADE_RETURN_IF_ERROR(zero->controller().RequestState(zero->step_stream()));
     // Now and then, so that steps queue up.
@@ -270,8 +285,7 @@ absl::Status Compare(const Trajectory& trained, const Trajectory& wanted) {
   return absl::OkStatus();
 }
 
-void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, bool on_copies,
-                                 const OffloadOptions& offload) {
+void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, bool on_copies) {
   const Trajectory wanted = Specified(c);
   int skipped = 0;
   for (const kernels::StepState& state : wanted.states) skipped += state.skip;
@@ -285,7 +299,6 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;
-      options.offload = offload;
       if (!Validate(options).ok()) continue;
       ++trained_stages;
       collectives::RanksOptions ranks = {
@@ -295,7 +308,7 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
       }
       collectives::OnThreads(ranks, [&](collectives::Rank& self) {
         Trajectory trained;
-        EXPECT_OK(Train(self, options, InjectionsOf(c), trained, on_copies));
+        EXPECT_OK(Train(self, options, InjectionsOf(c), trained, on_copies, c.reload_at));
         EXPECT_OK(Compare(trained, wanted)) << "stage " << stage << ", rank " << self.rank;
       });
       EXPECT_TRUE(checker.reports().empty());

@@ -31,6 +31,10 @@ struct GoldenCase {
   collectives::Algorithm algorithm = collectives::Algorithm::kAuto;
   // Of the communicator's topology; 0: it has none.
   int ranks_per_node = 0;
+  // Where the state is. A delay of the update is another training.
+  OffloadOptions offload = {};
+  // Before this step the state is saved, and loaded again; -1: never.
+  int reload_at = -1;
 };
 
 std::string ToString(const GoldenCase& golden_case);
@@ -55,7 +59,7 @@ Trajectory Specified(const GoldenCase& golden_case);
 // GPU.
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained,
-                   bool on_copies = false);
+                   bool on_copies = false, int reload_at = -1);
 
 // Internal naming the first difference in bits.
 absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
@@ -63,7 +67,7 @@ absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
 // Trains with every stage that allows the case and the offload, on ranks that share a device. Fails
 // the test that calls it where one differs from the specification.
 void ExpectTheSpecificationsBits(const GoldenCase& golden_case, device::Device device,
-                                 bool on_copies = false, const OffloadOptions& offload = {});
+                                 bool on_copies = false);
 
 }  // namespace brigade::zero
 

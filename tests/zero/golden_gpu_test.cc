@@ -32,6 +32,25 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd}),
     [](const auto& info) { return ToString(info.param); });
 
+// With the host's lane, beside streams of the GPU: each case has one way of its own.
+constexpr OffloadOptions kHost = {.optimizer_state = device::Tier::kHost, .host_threads = 1};
+constexpr OffloadOptions kHalf = {
+    .optimizer_state = device::Tier::kHost, .host_share = 0.5, .host_threads = 1};
+constexpr OffloadOptions kParameters = {
+    .optimizer_state = device::Tier::kHost, .parameters = device::Tier::kHost, .host_threads = 1};
+constexpr OffloadOptions kDelayed = {.optimizer_state = device::Tier::kHost,
+                                     .delay_update = true,
+                                     .delay_warm_up = 10,
+                                     .host_threads = 1};
+INSTANTIATE_TEST_SUITE_P(
+    Offload, GoldenGpuTest,
+    ::testing::Values(
+        GoldenCase{.ranks = 2, .offload = kHost},
+        GoldenCase{.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 3, .offload = kHalf},
+        GoldenCase{.ranks = 2, .dtype = DType::kFloat32, .offload = kParameters, .reload_at = 20},
+        GoldenCase{.ranks = 2, .offload = kDelayed, .reload_at = 20}),
+    [](const auto& info) { return ToString(info.param); });
+
 using Trajectories = std::array<Trajectory, kRanks>;
 
 Trajectories TrainedOn(device::Device device, const GoldenCase& c, int stage) {

@@ -1,6 +1,9 @@
 #ifndef BRIGADE_TESTS_ZERO_TEST_PEER_H_
 #define BRIGADE_TESTS_ZERO_TEST_PEER_H_
 
+#include <vector>
+
+#include "brigade/device/stream.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -11,6 +14,12 @@ class ZeroOptimizerTestPeer {
  public:
   static void OmitWait(ZeroOptimizer& zero, internal::WaitPoint point) {
     zero.streams_->OmitWait(point);
+  }
+  // The optimizer's streams but the compute stream.
+  static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) {
+    internal::StepStreams& streams = *zero.streams_;
+    if (!zero.options().offload.enabled()) return {&streams.comm()};
+    return {&streams.comm(), &streams.down(), &streams.host(), &streams.up()};
   }
 };
 

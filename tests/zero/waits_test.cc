@@ -112,6 +112,8 @@ constexpr OffloadOptions kHost = {.optimizer_state = device::Tier::kHost};
 constexpr OffloadOptions kHalf = {.optimizer_state = device::Tier::kHost, .host_share = 0.5};
 constexpr OffloadOptions kHostParameters = {.optimizer_state = device::Tier::kHost,
                                             .parameters = device::Tier::kHost};
+constexpr OffloadOptions kDelayed = {
+    .optimizer_state = device::Tier::kHost, .delay_update = true, .delay_warm_up = 0};
 constexpr Case kCases[] = {
     {WaitPoint::kGradientsWritten, "GradientsWritten0", 0},
     {WaitPoint::kGradientsWritten, "GradientsWritten1", 1},
@@ -157,6 +159,15 @@ constexpr Case kCases[] = {
     {WaitPoint::kWeightsOnDevice, "WeightsOnDevice3", 3, 1, 0, kHost},
     {WaitPoint::kWeightsOnDevice, "WeightsOnDeviceParameters3", 3, 1, 0, kHostParameters},
     {WaitPoint::kParameterMemoryFree, "ParameterMemoryFreeParameters3", 3, 1, 0, kHostParameters},
+    // The host updates beside the passes that follow.
+    {WaitPoint::kBackwardFinished, "DelayedBackwardFinished2", 2, 1, 0, kDelayed},
+    {WaitPoint::kHostGradientFree, "DelayedHostGradientFree3", 3, 1, 0, kDelayed, false},
+    {WaitPoint::kGradientOnHost, "DelayedGradientOnHost2", 2, 1, 0, kDelayed},
+    {WaitPoint::kHostWeightsFree, "DelayedHostWeightsFree1", 1, 1, 0, kDelayed},
+    {WaitPoint::kWeightsUpdated, "DelayedWeightsUpdated1", 1, 1, 0, kDelayed},
+    {WaitPoint::kWeightsOnDevice, "DelayedWeightsOnDevice2", 2, 1, 0, kDelayed},
+    {WaitPoint::kStateStaged, "DelayedStateStaged2", 2, 1, 0, kDelayed},
+    {WaitPoint::kHostAtRest, "DelayedHostAtRest1", 1, 1, 0, kDelayed},
     {WaitPoint::kHostAtRest, "HostAtRest3", 3, 1, 0, kHost},
     {WaitPoint::kHostAtRest, "HostAtRestParameters3", 3, 1, 0, kHostParameters},
 };

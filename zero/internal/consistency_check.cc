@@ -91,7 +91,8 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
                    Number(options.offload.host_share), ", parameters on the ",
-                   device::ToString(options.offload.parameters)),
+                   device::ToString(options.offload.parameters), ", delay_update ",
+                   options.offload.delay_update, " after ", options.offload.delay_warm_up),
       absl::StrCat("algorithm ", static_cast<int>(options.algorithm)),
       absl::StrCat("reduction ", static_cast<int>(options.reduction))};
   for (size_t g = 0; g < options.optimizer.groups.size(); ++g) {

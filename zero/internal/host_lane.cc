@@ -24,95 +24,131 @@ absl::StatusOr<std::unique_ptr<HostLane>> HostLane::Create(const Plan& plan,
     BucketState& state = lane->states_[b];
     const std::string name = absl::StrCat("bucket ", b, " on the host");
     BRIGADE_ASSIGN_OR_RETURN(
-        state.gradient,
-        context.AllocateHost(slice * precision::SizeOf(FinalGradientType(options, bucket)),
-                             device::Purpose::kGradients, absl::StrCat("gradients of ", name)));
-    BRIGADE_ASSIGN_OR_RETURN(
         state.weights,
         context.AllocateHost(HostWeightBytes(plan, options, bucket), device::Purpose::kParameters,
                              absl::StrCat("weights of ", name)));
     BRIGADE_RETURN_IF_ERROR(
         streams.comm().FillBytes(state.weights.data(), 0, state.weights.bytes()));
-    for (const auto& [event, what] : {std::pair(&state.reduced, "reduced"),
-                                      {&state.updated, "updated"},
-                                      {&state.done, "done"}}) {
-      BRIGADE_ASSIGN_OR_RETURN(*event, context.CreateEvent(absl::StrCat(name, " ", what)));
+    BRIGADE_ASSIGN_OR_RETURN(state.reduced, context.CreateEvent(absl::StrCat(name, " reduced")));
+    device::Context& deliverer =
+        options.offload.host_parameters() ? streams.host_context() : context;
+    BRIGADE_ASSIGN_OR_RETURN(state.done, deliverer.CreateEvent(absl::StrCat(name, " done")));
+    for (int turn = 0; turn < lane->turns(); ++turn) {
+      BRIGADE_ASSIGN_OR_RETURN(state.turns[turn].updated,
+                               streams.host_context().CreateEvent(absl::StrCat(name, " updated")));
+      BRIGADE_ASSIGN_OR_RETURN(
+          state.turns[turn].gradient,
+          context.AllocateHost(slice * precision::SizeOf(FinalGradientType(options, bucket)),
+                               device::Purpose::kGradients, absl::StrCat("gradients of ", name)));
     }
   }
-  BRIGADE_ASSIGN_OR_RETURN(lane->decision_,
-                           context.AllocateHost(DecisionBytes(options), device::Purpose::kScratch,
-                                                "decision on the host"));
+  for (int turn = 0; turn < lane->turns(); ++turn) {
+    Decision& decision = lane->decisions_[turn];
+    BRIGADE_ASSIGN_OR_RETURN(decision.copy,
+                             context.AllocateHost(DecisionBytes(options), device::Purpose::kScratch,
+                                                  "decision on the host"));
+    BRIGADE_ASSIGN_OR_RETURN(decision.read, streams.host_context().CreateEvent("host at rest"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(lane->decided_, context.CreateEvent("decided"));
   BRIGADE_ASSIGN_OR_RETURN(lane->copied_, context.CreateEvent("gradients on the host"));
-  BRIGADE_ASSIGN_OR_RETURN(lane->at_rest_, context.CreateEvent("host at rest"));
   BRIGADE_RETURN_IF_ERROR(lane->Reset());
   return lane;
 }
 
 absl::Status HostLane::Reset() {
-  for (BucketState& each : states_) {
-    if (each.done == nullptr) continue;
-    BRIGADE_RETURN_IF_ERROR(streams_.host().Record(*each.updated));
-    BRIGADE_RETURN_IF_ERROR(streams_.up().Record(*each.done));
+  device::Stream& host = streams_.host();
+  for (int turn = 0; turn < turns(); ++turn) {
+    for (BucketState& each : states_) {
+      if (each.done != nullptr) BRIGADE_RETURN_IF_ERROR(host.Record(*each.turns[turn].updated));
+    }
+    BRIGADE_RETURN_IF_ERROR(host.Record(*decisions_[turn].read));
   }
-  return streams_.host().Record(*at_rest_);
+  for (BucketState& each : states_) {
+    if (each.done != nullptr) BRIGADE_RETURN_IF_ERROR(deliverer().Record(*each.done));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HostLane::TakeGradient(int bucket, const void* gradient, device::Event* free) {
   BucketState& at = state(bucket);
+  BucketState::Turn& turn = at.turns[turn_];
   device::Stream& down = streams_.down();
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.reduced));
   BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kGradientReduced, *at.reduced, down));
-  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostGradientFree, *at.updated, down));
-  BRIGADE_RETURN_IF_ERROR(down.Copy(at.gradient.data(), gradient, at.gradient.bytes()));
-  streams_.movement.to_host += at.gradient.bytes();
+  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostGradientFree, *turn.updated, down));
+  BRIGADE_RETURN_IF_ERROR(down.Copy(turn.gradient.data(), gradient, turn.gradient.bytes()));
+  streams_.movement.to_host += turn.gradient.bytes();
   return free == nullptr ? absl::OkStatus() : down.Record(*free);
 }
 
-absl::Status HostLane::Update(const optim::StepDecision& decision) {
-  device::Stream &comm = streams_.comm(), &down = streams_.down(), &host = streams_.host();
-  BRIGADE_RETURN_IF_ERROR(comm.Record(*decided_));
+absl::StatusOr<optim::StepDecision> HostLane::CopyDecision(const optim::StepDecision& decision) {
+  device::Stream& down = streams_.down();
+  const Decision& to = decisions_[turn_];
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*decided_));
   BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kGradientReduced, *decided_, down));
-  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostGradientFree, *at_rest_, down));
-  const absl::Span<char> copy = decision_.as<char>();
-  const int64_t state_bytes = sizeof(kernels::StepState);
-  BRIGADE_RETURN_IF_ERROR(down.Copy(copy.data(), decision.state, state_bytes));
-  BRIGADE_RETURN_IF_ERROR(
-      down.Copy(copy.data() + state_bytes, decision.group_steps, decision_.bytes() - state_bytes));
-  streams_.movement.to_host += decision_.bytes();
+  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostGradientFree, *to.read, down));
+  char* const copy = to.copy.as<char>().data();
+  constexpr int64_t kState = sizeof(kernels::StepState);
+  BRIGADE_RETURN_IF_ERROR(down.Copy(copy, decision.state, kState));
+  BRIGADE_RETURN_IF_ERROR(down.Copy(copy + kState, decision.group_steps, to.copy.bytes() - kState));
+  streams_.movement.to_host += to.copy.bytes();
   BRIGADE_RETURN_IF_ERROR(down.Record(*copied_));
+  return optim::StepDecision{reinterpret_cast<const kernels::StepState*>(copy),
+                             reinterpret_cast<const kernels::GroupStep*>(copy + kState)};
+}
+
+absl::Status HostLane::Update(const optim::StepDecision& decision) {
+  device::Stream& host = streams_.host();
+  BRIGADE_ASSIGN_OR_RETURN(const optim::StepDecision here, CopyDecision(decision));
   BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kGradientOnHost, *copied_, host));
-  const optim::StepDecision here = {
-      reinterpret_cast<const kernels::StepState*>(copy.data()),
-      reinterpret_cast<const kernels::GroupStep*>(copy.data() + state_bytes)};
+  const OffloadOptions& offload = options_.offload;
+  const bool delays = offload.delay_update && steps_ >= offload.delay_warm_up;
+  if (delays) {
+    // What is delivered was updated long ago: nothing else keeps it from overtaking the passes.
+    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kBackwardFinished, *decided_, streams_.up()));
+  }
   for (size_t b = states_.size(); b-- > 0;) {
     BucketState& at = states_[b];
     if (at.done == nullptr) continue;
-    const Work& work = *at.work;
-    const bool rises = work.target != nullptr;
-    if (rises) {
-      BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostWeightsFree, *at.done, host));
-    }
-    BRIGADE_RETURN_IF_ERROR(work.update.Enqueue(here, host));
-    BRIGADE_RETURN_IF_ERROR(host.Record(*at.updated));
-    if (!rises) {
-      BRIGADE_RETURN_IF_ERROR(host.Record(*at.done));
-      continue;
-    }
-    device::Stream& up = streams_.up();
-    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kWeightsUpdated, *at.updated, up));
-    BRIGADE_RETURN_IF_ERROR(up.Copy(work.target, work.source, work.bytes));
-    streams_.movement.from_host += work.bytes;
-    BRIGADE_RETURN_IF_ERROR(up.Record(*at.done));
+    if (delays) BRIGADE_RETURN_IF_ERROR(Deliver(at, 1 - turn_));
+    BRIGADE_RETURN_IF_ERROR(UpdateBucket(at, here));
+    if (!delays) BRIGADE_RETURN_IF_ERROR(Deliver(at, turn_));
   }
-  return host.Record(*at_rest_);
+  BRIGADE_RETURN_IF_ERROR(host.Record(*decisions_[turn_].read));
+  if (offload.delay_update) turn_ = 1 - turn_;
+  ++steps_;
+  return absl::OkStatus();
+}
+
+absl::Status HostLane::UpdateBucket(BucketState& at, const optim::StepDecision& decision) {
+  device::Stream& host = streams_.host();
+  if (at.work.target != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostWeightsFree, *at.done, host));
+  }
+  BRIGADE_RETURN_IF_ERROR(at.work.updates[static_cast<size_t>(turn_)].Enqueue(decision, host));
+  return host.Record(*at.turns[turn_].updated);
+}
+
+absl::Status HostLane::Deliver(BucketState& at, int turn) {
+  const Work& work = at.work;
+  if (work.target == nullptr) return streams_.host().Record(*at.done);
+  if (!options_.offload.host_parameters()) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.Wait(WaitPoint::kWeightsUpdated, *at.turns[turn].updated, deliverer()));
+    streams_.movement.from_host += work.bytes;
+  }
+  BRIGADE_RETURN_IF_ERROR(deliverer().Copy(work.target, work.source, work.bytes));
+  return deliverer().Record(*at.done);
 }
 
 absl::Status HostLane::Await() {
-  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostAtRest, *at_rest_, streams_.comm()));
+  device::Stream& comm = streams_.comm();
+  // The turn before this one's comes last.
+  const int last = options_.offload.delay_update ? 1 - turn_ : turn_;
+  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostAtRest, *decisions_[last].read, comm));
   for (const BucketState& each : states_) {
     if (each.done == nullptr) continue;
-    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostAtRest, *each.done, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostAtRest, *each.done, comm));
   }
   return absl::OkStatus();
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +14,7 @@
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero::internal {
@@ -37,21 +38,23 @@ class HostLane {
 
   bool IsOffloaded(int bucket) const { return state(bucket).done != nullptr; }
 
-  // Host memory of a bucket's slice: the gradient, of FinalGradientType; and the weights as the
-  // last update has left them, which go from there to the device, null where they go there from the
-  // master or do not go there. A skipped step writes no weights: they have to be there before.
-  void* Gradient(int bucket) const { return state(bucket).gradient.data(); }
+  // Host memory of a bucket's slice: the gradient of a step, of FinalGradientType, in `turns()` of
+  // which one follows the other; and the weights as the last update has left them, which go from
+  // there to where they are used, null where they go there from the master or need not go. A
+  // skipped step writes no weights: they have to be there before.
+  int turns() const { return HostTurns(options_); }
+  void* Gradient(int bucket, int turn) const { return state(bucket).turns[turn].gradient.data(); }
   void* Weights(int bucket) const { return state(bucket).weights.data(); }
 
-  // How a bucket is updated; then `bytes` of `source` are copied to `target` on the device. Null:
-  // nothing is.
+  // How a bucket is updated, in each turn; then, or with delay_update a step later, `bytes` of
+  // `source` are copied to `target`, this rank's slice on the device or the host. Null: nothing is.
   struct Work {
-    optim::FusedUpdate update;
+    std::vector<optim::FusedUpdate> updates = {};
     const void* source = nullptr;
     void* target = nullptr;
     int64_t bytes = 0;
   };
-  void SetWork(int bucket, Work work) { state(bucket).work.emplace(std::move(work)); }
+  void SetWork(int bucket, Work work) { state(bucket).work = std::move(work); }
   // Recorded when the bucket's new weights are where the work says.
   device::Event& done(int bucket) const { return *state(bucket).done; }
 
@@ -59,7 +62,7 @@ class HostLane {
   // `free`, unless it is null, behind that.
   absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
   // The communication stream has decided: enqueues the updates, in the order in which the forward
-  // pass uses the buckets.
+  // pass uses the buckets. With delay_update, what the update before has left is copied first.
   absl::Status Update(const optim::StepDecision& decision);
 
   // The communication stream waits until gradients and decision are copied: their memory is free.
@@ -70,16 +73,29 @@ class HostLane {
   absl::Status Await();
   // Events carry no errors any more. All streams are idle and without an error.
   absl::Status Reset();
+  // How many steps the training has made: the next one is delayed, or is not.
+  void SetSteps(int64_t steps) { steps_ = steps; }
 
  private:
   struct BucketState {
-    device::Buffer gradient, weights;
-    // On the communication stream: the gradient is made. On the host's: it is read, and the new
-    // weights are written.
-    std::unique_ptr<device::Event> reduced, updated;
+    device::Buffer weights;
+    // On the communication stream: the gradient is made.
+    std::unique_ptr<device::Event> reduced;
+    struct Turn {
+      device::Buffer gradient;
+      // On the host's stream: the gradient is read, and the new weights are written.
+      std::unique_ptr<device::Event> updated;
+    };
+    Turn turns[2];
     // On the stream of the copies to the device, or, without such a copy, on the host's.
     std::unique_ptr<device::Event> done;
-    std::optional<Work> work;
+    Work work;
+  };
+  struct Decision {
+    // The state, then the groups' numbers.
+    device::Buffer copy;
+    // On the host's stream: all buckets are updated.
+    std::unique_ptr<device::Event> read;
   };
 
   HostLane(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
@@ -88,15 +104,26 @@ class HostLane {
   BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
 
+  // Whose work it is to bring new weights to where they are used.
+  device::Stream& deliverer() {
+    return options_.offload.host_parameters() ? streams_.host() : streams_.up();
+  }
+  absl::StatusOr<optim::StepDecision> CopyDecision(const optim::StepDecision& decision);
+  absl::Status UpdateBucket(BucketState& at, const optim::StepDecision& decision);
+  // Copies what the update of that turn has left to where it is used.
+  absl::Status Deliver(BucketState& at, int turn);
+
   const Plan& plan_;
   const ZeroOptions& options_;
   StepStreams& streams_;
   std::vector<BucketState> states_;
-  // The decision's copy: the state, then the groups' numbers.
-  device::Buffer decision_;
+  Decision decisions_[2];
   // On the communication stream: the step is decided. On that of the copies to the host: gradients
-  // and decision are there. On the host's: all buckets are updated.
-  std::unique_ptr<device::Event> decided_, copied_, at_rest_;
+  // and decision are there.
+  std::unique_ptr<device::Event> decided_, copied_;
+  int64_t steps_ = 0;
+  // Of the step whose gradients come now.
+  int turn_ = 0;
 };
 
 }  // namespace brigade::zero::internal

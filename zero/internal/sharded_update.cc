@@ -72,7 +72,7 @@ absl::Status ShardedUpdate::AllocateState() {
 }
 
 void* ShardedUpdate::Weights(int index) const {
-  if (IsOffloaded(index) && !options_.offload.host_parameters()) return lane_->Weights(index);
+  if (IsOffloaded(index) && !UpdatesInPlace(options_.offload)) return lane_->Weights(index);
   return options_.traits().whole_optimizer_state ? parameters_.Whole(index)
                                                  : parameters_.Slice(index);
 }
@@ -155,12 +155,15 @@ void ShardedUpdate::ListHostUpdates() {
     checked_.back() = {list, sizes[list]++};
     const int index = static_cast<int>(b);
     if (!IsOffloaded(index)) continue;
-    std::vector<optim::UpdateSegment> segments;
-    AppendSegments(index, lane_->Gradient(index), segments);
     optim::UpdateTypes update = {.grad = dtype};
     if (IsRounded(bucket)) update.copy = bucket.dtype;
-    HostLane::Work work = {.update = optim::FusedUpdate(options_.optimizer, segments, update)};
-    if (!options_.offload.host_parameters()) {
+    HostLane::Work work;
+    for (int turn = 0; turn < lane_->turns(); ++turn) {
+      std::vector<optim::UpdateSegment> segments;
+      AppendSegments(index, lane_->Gradient(index, turn), segments);
+      work.updates.emplace_back(options_.optimizer, segments, update);
+    }
+    if (!UpdatesInPlace(options_.offload)) {
       work.source = IsRounded(bucket) ? lane_->Weights(index) : Array(index, 0);
       work.target = parameters_.Slice(index);
       work.bytes = bucket.bytes() / plan_.ranks();

@@ -39,6 +39,10 @@ class ShardedUpdate {
   absl::Status Await() { return lane_ == nullptr ? absl::OkStatus() : lane_->Await(); }
   // All streams are idle and without an error.
   absl::Status Reset() { return lane_ == nullptr ? absl::OkStatus() : lane_->Reset(); }
+  // The state is that of a training which has tried so many steps.
+  void SetSteps(int64_t steps) {
+    if (lane_ != nullptr) lane_->SetSteps(steps);
+  }
 
   optim::StepController& controller() { return executor_->controller(); }
   const optim::StepController& controller() const { return executor_->controller(); }

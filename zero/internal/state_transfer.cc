@@ -150,6 +150,7 @@ absl::Status StateTransfer::InitializeParameters(
         streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup));
     BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
   }
+  update_.SetSteps(0);
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions()), stream));
   return streams_.Synchronize();
@@ -228,6 +229,7 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   mine.Update(streams_.Synchronize());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
+  update_.SetSteps(step.iteration);
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));
   return streams_.Synchronize();
 }

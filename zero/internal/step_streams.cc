@@ -21,7 +21,11 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
   if (options.offload.enabled()) {
     BRIGADE_ASSIGN_OR_RETURN(streams->down_, context.CreateStream("to the host"));
     BRIGADE_ASSIGN_OR_RETURN(streams->up_, context.CreateStream("from the host"));
-    BRIGADE_ASSIGN_OR_RETURN(streams->host_, context.CreateStream("host"));
+    if (context.device().kind != device::DeviceKind::kCpu) {
+      BRIGADE_ASSIGN_OR_RETURN(streams->host_context_,
+                               context.CreateHostContext(options.offload.host_threads));
+    }
+    BRIGADE_ASSIGN_OR_RETURN(streams->host_, streams->host_context().CreateStream("host"));
   }
   return streams;
 }

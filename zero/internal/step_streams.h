@@ -76,6 +76,8 @@ class StepStreams {
   device::Stream& down() { return *down_; }
   device::Stream& up() { return *up_; }
   device::Stream& host() { return *host_; }
+  // Whose stream that is: a CPU's.
+  device::Context& host_context() { return host_context_ == nullptr ? context_ : *host_context_; }
   int rank() const { return communicator_.rank(); }
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
@@ -141,6 +143,8 @@ class StepStreams {
   device::Stream& compute_;
   // Null without overlap.
   std::unique_ptr<device::Stream> own_;
+  // Null without offload, and where `context_` is a CPU's.
+  std::unique_ptr<device::Context> host_context_;
   // Null without offload.
   std::unique_ptr<device::Stream> down_, up_, host_;
   std::optional<WaitPoint> omitted_;

@@ -44,15 +44,24 @@ inline std::vector<int> UnitsOfMicroBatch(const Plan& plan, const ZeroOptions& o
 // Whether the weights are a rounded copy of the fp32 master.
 inline bool IsRounded(const Bucket& bucket) { return bucket.dtype != precision::DType::kFloat32; }
 
-// Whether the master has memory of its own: the weights are rounded, or in another tier.
-inline bool HasMaster(const ZeroOptions& options, const Bucket& bucket, bool offloaded) {
-  return IsRounded(bucket) || (offloaded && !options.offload.host_parameters());
+// Whether the update on the host writes the slice of the weights itself; otherwise they are copied
+// there, from the device's memory apart or later.
+inline bool UpdatesInPlace(const OffloadOptions& offload) {
+  return offload.host_parameters() && !offload.delay_update;
 }
 
-// Of an offloaded bucket: the host's memory for a copy of the weights, from which they go to the
-// device. Weights that are not rounded go there from the master.
+// Whether the master has memory of its own: the weights are rounded, or elsewhere.
+inline bool HasMaster(const ZeroOptions& options, const Bucket& bucket, bool offloaded) {
+  return IsRounded(bucket) || (offloaded && !UpdatesInPlace(options.offload));
+}
+
+// How many steps' gradients and decisions the host has at a time.
+inline int HostTurns(const ZeroOptions& options) { return options.offload.delay_update ? 2 : 1; }
+
+// Of an offloaded bucket: the host's memory for a copy of the weights, from which they go where
+// they are used. Weights that are not rounded go there from the master.
 inline int64_t HostWeightBytes(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
-  if (options.offload.host_parameters() || !IsRounded(bucket)) return 0;
+  if (UpdatesInPlace(options.offload) || !IsRounded(bucket)) return 0;
   return bucket.bytes() / plan.ranks();
 }
 

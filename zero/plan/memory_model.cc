@@ -72,7 +72,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     }
     if (on_host) {
       add_array(Tier::kHost, Purpose::kGradients, "gradients", false,
-                precision::SizeOf(internal::FinalGradientType(options, bucket)));
+                internal::HostTurns(options) *
+                    precision::SizeOf(internal::FinalGradientType(options, bucket)));
       add(Tier::kHost, Purpose::kParameters, "copy of the weights",
           internal::HostWeightBytes(plan, options, bucket));
     }
@@ -109,7 +110,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       optim::StepExecutor::Bytes(options.optimizer, control, lists));
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +
-          (options.offload.enabled() ? internal::DecisionBytes(options) : 0));
+          (options.offload.enabled()
+               ? internal::HostTurns(options) * internal::DecisionBytes(options)
+               : 0));
   return terms;
 }
 

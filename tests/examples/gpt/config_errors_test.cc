@@ -106,6 +106,95 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoHere) {
                        "AdamW means; with type Adam it may be false"));
 }
 
+TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
+  const auto error = [](const char* key, const char* value) {
+    return Error(absl::StrCat(R"("activation_checkpointing": {")", key, "\": ", value, "}"));
+  };
+  EXPECT_THAT(error("partition_activations", "true"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.partition_activations is true; it must be false: "
+                       "no two ranks have the same activations"));
+  EXPECT_THAT(error("contiguous_memory_optimization", "true"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.contiguous_memory_optimization is true; it must "
+                       "be false: activations lie in one piece, always"));
+  EXPECT_THAT(error("number_checkpoints", "4"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.number_checkpoints is 4; it must be null: "
+                       "activations lie in one piece, always"));
+  EXPECT_THAT(error("synchronize_checkpoint_boundary", "true"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.synchronize_checkpoint_boundary is true; it must "
+                       "be false: a step does not wait on the host"));
+  EXPECT_THAT(
+      error("profile", "true"),
+      StatusIs(kInvalid,
+               "activation_checkpointing.profile is true; it must be false: a trace has the "
+               "times of operations (--trace)"));
+  EXPECT_THAT(error("cpu_checkpointing", "\"yes\""),
+              StatusIs(kInvalid, StartsWith("activation_checkpointing.cpu_checkpointing is "
+                                            "\"yes\", a string; it must be ")));
+  EXPECT_THAT(error("partition_activation", "false"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.partition_activation is false; there is no such "
+                       "key, the nearest is activation_checkpointing.partition_activations"));
+  EXPECT_THAT(Error(R"("activation_checkpointing": true)"),
+              StatusIs(kInvalid, "activation_checkpointing is true; it must be an object"));
+  EXPECT_THAT(Error(R"("brigade": {"recompute": 3})"),
+              StatusIs(kInvalid,
+                       "brigade.recompute is 3; it must be none, block, selective, segments:K or "
+                       "budget:BYTES"));
+  for (const char* policy :
+       {"", "all", "None", "segments", "segments:0", "segments:-1", "segments:2.5",
+        "budget:", "budget:0", "budget:1MB", "budget:9223372036854775807KiB", "block "}) {
+    EXPECT_THAT(Error(absl::StrCat(R"("brigade": {"recompute": ")", policy, "\"}")),
+                StatusIs(kInvalid, absl::StrCat("brigade.recompute is \"", policy,
+                                                "\", a string; it must be none, block, selective, "
+                                                "segments:K or budget:BYTES")));
+  }
+}
+
+TEST(ConfigErrorsTest, NameADropoutThatCannotBe) {
+  for (const char* share : {"1", "-0.1", "1e300"}) {
+    EXPECT_THAT(Error(absl::StrCat(R"("brigade": {"dropout": )", share, "}")),
+                StatusIs(kInvalid, HasSubstr("; it must be a number, 0 or more, and less than 1")));
+  }
+  EXPECT_THAT(Error(R"("brigade": {"dropout": 1})"),
+              StatusIs(kInvalid, StartsWith("brigade.dropout is 1;")));
+  EXPECT_THAT(
+      Error(R"("brigade": {"dropout": "0.1"})"),
+      StatusIs(kInvalid, StartsWith("brigade.dropout is \"0.1\", a string; it must be a number")));
+  EXPECT_THAT(
+      Error(R"("dropout": 0.1)"),
+      StatusIs(kInvalid, "dropout is 0.1; there is no such key, the nearest is brigade.dropout"));
+}
+
+// A stash is for inputs that are kept, and the two keys for it must not contradict each other.
+TEST(ConfigErrorsTest, NameAStashThatHasNoEffect) {
+  constexpr char kUnstashable[] =
+      "a stash is for the inputs of recomputation by block or segments:K, not by ";
+  EXPECT_THAT(
+      Error(R"("brigade": {"stash": "host"})"),
+      StatusIs(kInvalid, absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "none")));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "host", "recompute": "selective"})"),
+              StatusIs(kInvalid,
+                       absl::StrCat("brigade.stash is \"host\", but ", kUnstashable, "selective")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"recompute": "budget:1000"})"),
+              StatusIs(kInvalid, absl::StrCat("activation_checkpointing.cpu_checkpointing is true, "
+                                              "but ",
+                                              kUnstashable, "budget:1000")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": true},
+                       "brigade": {"stash": "none"})"),
+              StatusIs(kInvalid,
+                       "activation_checkpointing.cpu_checkpointing is true, but brigade.stash is "
+                       "\"none\""));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "file", "recompute": "block"})"),
+              StatusIs(kInvalid, HasSubstr("brigade.stash is \"file\"")));
+  EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": 1})"),
+              StatusIs(kInvalid, HasSubstr("activation_checkpointing.cpu_checkpointing is 1")));
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
   for (const char* key : {"aio", "amp", "flops_profiler", "steps_per_print", "tensorboard"}) {
     EXPECT_THAT(Error(absl::StrCat("\"", key, "\": {}")),
@@ -146,6 +235,11 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
               StatusIs(kInvalid, HasSubstr("pin_memory is false; it must be true")));
   EXPECT_THAT(error("1", R"("offload_optimizer": {"super_offload": true})"),
               StatusIs(kInvalid, HasSubstr("is not exact")));
+  EXPECT_THAT(Error(R"("brigade": {"delay_update": true})"),
+              StatusIs(kInvalid, HasSubstr("delay_update needs the whole optimizer state on the "
+                                           "host")));
+  EXPECT_THAT(Error(R"("brigade": {"delay_warm_up": 3})"),
+              StatusIs(kInvalid, HasSubstr("brigade.delay_update is not true")));
   EXPECT_THAT(error("1", R"("zenflow": {"topk_ratio": 0.1})"),
               StatusIs(kInvalid, HasSubstr("it changes results")));
 }

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -209,6 +210,81 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
   EXPECT_EQ(third.zero.live_units, 1);
   EXPECT_EQ(third.zero.communication_dtype, std::nullopt);
   EXPECT_EQ(third.zero.algorithm, collectives::Algorithm::kAuto);
+}
+
+TEST(ConfigTest, ReadsEveryPolicyOfRecomputation) {
+  using Kind = recompute::Policy::Kind;
+  const struct {
+    const char* keys;
+    recompute::Policy policy;
+  } kCases[] = {
+      {"", {.kind = Kind::kNone}},
+      {R"(, "brigade": {"recompute": "none"})", {.kind = Kind::kNone}},
+      {R"(, "brigade": {"recompute": "block"})", {.kind = Kind::kBlock}},
+      {R"(, "brigade": {"recompute": "selective"})", {.kind = Kind::kSelective}},
+      {R"(, "brigade": {"recompute": "segments:3"})",
+       {.kind = Kind::kSegments, .stages_per_segment = 3}},
+      {R"(, "brigade": {"recompute": "budget:12345"})",
+       {.kind = Kind::kBudget, .budget_bytes = 12345}},
+      {R"(, "brigade": {"recompute": "budget:3MiB"})",
+       {.kind = Kind::kBudget, .budget_bytes = 3 << 20}},
+      // DeepSpeed's section asks for it by being there; brigade.recompute says it better.
+      {R"(, "activation_checkpointing": {})", {.kind = Kind::kBlock}},
+      {R"(, "activation_checkpointing": {}, "brigade": {"recompute": "none"})",
+       {.kind = Kind::kNone}},
+      {R"(, "activation_checkpointing": {}, "brigade": {"recompute": "selective"})",
+       {.kind = Kind::kSelective}},
+  };
+  for (const auto& [keys, policy] : kCases) {
+    SCOPED_TRACE(keys);
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(keys));
+    EXPECT_EQ(config.recompute, policy);
+  }
+}
+
+TEST(ConfigTest, TakesWhatChangesNothingOfActivationCheckpointing) {
+  for (const char* key :
+       {R"("partition_activations": false)", R"("cpu_checkpointing": false)",
+        R"("contiguous_memory_optimization": false)", R"("number_checkpoints": null)",
+        R"("synchronize_checkpoint_boundary": false)", R"("profile": false)"}) {
+    SCOPED_TRACE(key);
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                         With(absl::StrCat(R"(, "activation_checkpointing": {)", key, "}")));
+    EXPECT_EQ(config.recompute, recompute::Policy{.kind = recompute::Policy::Kind::kBlock});
+  }
+}
+
+TEST(ConfigTest, ReadsDropout) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig without, With(""));
+  EXPECT_EQ(without.dropout, 0);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig none, With(R"(, "brigade": {"dropout": 0})"));
+  EXPECT_EQ(none.dropout, 0);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig with, With(R"(, "brigade": {"dropout": 0.1})"));
+  EXPECT_EQ(with.dropout, 0.1);
+}
+
+TEST(ConfigTest, ReadsWhatIsMadeAgainAndWhatIsStashed) {
+  using Kind = recompute::Policy::Kind;
+  constexpr auto kHost = recompute::StashTier::kHost;
+  const std::pair<const char*, recompute::Policy> sections[] = {
+      {"", {}},
+      {R"(, "activation_checkpointing": {})", {.kind = Kind::kBlock}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": false})", {.kind = Kind::kBlock}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": true})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": true},
+            "brigade": {"recompute": "segments:3"})",
+       {.kind = Kind::kSegments, .stages_per_segment = 3, .stash = kHost}},
+      {R"(, "activation_checkpointing": {}, "brigade": {"stash": "host"})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "brigade": {"recompute": "block", "stash": "host"})",
+       {.kind = Kind::kBlock, .stash = kHost}},
+      {R"(, "brigade": {"recompute": "selective", "stash": "none"})", {.kind = Kind::kSelective}},
+  };
+  for (const auto& [section, policy] : sections) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(section));
+    EXPECT_EQ(config.recompute, policy) << section;
+  }
 }
 
 TEST(ConfigTest, ReadsEveryAlgorithmAndReduction) {

@@ -41,8 +41,8 @@ class OneRank {
     }
     seed_[0] = scale;
     const nn::Texts texts = {texts_.data(), kBatch, kModel.context};
-    EXPECT_OK(transformer_->Forward(texts, losses_.data(), parameters, lab_.stream()));
-    EXPECT_OK(transformer_->Backward(texts, seed_.data(), parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Forward(texts, losses_.data(), {}, parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Backward(texts, seed_.data(), {}, parameters, lab_.stream()));
     EXPECT_OK(lab_.stream().Synchronize());
   }
 

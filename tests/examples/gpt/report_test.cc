@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "brigade/examples/gpt/config.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -40,9 +41,11 @@ TEST(ReportTest, TheJobIsDescribed) {
             "2 threads on cpu, ZeRO stage 1, float16 with dynamic loss scale, AdamW; 4 steps of 8 "
             "texts (2 micro-batches of 2 on each rank)\n"
             "Text: a text\n");
-  EXPECT_EQ(DescribeJob(CreateJob(kFp32, 2), "2 processes on cpu"),
+  Job with_dropout = CreateJob(kFp32, 2);
+  with_dropout.config.dropout = 0.1;
+  EXPECT_EQ(DescribeJob(with_dropout, "2 processes on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
-            "2 processes on cpu, ZeRO stage 3, float32, SGD; 4 steps of 2 "
+            "2 processes on cpu, ZeRO stage 3, float32, SGD, dropout 0.1; 4 steps of 2 "
             "texts (1 micro-batch of 1 on each rank)\n"
             "Text: a text\n");
 }
@@ -151,6 +154,29 @@ Sent in each step, in MB; Y is 2.000 MB of weights with padding
 2 (N-1)/N Y is 1.000000 Y; tied weights and several micro-batches add to it.
 Not counted: 8 bytes a step, for the mean loss and the wish to stop.
 )");
+}
+
+TEST(ReportTest, WhatIsStashedStandsBesideThePlan) {
+  Job job = CreateJob(kFp16, 2);
+  job.config.recompute = recompute::ParsePolicy("block").value();
+  std::vector<RankSummary> ranks = Summaries();
+  RankSummary& first = ranks[0];
+  first.activation_bytes = 3'000'000;
+  first.activation_bytes_without = 9'000'000;
+  first.operations = 5;
+  first.operations_without = 4;
+  first.host_memory[static_cast<int>(device::Purpose::kActivations)] = 1'500'000;
+  first.stashed = {.to_host = 8'000'000, .from_host = 6'000'000};
+  first.stashed_of_step = {.to_host = 2'000'000, .from_host = 2'000'000};
+  const std::string kept =
+      "\nRecomputation, block: a pass has 3.000 MB of activations instead of 9.000 MB, for 25.0 % "
+      "more operations\n";
+  EXPECT_THAT(ResourceReport(job, ranks), ::testing::EndsWith(kept));
+  job.config.recompute.stash = recompute::StashTier::kHost;
+  EXPECT_THAT(
+      ResourceReport(job, ranks),
+      ::testing::EndsWith(kept + "Stashed on the host, in 1.500 MB: 2.000 MB written and 1.500 MB "
+                                 "read back in each step; by the plan 2.000 MB\n"));
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {

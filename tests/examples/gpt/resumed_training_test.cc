@@ -33,14 +33,18 @@ struct Setting {
   int64_t persistence_threshold = 0;
 };
 
-// Adam in every precision, with the scale of fp16 overflowing before and after the save; then what
-// adds up and sends gradients otherwise, and other optimizers and schedules.
+// Adam in every precision, with the scale of fp16 overflowing before and after the save; dropout,
+// whose masks are numbered by the steps, those that overflow too; then what adds up and sends
+// gradients otherwise, and other optimizers and schedules.
 constexpr Setting kSettings[] = {
     {"fp32", ""},
     {"bf16", R"("bf16": {"enabled": true},)"},
     {"fp16", R"("fp16": {"enabled": true, "initial_scale_power": 26},)"},
     {"static_scale", R"("fp16": {"enabled": true, "loss_scale": 128},)"},
     {"micro_batches", R"("bf16": {"enabled": true}, "gradient_accumulation_steps": 2,)"},
+    {"dropout",
+     R"("fp16": {"enabled": true, "initial_scale_power": 26}, "brigade": {"dropout": 0.2},)"},
+    {"dropout_micro_batches", R"("gradient_accumulation_steps": 2, "brigade": {"dropout": 0.2},)"},
     {"wire", R"("communication_data_type": "fp16", "gradient_clipping": 0.5,)"},
     {"partials", R"("bf16": {"enabled": true}, "brigade": {"reduction": "fp32_partials"},)"},
     {"persistent", R"("bf16": {"enabled": true},)", kAdamW, 100},

@@ -54,7 +54,14 @@ refuses 'linked is a link, not a file' --metrics=linked
 
 refuses 'zero_optimization.stage is 7; it must be a whole number, 0 to 3' --stage=7
 refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
+refuses '--dropout is 1; it must be at least 0 and below 1' --dropout=1
+refuses '--dropout is nan; it must be at least 0 and below 1' --dropout=nan
+refuses '"all" is none of none, block, selective, segments:K and budget:BYTES' --recompute=all
 refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
+refuses '--stash: "disk" is neither none nor host' --stash=disk
+refuses 'a stash is for the inputs of recomputation by block or segments:K, not by selective' \
+  --stash=host --recompute=selective
+refuses 'a stash is for the inputs of recomputation by block or segments:K, not by none' --stash=host
 refuses '--steps is 0; it must be at least 1' --steps=0
 refuses '--ranks is -1; it must be at least 1' --ranks=-1
 refuses '--timeout is 0; it must be 1ms to 8760h' --timeout=0

@@ -40,6 +40,14 @@ stage_3_sends_half_as_much_again() {
   expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it\.'
 }
 
+a_stash_copies_what_the_plan_says() {
+  local report=$files/report number='[0-9]+\.[0-9]{3}'
+  "$train" "${small[@]}" --layers=4 --steps=4 --recompute=block --stash=host >"$report" ||
+    fail "exit code $?"
+  expect_line "$report" "Stashed on the host, in $number MB: ($number) MB written and \\1 MB read back in each step; by the plan \\1 MB"
+  rows_agree "$report" 'Memory at its peak' model
+}
+
 metrics_and_trace_are_json() {
   local metrics=$files/metrics.jsonl trace=$files/trace.json
   "$train" "${small[@]}" --steps=24 --evaluate_every=10 --metrics="$metrics" --trace="$trace" \
@@ -94,6 +102,7 @@ a_terminal_gets_one_line_that_is_written_over() {
 
 the_readmes_command_ends_with_a_report
 stage_3_sends_half_as_much_again
+a_stash_copies_what_the_plan_says
 metrics_and_trace_are_json
 the_same_seed_gives_the_same_losses
 the_config_with_sgd_trains

@@ -76,6 +76,8 @@ void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) 
     EXPECT_EQ(rank.traffic.gradients, steps * rank.traffic_of_step.gradients);
     EXPECT_EQ(rank.traffic.parameters, steps * rank.traffic_of_step.parameters);
     EXPECT_EQ(rank.traffic.scalars, steps * rank.traffic_of_step.scalars);
+    EXPECT_EQ(rank.stashed.to_host, steps * rank.stashed_of_step.to_host);
+    EXPECT_EQ(rank.stashed.from_host, steps * rank.stashed_of_step.from_host);
   }
 }
 
@@ -122,10 +124,12 @@ TEST_P(PrecisionTest, AllStagesTrainAlikeAndAsOneRankInFp32) {
 // Four blocks, so that segments have several. Memory and traffic are those of the schedule: in
 // stage 3 segments gather their weights once more.
 TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
-  for (int stage = 0; stage < zero::kStages; ++stage) {
+  for (int run = 0; run < 2 * zero::kStages; ++run) {
+    const int stage = run % zero::kStages;
     Job job = CreateJob(Config(8, stage, GetParam()), 2);
     job.model.layers = 4;
     job.steps = 6;
+    job.config.dropout = run < zero::kStages ? 0 : 0.2;
     const Trained plain = Train(job, 2);
     ExpectModelledMemoryAndTraffic(plain, job.steps);
     const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype);
@@ -135,7 +139,7 @@ TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
          {std::string("block"), std::string("selective"), std::string("segments:2"),
           std::string("segments:4"), absl::StrCat("budget:", least),
           absl::StrCat("budget:", (least + most) / 2)}) {
-      SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", dropout ", job.config.dropout, ", ", policy));
       job.config.recompute = recompute::ParsePolicy(policy).value();
       const Trained run = Train(job, 2);
       EXPECT_EQ(run.losses, plain.losses);
@@ -195,6 +199,44 @@ TEST_P(PrecisionTest, WhereTheStateIsChangesMemoryAndMovementAlone) {
   }
 }
 
+// Where the inputs of blocks and segments are changes no bit, and no traffic.
+TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
+  constexpr auto kActivations = static_cast<int>(device::Purpose::kActivations);
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    std::string config = Config(8, stage, GetParam());
+    config.insert(1, R"("gradient_accumulation_steps": 2, )");
+    Job job = CreateJob(config, 2);
+    job.model.layers = 8;
+    job.steps = 4;
+    job.evaluate_every = 2;
+    const Trained plain = Train(job, 2);
+    for (const char* const policy : {"block", "segments:2"}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
+      job.config.recompute = recompute::ParsePolicy(policy).value();
+      const Trained kept = Train(job, 2);
+      job.config.recompute.stash = recompute::StashTier::kHost;
+      // Beside what offload has there.
+      if (stage == 3) {
+        job.config.zero.offload = {.optimizer_state = device::Tier::kHost,
+                                   .parameters = device::Tier::kHost};
+      }
+      const Trained run = Train(job, 2);
+      job.config.zero.offload = {};
+      EXPECT_EQ(run.losses, plain.losses);
+      EXPECT_EQ(run.grad_norms, plain.grad_norms);
+      EXPECT_EQ(run.held_out, plain.held_out);
+      ExpectModelledMemoryAndTraffic(run, job.steps);
+      const RankSummary &a = run.outcome.ranks[0], &b = kept.outcome.ranks[0];
+      EXPECT_GT(a.host_memory[kActivations], 0);
+      EXPECT_EQ(a.stashed_of_step.to_host, 2 * a.host_memory[kActivations]);
+      EXPECT_EQ(b.host_memory[kActivations], 0);
+      EXPECT_LT(a.memory[kActivations], b.memory[kActivations]);
+      EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
+      EXPECT_EQ(a.operations, b.operations);
+    }
+  }
+}
+
 // The point of offload.
 TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHost) {
   Job job = CreateJob(Config(1, 3, "bf16"), 1);
@@ -218,6 +260,34 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHost) {
   EXPECT_EQ(run.losses, plain.losses);
   EXPECT_EQ(run.grad_norms, plain.grad_norms);
   ExpectModelledMemoryAndTraffic(run, job.steps);
+}
+
+// Another training, the same in every stage that has it, which learns as well.
+TEST(TrainingTest, ADelayedUpdateIsItsOwnTrainingInEveryStage) {
+  const Trained plain = Train(CreateJob(Config(8, 1, "bf16"), 2), 2);
+  Trained first;
+  for (int stage = 1; stage < zero::kStages; ++stage) {
+    for (const bool parameters : {false, true}) {
+      Job job = CreateJob(Config(8, stage, "bf16"), 2);
+      job.config.zero.offload = {
+          .optimizer_state = device::Tier::kHost,
+          .parameters = parameters ? device::Tier::kHost : device::Tier::kDevice,
+          .delay_update = true,
+          .delay_warm_up = 10};
+      if (!zero::Validate(job.config.zero).ok()) continue;
+      const Trained run = Train(job, 2);
+      if (first.losses.empty()) first = run;
+      EXPECT_EQ(run.losses, first.losses);
+      EXPECT_EQ(run.grad_norms, first.grad_norms);
+      ExpectModelledMemoryAndTraffic(run);
+    }
+  }
+  ASSERT_EQ(first.losses.size(), plain.losses.size());
+  // Weights miss an update for the first time in the twelfth step.
+  const auto exact = plain.losses.begin() + 11;
+  EXPECT_TRUE(std::equal(plain.losses.begin(), exact, first.losses.begin()));
+  EXPECT_NE(first.losses[11], *exact);
+  EXPECT_NEAR(first.losses.back(), plain.losses.back(), 0.05 * plain.losses.back());
 }
 
 TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
@@ -272,16 +342,25 @@ TEST(TrainingTest, MicroBatchesOfSeveralRanksMakeTheSameBatch) {
 
 // SGD is linear in the gradient, so that only rounding separates 4 ranks from 1. (Adam makes a step
 // of full size of noise where the true gradient is zero.)
-TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
+// With dropout too: ranks and micro-batches have their parts of one mask.
+void ExpectThatManyAreOneUpToRounding(const std::string& precision, int ranks, int micro_batches,
+                                      double dropout) {
   constexpr const char* kSgd =
       R"("optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}})";
-  // Without clipping, which would hide a gradient of the wrong size.
-  const Trained one = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 1), 1);
-  const Trained four = Train(CreateJob(Config(8, 2, GetParam(), kSgd, 0), 4), 4);
+  const auto train = [&](int size, int micro) {
+    const std::string keys = absl::StrCat(R"("gradient_accumulation_steps": )", micro, ", ", kSgd);
+    // Without clipping, which would hide a gradient of the wrong size.
+    Job job = CreateJob(Config(8, 2, precision, keys, 0), size);
+    job.config.dropout = dropout;
+    return Train(job, size);
+  };
+  const Trained one = train(1, 1);
+  const Trained four = train(ranks, micro_batches);
+  ASSERT_EQ(four.losses.size(), one.losses.size());
   // Gradients are rounded to their type on each rank: relative errors of half a unit in the last
   // place, of random sign, that the weights collect over the steps, times the learning rate's 10 of
   // momentum; the loss moves by gradient times error of the weights.
-  const double rounding = GetParam() == "fp32" ? 0x1p-24 : GetParam() == "fp16" ? 0x1p-11 : 0x1p-8;
+  const double rounding = precision == "fp32" ? 0x1p-24 : precision == "fp16" ? 0x1p-11 : 0x1p-8;
   double moved = 0;  // bound of what the loss fell and may have fallen otherwise
   for (size_t step = 0; step < one.losses.size(); ++step) {
     moved += one.grad_norms[step] * one.grad_norms[step] * 0.1 * 10;
@@ -291,6 +370,16 @@ TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
         << step;
   }
   EXPECT_LT(one.losses.back(), one.losses.front() - 0.5);
+}
+
+TEST_P(PrecisionTest, WithSgdFourRanksAreOneRankUpToRounding) {
+  ExpectThatManyAreOneUpToRounding(GetParam(), 4, 1, 0);
+  ExpectThatManyAreOneUpToRounding(GetParam(), 4, 1, 0.1);
+}
+
+TEST_P(PrecisionTest, WithSgdMicroBatchesAreOneBatchUpToRounding) {
+  ExpectThatManyAreOneUpToRounding(GetParam(), 2, 2, 0);
+  ExpectThatManyAreOneUpToRounding(GetParam(), 2, 2, 0.1);
 }
 
 TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {

@@ -37,8 +37,20 @@ absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model, i
   return Transformer::Create(model, batch, dtype, Schedule(model, batch, dtype, policy), context);
 }
 
-TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
+// The mask of a later micro-batch of some step.
+nn::DropoutMask DropoutOf(nn::Lab& lab, double probability) {
+  const auto step = lab.Raw<int64_t>(1);
+  step[0] = 12;
+  return {.probability = probability, .seed = 7, .step = step.data(), .first_element = 1234};
+}
+
+class DropoutTest : public ::testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(All, DropoutTest, ::testing::Values(0, 0.2),
+                         [](const auto& info) { return info.param == 0 ? "Without" : "With"; });
+
+TEST_P(DropoutTest, TheModelsGradientIsThatOfItsLoss) {
   nn::Lab lab;
+  const nn::DropoutMask dropout = DropoutOf(lab, GetParam());
   PlainParameters<double> parameters(kModel, 3);
   // Away from where it begins: biases and norms are not 0 and 1, and each path has weight.
   nn::Random random(5, 0);
@@ -52,14 +64,14 @@ TEST(TransformerTest, TheModelsGradientIsThatOfItsLoss) {
   const auto seed = lab.Raw<float>(1);
   seed[0] = 4;
   const auto f = [&] {
-    EXPECT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
+    EXPECT_OK(transformer->Forward(texts, losses.data(), dropout, parameters, lab.stream()));
     EXPECT_OK(lab.stream().Synchronize());
     double sum = 0;
     for (const double loss : losses) sum += loss;
     return 4 * sum / static_cast<double>(losses.size());
   };
   f();
-  ASSERT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+  ASSERT_OK(transformer->Backward(texts, seed.data(), dropout, parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   const auto gradients = parameters.gradients;
   for (size_t p = 0; p < gradients.size(); ++p) {
@@ -79,7 +91,7 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
   auto transformer = Create(kDefault, 2, precision::DType::kFloat32, {}, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(2 * (kDefault.context + 1)).data(), 2, kDefault.context};
   const auto losses = lab.Raw<float>(texts.rows());
-  ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
+  ASSERT_OK(transformer->Forward(texts, losses.data(), {}, parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   double sum = 0;
   for (const float loss : losses) sum += static_cast<double>(loss);
@@ -120,6 +132,11 @@ std::vector<recompute::Policy> Policies(const recompute::Chain& chain, int budge
   for (int k = 1; k <= static_cast<int>(chain.stages.size()); ++k) {
     policies.push_back({.kind = Kind::kSegments, .stages_per_segment = k});
   }
+  for (size_t i = policies.size(); i-- > 0;) {
+    recompute::Policy stashed = policies[i];
+    stashed.stash = recompute::StashTier::kHost;
+    if (recompute::Validate(stashed).ok()) policies.push_back(stashed);
+  }
   const int64_t least = recompute::LeastBudget(chain).value();
   const int64_t most = recompute::PlanNone(chain)->peak_bytes;
   std::mt19937 random(3);
@@ -134,8 +151,9 @@ std::vector<recompute::Policy> Policies(const recompute::Chain& chain, int budge
 // Losses and gradients of a step, in bits; all memory of the activations is 0xFF before.
 template <typename T>
 std::vector<std::vector<T>> StepOf(const ModelOptions& model, const recompute::Policy& policy,
-                                   int64_t* bytes) {
+                                   double probability, int64_t* bytes) {
   nn::Lab lab;
+  const nn::DropoutMask dropout = DropoutOf(lab, probability);
   PlainParameters<T> parameters(model, 3);
   auto transformer = Create(model, kBatch, precision::kDType<T>, policy, lab.context()).value();
   *bytes = lab.context().memory_stats().current_bytes(device::Purpose::kActivations);
@@ -143,8 +161,8 @@ std::vector<std::vector<T>> StepOf(const ModelOptions& model, const recompute::P
   const auto losses = lab.Raw<float>(texts.rows());
   const auto seed = lab.Raw<float>(1);
   seed[0] = 1024;
-  EXPECT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
-  EXPECT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+  EXPECT_OK(transformer->Forward(texts, losses.data(), dropout, parameters, lab.stream()));
+  EXPECT_OK(transformer->Backward(texts, seed.data(), dropout, parameters, lab.stream()));
   EXPECT_OK(lab.stream().Synchronize());
   std::vector<std::vector<T>> result = parameters.gradients;
   for (const float loss : losses) result.push_back({T(loss)});
@@ -162,16 +180,17 @@ bool SameBits(const std::vector<std::vector<T>>& a, const std::vector<std::vecto
 }
 
 template <typename T>
-void ExpectTheSameBitsWithEveryPolicy(int budgets) {
+void ExpectTheSameBitsWithEveryPolicy(int budgets, double probability) {
   constexpr ModelOptions kDeep = {.layers = 4, .heads = 2, .width = 16, .context = 20};
   const recompute::Chain chain = ActivationChain(kDeep, kBatch, precision::kDType<T>);
   int64_t most = 0;
-  const auto wanted = StepOf<T>(kDeep, {}, &most);
+  const auto wanted = StepOf<T>(kDeep, {}, probability, &most);
   EXPECT_EQ(most, recompute::PlanNone(chain)->peak_bytes);
   int fewer = 0;
   for (const recompute::Policy& policy : Policies(chain, budgets)) {
     int64_t bytes = 0;
-    EXPECT_TRUE(SameBits(StepOf<T>(kDeep, policy, &bytes), wanted)) << ToString(policy);
+    EXPECT_TRUE(SameBits(StepOf<T>(kDeep, policy, probability, &bytes), wanted))
+        << ToString(policy);
     // To the byte.
     EXPECT_EQ(bytes,
               recompute::PlanBy(policy, chain, std::vector<int>{0, 1, 1, 1, 1, 0})->peak_bytes)
@@ -184,10 +203,49 @@ void ExpectTheSameBitsWithEveryPolicy(int budgets) {
   EXPECT_GT(fewer, budgets);
 }
 
-TEST(TransformerTest, AllPoliciesGiveTheSameBitsInThePlansMemory) {
-  ExpectTheSameBitsWithEveryPolicy<float>(200);
-  ExpectTheSameBitsWithEveryPolicy<precision::Half>(20);
-  ExpectTheSameBitsWithEveryPolicy<precision::BFloat16>(20);
+TEST_P(DropoutTest, AllPoliciesGiveTheSameBitsInThePlansMemory) {
+  ExpectTheSameBitsWithEveryPolicy<float>(200, GetParam());
+  ExpectTheSameBitsWithEveryPolicy<precision::Half>(20, GetParam());
+  ExpectTheSameBitsWithEveryPolicy<precision::BFloat16>(20, GetParam());
+}
+
+// Block inputs on the host: the device has two of them, however many blocks there are.
+TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
+  constexpr auto kDType = precision::DType::kBFloat16;
+  constexpr auto kActivations = device::Purpose::kActivations;
+  int64_t of_device = 0;
+  for (const int64_t layers : {4, 8}) {
+    const ModelOptions model = {.layers = layers, .heads = 2, .width = 16, .context = 20};
+    recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
+    const recompute::Schedule without = Schedule(model, kBatch, kDType, policy);
+    EXPECT_EQ(without.WrittenBytes(), 0);
+    policy.stash = recompute::StashTier::kHost;
+    const recompute::Schedule schedule = Schedule(model, kBatch, kDType, policy);
+    // The inputs of all blocks; the head's, which goes backward at once, stays.
+    const int64_t written = layers * 2 * 20 * 16 * 2;
+    EXPECT_EQ(schedule.WrittenBytes(), written);
+    const int64_t bytes = Transformer::ActivationBytes(model, kBatch, kDType, schedule);
+    EXPECT_LT(bytes, Transformer::ActivationBytes(model, kBatch, kDType, without));
+    if (of_device == 0) of_device = bytes;
+    EXPECT_EQ(bytes, of_device);
+
+    nn::Lab lab;
+    auto transformer = Create(model, kBatch, kDType, policy, lab.context()).value();
+    EXPECT_EQ(lab.context().memory_stats().current_bytes(kActivations), bytes);
+    EXPECT_EQ(lab.context().host_memory_stats().current_bytes(kActivations), written);
+    PlainParameters<precision::BFloat16> parameters(model, 3);
+    const nn::Texts texts = {lab.Bytes(kBatch * (model.context + 1)).data(), kBatch, model.context};
+    const auto losses = lab.Raw<float>(texts.rows());
+    const auto seed = lab.Raw<float>(1);
+    seed[0] = 1;
+    for (int64_t step = 1; step <= 2; ++step) {
+      ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
+      ASSERT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+      EXPECT_EQ(transformer->stash_movement(),
+                (recompute::StashMovement{step * written, step * written}));
+    }
+    ASSERT_OK(lab.stream().Synchronize());
+  }
 }
 
 TEST(TransformerTest, ABudgetThatIsTooSmallNamesTheLeast) {

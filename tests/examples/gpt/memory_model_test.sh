@@ -1,0 +1,42 @@
+#!/bin/bash
+# memory_model_test.sh TRAIN MEMORY_MODEL: bytes of activations by hand, what the trainer reports
+# for each policy, and errors that name the flag.
+. tests/examples/gpt/train_testing.sh
+model=$PWD/$2
+
+"$model" "${tiny[@]}" --precision=fp32 >out || fail 'the model fails'
+# 64 rows of 16 floats, 4096 bytes. The embedding has 1 of them; the block 16, 4 statistics of 256
+# bytes, and 2 of its heads; the head 1, 2 statistics, 65536 bytes of logits, and the gradients of
+# its norm and of the residual stream.
+bytes=$((4096 + 16 * 4096 + 6 * 256 + 4096 + 2 * 256 + 65536 + 2 * 4096))
+expect_line out "none +$bytes +0.150 +100.00 % +100.00 %"
+# The curve begins there, and ends where there is least; the table of stages has both.
+expect_line out "budget +[0-9]+ +[0-9.]+ +[0-9.]+ % +100.00 %"
+expect_line out 'policy +stage 0 +stage 1 +stage 2 +stage 3'
+expect_line out 'least budget( +[0-9.]+){4}'
+
+# The bytes and the operations that the trainer counts.
+for policy in block selective segments:2; do
+  for precision in fp32 bf16; do
+    "$model" "${small[@]}" --layers=4 --precision=$precision >out || fail 'the model fails'
+    wanted=$(awk -v policy=$policy '$5 == "%" && $1 == "none" { all = $3 }
+      $5 == "%" && $1 == policy { printf "%s MB of activations instead of %s MB", $3, all }' out)
+    [ -n "$wanted" ] || fail "no row of $policy in $(cat out)"
+    "$train" "${small[@]}" --layers=4 --steps=1 --evaluate_every=0 --precision=$precision \
+      --recompute=$policy >report || fail "training fails with $policy"
+    grep -qF "a pass has $wanted" report || fail "no \"$wanted\" in $(cat report)"
+  done
+done
+
+# refuses TEXT ARGUMENT...
+refuses() {
+  local wanted="memory_model: $1"
+  shift
+  "$model" "$@" >out 2>error && fail "$* is accepted"
+  [ "$(cat error)" = "$wanted" ] || fail "$* says \"$(cat error)\" instead of \"$wanted\""
+}
+refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
+refuses '--batch is 0; it must be 1 to 1048576' --batch=0
+refuses '--ranks is 0; it must be at least 1' --ranks=0
+refuses '--points is 1; it must be at least 2' --points=1
+refuses "the model's number of layers is 0; it must be 1 to 1000" --layers=0
