@@ -169,12 +169,13 @@ TEST_P(FileStoreErrorTest, ASlowDiskMakesNoHostWait) {
   }
   const auto enqueued = std::chrono::steady_clock::now();
   EXPECT_EQ(context_->host_waits(), waits);
-  EXPECT_EQ(store->commits() < 6, true);
+  EXPECT_LT(store->commits(), 6);
   ASSERT_OK(stream_->Synchronize());
   EXPECT_EQ(store->commits(), 6);
   // 10 transfers of 7 blocks.
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(350));
-  EXPECT_LT(enqueued - begin, std::chrono::milliseconds(200));
+  const auto ended = std::chrono::steady_clock::now();
+  EXPECT_GE(ended - begin, std::chrono::milliseconds(350));
+  EXPECT_LT(enqueued - begin, (ended - begin) / 2);
 }
 
 TEST_P(FileStoreErrorTest, MayEndWithTransfersInFlight) {
