@@ -239,8 +239,8 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
     const auto seed = lab.Raw<float>(1);
     seed[0] = 1;
     for (int64_t step = 1; step <= 2; ++step) {
-      ASSERT_OK(transformer->Forward(texts, losses.data(), parameters, lab.stream()));
-      ASSERT_OK(transformer->Backward(texts, seed.data(), parameters, lab.stream()));
+      ASSERT_OK(transformer->Forward(texts, losses.data(), {}, parameters, lab.stream()));
+      ASSERT_OK(transformer->Backward(texts, seed.data(), {}, parameters, lab.stream()));
       EXPECT_EQ(transformer->stash_movement(),
                 (recompute::StashMovement{step * written, step * written}));
     }
