@@ -218,7 +218,8 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
     BRIGADE_ASSIGN_OR_RETURN(const EventRecordRef record, event.Follow(none));
     return WaitForFlag(record, event_name);
   }
-  const auto& cuda_event = static_cast<CudaEvent&>(event);
+  auto& cuda_event = static_cast<CudaEvent&>(event);
+  cuda_event.mutex.AssertHeld();
   if (cuda_event.carried) errors_->Wait(cuda_event.carried, event_name, /*has_flag=*/false);
   const absl::Status waited =
       KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
