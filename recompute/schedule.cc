@@ -67,8 +67,10 @@ class Placing {
   const Stage& StageOf(const Operation& operation) const {
     return chain_.stages[static_cast<size_t>(operation.stage)];
   }
+  // 0 of a stage that there is not, too.
   int64_t InputBytes(int stage) const {
-    return stage > 0 ? RoundUp(chain_.stages[static_cast<size_t>(stage) - 1].output_bytes) : 0;
+    if (stage <= 0 || static_cast<size_t>(stage) >= chain_.stages.size()) return 0;
+    return RoundUp(chain_.stages[static_cast<size_t>(stage) - 1].output_bytes);
   }
   Written& WrittenOf(const Operation& operation) {
     return written_[static_cast<size_t>(operation.stage)];

@@ -358,7 +358,11 @@ TEST(ScheduleTest, ErrorsNameTheOperation) {
   // What passes is read, by stage 0 too, which has its input elsewhere.
   EXPECT_THAT(error({{Action::kForward, 0, 0, true}, {Action::kForwardKeep, 0}}),
               StatusIs(kInvalid, "keep 0: another output passes"));
-  EXPECT_THAT(error({{Action::kForward, 2}}), StatusIs(kInvalid, HasSubstr("no such stage")));
+  for (const int stage : {-1, 2, 1 << 30}) {
+    EXPECT_THAT(error({{Action::kForward, stage}}), StatusIs(kInvalid, HasSubstr("no such stage")));
+    EXPECT_THAT(error({kSave0, kSave1, kBack1, {Action::kRead, stage}}),
+                StatusIs(kInvalid, HasSubstr("no such stage")));
+  }
   EXPECT_THAT(error({{Action::kForwardSave, 0, 1}}),
               StatusIs(kInvalid, HasSubstr("no such option")));
   EXPECT_THAT(error({{Action::kDrop, 1}}), StatusIs(kInvalid, HasSubstr("is not kept")));
