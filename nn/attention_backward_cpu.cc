@@ -168,6 +168,11 @@ struct BackwardTile {
             for (int s = 0; s < Op::kDepth; ++s) {
               for (int v = 0; v < Op::kVectors; ++v) {
                 d[s][v] = p[m + s][v] * (sums[m + s][v] - delta_[i + m + s]);
+                // As p: what a query does not see may be NaN.
+                if constexpr (kDiagonal) {
+                  const V last = V{} + static_cast<W>(i + m + s - k - v * kLanes);
+                  d[s][v] = Op::Lanes() <= last ? d[s][v] : V{};
+                }
               }
             }
             for (int v = 0; v < Op::kVectors; ++v) {
