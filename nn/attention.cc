@@ -18,9 +18,12 @@ namespace brigade::nn {
 namespace {
 
 absl::Status Validate(absl::string_view operation, const AttentionShape& shape) {
-  for (const auto& [name, size] : {std::pair<const char*, int64_t>{"batch", shape.batch},
-                                   {"context", shape.context},
-                                   {"heads", shape.heads}}) {
+  if (shape.batch < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": batch is ", shape.batch, "; it must be at least 0"));
+  }
+  for (const auto& [name, size] :
+       {std::pair<const char*, int64_t>{"context", shape.context}, {"heads", shape.heads}}) {
     if (size < 1) {
       return absl::InvalidArgumentError(
           absl::StrCat(operation, ": ", name, " is ", size, "; it must be at least 1"));
@@ -38,6 +41,14 @@ absl::Status Validate(absl::string_view operation, const AttentionShape& shape) 
 int64_t DeltaBytes(const AttentionShape& shape) {
   const int64_t size = shape.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
   return (shape.statistics() * size + 255) / 256 * 256;
+}
+
+// Behind delta, at the next whole vector.
+void* PartsOf(const AttentionShape& shape, void* workspace) {
+  char* const end = static_cast<char*>(workspace) + DeltaBytes(shape);
+  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(end) %
+                                         static_cast<uintptr_t>(kAttentionPartsAlignment));
+  return past == 0 ? end : end + (kAttentionPartsAlignment - past);
 }
 
 template <typename T>
@@ -69,8 +80,9 @@ TiledAttentionShape Tiled(const AttentionShape& shape) {
 absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
                        device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Validate("attention", shape));
-  return WithType("attention", shape.dtype, [&](auto tag) {
+  return WithType("attention", shape.dtype, [&](auto tag) -> absl::Status {
     using T = decltype(tag);
+    if (shape.batch == 0) return absl::OkStatus();
     const T* const in = Typed<T>(qkv);
     T* const to = Typed<T>(out);
     Wide<T>* const lse = Typed<Wide<T>>(log_sum_exp);
@@ -104,9 +116,10 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
                                const void* log_sum_exp, const void* dout, void* workspace,
                                void* dqkv, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Validate("attention_backward", shape));
-  return WithType("attention_backward", shape.dtype, [&](auto tag) {
+  return WithType("attention_backward", shape.dtype, [&](auto tag) -> absl::Status {
     using T = decltype(tag);
     using W = Wide<T>;
+    if (shape.batch == 0) return absl::OkStatus();
     const int64_t size = shape.rows() * shape.width;
     const T* const in = Typed<T>(qkv);
     const T* const up = Typed<T>(dout);
@@ -146,8 +159,7 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
       const AttentionDeltaRows<T> rows = {arrays, Typed<T>(out), up, delta};
       BRIGADE_RETURN_IF_ERROR(EnqueueRows(delta_operation, shape.statistics(), rows, stream));
     }
-    W* const parts =
-        Typed<W>(static_cast<void*>(static_cast<char*>(workspace) + DeltaBytes(shape)));
+    W* const parts = Typed<W>(PartsOf(shape, workspace));
     const device::Access accesses[] = {Read(in, 3 * size),
                                        Read(lse, shape.statistics()),
                                        Read(delta, shape.statistics()),
@@ -169,8 +181,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
 }
 
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device) {
-  return DeltaBytes(shape) +
-         (device.kind == device::DeviceKind::kCpu ? AttentionPartsBytes(shape) : 0);
+  if (shape.batch < 1 || shape.context < 1 || shape.heads < 1) return 0;
+  if (device.kind != device::DeviceKind::kCpu) return DeltaBytes(shape);
+  return DeltaBytes(shape) + AttentionPartsBytes(shape) + kAttentionPartsAlignment;
 }
 
 }  // namespace brigade::nn

@@ -37,20 +37,23 @@ struct AttentionShape {
 //              as 0. On GPUs tensor cores do the same, with Half too, for heads of 32, 64, 96 and
 //              128 in arrays that are aligned to 16 bytes; they keep subnormal numbers, and make
 //              the constant of the softmax's gradient of the rounded `out`. A NaN reaches what
-//              depends on it; one in a key or a value may reach positions before it that are less
-//              than 64 away.
+//              depends on it. By products with 0, one in a key or a value may reach positions
+//              before it, and one in a query or in dout the gradients of the same column of keys
+//              or values behind it, that are less than 64 away.
 // Memory       No matrix of scores: on the CPU, tiles of 64 to 128 positions in at most 512 KiB of
 //              the stack of each thread that computes.
 // Aliasing     None.
 // Stream       Enqueued; allocates nothing, never waits.
 // Determinism  Same bits for any number of threads; others on another instruction set or device.
-// Errors       InvalidArgument naming the type or the size: heads are 1 to 256 wide.
+// Errors       InvalidArgument naming the type or the size: heads are 1 to 256 wide. A batch of 0
+//              is nothing to do.
 // Source       Dao 2023 (arXiv 2307.08691).
 absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
                        device::Stream& stream);
 
 // dqkv from dout and what the forward pass left; `workspace` is device memory of
-// AttentionWorkspaceBytes, whose contents do not matter. Otherwise like Attention.
+// AttentionWorkspaceBytes, aligned to float (double for double), whose contents do not matter.
+// Otherwise like Attention.
 absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, const void* out,
                                const void* log_sum_exp, const void* dout, void* workspace,
                                void* dqkv, device::Stream& stream);
@@ -60,7 +63,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
 //   batch * heads * context * W, rounded up to 256, for a number of each row of scores; and on the
 //   CPU, for the gradient of queries in parts that threads add up one by one,
 //   batch * heads * parts * (64 or 32) * tiles * (head width rounded up to 16) * W, where
-//   parts = 16 / (batch * heads), at least 1 and at most `tiles`.
+//   parts = 16 / (batch * heads), at least 1 and at most `tiles`, and 64 for their alignment.
+//
+// 0 for a batch, a context or heads of 0.
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device);
 
 }  // namespace brigade::nn

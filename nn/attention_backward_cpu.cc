@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numbers>
 
 #include "brigade/nn/attention_cpu.h"
 #include "brigade/nn/attention_tiles.h"
@@ -109,7 +110,7 @@ struct BackwardTile {
     const int64_t at = head_ * heads_.context + query;
     for (int64_t i = 0; i < kTile; ++i) {
       // A row of padding has dout 0, which makes all that it adds 0.
-      lse_[i] = i < queries ? up_.lse[at + i] * W(kLog2E) : W(0);
+      lse_[i] = i < queries ? up_.lse[at + i] * std::numbers::log2e_v<W> : W(0);
       delta_[i] = i < queries ? up_.delta[at + i] : W(0);
     }
     const int64_t rows = RoundUp(queries, kRows);
@@ -167,6 +168,11 @@ struct BackwardTile {
             for (int s = 0; s < Op::kDepth; ++s) {
               for (int v = 0; v < Op::kVectors; ++v) {
                 d[s][v] = p[m + s][v] * (sums[m + s][v] - delta_[i + m + s]);
+                // As p: what a query does not see may be NaN.
+                if constexpr (kDiagonal) {
+                  const V last = V{} + static_cast<W>(i + m + s - k - v * kLanes);
+                  d[s][v] = Op::Lanes() <= last ? d[s][v] : V{};
+                }
               }
             }
             for (int v = 0; v < Op::kVectors; ++v) {

@@ -176,7 +176,8 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
         const float d = kOwnsKeys ? (i % 2 == 0 ? others.x : others.y) : deltas[i / 2];
         const bool sees = is_whole || is_visible(lane / 4 + i / 2 * 8, other + i % 2);
         p[n][i] = sees ? Exp2(fmaf(p[n][i], log2_scale, by)) : 0.0f;
-        ds[n][i] = p[n][i] * (ds[n][i] - d);
+        // Not 0 times what may be NaN.
+        ds[n][i] = sees ? p[n][i] * (ds[n][i] - d) : 0.0f;
       }
     }
     if constexpr (kOwnsKeys) MultiplyBy<T, kWidth, kRows>(p, memory.other(buffer, 1), by_p);

@@ -11,6 +11,9 @@
 
 namespace brigade::nn {
 
+// In bytes: a vector of any instruction set.
+inline constexpr int64_t kAttentionPartsAlignment = 64;
+
 template <typename T>
 void AttentionOnCpu(const AttentionShape& shape, const T* qkv, T* out, Wide<T>* log_sum_exp,
                     device::ThreadPool& pool);
@@ -21,13 +24,13 @@ template <typename T>
 void AttentionDeltaOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
                          const T* dout, Wide<T>* delta, device::ThreadPool& pool);
 
-// `parts`: AttentionPartsBytes,
-// aligned to 64 bytes.
+// `parts`: AttentionPartsBytes, aligned to kAttentionPartsAlignment.
 template <typename T>
 void AttentionBackwardOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
                             const Wide<T>* delta, const T* dout, Wide<T>* parts, T* dqkv,
                             device::ThreadPool& pool);
 
+// Of a shape with positions.
 int64_t AttentionPartsBytes(const AttentionShape& shape);
 
 }  // namespace brigade::nn

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numbers>
 
 #include "brigade/nn/attention_cpu.h"
 #include "brigade/nn/attention_tiles.h"
@@ -48,7 +49,7 @@ class DeltaTile {
                         rows_, heads_.width},
                        kQueries, upstream_, kQueries, keys_, stride_);
     for (int64_t i = 0; i < kQueries; ++i) {
-      lse_[i] = i < rows_ ? lse[i] * W(kLog2E) : W(0);
+      lse_[i] = i < rows_ ? lse[i] * std::numbers::log2e_v<W> : W(0);
       sums_[i] = 0;
     }
     for (int64_t key = 0; key < first_ + rows_; key += kKeys) {

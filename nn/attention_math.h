@@ -68,13 +68,15 @@ struct AttentionRows {
     const T* const q = in.Query(r, position);
     HeadSums<Row, W> sums;
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { sums[c] = 0; });
-    W max = -std::numeric_limits<W>::infinity(), total = 0;
+    constexpr W kInfinity = std::numeric_limits<W>::infinity();
+    W max = -kInfinity, total = 0;
     for (int64_t key = 0; key <= position; ++key) {
       const W score = in.Dot(row, q, in.Key(r, key)) * in.scale;
       const W before = max;
       max = score > max ? score : max;
-      // 0 for the first key, whose sums are 0 before.
-      const W decay = Exp(before - max), p = Exp(score - max);
+      // 0 where the difference would be that of two infinities; a NaN stays.
+      const W decay = before == -kInfinity ? W(0) : Exp(before - max);
+      const W p = score == -kInfinity ? W(0) : Exp(score - max);
       const T* const v = in.Value(r, key);
       row.ForEach(in.head_width,
                   [&](int64_t c) BRIGADE_NN_BODY { sums[c] = sums[c] * decay + p * Widen(v[c]); });

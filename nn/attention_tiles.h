@@ -27,8 +27,6 @@ struct BackwardSizes {
   static constexpr int64_t kTile = 256 / sizeof(W);
 };
 
-inline constexpr double kLog2E = std::numbers::log2e;
-
 enum HeadPart { kQueryPart, kKeyPart, kValuePart };
 
 // Queries, keys and values of all heads. A head is numbered through all batches.
@@ -42,7 +40,7 @@ struct Heads {
         leading(3 * shape.width),
         out_leading(shape.width),
         scale(static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(width)))),
-        unit(static_cast<Wide<T>>(kLog2E / std::sqrt(static_cast<double>(width)))) {}
+        unit(static_cast<Wide<T>>(std::numbers::log2e / std::sqrt(static_cast<double>(width)))) {}
 
   const T* qkv;
   int64_t context, heads, width;

@@ -29,8 +29,9 @@ struct CrossEntropyRows {
         columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
     if (!row.first()) return;
     const int64_t target = ids.target(r);
+    // The difference first: logarithm and loss may be far smaller than the logits.
     losses[r] = target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
-                                          : std::log(sum) + max - Widen(in[target]);
+                                          : std::log(sum) - (Widen(in[target]) - max);
   }
 };
 

@@ -3,6 +3,7 @@
 #include "brigade/nn/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -42,10 +43,11 @@ class Pass {
         dqkv(Array<T>(shape.rows() * 3 * shape.width)),
         log_sum_exp(Array<W>(shape.statistics())) {
     shape_.dtype = precision::kDType<T>;
-    workspace_ = context_
-                     ->Allocate(AttentionWorkspaceBytes(shape_, context_->device()),
-                                device::Purpose::kScratch, "workspace")
-                     .value();
+    workspace_ =
+        context_
+            ->Allocate(AttentionWorkspaceBytes(shape_, context_->device()) + WorkspaceShift(),
+                       device::Purpose::kScratch, "workspace")
+            .value();
     for (size_t i = 0; i < inputs.size(); ++i) qkv[i] = T(static_cast<W>(inputs[i]));
     for (size_t i = 0; i < upstream.size(); ++i) dout[i] = T(static_cast<W>(upstream[i]));
   }
@@ -56,7 +58,8 @@ class Pass {
   }
   void Backward() {
     ASSERT_OK(AttentionBackward(shape_, qkv.data(), out.data(), log_sum_exp.data(), dout.data(),
-                                workspace_.data(), dqkv.data(), *stream_));
+                                static_cast<char*>(workspace_.data()) + WorkspaceShift(),
+                                dqkv.data(), *stream_));
     ASSERT_OK(stream_->Synchronize());
   }
   void Run() {
@@ -66,6 +69,8 @@ class Pass {
   device::Context& context() { return *context_; }
 
  private:
+  int64_t WorkspaceShift() const { return shift_ * static_cast<int64_t>(sizeof(W)); }
+
   template <typename E>
   absl::Span<E> Array(int64_t size) {
     arrays_.push_back(
@@ -212,11 +217,18 @@ TEST(AttentionTest, ArraysNeedNoAlignment) {
   const auto qkv = Exact(shape.rows() * 3 * shape.width, 1),
              dout = Exact(shape.rows() * shape.width, 2);
   const PlainAttention plain(shape, qkv, dout);
-  Pass<Half> pass(shape, qkv, dout, /*threads=*/2, /*shift=*/1);
-  pass.Run();
-  const Shares shares = Compare(shape, plain, pass);
-  EXPECT_LE(shares.out, 1);
-  for (const double share : shares.gradients) EXPECT_LE(share, 1);
+  const auto expect_near = [&]<typename T>(T) {
+    SCOPED_TRACE(precision::Name(precision::kDType<T>));
+    Pass<T> pass(shape, qkv, dout, /*threads=*/2, /*shift=*/1);
+    pass.Run();
+    const Shares shares = Compare(shape, plain, pass);
+    EXPECT_LE(shares.out, 1);
+    for (const double share : shares.gradients) EXPECT_LE(share, 1);
+  };
+  expect_near(float());
+  expect_near(Half());
+  expect_near(BFloat16());
+  expect_near(double());
 }
 
 TEST(AttentionTest, IsPlainAttentionForLongContexts) {
@@ -354,6 +366,76 @@ TYPED_TEST(AttentionTypesTest, WhatIsNotFiniteStaysSo) {
   }
 }
 
+// In the row kernels of GPUs as in the tiles.
+TYPED_TEST(AttentionTypesTest, AScoreOfMinusInfinityCountsAsZeroBesideAFiniteOne) {
+  using T = TypeParam;
+  const int64_t context = kOnGpu ? 5 : 20;
+  for (const int64_t width : {8, 32}) {
+    for (const int64_t hidden : {0, 1, 3}) {
+      SCOPED_TRACE(absl::StrCat("width ", width, ", key ", hidden));
+      const AttentionShape shape = Shape(1, context, 1, width);
+      auto qkv = Exact(context * 3 * width, 1);
+      for (int64_t i = 0; i < context; ++i) qkv[i * 3 * width] = 1;
+      qkv[(hidden * 3 + 1) * width] = -static_cast<double>(INFINITY);
+      Pass<T> pass(shape, qkv, Exact(context * width, 2));
+      pass.Forward();
+      // The same without the key: its score is far below the others.
+      qkv[(hidden * 3 + 1) * width] = std::is_same_v<T, Half> ? -60000 : -1e6;
+      Pass<T> far(shape, qkv, Exact(context * width, 2));
+      far.Forward();
+      for (int64_t i = 0; i < context; ++i) {
+        const double lse = static_cast<double>(pass.log_sum_exp[i]);
+        // A query that sees nothing else has no probabilities.
+        if (i == 0 && hidden == 0) {
+          EXPECT_FALSE(std::isfinite(static_cast<double>(Widen(pass.out[0]))));
+          continue;
+        }
+        EXPECT_NEAR(lse, static_cast<double>(far.log_sum_exp[i]), 1e-6) << i;
+        for (int64_t c = i * width; c < (i + 1) * width; ++c) {
+          EXPECT_NEAR(static_cast<double>(Widen(pass.out[c])),
+                      static_cast<double>(Widen(far.out[c])), 1e-6)
+              << i;
+        }
+      }
+    }
+  }
+}
+
+// In the backward pass one in a query or in dout reaches keys and values that do not see it only in
+// its tile, and only by products with 0.
+TYPED_TEST(AttentionTypesTest, ANanReachesKeysBehindItAtMostByProductsWithZero) {
+  using T = TypeParam;
+  const int64_t context = kOnGpu ? 20 : 200, width = kOnGpu ? 32 : 8, bad = context / 4;
+  const AttentionShape shape = Shape(1, context, 1, width);
+  for (const int64_t at : {int64_t{0}, bad}) {
+    for (const bool in_dout : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(in_dout ? "dout" : "query", " at ", at));
+      auto qkv = Exact(context * 3 * width, 1), dout = Exact(context * width, 2);
+      (in_dout ? dout[at * width + 1] : qkv[at * 3 * width + 1]) = std::nan("");
+      Pass<T> pass(shape, qkv, dout);
+      pass.Run();
+      const auto finite = [&](int64_t position, int part, int64_t column) {
+        return std::isfinite(
+            static_cast<double>(Widen(pass.dqkv[(position * 3 + part) * width + column])));
+      };
+      for (int64_t i = 0; i < context; ++i) {
+        SCOPED_TRACE(i);
+        for (int64_t c = 0; c < width; ++c) {
+          EXPECT_EQ(finite(i, 0, c), i != at) << "query " << c;
+          if (i <= at) {
+            EXPECT_FALSE(finite(i, 1, c)) << "key " << c;
+            EXPECT_EQ(finite(i, 2, c), in_dout && c != 1) << "value " << c;
+          } else {
+            const bool is_far = c != 1 || i >= at + 64;
+            EXPECT_TRUE(finite(i, 1, c) || (!in_dout && !is_far)) << "key " << c;
+            EXPECT_TRUE(finite(i, 2, c) || (in_dout && !is_far)) << "value " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(AttentionTypesTest, BitsDoNotDependOnTheNumberOfThreads) {
   using T = TypeParam;
   if (kOnGpu) GTEST_SKIP() << "for the CPU";
@@ -384,13 +466,15 @@ TEST(AttentionMemoryTest, IsLinearInTheContextAndNoneIsAllocated) {
   };
   const AttentionShape few = Shape(1, 4096, 4, 64), many = Shape(4, 4096, 12, 64);
   const int64_t few_parts = kOnGpu ? 0 : 16, many_parts = kOnGpu ? 0 : 48;
-  EXPECT_EQ(bytes(few), 4 * 4096 * 4 + few_parts * 4096 * 64 * 4);
-  EXPECT_EQ(bytes(many), 48 * 4096 * 4 + many_parts * 4096 * 64 * 4);
+  // To begin the parts at a whole vector.
+  const int64_t alignment = kOnGpu ? 0 : 64;
+  EXPECT_EQ(bytes(few), 4 * 4096 * 4 + few_parts * 4096 * 64 * 4 + alignment);
+  EXPECT_EQ(bytes(many), 48 * 4096 * 4 + many_parts * 4096 * 64 * 4 + alignment);
   AttentionShape twice = few;
   twice.context *= 2;
-  EXPECT_EQ(bytes(twice), 2 * bytes(few));
+  EXPECT_EQ(bytes(twice) - alignment, 2 * (bytes(few) - alignment));
   // Rounded up.
-  EXPECT_EQ(bytes(Shape(1, 65, 1, 17)), 512 + (kOnGpu ? 0 : 2 * 128 * 32 * 4));
+  EXPECT_EQ(bytes(Shape(1, 65, 1, 17)), 512 + (kOnGpu ? 0 : 2 * 128 * 32 * 4 + alignment));
 
   const AttentionShape shape = Shape(1, kOnGpu ? 10 : 1000, 1, 8);
   Pass<float> pass(shape, Exact(shape.rows() * 24, 1), Exact(shape.rows() * 8, 2));
@@ -406,6 +490,27 @@ TEST(AttentionMemoryTest, IsLinearInTheContextAndNoneIsAllocated) {
   EXPECT_EQ(books(), before);
 }
 
+TEST(AttentionTest, ABatchOfNoneIsNothingToDo) {
+  Lab lab;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+    const AttentionShape shape = {dtype, 0, 5, 2, 64};
+    EXPECT_EQ(AttentionWorkspaceBytes(shape, BRIGADE_LAB_DEVICE), 0);
+    EXPECT_OK(Attention(shape, nullptr, nullptr, nullptr, lab.stream()));
+    EXPECT_OK(AttentionBackward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                lab.stream()));
+  }
+  EXPECT_OK(lab.stream().Synchronize());
+}
+
+TEST(AttentionMemoryTest, WhatHasNoPositionsNeedsNone) {
+  for (const auto& [batch, context, heads] :
+       {std::array<int64_t, 3>{0, 5, 2}, {1, 0, 2}, {1, 5, 0}, {0, 0, 0}}) {
+    EXPECT_EQ(
+        AttentionWorkspaceBytes({DType::kFloat32, batch, context, heads, 64}, BRIGADE_LAB_DEVICE),
+        0);
+  }
+}
+
 TEST(AttentionErrorsTest, TypesAndSizesAreRefused) {
   Lab lab;
   const auto attention = [&](const AttentionShape& shape) {
@@ -418,8 +523,11 @@ TEST(AttentionErrorsTest, TypesAndSizesAreRefused) {
   EXPECT_EQ(attention({DType::kInt32, 1, 1, 1, 1}),
             absl::InvalidArgumentError("attention: dtype is int32; it must be float32, float16, "
                                        "bfloat16 or float64"));
-  EXPECT_EQ(attention({DType::kFloat32, 0, 1, 1, 1}),
-            absl::InvalidArgumentError("attention: batch is 0; it must be at least 1"));
+  EXPECT_EQ(attention({DType::kInt32, 0, 1, 1, 1}),
+            absl::InvalidArgumentError("attention: dtype is int32; it must be float32, float16, "
+                                       "bfloat16 or float64"));
+  EXPECT_EQ(attention({DType::kFloat32, -1, 1, 1, 1}),
+            absl::InvalidArgumentError("attention: batch is -1; it must be at least 0"));
   EXPECT_EQ(attention({DType::kFloat32, 1, 0, 1, 1}),
             absl::InvalidArgumentError("attention: context is 0; it must be at least 1"));
   EXPECT_EQ(backward({DType::kFloat32, 1, 1, 0, 1}),

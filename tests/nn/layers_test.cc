@@ -189,6 +189,37 @@ TEST(LayersTest, CrossEntropyOfEqualLogitsIsLn256) {
   EXPECT_NEAR(losses[0], std::log(256.0), 1e-5);
 }
 
+// The spacing of floats is 2^-9 at 16384: a loss must not be the difference of two such numbers.
+TEST(LayersTest, CrossEntropyOfLargeLogitsLosesNoDigits) {
+  Lab lab;
+  const auto ids = lab.Raw<int32_t>(3), last = lab.Raw<int32_t>(kVocabulary + 1);
+  std::fill(ids.begin(), ids.end(), 0);
+  const auto pairs = lab.Raw<float>(4), losses = lab.Raw<float>(2);
+  pairs[0] = pairs[1] = 16384;
+  pairs[2] = 30000;
+  pairs[3] = 29990;
+  ASSERT_OK(CrossEntropy(TokenIds(ids.data(), 1, 2, 2), DType::kFloat32, pairs.data(),
+                         losses.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  EXPECT_NEAR(losses[0], std::log(2.0), 1e-7);
+  EXPECT_NEAR(losses[1], std::log1p(std::exp(-10.0)), 1e-7);
+
+  // A row for every target.
+  const auto logits = lab.Noise<float>(kVocabulary * kVocabulary);
+  const auto of_rows = lab.Raw<float>(kVocabulary);
+  for (float& logit : logits) logit = 10000 + 4 * logit;
+  for (int32_t i = 0; i <= kVocabulary; ++i) last[i] = i == 0 ? 0 : i - 1;
+  ASSERT_OK(CrossEntropy(TokenIds(last.data(), 1, kVocabulary, kVocabulary), DType::kFloat32,
+                         logits.data(), of_rows.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (int64_t r = 0; r < kVocabulary; ++r) {
+    const float* const row = logits.data() + r * kVocabulary;
+    double sum = 0;
+    for (int64_t c = 0; c < kVocabulary; ++c) sum += std::exp(static_cast<double>(row[c]) - 10000);
+    EXPECT_NEAR(of_rows[r], std::log(sum) - (static_cast<double>(row[r]) - 10000), 4e-6) << r;
+  }
+}
+
 TEST(LayersTest, OtherTypesAreRefused) {
   Lab lab;
   EXPECT_EQ(BiasBackward({DType::kInt32, 1, 1}, nullptr, {}, lab.workspace(), lab.stream()),
