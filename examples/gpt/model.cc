@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/nn/attention_math.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/random.h"
 
@@ -34,7 +35,7 @@ absl::Status Validate(const ModelOptions& options) {
                                                    "; it must be a multiple of its ", options.heads,
                                                    " heads"));
   }
-  return absl::OkStatus();
+  return CheckSize("width of a head", options.width / options.heads, nn::kMaxHeadWidth);
 }
 
 zero::ModelSpec SpecOf(const ModelOptions& options) {

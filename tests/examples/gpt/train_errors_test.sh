@@ -70,6 +70,7 @@ refuses '--grace_period is -1s; it must be 0 to 24h' --grace_period=-1s
 refuses '--grace_period is inf; it must be 0 to 24h' --grace_period=inf
 refuses 'a group of threads has 1 to 64 ranks, not 65' --ranks=65
 refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=17
+refuses "the model's width of a head is 512; it must be 1 to 256" --width=1024 --heads=2
 refuses '"surplus" is no flag; see --help' surplus
 RANK=0 WORLD_SIZE=2 refuses '--ranks is 4, but the launcher has started 2 processes, a rank each' \
   --ranks=4
