@@ -1,9 +1,12 @@
 // What one training saves another one loads: in any stage, with any number of ranks, and the folder
 // is the same.
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/toy_training.h"
+#include "brigade/tests/zero/toy_model.h"
 #include "gtest/gtest.h"
 
 namespace brigade::checkpoint {
@@ -36,6 +39,29 @@ TEST(RoundTripTest, ThreeAndThreeStepsAreSixInAnyStage) {
         EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
       }
     }
+  }
+}
+
+// Each place of the state saves for the next one.
+TEST(RoundTripTest, ThreeAndThreeStepsAreSixWhereverTheStateIs) {
+  constexpr int kRanks = 2;
+  CrashFileSystem six;
+  const auto wanted = Train({.stage = 0, .ranks = kRanks, .last = 6, .to = &six});
+  const std::vector<zero::Home> homes = zero::Homes();
+  for (size_t i = 0; i < homes.size(); ++i) {
+    const zero::Home &from = homes[i], &to = homes[(i + 1) % homes.size()];
+    SCOPED_TRACE(absl::StrCat(ToString(from), " to ", ToString(to)));
+    CrashFileSystem three, resumed;
+    Train({.stage = from.stage, .ranks = kRanks, .last = 3, .to = &three, .offload = from.offload});
+    EXPECT_EQ(Train({.stage = to.stage,
+                     .ranks = kRanks,
+                     .first = 3,
+                     .last = 6,
+                     .from = &three,
+                     .to = &resumed,
+                     .offload = to.offload}),
+              wanted);
+    EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
   }
 }
 

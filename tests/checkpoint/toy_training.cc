@@ -60,7 +60,9 @@ std::map<std::string, std::string> FilesOf(const CrashFileSystem& disk, int64_t 
 std::vector<std::vector<float>> Train(const ToyRun& run) {
   std::vector<std::vector<float>> result;
   collectives::OnThreads({.size = run.ranks, .device = run.device}, [&](Rank& self) {
-    auto zero = CreateZero(zero::ToyModel(), ToyOptions(run.stage), self);
+    ZeroOptions options = ToyOptions(run.stage);
+    options.offload = run.offload;
+    auto zero = CreateZero(zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {
       const auto latest = FindLatest(kRoot, *self.communicator, 1000, *run.from);

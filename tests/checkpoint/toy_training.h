@@ -39,6 +39,7 @@ struct ToyRun {
   CrashFileSystem* to = nullptr;
   WriteMode mode = WriteMode::kInPlace;
   device::Device device = device::Cpu();
+  zero::OffloadOptions offload = {};
 };
 
 // Fails the test that calls it. Rank 0's parameters.
