@@ -176,7 +176,8 @@ class ZeroOptimizer final : public ParameterSource {
       int64_t chunk_bytes = int64_t{4} << 20);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the
-  // learning rate: enqueue them on step_stream().
+  // learning rate: enqueue them on step_stream(). Work on the compute stream from a step's first
+  // Acquire to its last FinishBackward may read controller().state(), as the step before left it.
   optim::StepController& controller();
   device::Stream& step_stream();
 

@@ -213,6 +213,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
     job.model.layers = 8;
     job.steps = 4;
     job.evaluate_every = 2;
+    job.config.dropout = stage % 2 == 0 ? 0 : 0.1;
     const Trained plain = Train(job, 2);
     for (const char* const policy : {"block", "segments:2"}) {
       SCOPED_TRACE(absl::StrCat("stage ", stage, ", ", policy));
@@ -269,11 +270,17 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHost) {
 
 // Another training, the same in every stage that has it, which learns as well.
 TEST(TrainingTest, ADelayedUpdateIsItsOwnTrainingInEveryStage) {
-  const Trained plain = Train(CreateJob(Config(8, 1, "bf16"), 2), 2);
+  // With dropout, whose masks read the step: it is decided on the device, and never late.
+  const auto create = [](int stage) {
+    Job job = CreateJob(Config(8, stage, "bf16"), 2);
+    job.config.dropout = 0.1;
+    return job;
+  };
+  const Trained plain = Train(create(1), 2);
   Trained first;
   for (int stage = 1; stage < zero::kStages; ++stage) {
     for (const bool parameters : {false, true}) {
-      Job job = CreateJob(Config(8, stage, "bf16"), 2);
+      Job job = create(stage);
       job.config.zero.offload = {
           .optimizer_state = device::Tier::kHost,
           .parameters = parameters ? device::Tier::kHost : device::Tier::kDevice,
