@@ -31,17 +31,17 @@ struct AttentionShape {
 //              out [rows, width]; log_sum_exp [batch, heads, context], float (double for double):
 //              the logarithm of the sum of e^score over what a position sees, for the backward
 //              pass. Device memory.
-// Precision    Sums are in float (double for double). On processors with AVX512_BF16 bfloat16 is
-//              multiplied as it is: probabilities, and in the backward pass the gradients of
-//              scores, are rounded to bfloat16 before their products, and subnormal numbers count
-//              as 0. On GPUs tensor cores do the same, with Half too, for heads of 32, 64, 96 and
-//              128 in arrays that are aligned to 16 bytes; they keep subnormal numbers, and make
-//              the constant of the softmax's gradient of the rounded `out`. A NaN reaches what
-//              depends on it. By products with 0, one in a key or a value may reach positions
-//              before it, and one in a query or in dout the gradients of the same column of keys
-//              or values behind it, that are less than 64 away.
-// Memory       No matrix of scores: on the CPU, tiles of 64 to 128 positions in at most 512 KiB of
-//              the stack of each thread that computes.
+// Precision    Sums are in float (double for double). Built by GCC, on processors with AVX512_BF16,
+//              bfloat16 is multiplied as it is: probabilities, and in the backward pass the
+//              gradients of scores, are rounded to bfloat16 before their products, and subnormal
+//              numbers count as 0. On GPUs tensor cores do the same, with Half too, for heads of
+//              32, 64, 96 and 128 in arrays that are aligned to 16 bytes; they keep subnormal
+//              numbers, and make the constant of the softmax's gradient of the rounded `out`. A NaN
+//              reaches what depends on it. By products with 0, one in a key or a value may reach
+//              positions before it, and one in a query or in dout the gradients of the same column
+//              of keys or values behind it, that are less than 64 away.
+// Memory       No matrix of scores: on the CPU, tiles of 64 to 128 positions (32 to 64 of double)
+//              in at most 512 KiB of the stack of each thread that computes.
 // Aliasing     None.
 // Stream       Enqueued; allocates nothing, never waits.
 // Determinism  Same bits for any number of threads; others on another instruction set or device.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +13,16 @@
 #endif
 
 namespace brigade::nn {
+namespace {
+
+// Elements from an operand's first to its last, all batches included.
+int64_t Extent(const GemmArguments& g, const Operand& operand, int64_t rows, int64_t columns) {
+  if (operand.transposed) std::swap(rows, columns);
+  return (g.outer_batch - 1) * operand.outer_stride + (g.batch - 1) * operand.stride +
+         (rows - 1) * operand.leading + columns;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Blas>> Blas::Create(device::Context& context,
                                                    int64_t workspace_bytes) {
@@ -52,7 +63,12 @@ absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
           absl::StrCat("gemm: ", name, " is ", size, "; it must be in 1 to 2147483647"));
     }
   }
-  return Enqueue(g, stream);
+  const int64_t size = precision::SizeOf(g.dtype);
+  const device::Access accesses[] = {device::Reads(g.a.data, size * Extent(g, g.a, g.m, g.k)),
+                                     device::Reads(g.b.data, size * Extent(g, g.b, g.k, g.n)),
+                                     device::Writes(g.c.data, size * Extent(g, g.c, g.m, g.n)),
+                                     Workspace(g)};
+  return Enqueue(g, {"gemm", accesses}, stream);
 }
 
 }  // namespace brigade::nn

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
+#include "brigade/device/operation.h"
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 
@@ -45,6 +46,8 @@ struct GemmArguments {
 //              the CPU.
 // Memory       ScratchBytes, at Create.
 // Stream       Gemm is enqueued, allocates nothing and never waits; all calls on one stream.
+// Threads      On the CPU, Create sets OpenBLAS to one thread for the whole process, once: products
+//              that others make by it are then of one thread too.
 // Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
 //              the type or the size, which must fit int; ResourceExhausted for a product that needs
 //              more workspace.
@@ -63,7 +66,11 @@ class Blas {
   absl::Status Gemm(const GemmArguments& arguments, device::Stream& stream);
 
  private:
-  virtual absl::Status Enqueue(const GemmArguments& arguments, device::Stream& stream) = 0;
+  // What a product writes besides c.
+  virtual device::Access Workspace(const GemmArguments& arguments) const = 0;
+  // `operation` declares all that the product reads and writes.
+  virtual absl::Status Enqueue(const GemmArguments& arguments, const device::Operation& operation,
+                               device::Stream& stream) = 0;
 };
 
 }  // namespace brigade::nn

@@ -18,13 +18,6 @@
 namespace brigade::nn {
 namespace {
 
-// Elements from an operand's first to its last, all batches included.
-int64_t Extent(const GemmArguments& g, const Operand& operand, int64_t rows, int64_t columns) {
-  if (operand.transposed) std::swap(rows, columns);
-  return (g.outer_batch - 1) * operand.outer_stride + (g.batch - 1) * operand.stride +
-         (rows - 1) * operand.leading + columns;
-}
-
 template <typename T>
 T* Address(const Operand& operand, int64_t outer, int64_t inner) {
   return Typed<T>(operand.data) + outer * operand.outer_stride + inner * operand.stride;
@@ -101,7 +94,12 @@ class CpuBlas final : public Blas {
  public:
   explicit CpuBlas(device::Buffer workspace) : workspace_(std::move(workspace)) {}
 
-  absl::Status Enqueue(const GemmArguments& g, device::Stream& stream) override {
+  device::Access Workspace(const GemmArguments& g) const override {
+    return device::Writes(workspace_.data(), WorkspaceBytes(g.dtype, g.m, g.n, g.k));
+  }
+
+  absl::Status Enqueue(const GemmArguments& g, const device::Operation& operation,
+                       device::Stream& stream) override {
     const int64_t needed = WorkspaceBytes(g.dtype, g.m, g.n, g.k);
     if (needed > workspace_.bytes()) {
       return absl::ResourceExhaustedError(absl::StrCat("gemm of ", g.m, " x ", g.n, " x ", g.k,
@@ -111,19 +109,12 @@ class CpuBlas final : public Blas {
     return WithType("gemm", g.dtype, [&](auto tag) {
       using T = decltype(tag);
       float* const workspace = Typed<float>(workspace_.data());
-      return stream.Enqueue({"gemm",
-                             {Read(Typed<T>(g.a.data), Extent(g, g.a, g.m, g.k)),
-                              Read(Typed<T>(g.b.data), Extent(g, g.b, g.k, g.n)),
-                              Write(Typed<T>(g.c.data), Extent(g, g.c, g.m, g.n)),
-                              device::Writes(workspace, needed)}},
-                            [g, workspace](device::ThreadPool&) {
-                              for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
-                                for (int64_t inner = 0; inner < g.batch; ++inner) {
-                                  Product<T>(g, outer, inner, workspace);
-                                }
-                              }
-                              return absl::OkStatus();
-                            });
+      return stream.Enqueue(operation, [g, workspace](device::ThreadPool&) {
+        for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
+          for (int64_t inner = 0; inner < g.batch; ++inner) Product<T>(g, outer, inner, workspace);
+        }
+        return absl::OkStatus();
+      });
     });
   }
 

@@ -93,13 +93,19 @@ class CudaBlas final : public Blas {
     return absl::InternalError(absl::StrCat("cuBLAS: ", cublas_.status_string(status)));
   }
 
-  absl::Status Enqueue(const GemmArguments& g, device::Stream& stream) override {
+  // How much of it cuBLAS takes is not known.
+  device::Access Workspace(const GemmArguments&) const override {
+    return device::Writes(workspace_.data(), workspace_.bytes());
+  }
+
+  absl::Status Enqueue(const GemmArguments& g, const device::Operation& operation,
+                       device::Stream& stream) override {
     if (!precision::IsTrainingFormat(g.dtype)) {
       return absl::InvalidArgumentError(
           absl::StrCat("gemm: dtype is ", precision::Name(g.dtype),
                        "; on CUDA it must be float32, float16 or bfloat16"));
     }
-    return stream.Launch({"gemm"}, [&](void* cuda_stream) -> absl::Status {
+    return stream.Launch(operation, [&](void* cuda_stream) -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(
           Check(cublas_.set_stream(handle_, static_cast<cudaStream_t>(cuda_stream))));
       // Each time: setting the stream brings cuBLAS's own workspace back, which it may share

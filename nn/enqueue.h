@@ -20,6 +20,22 @@
 
 namespace brigade::nn {
 
+// Of a formula that no GPU has.
+template <typename Formula>
+absl::Status EnqueueRowsOnCpu(const device::Operation& operation, int64_t rows,
+                              const Formula& formula, device::Stream& stream) {
+  return stream.Enqueue(operation, [formula, rows](device::ThreadPool& pool) {
+    // Some 10 us of work.
+    constexpr int64_t kRowsAtOnce = 32;
+    pool.ParallelRanges(rows, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+      kernels::RunSimd([&]() BRIGADE_NN_BODY {
+        for (int64_t row = begin; row < end; ++row) formula(ThreadRow(), row);
+      });
+    });
+    return absl::OkStatus();
+  });
+}
+
 template <typename Formula>
 absl::Status EnqueueRows(const device::Operation& operation, int64_t rows, const Formula& formula,
                          device::Stream& stream) {
@@ -31,16 +47,7 @@ absl::Status EnqueueRows(const device::Operation& operation, int64_t rows, const
     });
   }
 #endif
-  return stream.Enqueue(operation, [formula, rows](device::ThreadPool& pool) {
-    // Some 10 us of work.
-    constexpr int64_t kRowsAtOnce = 32;
-    pool.ParallelRanges(rows, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-      kernels::RunSimd([&]() BRIGADE_NN_BODY {
-        for (int64_t row = begin; row < end; ++row) formula(ThreadRow(), row);
-      });
-    });
-    return absl::OkStatus();
-  });
+  return EnqueueRowsOnCpu(operation, rows, formula, stream);
 }
 
 namespace internal {

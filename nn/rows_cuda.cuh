@@ -12,10 +12,10 @@
 
 #include "brigade/kernels/launch_kernel.h"
 #include "brigade/nn/rows.h"
+#include "brigade/nn/warp.h"
 
 namespace brigade::nn {
 
-inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;
 // What follows the parts is short: it spreads over more blocks.
 inline constexpr int kFinishThreads = 32;
@@ -24,13 +24,13 @@ inline constexpr int64_t kMaxBlocks = int64_t{1} << 20;  // beyond, blocks take 
 // A row that a warp shares: thread i has the columns i, i + 32, ...
 class WarpRow {
  public:
-  static constexpr int kThreads = kWarp;
+  static constexpr int kThreads = kWarpSize;
 
   __device__ bool first() const { return lane_ == 0; }
 
   template <typename Fn>
   __device__ void ForEach(int64_t columns, const Fn& fn) const {
-    for (int64_t c = lane_; c < columns; c += kWarp) fn(c);
+    for (int64_t c = lane_; c < columns; c += kWarpSize) fn(c);
   }
 
   template <typename W, typename Term>
@@ -49,21 +49,21 @@ class WarpRow {
   template <typename W, typename Term, typename Combine>
   __device__ W Fold(int64_t columns, W start, const Term& term, const Combine& combine) const {
     W part = start;
-    for (int64_t c = lane_; c < columns; c += kWarp) part = combine(part, term(c));
-    for (int other = kWarp / 2; other > 0; other /= 2) {
+    for (int64_t c = lane_; c < columns; c += kWarpSize) part = combine(part, term(c));
+    for (int other = kWarpSize / 2; other > 0; other /= 2) {
       part = combine(part, __shfl_xor_sync(0xffffffffu, part, other));
     }
     return part;
   }
 
-  const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane_ = static_cast<int>(threadIdx.x) % kWarpSize;
 };
 
 template <typename Formula>
 __global__ void __launch_bounds__(kThreads) RowsKernel(const Formula formula, int64_t rows) {
-  constexpr int kRowsOfBlock = kThreads / kWarp;
+  constexpr int kRowsOfBlock = kThreads / kWarpSize;
   const WarpRow row;
-  for (int64_t r = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kWarp; r < rows;
+  for (int64_t r = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / kWarpSize; r < rows;
        r += int64_t{gridDim.x} * kRowsOfBlock) {
     formula(row, r);
   }
@@ -143,7 +143,7 @@ inline unsigned Blocks(int64_t items, int64_t items_of_block) {
 template <typename Formula>
 cudaError_t LaunchRows(const Formula& formula, int64_t rows, cudaStream_t stream) {
   if (rows == 0) return cudaSuccess;
-  return kernels::LaunchKernel<RowsKernel<Formula>>(Blocks(rows, kThreads / kWarp), kThreads,
+  return kernels::LaunchKernel<RowsKernel<Formula>>(Blocks(rows, kThreads / kWarpSize), kThreads,
                                                     stream, formula, rows);
 }
 

@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "brigade/nn/warp.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
 
-inline constexpr int kWarpSize = 32;
 // Of a warp's product, and of what ldmatrix and cp.async move at once.
 inline constexpr int kWarpRows = 16, kChunkBytes = 16, kChunkElements = 8;
 

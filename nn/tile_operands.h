@@ -12,6 +12,7 @@
 #include "brigade/nn/tile_product.h"
 #include "brigade/precision/float16.h"
 
+// Of GCC alone: clang refuses the instructions in functions compiled for other processors.
 #if defined(__x86_64__) && !defined(__clang__)
 #define BRIGADE_NN_PAIRS
 #endif

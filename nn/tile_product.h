@@ -6,7 +6,7 @@
 //
 // A matrix lies in words: W, a number of the type in which sums are made, or a pair of bfloat16,
 // neighbours in the direction in which a product adds up, for the instruction that multiplies
-// pairs. Words are packed by tile_packing.h, padded so that blocks are whole.
+// pairs. Words are packed by tile_operands.h, padded so that blocks are whole.
 
 #include <cstdint>
 #include <type_traits>
@@ -58,7 +58,7 @@ struct Vectors {
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = static_cast<W>(lane);
     return lanes;
   }
-  // b if a is NaN, a if b is.
+  // b if either is NaN.
   BRIGADE_INLINE static V Max(V a, V b) { return a > b ? a : b; }
 };
 

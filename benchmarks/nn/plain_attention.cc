@@ -3,14 +3,15 @@
 #include <cmath>
 
 #include "brigade/device/status_macros.h"
-#include "brigade/kernels/simd.h"
 #include "brigade/nn/arrays.h"
+#include "brigade/nn/enqueue.h"
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
 
 namespace brigade::benchmarks {
 namespace {
 
+using nn::EnqueueRowsOnCpu;
 using nn::Exp;
 using nn::Operand;
 using nn::Read;
@@ -65,19 +66,6 @@ struct CausalSoftmaxBackwardRows {
   }
 };
 
-template <typename Formula>
-absl::Status EnqueueRows(const device::Operation& operation, int64_t rows, const Formula& formula,
-                         device::Stream& stream) {
-  return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
-    pool.ParallelRanges(rows, 32, [&](int64_t begin, int64_t end) {
-      kernels::RunSimd([&]() BRIGADE_NN_BODY {
-        for (int64_t row = begin; row < end; ++row) formula(nn::ThreadRow(), row);
-      });
-    });
-    return absl::OkStatus();
-  });
-}
-
 int64_t ScoresOf(const nn::AttentionShape& shape) { return shape.statistics() * shape.context; }
 
 double Scale(const nn::AttentionShape& shape) {
@@ -122,8 +110,8 @@ absl::Status PlainAttention(const nn::AttentionShape& shape, const void* qkv, vo
                                        .scale = Scale(shape)},
                                       stream));
     const CausalSoftmaxRows<T> softmax = {scores, t};
-    BRIGADE_RETURN_IF_ERROR(EnqueueRows({"softmax", {Write(scores, ScoresOf(shape))}},
-                                        shape.batch * shape.heads * t, softmax, stream));
+    BRIGADE_RETURN_IF_ERROR(EnqueueRowsOnCpu({"softmax", {Write(scores, ScoresOf(shape))}},
+                                             shape.batch * shape.heads * t, softmax, stream));
     return blas.Gemm({.dtype = shape.dtype,
                       .m = t,
                       .n = width,
@@ -167,9 +155,9 @@ absl::Status PlainAttentionBackward(const nn::AttentionShape& shape, const void*
     BRIGADE_RETURN_IF_ERROR(gemm(t, t, width, Head(shape, up, 0, 1),
                                  Head(shape, in, kValues, 3, true), Scores(shape, ds)));
     const CausalSoftmaxBackwardRows<T> softmax = {p, ds, t};
-    BRIGADE_RETURN_IF_ERROR(
-        EnqueueRows({"softmax_backward", {Read(p, ScoresOf(shape)), Write(ds, ScoresOf(shape))}},
-                    shape.batch * shape.heads * t, softmax, stream));
+    BRIGADE_RETURN_IF_ERROR(EnqueueRowsOnCpu(
+        {"softmax_backward", {Read(p, ScoresOf(shape)), Write(ds, ScoresOf(shape))}},
+        shape.batch * shape.heads * t, softmax, stream));
     BRIGADE_RETURN_IF_ERROR(gemm(t, width, t, Scores(shape, ds), Head(shape, in, kKeys, 3),
                                  Head(shape, d, kQueries, 3), Scale(shape)));
     return gemm(t, width, t, Scores(shape, ds, true), Head(shape, in, kQueries, 3),

@@ -15,8 +15,7 @@ namespace brigade::recompute::internal {
 // memory and not counted. They take O(L^3) steps for L stages. Of equal choices both take the
 // first, in this order: to save, in the order of the options; to split, at the earliest stage.
 
-// The least memory in which each part can be gone through, whatever time that takes. The chain
-// outlives the table.
+// The least memory in which each part can be gone through, whatever time that takes.
 class PeakTable {
  public:
   explicit PeakTable(const Chain& chain);

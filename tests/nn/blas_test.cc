@@ -1,9 +1,11 @@
 #include "brigade/nn/blas.h"
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/nn/lab.h"
 
 namespace brigade::nn {
@@ -102,6 +104,49 @@ TYPED_TEST(BlasTest, SumsAreRoundedOnceAtTheEnd) {
                        lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   EXPECT_EQ(static_cast<float>(c[0]), 62.0f);
+}
+
+// A copy to an operand's first or last element on another stream is a race.
+TEST(BlasRacesTest, ReadsAndWritesAreDeclared) {
+  constexpr int64_t kSize = 3, kLeading = 5, kElements = 2 * kLeading + kSize;
+  device::RaceChecker checker;
+  auto context = device::Context::Create({.device = BRIGADE_LAB_DEVICE,
+                                          .compute_threads = 1,
+                                          .checks = true,
+                                          .race_checker = &checker})
+                     .value();
+  auto compute = context->CreateStream("compute").value();
+  auto other = context->CreateStream("other").value();
+  auto blas = Blas::Create(*context, 0).value();
+  std::vector<device::Buffer> arrays;
+  for (int i = 0; i < 4; ++i) {
+    arrays.push_back(
+        context->AllocateHost(kElements * 4, device::Purpose::kScratch, "array").value());
+    std::memset(arrays.back().data(), 0, kElements * 4);
+  }
+  const auto races_with = [&](int array, int64_t element) {
+    checker.ClearReports();
+    EXPECT_OK(blas->Gemm({.dtype = DType::kFloat32,
+                          .m = kSize,
+                          .n = kSize,
+                          .k = kSize,
+                          .a = {arrays[0].data(), kLeading},
+                          .b = {arrays[1].data(), kLeading, true},
+                          .c = {arrays[2].data(), kLeading}},
+                         *compute));
+    EXPECT_OK(other->Copy(arrays[array].as<float>().data() + element, arrays[3].data(), 4));
+    const size_t races = checker.reports().size();
+    compute->Synchronize().IgnoreError();
+    other->Synchronize().IgnoreError();
+    EXPECT_OK(compute->Reset());
+    EXPECT_OK(other->Reset());
+    return races;
+  };
+  for (int array = 0; array < 3; ++array) {
+    SCOPED_TRACE(array);
+    EXPECT_EQ(races_with(array, kElements - 1), 1u);
+    EXPECT_EQ(races_with(array, 0), 1u);
+  }
 }
 
 GemmArguments Square(DType dtype, int64_t size) {

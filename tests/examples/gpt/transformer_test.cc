@@ -118,9 +118,10 @@ TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   auto transformer = Create(kModel, kBatch, kDType, {}, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
   // Where the rows of each token begin, and the rows. Then attention: a number for each row and
-  // head; and for each of the 4 heads a matrix [64, 16], as there is one tile only.
+  // head; and for each of the 4 heads a matrix [64, 16], as there is one tile only, and 64 bytes
+  // for their alignment.
   EXPECT_EQ(transformer->layers_bytes(),
-            padded(257 * 8) + padded(10 * 4) + padded(2 * 10 * 4) + 4 * 64 * 16 * 4);
+            padded(257 * 8) + padded(10 * 4) + padded(2 * 10 * 4) + 4 * 64 * 16 * 4 + 64);
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch) - before,
             Transformer::WorkspaceBytes(kModel, kBatch, kDType) + transformer->layers_bytes());
 }
