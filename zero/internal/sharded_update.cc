@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/cast/cast.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -176,6 +177,25 @@ absl::Status ShardedUpdate::WeightsWritten(int index) {
   if (!IsOffloaded(index) || lane_->Weights(index) == nullptr) return absl::OkStatus();
   return streams_.comm().Copy(lane_->Weights(index), parameters_.Slice(index),
                               plan_.bucket(index).bytes() / plan_.ranks());
+}
+
+absl::Status ShardedUpdate::WeightsFromMaster(int index) {
+  const Bucket& bucket = plan_.bucket(index);
+  const void* source = Array(index, 0);
+  if (IsRounded(bucket)) {
+    // The master may still be on its way.
+    BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+    void* const rounded = Weights(index);
+    BRIGADE_RETURN_IF_ERROR(
+        kernels::Cast({{source, rounded, plan_.slice(bucket)}},
+                      {.source_dtype = precision::DType::kFloat32, .target_dtype = bucket.dtype},
+                      streams_.host()));
+    BRIGADE_RETURN_IF_ERROR(streams_.host().Synchronize());
+    source = rounded;
+  }
+  void* const slice = parameters_.Slice(index);
+  if (source == slice) return absl::OkStatus();
+  return streams_.comm().Copy(slice, source, bucket.bytes() / plan_.ranks());
 }
 
 absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {

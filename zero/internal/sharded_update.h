@@ -53,6 +53,9 @@ class ShardedUpdate {
   float* Array(int bucket, int array) const;
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);
+  // Sets the weights of an offloaded bucket, this rank's slice, by the master, at setup. Waits.
+  absl::Status WeightsFromMaster(int bucket);
+  bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
   // Whether the master has memory of its own.
   bool HasMaster(int bucket) const {
     return internal::HasMaster(options_, plan_.bucket(bucket), IsOffloaded(bucket));
@@ -63,7 +66,6 @@ class ShardedUpdate {
                 StepStreams& streams);
 
   absl::Status AllocateState();
-  bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
   // The weights that the update writes.
   void* Weights(int bucket) const;
   std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);

@@ -96,6 +96,40 @@ absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl
   return whole;
 }
 
+// This rank's slice of a bucket's weights from float32 in device memory, and the other way round. A
+// device rounds nothing that lies on the host: there the host does, and this waits.
+absl::Status StateTransfer::WriteSlice(int index, const float* values) {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t slice = plan_.slice(bucket);
+  void* const target = parameters_.Slice(index);
+  if (!options_.offload.host_parameters()) {
+    return Convert(values, kFloat, target, bucket.dtype, slice, streams_.comm());
+  }
+  std::vector<float> here(static_cast<size_t>(slice));
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(here.data(), values, slice * sizeof(float)));
+  BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+  BRIGADE_RETURN_IF_ERROR(
+      Convert(here.data(), kFloat, target, bucket.dtype, slice, streams_.host()));
+  return streams_.host().Synchronize();
+}
+
+absl::Status StateTransfer::ReadSlice(int index, float* values) {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t slice = plan_.slice(bucket);
+  const void* const source = parameters_.Slice(index);
+  if (!options_.offload.host_parameters()) {
+    return Convert(source, bucket.dtype, values, kFloat, slice, streams_.comm());
+  }
+  // What was enqueued before may write it.
+  BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+  std::vector<float> here(static_cast<size_t>(slice));
+  BRIGADE_RETURN_IF_ERROR(
+      Convert(source, bucket.dtype, here.data(), kFloat, slice, streams_.host()));
+  BRIGADE_RETURN_IF_ERROR(streams_.host().Synchronize());
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(values, here.data(), slice * sizeof(float)));
+  return streams_.Synchronize();
+}
+
 // Sets the weights and the master of a bucket to `whole`, the bucket in float32, and the moments to
 // zero.
 absl::Status StateTransfer::SetBucket(int index, const float* whole) {
@@ -105,8 +139,7 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
   void* const all = options_.traits().whole_parameters ? parameters_.Whole(index) : nullptr;
   BRIGADE_RETURN_IF_ERROR(all != nullptr
                               ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
-                              : Convert(whole + streams_.rank() * slice, kFloat,
-                                        parameters_.Slice(index), bucket.dtype, slice, stream));
+                              : WriteSlice(index, whole + streams_.rank() * slice));
   if (bucket.trainable) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
@@ -161,7 +194,7 @@ absl::Status StateTransfer::ReadMaster(int index, float* target) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
   if (!bucket.trainable) {
-    return Convert(parameters_.Slice(index), bucket.dtype, target, kFloat, slice, streams_.comm());
+    return ReadSlice(index, target);
   }
   return streams_.comm().Copy(target, OwnState(index, 0),
                               slice * static_cast<int64_t>(sizeof(float)));
@@ -282,12 +315,13 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
-  if (bucket.trainable && update_.HasMaster(index)) {
+  if (bucket.trainable && update_.IsOffloaded(index)) {
+    BRIGADE_RETURN_IF_ERROR(update_.WeightsFromMaster(index));
+  } else if (bucket.trainable && update_.HasMaster(index)) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
     BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
                                     updated.size, streams_.comm()));
-    BRIGADE_RETURN_IF_ERROR(update_.WeightsWritten(index));
   }
   if (!traits.whole_parameters || shares_state) return absl::OkStatus();
   return streams_.AllGather(parameters_.Slice(index), parameters_.Whole(index), slice, bucket.dtype,

@@ -53,6 +53,8 @@ class StateTransfer {
 
   // A call of all ranks: memory for the largest bucket in float32, or the first error of any rank.
   absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready);
+  absl::Status WriteSlice(int bucket, const float* values);
+  absl::Status ReadSlice(int bucket, float* values);
   absl::Status SetBucket(int bucket, const float* whole);
   absl::Status ReadMaster(int bucket, float* target);
   // How many arrays the bucket's state has.
