@@ -174,10 +174,19 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
       for (int i = 0; i < 4; ++i) {
         const float by = kOwnsKeys ? (i % 2 == 0 ? shifts.x : shifts.y) : shift[i / 2];
         const float d = kOwnsKeys ? (i % 2 == 0 ? others.x : others.y) : deltas[i / 2];
-        const bool sees = is_whole || is_visible(lane / 4 + i / 2 * 8, other + i % 2);
-        p[n][i] = sees ? Exp2(fmaf(p[n][i], log2_scale, by)) : 0.0f;
-        // Not 0 times what may be NaN.
-        ds[n][i] = sees ? p[n][i] * (ds[n][i] - d) : 0.0f;
+        p[n][i] = Exp2(fmaf(p[n][i], log2_scale, by));
+        ds[n][i] = p[n][i] * (ds[n][i] - d);
+      }
+    }
+    // Not times 0, which NaN would survive.
+    if (!is_whole) {
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (is_visible(lane / 4 + i / 2 * 8, 8 * n + lane % 4 * 2 + i % 2)) continue;
+          p[n][i] = ds[n][i] = 0;
+        }
       }
     }
     if constexpr (kOwnsKeys) MultiplyBy<T, kWidth, kRows>(p, memory.other(buffer, 1), by_p);

@@ -53,7 +53,7 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
       // Tiles: 1 and 3 of fp16, 2 of fp32. Tables of 7 rates in 2 groups.
       const int64_t controller = 2 * 16 + 56 + 2 * 12 + 2 * 7 * 4;
       EXPECT_EQ(StepController::Bytes(options.optimizer, {.ranks = 2}), controller);
-      EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), 8 * 4 + controller);
+      EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), 8 * 6 + controller);
       trainer.optimizer.reset();
       EXPECT_EQ(stats.current_bytes(), trainer.bytes_before);
     }
