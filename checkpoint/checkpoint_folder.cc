@@ -80,7 +80,8 @@ absl::Status RemoveLeftovers(device::SystemCalls& system, const std::string& roo
 absl::StatusOr<bool> IsCheckpoint(device::SystemCalls& system, const std::string& path) {
   const absl::Status opened =
       RandomAccessFile::Open(system, InFolder(path, kManifestName)).status();
-  if (opened.ok()) return true;
+  // One that is damaged is one: who loads it says so, and may take the one before.
+  if (opened.ok() || absl::IsDataLoss(opened)) return true;
   // Nothing there, something else there, or no folder around it.
   if (absl::IsNotFound(opened) || absl::IsInvalidArgument(opened) ||
       absl::IsFailedPrecondition(opened)) {

@@ -24,6 +24,14 @@ auto Repeat(const Call& call) {
   return result;
 }
 
+// Of reading: DataLoss where the disk cannot read what it has, or finds that it is not what it
+// wrote.
+absl::Status FailedToRead(absl::string_view what, absl::string_view path) {
+  const bool is_damage = errno == EIO || errno == EUCLEAN || errno == EBADMSG;
+  const absl::Status failed = Failed(what, path);
+  return is_damage ? absl::DataLossError(failed.message()) : failed;
+}
+
 }  // namespace
 
 absl::Status Failed(absl::string_view what, absl::string_view path) {
@@ -96,11 +104,11 @@ absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(device::SystemCalls& sys
     return absl::InvalidArgumentError(absl::StrCat(PrintablePath(path), " is no regular file"));
   };
   // ELOOP: a link.
-  if (fd < 0) return errno == ELOOP ? no_file() : Failed("open", path);
+  if (fd < 0) return errno == ELOOP ? no_file() : FailedToRead("open", path);
   struct stat status = {};
   const bool is_known = Repeat([&] { return system.Stat(fd, status); }) == 0;
   RandomAccessFile file(system, path, fd, status.st_size);
-  if (!is_known) return Failed("open", path);
+  if (!is_known) return FailedToRead("open", path);
   if (!S_ISREG(status.st_mode)) return no_file();
   return file;
 }
@@ -122,9 +130,7 @@ absl::Status RandomAccessFile::Read(void* to, int64_t bytes, int64_t offset) con
       return system_->ReadAt(fd_, at, static_cast<size_t>(std::min(bytes, kMostBytesAtOnce)),
                              offset);
     });
-    // Of a disk that cannot read what it has.
-    if (read < 0 && errno == EIO) return absl::DataLossError(Failed("read", path_).message());
-    if (read < 0) return Failed("read", path_);
+    if (read < 0) return FailedToRead("read", path_);
     if (read == 0) {
       return absl::DataLossError(
           absl::StrCat("cannot read ", PrintablePath(path_), ": it ends at byte ", offset));
@@ -150,6 +156,8 @@ absl::Status SyncFolder(device::SystemCalls& system, const std::string& path) {
 }
 
 absl::Status RemoveFolderWithFiles(device::SystemCalls& system, const std::string& path) {
+  // A link to a folder elsewhere goes alone. Nothing happens to a folder.
+  if (system.Unlink(path) == 0) return absl::OkStatus();
   std::vector<std::string> names;
   if (system.List(path, names) != 0) return Failed("list", path);
   absl::Status status;

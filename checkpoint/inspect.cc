@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -75,7 +76,13 @@ void AppendCheckpoint(const std::string& folder, const Manifest& manifest, std::
     AppendFile(file.name, file.bytes, file.crc32c, text);
   }
   int64_t elements = 0;
-  for (const auto& parameter : manifest.parameters) elements += ElementsOf(parameter.second);
+  for (const auto& parameter : manifest.parameters) {
+    // Of a checkpoint that is none there may be more than fit.
+    if (__builtin_add_overflow(elements, ElementsOf(parameter.second), &elements)) {
+      elements = std::numeric_limits<int64_t>::max();
+      break;
+    }
+  }
   absl::StrAppend(&text, "total: ", manifest.parameters.size(), " parameters of ", elements,
                   " elements, ", BytesOf(manifest), " bytes\n");
 }

@@ -242,13 +242,19 @@ absl::Status CheckExtents(const Manifest& manifest) {
 absl::Status Check(const Manifest& manifest) {
   if (manifest.file_bytes < 0) return Wrong("file_bytes is ", manifest.file_bytes);
   std::set<absl::string_view> names;
+  int64_t all = 0;
   const auto check = [&](const auto& file) {
     BRIGADE_RETURN_IF_ERROR(CheckFileName(file.name));
     if (!names.insert(file.name).second) return Wrong(Show(file.name), " is given twice");
     if (file.bytes < 0) return Wrong(Show(file.name), " has ", file.bytes, " bytes");
     return absl::OkStatus();
   };
-  for (const Manifest::File& file : manifest.files) BRIGADE_RETURN_IF_ERROR(check(file));
+  for (const Manifest::File& file : manifest.files) {
+    BRIGADE_RETURN_IF_ERROR(check(file));
+    if (__builtin_add_overflow(all, file.bytes, &all)) {
+      return Wrong("with ", Show(file.name), " files have more bytes than 2^63 - 1");
+    }
+  }
   for (const PieceFile& file : manifest.pieces) BRIGADE_RETURN_IF_ERROR(check(file));
   if (manifest.pieces.empty()) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CheckPieceFiles(manifest));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -136,6 +137,14 @@ std::string FromUsersFolder(const std::string& path) {
   return absl::StrCat(folder, "/", path);
 }
 
+// The same, written in one way: two names of one folder are equal.
+std::string FolderOfUser(const std::string& path) {
+  if (path.empty()) return path;
+  std::string folder = std::filesystem::path(FromUsersFolder(path)).lexically_normal().string();
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
 absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
   std::string precision = absl::GetFlag(FLAGS_precision);
   if (precision.empty()) precision = "fp16";
@@ -162,14 +171,14 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
 }
 
 absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
-  Checkpoints checkpoints = {.save = FromUsersFolder(absl::GetFlag(FLAGS_save)),
+  Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
                              .save_every = absl::GetFlag(FLAGS_save_every),
                              .keep = absl::GetFlag(FLAGS_keep),
                              .fall_back = absl::GetFlag(FLAGS_fall_back),
                              .may_differ = absl::GetFlag(FLAGS_may_differ),
                              .weights = FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
-  checkpoints.resume = resume == kFromSave ? checkpoints.save : FromUsersFolder(resume);
+  checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
   const auto wrong = [](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(what...));
   };

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -80,7 +81,9 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"dropout", absl::StrCat(job.config.dropout)},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
-                    ", resumed from ", job.checkpoints.resume)},
+                    ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,
+                    ", fall_back ", job.checkpoints.fall_back, ", may differ ",
+                    absl::StrJoin(job.checkpoints.may_differ, ","))},
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},
   };

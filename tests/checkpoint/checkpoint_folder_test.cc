@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/device/file/crc32c.h"
@@ -137,10 +138,44 @@ TEST(CheckpointFolderTest, OnlyAManifestMakesAFolderACheckpoint) {
               StatusIs(absl::StatusCode::kAlreadyExists, root + "/step-00000004 is there already"));
 }
 
+// Who moved a checkpoint elsewhere, and left a link, keeps it.
+TEST(CheckpointFolderTest, ALinkGoesWithoutWhatItLeadsTo) {
+  device::SystemCalls& system = device::SystemCalls::Real();
+  const std::string root = ::testing::TempDir() + "/links", elsewhere = root + "_elsewhere";
+  for (const int64_t step : {1, 2}) SaveEmpty(system, root, step);
+  ASSERT_EQ(system.Rename(root + "/step-00000001", elsewhere), 0);
+  for (const char* name : {"/step-00000001", "/.step-00000007.part-x", "/.trash-step-00000009"}) {
+    ASSERT_EQ(symlink(elsewhere.c_str(), (root + name).c_str()), 0);
+  }
+  EXPECT_THAT(ListCheckpoints(system, root).value(), ElementsAre(1, 2));
+  ASSERT_OK(RemoveOldCheckpoints(system, root, 2, 1));
+  std::vector<std::string> names;
+  ASSERT_EQ(system.List(root, names), 0);
+  EXPECT_THAT(names, ElementsAre("step-00000002"));
+  EXPECT_TRUE(IsCheckpoint(system, elsewhere).value());
+}
+
+// A damaged one counts, so that it is named, and does not keep old ones from going.
+TEST(CheckpointFolderTest, AManifestThatTheDiskHasLostIsThatOfACheckpoint) {
+  for (const int error : {EIO, EUCLEAN, EBADMSG}) {
+    CrashFileSystem system;
+    for (const int64_t step : {1, 2, 3}) SaveEmpty(system, kRoot, step);
+    system.set_fault([&](const std::string& call, const std::string& path) {
+      return call == "open" && absl::StrContains(path, "step-00000002/manifest") ? error : 0;
+    });
+    EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(1, 2, 3));
+    EXPECT_THAT(RandomAccessFile::Open(system, absl::StrCat(kRoot, "/step-00000002/manifest.json"))
+                    .status(),
+                StatusIs(absl::StatusCode::kDataLoss));
+    ASSERT_OK(RemoveOldCheckpoints(system, kRoot, 3, 1));
+    EXPECT_THAT(ListCheckpoints(system, kRoot).value(), ElementsAre(3));
+  }
+}
+
 TEST(CheckpointFolderTest, AManifestThatCannotBeReadIsAnError) {
   CrashFileSystem system;
   ASSERT_OK(Save(system, 1));
-  for (const int error : {EIO, EACCES, EMFILE}) {
+  for (const int error : {EACCES, EMFILE}) {
     system.set_fault(
         [&](const std::string& call, const std::string&) { return call == "open" ? error : 0; });
     EXPECT_THAT(std::string(ListCheckpoints(system, kRoot).status().message()),

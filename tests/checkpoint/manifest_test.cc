@@ -139,7 +139,7 @@ TEST(ManifestTest, ReadsWhatItWrites) {
   odd.files[0].name = name;
   odd.files[0].tensors = {{name, 1}, {"", 2}};
   odd.files[1].name = std::string(255, 'x');
-  odd.files[2].bytes = kMost;
+  odd.files[2].bytes = kMost - 16;
   for (const Manifest& manifest : {Manifest(), Small(), InPieces(), odd}) {
     ASSERT_OK_AND_ASSIGN(const std::string text, ManifestText(manifest));
     ASSERT_OK_AND_ASSIGN(const Manifest read, ParseManifest(text));
@@ -400,25 +400,36 @@ TEST(ManifestTest, RefusesExtentsThatAreNotAllBytesOnce) {
 }
 
 TEST(ManifestTest, RefusesExtentsWhoseSumOverflows) {
+  constexpr int64_t kHalf = kMost / 2;
   Manifest manifest;
-  manifest.files = {{.name = "a", .bytes = kMost}, {.name = "b", .bytes = kMost}};
-  manifest.pieces = {{.name = "p", .bytes = kMost, .extents = {{0, 0, kMost}}},
-                     {.name = "q", .bytes = kMost, .extents = {{1, 0, kMost}}}};
+  manifest.files = {{.name = "a", .bytes = kHalf}, {.name = "b", .bytes = kHalf}};
+  manifest.pieces = {{.name = "p", .bytes = kHalf, .extents = {{0, 0, kHalf}}},
+                     {.name = "q", .bytes = kHalf, .extents = {{1, 0, kHalf}}}};
   ASSERT_OK_AND_ASSIGN(const std::string text, ManifestText(manifest));
   ASSERT_OK(ParseManifest(text));
-  manifest.pieces[0].extents.push_back({1, 0, kMost});
+  for (int i = 0; i < 2; ++i) manifest.pieces[0].extents.push_back({1, 0, kHalf});
   manifest.pieces[0].bytes = -2;
   manifest.pieces.pop_back();
   EXPECT_THAT(ManifestText(manifest), StatusIs(kInvalid, "p has -2 bytes"));
   manifest.pieces[0].bytes = 0;
   EXPECT_THAT(ManifestText(manifest),
-              StatusIs(kInvalid, "extent 1 of p is no part of a file of the manifest"));
-  EXPECT_THAT(
-      ParseManifest(WithSum(absl::StrReplaceAll(
-          Summed(text), {{"]]},\n {\"name\": \"q\"",
-                          ",9223372036854775807],[1,0,9223372036854775807]]},{\"name\":\"q\""},
-                         {"[0, 0, 9223372036854775807", "[0, 0"}}))),
-      StatusIs(kInvalid, "extent 1 of p is no part of a file of the manifest"));
+              StatusIs(kInvalid, "extent 2 of p is no part of a file of the manifest"));
+  EXPECT_THAT(ParseManifest(WithSum(absl::StrReplaceAll(
+                  Summed(text),
+                  {{"]]},\n {\"name\": \"q\"",
+                    ",4611686018427387903],[1,0,4611686018427387903],[1,0,4611686018427387903]]},"
+                    "{\"name\":\"q\""},
+                   {"[0, 0, 4611686018427387903", "[0, 0"}}))),
+              StatusIs(kInvalid, "extent 2 of p is no part of a file of the manifest"));
+}
+
+TEST(ManifestTest, RefusesFilesWhoseSumOverflows) {
+  Manifest manifest;
+  manifest.files = {{.name = "a", .bytes = kMost}, {.name = "b", .bytes = 0}};
+  EXPECT_OK(ManifestText(manifest));
+  manifest.files[1].bytes = 1;
+  EXPECT_THAT(ManifestText(manifest),
+              StatusIs(kInvalid, "with b files have more bytes than 2^63 - 1"));
 }
 
 TEST(ManifestTest, RefusesWhatIsNoUtf8) {

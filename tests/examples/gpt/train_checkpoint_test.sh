@@ -123,6 +123,9 @@ what_differs_is_named() {
   run --ranks=3 --save="$root" || fail "exit code $?"
   expect_error 'seed is 1 in the checkpoint, 2 here' --ranks=3 --save="$root" --resume --seed=2
   run --ranks=3 --stage=1 --save="$root" --resume --seed=2 --may_differ=seed || fail "exit code $?"
+  # However the folder is written: what is saved is not saved again.
+  run --ranks=3 --stage=1 --save="$root//" --resume="$root/./" --seed=2 --may_differ=seed ||
+    fail "exit code $?"
   expect_error 'dtype is float16 in the checkpoint, bfloat16 here' --ranks=3 --resume="$root" \
     --precision=bf16
   expect_error 'corpus.held_out.bytes is' --ranks=3 --resume="$root/step-00000024" \
