@@ -75,6 +75,7 @@ class RankLoad {
   absl::Status CheckSums(const std::vector<uint32_t>& tensors) const;
 
  private:
+  absl::Status ReadParts(int bucket, int array, zero::ElementRange range, void* values);
   absl::Status Compare(const Fields& training, const LoadOptions& options);
   void KeepRatesThatDiffer(const Fields& options_here);
   absl::Status CheckFiles();
@@ -212,6 +213,13 @@ absl::Status RankLoad::SetRates(const std::vector<Rate>& rates) {
 }
 
 absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, void* values) {
+  const absl::Status status = ReadParts(bucket, array, range, values);
+  // The memory of the values before may go then.
+  if (!status.ok()) summing_->Wait();
+  return status;
+}
+
+absl::Status RankLoad::ReadParts(int bucket, int array, zero::ElementRange range, void* values) {
   const zero::Bucket& of = zero_.plan().bucket(bucket);
   const int64_t width = precision::SizeOf(of.trainable ? precision::DType::kFloat32 : of.dtype);
   auto* const to = static_cast<char*>(values);

@@ -184,30 +184,43 @@ TEST_P(StateLoanTest, ALoadWaitsForTheReader) {
   });
 }
 
+// Whether the reader has returned the state by then, or does so when nobody waits for it any more.
 TEST_P(StateLoanTest, AnErrorOfTheStreamsIsNoLongerOneOfReadersAfterCancelStep) {
-  OnThreads({.size = 2}, [&](Rank& self) {
-    auto zero = Create(self, Options());
-    ToyTrainer trainer(*zero, self);
-    trainer.step = 1;
-    const auto before = Capture(*zero, self).value();
-    auto reader = self.context->CreateStream("reader").value();
-    ASSERT_OK(zero->step_stream().Enqueue(
-        {"fails"}, [](device::ThreadPool&) { return absl::DataLossError("of the stream"); }));
-    ASSERT_OK(zero->LendState(*reader));
-    ASSERT_OK(zero->ReturnState());
-    EXPECT_THAT(reader->Synchronize(), StatusIs(absl::StatusCode::kDataLoss));
-    ASSERT_OK(zero->CancelStep());
-    auto other = self.context->CreateStream("other reader").value();
-    CapturedState seen;
-    ASSERT_OK(zero->LendState(*other));
-    ASSERT_OK(EnqueueCapture(*zero, *other, seen));
-    ASSERT_OK(zero->ReturnState());
-    ASSERT_OK(other->Synchronize());
-    EXPECT_EQ(seen, before);
-    ASSERT_OK(trainer.Step());
-    ASSERT_OK(zero->step_stream().Synchronize());
-    ASSERT_OK(self.stream->Synchronize());
-  });
+  for (const bool returns_late : {false, true}) {
+    for (const bool is_read_again : {false, true}) {
+      OnThreads({.size = 2}, [&](Rank& self) {
+        auto zero = Create(self, Options());
+        ToyTrainer trainer(*zero, self);
+        trainer.step = 1;
+        const auto before = Capture(*zero, self).value();
+        auto reader = self.context->CreateStream("reader").value();
+        ASSERT_OK(zero->step_stream().Enqueue(
+            {"fails"}, [](device::ThreadPool&) { return absl::DataLossError("of the stream"); }));
+        ASSERT_OK(zero->LendState(*reader));
+        const auto return_state = [&](bool now) {
+          if (now) {
+            EXPECT_OK(zero->ReturnState());
+          }
+        };
+        return_state(!returns_late);
+        EXPECT_THAT(reader->Synchronize(), StatusIs(absl::StatusCode::kDataLoss));
+        ASSERT_OK(zero->CancelStep());
+        return_state(returns_late);
+        if (is_read_again) {
+          auto other = self.context->CreateStream("other reader").value();
+          CapturedState seen;
+          ASSERT_OK(zero->LendState(*other));
+          ASSERT_OK(EnqueueCapture(*zero, *other, seen));
+          ASSERT_OK(zero->ReturnState());
+          ASSERT_OK(other->Synchronize());
+          EXPECT_EQ(seen, before);
+        }
+        ASSERT_OK(trainer.Step());
+        ASSERT_OK(zero->step_stream().Synchronize());
+        ASSERT_OK(self.stream->Synchronize());
+      });
+    }
+  }
 }
 
 TEST_P(StateLoanTest, LoansOutOfTurnAreRefusedAndChangeNothing) {

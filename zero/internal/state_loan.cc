@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<StateLoan>> StateLoan::Create(StepStreams& stream
 absl::Status StateLoan::Lend(device::Stream& reader) {
   const device::MutexLock lock(mutex_);
   if (reader_ != nullptr) return absl::FailedPreconditionError("LendState: the state is lent");
+  if (is_forgotten_) DropRead();
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at_rest_));
   BRIGADE_RETURN_IF_ERROR(reader.Wait(*at_rest_));
   // So that what this reader records covers an earlier one for which no update has waited.
@@ -50,6 +51,7 @@ absl::Status StateLoan::AwaitReader() {
     const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - begin;
     wait_ns_.fetch_add(waited.count(), std::memory_order_relaxed);
   }
+  if (is_forgotten_) DropRead();
   if (!was_read_) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kStateStaged, *staged_, streams_.comm()));
   was_read_ = false;
@@ -58,7 +60,13 @@ absl::Status StateLoan::AwaitReader() {
 
 void StateLoan::Forget() {
   const device::MutexLock lock(mutex_);
+  DropRead();
+  is_forgotten_ = reader_ != nullptr;
+}
+
+void StateLoan::DropRead() {
   if (std::exchange(was_read_, false)) staged_->Synchronize().IgnoreError();
+  is_forgotten_ = false;
 }
 
 }  // namespace brigade::zero::internal

@@ -28,7 +28,8 @@ class StateLoan {
   // What is enqueued on the communication stream from now on may change the state: on the host
   // waits for Return, and on the stream for what the reader had enqueued by then.
   absl::Status AwaitReader() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nothing that was read by a returned loan matters any more, its error neither. Waits.
+  // Nothing that was read by the loans so far matters any more, their errors neither, also of one
+  // that is still to be returned. Waits.
   void Forget() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // What the host has waited.
@@ -36,6 +37,9 @@ class StateLoan {
 
  private:
   explicit StateLoan(StepStreams& streams) : streams_(streams) {}
+
+  // Waits for a returned reader, and drops its error.
+  void DropRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   StepStreams& streams_;
   // On the communication stream: the state is that of the last update. On the reader's: it is
@@ -49,6 +53,8 @@ class StateLoan {
   device::Stream* reader_ ABSL_GUARDED_BY(mutex_) = nullptr;
   // A reader has returned it, and the communication stream has not waited for `staged_` yet.
   bool was_read_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of a state that was lent when all was forgotten: what its reader brings is dropped.
+  bool is_forgotten_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace brigade::zero::internal
