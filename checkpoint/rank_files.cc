@@ -81,7 +81,8 @@ absl::Status RankFiles::Write(Staging& staging, absl::FunctionRef<bool()> is_can
   }
   for (WritableFile& file : files_) BRIGADE_RETURN_IF_ERROR(file.Finish());
   files_.clear();
-  return absl::OkStatus();
+  // Who has made a name makes it last: the host that leads may know nothing of it.
+  return in_place() ? absl::OkStatus() : SyncFolder(system_, PartPath(root_, step_, token_));
 }
 
 absl::Status RankFiles::WriteInPlace(const Staging::Chunk& chunk) {

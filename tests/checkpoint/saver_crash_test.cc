@@ -159,12 +159,16 @@ TEST_P(SaverCrashTest, EachSyncIsNeeded) {
     return absl::StartsWith(name, ".step-") ? "folder" : name.empty() ? "parent" : name;
   };
   std::vector<std::string> names;
+  int folder_syncs = 0;
   OnThreads({.size = kRanks}, [&](Rank& self) {
     TwoRanks ranks(self);
     if (self.rank == 0) {
       disk = std::make_unique<CrashFileSystem>();
       disk->set_fault([&](const std::string& call, const std::string& path) {
-        if (absl::StartsWith(call, "sync")) synced.insert(name_of(path));
+        if (absl::StartsWith(call, "sync")) {
+          synced.insert(name_of(path));
+          if (name_of(path) == "folder") ++folder_syncs;
+        }
         return 0;
       });
     }
@@ -176,6 +180,8 @@ TEST_P(SaverCrashTest, EachSyncIsNeeded) {
       names.assign(synced.begin(), synced.end());
       // All files, the folder, the root and its parent.
       EXPECT_EQ(names.size(), wanted.size() - 1 + 3);
+      // By each rank that has made a name in it, and before the commit.
+      EXPECT_GE(folder_syncs, GetParam() == WriteMode::kPieceFiles ? kRanks + 1 : 1);
     }
     self.AwaitOthers();
     for (const std::string& lost : names) {
