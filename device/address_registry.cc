@@ -33,10 +33,10 @@ std::optional<AddressRegistry::Region> AddressRegistry::Find(const void* address
   return std::nullopt;
 }
 
-void AddressRegistry::Add(const void* data, int64_t bytes, Device device, bool owned) {
+void AddressRegistry::Add(const void* data, int64_t bytes, Device device, bool owned, Tier tier) {
   if (bytes <= 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(data);
-  const Region region{begin, begin + static_cast<uintptr_t>(bytes), device, owned};
+  const Region region{begin, begin + static_cast<uintptr_t>(bytes), device, owned, tier};
   MutexLock lock(mutex_);
   if (owned) {
     owned_[begin] = region;

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/device.h"
+#include "brigade/device/memory_stats.h"
 #include "brigade/device/threads/mutex.h"
 
 namespace brigade::device {
@@ -25,6 +26,8 @@ class AddressRegistry {
     Device device = {};
     // True for the memory of a Buffer, false for borrowed memory.
     bool owned = false;
+    // Of memory of the host that a Buffer has (Context::AllocateHost): kHost.
+    Tier tier = Tier::kDevice;
   };
 
   // The registry of this process.
@@ -35,7 +38,7 @@ class AddressRegistry {
   std::optional<Region> Find(const void* address) const;
 
   // For Context and Buffer. Empty ranges are ignored.
-  void Add(const void* data, int64_t bytes, Device device, bool owned);
+  void Add(const void* data, int64_t bytes, Device device, bool owned, Tier tier = Tier::kDevice);
   void Remove(const void* data, int64_t bytes, bool owned);
 
   // Remembers the last region found, so that each view of a list into few buffers costs one

@@ -51,13 +51,19 @@ absl::Status Validate(const ContextOptions& options) {
         CheckNotNegative("random_delay.max_delay_us", options.random_delay.max_delay_us)}) {
     if (!checked.ok()) return checked;
   }
+  const double link = options.link_bytes_per_second;
+  if (!(link >= 0) || (link > 0 && options.device.kind != DeviceKind::kCpu)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ContextOptions::link_bytes_per_second is ", link,
+                     link > 0 ? "; a GPU has a link of its own" : ", which is no rate"));
+  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<internal::Backend>> CreateBackend(internal::ContextState& state,
                                                                  const ContextOptions& options) {
   if (options.device.kind == DeviceKind::kCpu) {
-    return internal::CreateCpuBackend(state.pool, options.random_delay);
+    return internal::CreateCpuBackend(state.pool, options);
   }
 #if BRIGADE_CUDA
   return internal::CreateCudaBackend(options.device.ordinal);

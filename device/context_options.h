@@ -30,6 +30,11 @@ struct ContextOptions {
   // Limit of the host's memory that it owns (Context::AllocateHost); 0: none.
   int64_t host_memory_limit_bytes = 0;
 
+  // Of a CPU, to see what a slower link takes: how many bytes a stream copies in a second, at most,
+  // between the device memory that the context owns and other memory (Context::AllocateHost, the
+  // caller's). It waits and computes nothing, as a GPU's copy does. 0: as fast as memory is.
+  double link_bytes_per_second = 0;
+
   // Names the context in every message: "rank 3". Empty: the device's name.
   std::string name = {};
 

@@ -19,4 +19,8 @@ std::string Printable(absl::string_view text, size_t most) {
   return printable;
 }
 
+std::string Quoted(absl::string_view text, size_t most) {
+  return absl::StrCat("\"", Printable(text, most), "\"");
+}
+
 }  // namespace brigade::device

@@ -13,6 +13,9 @@ namespace brigade::device {
 // bytes; by default this leaves room for the words around it.
 std::string Printable(absl::string_view text, size_t most = 1800);
 
+// The same between quotation marks, for a name amid a sentence.
+std::string Quoted(absl::string_view text, size_t most = 200);
+
 }  // namespace brigade::device
 
 #endif  // BRIGADE_DEVICE_PRINTABLE_H_

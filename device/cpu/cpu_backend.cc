@@ -11,7 +11,8 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(ThreadPool& pool, RandomDelay delay) : pool_(pool), delay_(delay) {}
+  CpuBackend(ThreadPool& pool, const CpuStream::Slowness& slowness)
+      : pool_(pool), slowness_(slowness) {}
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return AllocateMemory(bytes); }
 
@@ -24,7 +25,7 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<std::shared_ptr<StreamState>> CreateStream(std::string label,
                                                             TraceBuffer* trace_buffer) override {
-    return CpuStream::Create(std::move(label), pool_, delay_, trace_buffer);
+    return CpuStream::Create(std::move(label), pool_, slowness_, trace_buffer);
   }
 
   absl::StatusOr<std::shared_ptr<StreamState>> BorrowStream(void*, std::string label,
@@ -39,13 +40,14 @@ class CpuBackend final : public Backend {
 
  private:
   ThreadPool& pool_;
-  const RandomDelay delay_;
+  const CpuStream::Slowness slowness_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, RandomDelay delay) {
-  return std::make_unique<CpuBackend>(pool, delay);
+std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, const ContextOptions& options) {
+  return std::make_unique<CpuBackend>(
+      pool, CpuStream::Slowness{options.random_delay, options.link_bytes_per_second});
 }
 
 }  // namespace brigade::device::internal

@@ -9,8 +9,9 @@
 
 namespace brigade::device::internal {
 
-// The CPU as a device. `pool` outlives the backend and its streams.
-std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, RandomDelay delay);
+// The CPU as a device, with the options' delay and link. `pool` outlives the backend and its
+// streams.
+std::unique_ptr<Backend> CreateCpuBackend(ThreadPool& pool, const ContextOptions& options);
 
 }  // namespace brigade::device::internal
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "brigade/device/address_registry.h"
 #include "brigade/device/cpu/cpu_memory.h"
 #include "brigade/device/internal/messages.h"
 #include "brigade/device/status_macros.h"
@@ -27,6 +28,12 @@ uint64_t NextRandom(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// Whether a context owns it as its device's memory.
+bool IsOfDevice(const void* address) {
+  const auto region = AddressRegistry::Global().Find(address);
+  return region.has_value() && region->owned && region->tier == Tier::kDevice;
+}
+
 }  // namespace
 
 absl::Status CpuEvent::Synchronize() {
@@ -42,9 +49,9 @@ absl::StatusOr<bool> CpuEvent::Query() {
 }
 
 absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label, ThreadPool& pool,
-                                                               RandomDelay delay,
+                                                               const Slowness& slowness,
                                                                TraceBuffer* trace_buffer) {
-  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, delay, trace_buffer));
+  std::shared_ptr<CpuStream> stream(new CpuStream(std::move(label), pool, slowness, trace_buffer));
   stream->worker_ = StartWorkerThread([stream = stream.get()] { stream->Loop(); });
   if (!stream->worker_.joinable()) {
     return absl::ResourceExhaustedError(
@@ -53,13 +60,13 @@ absl::StatusOr<std::shared_ptr<StreamState>> CpuStream::Create(std::string label
   return std::shared_ptr<StreamState>(std::move(stream));
 }
 
-CpuStream::CpuStream(std::string label, ThreadPool& pool, RandomDelay delay,
+CpuStream::CpuStream(std::string label, ThreadPool& pool, const Slowness& slowness,
                      TraceBuffer* trace_buffer)
     : label_(std::move(label)),
       pool_(pool),
-      delay_(delay),
+      slowness_(slowness),
       trace_buffer_(trace_buffer),
-      random_state_(Seed(delay.seed, label_)) {}
+      random_state_(Seed(slowness.delay.seed, label_)) {}
 
 CpuStream::~CpuStream() { Close(); }
 
@@ -82,8 +89,14 @@ absl::Status CpuStream::Launch(absl::string_view operation,
 }
 
 absl::Status CpuStream::Copy(void* destination, const void* source, int64_t bytes) {
-  auto work = [destination, source, bytes](ThreadPool& pool) {
+  const double link = slowness_.link_bytes_per_second;
+  const bool crosses = link > 0 && IsOfDevice(destination) != IsOfDevice(source);
+  const std::chrono::duration<double> least(crosses ? static_cast<double>(bytes) / link : 0);
+  auto work = [destination, source, bytes, least](ThreadPool& pool) {
+    std::chrono::steady_clock::time_point begin;
+    if (least.count() > 0) begin = std::chrono::steady_clock::now();
     CopyMemory(destination, source, bytes, pool);
+    if (least.count() > 0) std::this_thread::sleep_until(begin + least);
     return absl::OkStatus();
   };
   Enqueue("copy", kTask<decltype(work)>, &work, nullptr, 0);
@@ -194,8 +207,9 @@ void CpuStream::Loop() {
 }
 
 void CpuStream::SleepRandomly() {
-  if (delay_.max_delay_us <= 0) return;
-  const auto range = static_cast<uint64_t>(delay_.max_delay_us) + 1;
+  const int most = slowness_.delay.max_delay_us;
+  if (most <= 0) return;
+  const auto range = static_cast<uint64_t>(most) + 1;
   std::this_thread::sleep_for(std::chrono::microseconds(NextRandom(random_state_) % range));
 }
 

@@ -36,9 +36,15 @@ class CpuEvent final : public EventState {
 // A stream of the CPU: a worker thread and its queue.
 class CpuStream final : public StreamState {
  public:
+  // What a stream waits for, as ContextOptions says.
+  struct Slowness {
+    RandomDelay delay;
+    double link_bytes_per_second = 0;
+  };
+
   // ResourceExhausted if the system refuses the thread.
   static absl::StatusOr<std::shared_ptr<StreamState>> Create(std::string label, ThreadPool& pool,
-                                                             RandomDelay delay,
+                                                             const Slowness& slowness,
                                                              TraceBuffer* trace_buffer);
   ~CpuStream() override;
 
@@ -57,7 +63,8 @@ class CpuStream final : public StreamState {
   void Close() override;
 
  private:
-  CpuStream(std::string label, ThreadPool& pool, RandomDelay delay, TraceBuffer* trace_buffer);
+  CpuStream(std::string label, ThreadPool& pool, const Slowness& slowness,
+            TraceBuffer* trace_buffer);
 
   void Loop();
   absl::Status Execute(Task& task);
@@ -67,7 +74,7 @@ class CpuStream final : public StreamState {
 
   const std::string label_;
   ThreadPool& pool_;
-  const RandomDelay delay_;
+  const Slowness slowness_;
   // Null: not traced.
   TraceBuffer* const trace_buffer_;
   uint64_t random_state_;

@@ -10,8 +10,9 @@ namespace brigade::device {
 // The CRC-32C of `bytes`, behind what has `crc` already: Crc32c(b, Crc32c(a)) is that of a and b.
 // Finds accidents, not forgery.
 //
-// Traffic      Reads each byte once: with the CRC instruction of the processor, on three streams,
-//              some 8 bytes a cycle; by tables where there is none.
+// Traffic      Reads each byte once. By products without carries, where the processor has them for
+//              512 bits, from the caches some 15 bytes a cycle; else with its CRC instruction, on
+//              three streams, some 8; by tables where it has neither.
 // Source       Castagnoli, Braeuer and Herrmann, 1993; RFC 3720, appendix B.4.
 uint32_t Crc32c(absl::string_view bytes, uint32_t crc = 0);
 

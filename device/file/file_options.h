@@ -68,6 +68,8 @@ struct FileOptions {
 
   // InvalidArgument naming the option and its value.
   absl::Status Validate() const;
+
+  bool operator==(const FileOptions&) const = default;
 };
 
 // What the file of a store with chunks of these sizes takes on the disk: two slots for each chunk

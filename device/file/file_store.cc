@@ -1,9 +1,12 @@
 #include "brigade/device/file/file_store.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -62,7 +65,7 @@ Access SkipOf(const int32_t* skip) {
   return Reads(skip, skip == nullptr ? 0 : static_cast<int64_t>(sizeof(*skip)));
 }
 
-std::string Purpose(absl::Span<const int64_t> chunk_bytes) {
+std::string WhatFor(absl::Span<const int64_t> chunk_bytes) {
   int64_t bytes = 0;
   for (const int64_t chunk : chunk_bytes) bytes += chunk;
   return absl::StrCat("two slots of each of ", chunk_bytes.size(), " chunks, which have ", bytes,
@@ -89,15 +92,20 @@ class FileStore::State {
   absl::Status Start(bool is_new);
 
   absl::Status Check(absl::string_view call, int64_t chunk, const void* memory, size_t bytes) const;
+  absl::Status CheckPart(int64_t chunk, int64_t offset, const void* memory, size_t bytes) const;
 
   // The operations, on a stream's worker.
   absl::Status Read(int64_t chunk, absl::Span<char> to, const int32_t* skip);
+  absl::Status ReadPart(int64_t chunk, int64_t offset, absl::Span<char> to);
   absl::Status Write(int64_t chunk, absl::Span<const char> from, const int32_t* skip);
   absl::Status Commit(const int32_t* skip);
+
+  void NameChunks(std::function<std::string(int64_t)> name) { name_ = std::move(name); }
 
   internal::StoreVersions& versions() { return versions_; }
   int64_t chunks() const { return static_cast<int64_t>(chunk_bytes_.size()); }
   int64_t chunk_bytes(int64_t chunk) const { return chunk_bytes_[At(chunk)]; }
+  const std::vector<int64_t>& chunk_sizes() const { return chunk_bytes_; }
   int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
   int64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
   FileEngineKind kind() const { return kind_; }
@@ -107,12 +115,29 @@ class FileStore::State {
  private:
   static size_t At(int64_t chunk) { return static_cast<size_t>(chunk); }
 
-  // Transfers one chunk in one of its slots; the sum if it is asked for.
-  absl::StatusOr<uint32_t> Carry(bool write, int64_t chunk, int32_t slot, char* memory, bool sums);
+  absl::Status Refuse(absl::string_view call, int64_t chunk, absl::string_view reason) const;
+  absl::Status CheckMemory(absl::string_view call, int64_t chunk, const void* memory,
+                           size_t bytes) const;
+  // "chunk 3 of /data/state", with a name "chunk 3 (weights of layer 1) of ...".
+  std::string NameOf(int64_t chunk) const {
+    const bool is_named = name_ != nullptr && chunk >= 0 && chunk < chunks();
+    return absl::StrCat("chunk ", chunk, is_named ? absl::StrCat(" (", name_(chunk), ")") : "",
+                        " of ", Printable(file_.path(), 400));
+  }
+  // The committed one. FailedPrecondition if there is none.
+  absl::StatusOr<ChunkVersion> VersionToRead(int64_t chunk) const;
+  absl::Status FailedToRead(int64_t chunk, const absl::Status& cause) const {
+    return absl::Status(cause.code(),
+                        absl::StrCat("cannot read ", NameOf(chunk), ": ", cause.message()));
+  }
+
+  // Between memory and the file; the sum if it is asked for.
+  absl::StatusOr<uint32_t> Carry(Transfer transfer);
   int64_t SlotBegin(int64_t chunk, int32_t slot) const;
 
   const FileOptions options_;
   const FileEngineKind kind_;
+  std::function<std::string(int64_t)> name_;
   const std::vector<int64_t> chunk_bytes_;
   // Of the first slots.
   std::vector<int64_t> begins_;
@@ -150,18 +175,39 @@ absl::Status FileStore::State::Start(bool is_new) {
 
 absl::Status FileStore::State::Check(absl::string_view call, int64_t chunk, const void* memory,
                                      size_t bytes) const {
-  const auto refuse = [&](absl::string_view reason) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(call, ": chunk ", chunk, " of ", Printable(file_.path(), 400), reason));
-  };
-  if (chunk < 0 || chunk >= chunks()) return refuse(absl::StrCat(", which has ", chunks()));
-  if (static_cast<int64_t>(bytes) != chunk_bytes(chunk)) {
-    return refuse(absl::StrCat(" has ", chunk_bytes(chunk), " bytes, the memory has ", bytes));
+  BRIGADE_RETURN_IF_ERROR(CheckMemory(call, chunk, memory, bytes));
+  if (static_cast<int64_t>(bytes) == chunk_bytes(chunk)) return absl::OkStatus();
+  return Refuse(call, chunk,
+                absl::StrCat(" has ", chunk_bytes(chunk), " bytes, the memory has ", bytes));
+}
+
+absl::Status FileStore::State::CheckPart(int64_t chunk, int64_t offset, const void* memory,
+                                         size_t bytes) const {
+  constexpr absl::string_view kCall = "file_read";
+  BRIGADE_RETURN_IF_ERROR(CheckMemory(kCall, chunk, memory, bytes));
+  const int64_t all = chunk_bytes(chunk);
+  if (offset >= 0 && offset <= all && static_cast<int64_t>(bytes) <= all - offset) {
+    return absl::OkStatus();
+  }
+  return Refuse(kCall, chunk,
+                absl::StrCat(" has ", all, " bytes, not ", bytes, " from byte ", offset, " on"));
+}
+
+absl::Status FileStore::State::Refuse(absl::string_view call, int64_t chunk,
+                                      absl::string_view reason) const {
+  return absl::InvalidArgumentError(absl::StrCat(call, ": ", NameOf(chunk), reason));
+}
+
+absl::Status FileStore::State::CheckMemory(absl::string_view call, int64_t chunk,
+                                           const void* memory, size_t bytes) const {
+  if (chunk < 0 || chunk >= chunks()) {
+    return Refuse(call, chunk, absl::StrCat(", which has ", chunks()));
   }
   if (bytes == 0) return absl::OkStatus();
   const std::optional<Device> home = AddressRegistry::Global().DeviceOf(memory);
   if (home.has_value() && home->kind != DeviceKind::kCpu) {
-    return refuse(absl::StrCat(": the memory is that of ", home->ToString(),
+    return Refuse(call, chunk,
+                  absl::StrCat(": the memory is that of ", home->ToString(),
                                ", which no file reaches: use Context::AllocateHost"));
   }
   return absl::OkStatus();
@@ -171,8 +217,7 @@ int64_t FileStore::State::SlotBegin(int64_t chunk, int32_t slot) const {
   return begins_[At(chunk)] + slot * internal::SlotBytes(chunk_bytes(chunk));
 }
 
-absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int32_t slot,
-                                                 char* memory, bool sums) {
+absl::StatusOr<uint32_t> FileStore::State::Carry(Transfer transfer) {
   FileTransfers* transfers;
   {
     MutexLock lock(free_mutex_);
@@ -185,13 +230,9 @@ absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int3
   if (absl::Status found = file_.Check(); !found.ok()) {
     sum = std::move(found);
   } else {
-    sum = transfers->Run({.write = write,
-                          .fd = file_.fd(),
-                          .memory = memory,
-                          .bytes = chunk_bytes(chunk),
-                          .offset = SlotBegin(chunk, slot),
-                          .alignment = file_.alignment(),
-                          .sums = sums});
+    transfer.fd = file_.fd();
+    transfer.alignment = file_.alignment();
+    sum = transfers->Run(transfer);
   }
   {
     MutexLock lock(free_mutex_);
@@ -203,39 +244,50 @@ absl::StatusOr<uint32_t> FileStore::State::Carry(bool write, int64_t chunk, int3
 
 absl::Status FileStore::State::Read(int64_t chunk, absl::Span<char> to, const int32_t* skip) {
   if (skip != nullptr && *skip != 0) return absl::OkStatus();
-  const ChunkVersion version = versions_.Current(chunk);
-  const auto what = [&] {
-    return absl::StrCat("chunk ", chunk, " of ", Printable(file_.path(), 400));
-  };
-  if (version.slot < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot read ", what(), ": it was never committed"));
-  }
+  BRIGADE_ASSIGN_OR_RETURN(const ChunkVersion version, VersionToRead(chunk));
   const bool sums = options_.checksums && version.has_sum;
-  const absl::StatusOr<uint32_t> sum = Carry(/*write=*/false, chunk, version.slot, to.data(), sums);
-  if (!sum.ok()) {
-    return absl::Status(sum.status().code(),
-                        absl::StrCat("cannot read ", what(), ": ", sum.status().message()));
-  }
+  const int64_t begin = SlotBegin(chunk, version.slot);
+  const absl::StatusOr<uint32_t> sum =
+      Carry({.memory = to.data(), .bytes = chunk_bytes(chunk), .offset = begin, .sums = sums});
+  if (!sum.ok()) return FailedToRead(chunk, sum.status());
   if (sums && *sum != version.sum) {
     return absl::DataLossError(absl::StrCat(
-        what(), " is damaged: its ", to.size(), " bytes at byte ", SlotBegin(chunk, version.slot),
+        NameOf(chunk), " is damaged: its ", to.size(), " bytes at byte ", begin,
         " have the CRC-32C ", absl::Hex(*sum), ", written were ", absl::Hex(version.sum)));
   }
   bytes_read_.fetch_add(chunk_bytes(chunk), std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
+absl::Status FileStore::State::ReadPart(int64_t chunk, int64_t offset, absl::Span<char> to) {
+  BRIGADE_ASSIGN_OR_RETURN(const ChunkVersion version, VersionToRead(chunk));
+  const auto bytes = static_cast<int64_t>(to.size());
+  const absl::StatusOr<uint32_t> sum = Carry(
+      {.memory = to.data(), .bytes = bytes, .offset = SlotBegin(chunk, version.slot) + offset});
+  if (!sum.ok()) return FailedToRead(chunk, sum.status());
+  bytes_read_.fetch_add(bytes, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChunkVersion> FileStore::State::VersionToRead(int64_t chunk) const {
+  const ChunkVersion version = versions_.Current(chunk);
+  if (version.slot >= 0) return version;
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot read ", NameOf(chunk), ": it was never committed"));
+}
+
 absl::Status FileStore::State::Write(int64_t chunk, absl::Span<const char> from,
                                      const int32_t* skip) {
   if (skip != nullptr && *skip != 0) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const int32_t slot, versions_.BeginWrite(chunk));
-  const absl::StatusOr<uint32_t> sum =
-      Carry(/*write=*/true, chunk, slot, const_cast<char*>(from.data()), options_.checksums);
+  const absl::StatusOr<uint32_t> sum = Carry({.write = true,
+                                              .memory = const_cast<char*>(from.data()),
+                                              .bytes = chunk_bytes(chunk),
+                                              .offset = SlotBegin(chunk, slot),
+                                              .sums = options_.checksums});
   if (!sum.ok()) {
     return absl::Status(sum.status().code(),
-                        absl::StrCat("cannot write chunk ", chunk, " of ",
-                                     Printable(file_.path(), 400), ": ", sum.status().message()));
+                        absl::StrCat("cannot write ", NameOf(chunk), ": ", sum.status().message()));
   }
   bytes_written_.fetch_add(chunk_bytes(chunk), std::memory_order_relaxed);
   versions_.EndWrite(chunk, {slot, options_.checksums, *sum});
@@ -256,18 +308,18 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& op
   const internal::FileSizeSignalBlock no_signal;
   SystemCalls& system = *backend.system;
   const int64_t bytes = FileStoreBytes(chunk_bytes);
+  const bool keeps_name = options.crash_safety != CrashSafety::kNone;
   absl::StatusOr<StoreFile> opened =
-      is_new ? StoreFile::Create(system, options.directory, name, bytes, Purpose(chunk_bytes),
-                                 options.direct)
+      is_new ? StoreFile::Create(system, options.directory, name, bytes, WhatFor(chunk_bytes),
+                                 options.direct, keeps_name)
              : StoreFile::Open(system, options.directory, name, bytes, options.direct);
   if (!opened.ok()) return std::move(opened).status();
   StoreFile file = *std::move(opened);
-  if (is_new && options.crash_safety == CrashSafety::kNone) BRIGADE_RETURN_IF_ERROR(file.Unlink());
   const std::string path = file.path();
   auto state = std::make_shared<State>(options, chunk_bytes, std::move(file),
                                        std::move(backend.engine), kind);
   if (absl::Status status = state->Start(is_new); !status.ok()) {
-    if (is_new && options.crash_safety != CrashSafety::kNone) system.Unlink(path);
+    if (is_new && keeps_name) system.Unlink(path);
     return status;
   }
   return std::unique_ptr<FileStore>(new FileStore(std::move(state)));
@@ -311,6 +363,10 @@ FileStore::FileStore(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 FileStore::~FileStore() = default;
 
+void FileStore::NameChunks(std::function<std::string(int64_t chunk)> name) {
+  state_->NameChunks(std::move(name));
+}
+
 absl::Status FileStore::Read(Stream& stream, int64_t chunk, absl::Span<char> to,
                              const int32_t* skip) {
   BRIGADE_RETURN_IF_ERROR(state_->Check("file_read", chunk, to.data(), to.size()));
@@ -319,6 +375,17 @@ absl::Status FileStore::Read(Stream& stream, int64_t chunk, absl::Span<char> to,
        {Writes(to.data(), state_->chunk_bytes(chunk)), state_->versions().ReadsCurrent(chunk),
         SkipOf(skip)}},
       [state = state_, chunk, to, skip](ThreadPool&) { return state->Read(chunk, to, skip); });
+}
+
+absl::Status FileStore::ReadPart(Stream& stream, int64_t chunk, int64_t offset,
+                                 absl::Span<char> to) {
+  BRIGADE_RETURN_IF_ERROR(state_->CheckPart(chunk, offset, to.data(), to.size()));
+  return stream.Enqueue({"file_read",
+                         {Writes(to.data(), static_cast<int64_t>(to.size())),
+                          state_->versions().ReadsCurrent(chunk)}},
+                        [state = state_, chunk, offset, to](ThreadPool&) {
+                          return state->ReadPart(chunk, offset, to);
+                        });
 }
 
 absl::Status FileStore::Write(Stream& stream, int64_t chunk, absl::Span<const char> from,
@@ -348,6 +415,7 @@ absl::Status FileStore::Abandon(Stream& stream) {
 
 int64_t FileStore::chunks() const { return state_->chunks(); }
 int64_t FileStore::chunk_bytes(int64_t chunk) const { return state_->chunk_bytes(chunk); }
+int64_t FileStore::bytes() const { return FileStoreBytes(state_->chunk_sizes()); }
 int64_t FileStore::commits() const { return state_->versions().commits(); }
 int64_t FileStore::bytes_read() const { return state_->bytes_read(); }
 int64_t FileStore::bytes_written() const { return state_->bytes_written(); }
@@ -355,5 +423,10 @@ FileEngineKind FileStore::engine() const { return state_->kind(); }
 bool FileStore::direct() const { return state_->file().direct(); }
 const std::string& FileStore::path() const { return state_->file().path(); }
 const std::string& FileStore::description() const { return state_->description(); }
+
+std::string NewFileName(absl::string_view prefix) {
+  std::random_device random;
+  return absl::StrCat(prefix, "_", getpid(), "_", absl::Hex(random(), absl::kZeroPad8));
+}
 
 }  // namespace brigade::device

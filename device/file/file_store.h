@@ -2,6 +2,7 @@
 #define BRIGADE_DEVICE_FILE_FILE_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -82,6 +83,9 @@ class FileStore {
                                                          absl::Span<const int64_t> chunk_bytes,
                                                          Backend backend);
 
+  // Errors say what this says of a chunk behind its number. Before the first operation.
+  void NameChunks(std::function<std::string(int64_t chunk)> name);
+
   ~FileStore();
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
@@ -89,6 +93,9 @@ class FileStore {
   // The memory has the chunk's size.
   absl::Status Read(Stream& stream, int64_t chunk, absl::Span<char> to,
                     const int32_t* skip = nullptr);
+  // The bytes of a chunk from `offset` on, any of them. Checksums are of whole chunks: none is
+  // compared.
+  absl::Status ReadPart(Stream& stream, int64_t chunk, int64_t offset, absl::Span<char> to);
   absl::Status Write(Stream& stream, int64_t chunk, absl::Span<const char> from,
                      const int32_t* skip = nullptr);
 
@@ -101,6 +108,8 @@ class FileStore {
 
   int64_t chunks() const;
   int64_t chunk_bytes(int64_t chunk) const;
+  // What the file takes on the disk.
+  int64_t bytes() const;
 
   // How many commits have ended, since Create: those that Open found count.
   int64_t commits() const;
@@ -131,6 +140,9 @@ class FileStore {
   // Shared with the operations that are enqueued.
   std::shared_ptr<State> state_;
 };
+
+// "prefix_PID_RANDOM": for a directory that several processes use, of no other file there.
+std::string NewFileName(absl::string_view prefix);
 
 }  // namespace brigade::device
 

@@ -42,17 +42,20 @@ int64_t FileTransfers::Cut(const Transfer& transfer, int64_t position, char* sta
   const FileAlignment& alignment = transfer.alignment;
   char* const memory = transfer.memory + position;
   const int64_t left = transfer.bytes - position;
-  const bool direct = IsAligned(memory, alignment.memory) && left >= alignment.offset;
+  // Of the file's block in which the bytes begin, what is before them.
+  const int64_t before = (transfer.offset + position) % alignment.offset;
+  const bool direct =
+      before == 0 && IsAligned(memory, alignment.memory) && left >= alignment.offset;
   const int64_t bytes = direct ? std::min(left / alignment.offset * alignment.offset, block_bytes_)
-                               : std::min({left, kStagingBytes, block_bytes_});
+                               : std::min(left, std::min(kStagingBytes, block_bytes_) - before);
 
   block.memory = memory;
   block.memory_bytes = bytes;
-  block.staging = direct ? nullptr : staging;
+  block.staging = direct ? nullptr : staging + before;
   block.repetitions = 0;
   block.done = 0;
-  block.begin = block.offset = transfer.offset + position;
-  block.asked = block.bytes = RoundUpTo(bytes, alignment.offset);
+  block.begin = block.offset = transfer.offset + position - before;
+  block.asked = block.bytes = RoundUpTo(before + bytes, alignment.offset);
   block.data = direct ? memory : staging;
   block.write = transfer.write;
   block.fd = transfer.fd;

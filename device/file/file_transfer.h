@@ -23,8 +23,8 @@ struct FileAlignment {
   int64_t offset = 1;
 };
 
-// Bytes between memory and a file. The offset is a multiple of kFileBlockBytes; with an alignment,
-// whole blocks of it are read and written, the last one with zeros behind the bytes.
+// Bytes between memory and a file. With an alignment, whole blocks of it are read and written, the
+// last one with zeros behind the bytes; the offset of a write is then a multiple of it.
 struct Transfer {
   bool write = false;
   int fd = -1;
@@ -65,7 +65,7 @@ class FileTransfers {
     int64_t asked = 0;
     int64_t done = 0;
     int repetitions = 0;
-    // Not null: through it.
+    // Not null: they go through it, and begin there. What was read before them is not wanted.
     char* staging = nullptr;
   };
 

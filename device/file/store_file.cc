@@ -23,14 +23,6 @@ constexpr int64_t kZeroBytes = int64_t{1} << 20;
 // 10 ms apart: a second.
 constexpr int kLockAttempts = 100;
 
-// Again while a signal interrupts it. Not for syncs.
-template <typename Call>
-auto Repeat(const Call& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 // What O_DIRECT asks for, by the kernel's answer; 0 where the file does not take it.
 FileAlignment DirectAlignment(int fd) {
 #ifdef STATX_DIOALIGN
@@ -85,20 +77,25 @@ absl::Status StoreFile::Fail(absl::string_view what) const {
 
 absl::StatusOr<StoreFile> StoreFile::Create(SystemCalls& system, const std::string& directory,
                                             absl::string_view name, int64_t bytes,
-                                            absl::string_view purpose, bool direct) {
+                                            absl::string_view purpose, bool direct,
+                                            bool keeps_name) {
   BRIGADE_RETURN_IF_ERROR(CheckName(name));
   StoreFile file(system, directory, name, bytes);
   file.fd_ =
       Repeat([&] { return system.Open(file.path_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600); });
   if (file.fd_ < 0) return file.Fail("create");
+  if (!keeps_name) {
+    if (Repeat([&] { return system.Unlink(file.path_); }) != 0) {
+      return file.Fail("remove the name of");
+    }
+    file.has_name_ = false;
+  }
   absl::Status status = file.TakeRoom(purpose);
   if (status.ok() && direct) file.TryDirect();
   if (status.ok()) status = file.Lock();
-  if (!status.ok()) {
-    system.Unlink(file.path_);
-    return status;
-  }
-  return file;
+  if (status.ok()) return file;
+  if (keeps_name) system.Unlink(file.path_);
+  return status;
 }
 
 absl::StatusOr<StoreFile> StoreFile::Open(SystemCalls& system, const std::string& directory,
@@ -146,35 +143,30 @@ absl::Status StoreFile::TakeRoom(absl::string_view purpose) {
   return absl::OkStatus();
 }
 
-void StoreFile::StayBuffered(absl::string_view reason) {
-  mode_ = absl::StrCat("buffered, because ", reason);
-}
-
 void StoreFile::TryDirect() {
-  const int fd = Repeat([&] { return system_->Open(path_, O_RDWR | O_NOFOLLOW | O_DIRECT, 0); });
-  if (fd < 0) {
-    const absl::Status error = absl::ErrnoToStatus(errno, "O_DIRECT");
-    return StayBuffered(error.message());
-  }
-  const FileAlignment alignment = DirectAlignment(fd);
-  const int buffered = std::exchange(fd_, fd);
-  const AlignedMemory block = AllocateAligned(kFileBlockBytes);
   std::string reason;
-  if (alignment.memory == 0 || alignment.offset == 0) {
-    reason = "the file does not take O_DIRECT";
-  } else if (alignment.memory > kFileBlockBytes || alignment.offset > kFileBlockBytes) {
-    reason = absl::StrCat("O_DIRECT asks for ", std::max(alignment.memory, alignment.offset),
-                          " bytes at a time");
-  } else if (block == nullptr || !Read({block.get(), kFileBlockBytes}, 0).ok()) {
-    // Some say yes to the flag and no to the call.
-    reason = "a direct read fails";
+  if (system_->SetDirect(fd_, true) != 0) {
+    reason = std::string(absl::ErrnoToStatus(errno, "O_DIRECT").message());
+  } else {
+    const FileAlignment alignment = DirectAlignment(fd_);
+    const AlignedMemory block = AllocateAligned(kFileBlockBytes);
+    const int64_t asked = std::max(alignment.memory, alignment.offset);
+    if (alignment.memory == 0 || alignment.offset == 0) {
+      reason = "the file does not take O_DIRECT";
+    } else if (asked > kFileBlockBytes) {
+      reason = absl::StrCat("O_DIRECT asks for ", asked, " bytes at a time");
+    } else if (block == nullptr || !Read({block.get(), kFileBlockBytes}, 0).ok()) {
+      // Some say yes to the flag and no to the call.
+      reason = "a direct read fails";
+    } else {
+      direct_ = true;
+      alignment_ = alignment;
+      mode_ = absl::StrCat("direct, aligned to ", asked, " bytes");
+      return;
+    }
+    system_->SetDirect(fd_, false);
   }
-  system_->Close(reason.empty() ? buffered : std::exchange(fd_, buffered));
-  if (!reason.empty()) return StayBuffered(reason);
-  direct_ = true;
-  alignment_ = alignment;
-  mode_ =
-      absl::StrCat("direct, aligned to ", std::max(alignment.memory, alignment.offset), " bytes");
+  mode_ = absl::StrCat("buffered, because ", reason);
 }
 
 absl::Status StoreFile::Lock() const {
@@ -245,12 +237,6 @@ absl::Status StoreFile::SyncDirectory() const {
   absl::Status status = synced ? absl::OkStatus() : Fail("sync the directory of");
   system_->Close(fd);
   return status;
-}
-
-absl::Status StoreFile::Unlink() {
-  if (Repeat([&] { return system_->Unlink(path_); }) != 0) return Fail("remove the name of");
-  has_name_ = false;
-  return absl::OkStatus();
 }
 
 }  // namespace brigade::device::internal

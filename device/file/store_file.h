@@ -19,10 +19,11 @@ namespace brigade::device::internal {
 class StoreFile {
  public:
   // A new one. `purpose` says for what the bytes are: "2 slots of 12 chunks". With `direct`, past
-  // the page cache if the file system takes that.
+  // the page cache if the file system takes that. Without `keeps_name` its name goes before its
+  // room is taken; it lives as long as it is open.
   static absl::StatusOr<StoreFile> Create(SystemCalls& system, const std::string& directory,
                                           absl::string_view name, int64_t bytes,
-                                          absl::string_view purpose, bool direct);
+                                          absl::string_view purpose, bool direct, bool keeps_name);
   // One that is there, with that size or more.
   static absl::StatusOr<StoreFile> Open(SystemCalls& system, const std::string& directory,
                                         absl::string_view name, int64_t bytes, bool direct);
@@ -46,8 +47,6 @@ class StoreFile {
   // What was written is on the disk; the name is with SyncDirectory.
   absl::Status Sync() const;
   absl::Status SyncDirectory() const;
-  // Takes the name away; the file lives as long as it is open.
-  absl::Status Unlink();
 
  private:
   StoreFile(SystemCalls& system, const std::string& directory, absl::string_view name,
@@ -58,9 +57,8 @@ class StoreFile {
   absl::Status NoRoom(absl::string_view purpose, const absl::Status& cause) const;
   // FailedPrecondition if another one has it open, here or in another process.
   absl::Status Lock() const;
-  // Opens it once more, past the page cache, if that goes.
+  // Goes past the page cache, if that goes.
   void TryDirect();
-  void StayBuffered(absl::string_view reason);
 
   SystemCalls* system_;
   std::string directory_;

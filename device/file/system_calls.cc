@@ -4,12 +4,20 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 namespace brigade::device {
 namespace {
+
+// Whether a byte of a file is in memory; false where the file system does not say.
+bool IsCached(int fd, off_t offset) {
+  char byte = 0;
+  const iovec to = {&byte, 1};
+  return ::preadv2(fd, &to, 1, offset, RWF_NOWAIT) == 1;
+}
 
 class RealSystemCalls final : public SystemCalls {
  public:
@@ -24,6 +32,11 @@ class RealSystemCalls final : public SystemCalls {
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override {
     return ::pwrite(fd, from, bytes, offset);
   }
+  int SetDirect(int fd, bool direct) override {
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0) return flags;
+    return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT);
+  }
   int Allocate(int fd, off_t bytes) override {
     return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes);
   }
@@ -32,6 +45,8 @@ class RealSystemCalls final : public SystemCalls {
     return ::sync_file_range(fd, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }
   int BeginToRead(int fd, off_t offset, off_t bytes) override {
+    // The call looks for each page: a fifth of the time of reading those that are there.
+    if (IsCached(fd, offset) && IsCached(fd, offset + bytes - 1)) return 0;
     return ::posix_fadvise(fd, offset, bytes, POSIX_FADV_WILLNEED);
   }
   int SyncData(int fd) override { return ::fdatasync(fd); }

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -28,13 +29,16 @@ class SystemCalls {
   virtual int Stat(int fd, struct stat& status) = 0;
   virtual ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) = 0;
   virtual ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) = 0;
+  // O_DIRECT on or off.
+  virtual int SetDirect(int fd, bool direct) = 0;
   // fallocate: room for the bytes from 0 on; the size stays.
   virtual int Allocate(int fd, off_t bytes) = 0;
   // flock, for this open file alone and without waiting: EWOULDBLOCK if another one has it.
   virtual int Lock(int fd) = 0;
   // sync_file_range: begins to write, promises nothing.
   virtual int BeginToWrite(int fd, off_t offset, off_t bytes) = 0;
-  // posix_fadvise: begins to read what comes next, promises nothing.
+  // posix_fadvise: begins to read what comes next, promises nothing. Does nothing if its first and
+  // its last byte are in memory.
   virtual int BeginToRead(int fd, off_t offset, off_t bytes) = 0;
   // fdatasync: the bytes and the size of a file are on the disk.
   virtual int SyncData(int fd) = 0;
@@ -51,6 +55,14 @@ class SystemCalls {
   virtual int List(const std::string& path, std::vector<std::string>& names) = 0;
   virtual int SpaceOf(const std::string& path, struct statvfs& space) = 0;
 };
+
+// Calls again while a signal interrupts it. Not for syncs.
+template <typename Call>
+auto Repeat(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 }  // namespace brigade::device
 

@@ -106,7 +106,7 @@ absl::StatusOr<void*> ContextState::Allocate(int64_t bytes, Tier tier, Purpose p
     return refuse(poisoned);
   }
   books.Add(purpose, bytes);
-  AddressRegistry::Global().Add(*data, bytes, DeviceOf(tier), /*owned=*/true);
+  AddressRegistry::Global().Add(*data, bytes, DeviceOf(tier), /*owned=*/true, tier);
   if (checker != nullptr) checker->AddMemory(*data, bytes, name, /*owned=*/true);
   return data;
 }

@@ -37,6 +37,12 @@ TEST(ContextTest, NamesTheBadOptionAndItsValue) {
   options = {};
   options.random_delay.max_delay_us = -4;
   expect(options, "random_delay.max_delay_us is -4");
+  options = {};
+  options.link_bytes_per_second = -5;
+  expect(options, "link_bytes_per_second is -5");
+  options.link_bytes_per_second = 5;
+  options.device = Cuda();
+  expect(options, "link_bytes_per_second is 5; a GPU has a link of its own");
 }
 
 TEST(ContextTest, TakesItsNameAndThreadsFromOptionsOrDefaults) {

@@ -183,6 +183,53 @@ TEST(StreamTest, CopiesAndFillsSmallAndLargeMemory) {
   }
 }
 
+// What does not cross is as fast as ever, and another stream copies meanwhile.
+TEST(StreamTest, CopiesOverALinkTakeItsTime) {
+  constexpr int64_t kBytes = 30'000;
+  ContextOptions options;
+  // 0.1 s for each.
+  options.link_bytes_per_second = 10 * kBytes;
+  const auto context = CreateContext(options);
+  const Buffer device = context->Allocate(2 * kBytes, Purpose::kScratch).value();
+  const Buffer host = context->AllocateHost(2 * kBytes, Purpose::kScratch).value();
+  std::vector<char> own(kBytes);
+  char* const on_device = device.as<char>().data();
+  char* const on_host = host.as<char>().data();
+  const auto down = context->CreateStream("down").value();
+  const auto up = context->CreateStream("up").value();
+  const auto seconds = [&](const auto& enqueue) {
+    const auto begin = std::chrono::steady_clock::now();
+    enqueue();
+    EXPECT_OK(down->Synchronize());
+    EXPECT_OK(up->Synchronize());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  EXPECT_GE(seconds([&] { EXPECT_OK(down->Copy(on_host, on_device, kBytes)); }), 0.1);
+  EXPECT_GE(seconds([&] { EXPECT_OK(up->Copy(on_device, on_host, kBytes)); }), 0.1);
+  EXPECT_GE(seconds([&] { EXPECT_OK(up->Copy(on_device, own.data(), kBytes)); }), 0.1);
+  EXPECT_GE(seconds([&] {
+              EXPECT_OK(down->Copy(on_host, on_device, kBytes));
+              EXPECT_OK(down->Copy(on_host + kBytes, on_device, kBytes));
+            }),
+            0.2);
+  // The least of many, on a machine that does other things too.
+  double within = 1, both = 1;
+  for (int i = 0; i < 20; ++i) {
+    within = std::min(within, seconds([&] {
+                        EXPECT_OK(down->Copy(on_device + kBytes, on_device, kBytes));
+                        EXPECT_OK(down->Copy(on_host + kBytes, on_host, kBytes));
+                        EXPECT_OK(down->Copy(own.data(), on_host, kBytes));
+                      }));
+    if (i >= 5) continue;
+    both = std::min(both, seconds([&] {
+                      EXPECT_OK(down->Copy(on_host, on_device, kBytes));
+                      EXPECT_OK(up->Copy(on_device + kBytes, on_host + kBytes, kBytes));
+                    }));
+  }
+  EXPECT_LT(within, 0.1);
+  EXPECT_LT(both, 0.2);
+}
+
 TEST(StreamTest, RefusesBadCopiesAndFills) {
   auto context = CreateContext(CpuOptions());
   auto stream = context->CreateStream("copy").value();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "brigade/device/file/crc32c_methods.h"
 #include "gtest/gtest.h"
 
 namespace brigade::device {
@@ -50,11 +51,19 @@ TEST(Crc32cTest, IsThatOfTheDefinitionForEachLengthAndAddress) {
   constexpr size_t kThreeStreams = 3 * 8192;
   const std::string bytes = RandomBytes(2 * kThreeStreams + 64);
   for (const size_t size :
-       {size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{63}, kThreeStreams - 1, kThreeStreams,
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{63}, size_t{255}, size_t{256},
+        size_t{257}, size_t{511}, size_t{512}, size_t{1029}, kThreeStreams - 1, kThreeStreams,
         kThreeStreams + 1, kThreeStreams + 8, 2 * kThreeStreams - 1, 2 * kThreeStreams + 15}) {
     for (size_t begin = 0; begin < 8; ++begin) {
       const absl::string_view part = absl::string_view(bytes).substr(begin, size);
-      EXPECT_EQ(Crc32c(part), Reference(part)) << size << " bytes from " << begin;
+      const uint32_t first = Reference(absl::string_view(bytes).substr(0, begin));
+      const uint32_t both = Reference(absl::string_view(bytes).substr(0, begin + size));
+      for (const Crc32cMethod& method : Crc32cMethods()) {
+        if (!method.is_there()) continue;
+        EXPECT_EQ(~method.sum(part, ~first), both)
+            << method.name << ": " << size << " bytes from " << begin;
+      }
+      EXPECT_EQ(Crc32c(part, first), both);
     }
   }
 }

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,7 +144,12 @@ class SomeSystemCalls final : public checkpoint::testing::OtherSystemCalls {
  public:
   SomeSystemCalls() : OtherSystemCalls(&SystemCalls::Real()) {}
 
+  int SetDirect(int fd, bool direct) override {
+    errno = direct_error;
+    return direct_error != 0 ? -1 : OtherSystemCalls::SetDirect(fd, direct);
+  }
   int Allocate(int fd, off_t bytes) override {
+    if (at_allocate != nullptr) at_allocate();
     errno = allocate_error;
     return allocate_error != 0 ? -1 : OtherSystemCalls::Allocate(fd, bytes);
   }
@@ -156,8 +163,33 @@ class SomeSystemCalls final : public checkpoint::testing::OtherSystemCalls {
     return sync_error != 0 ? -1 : OtherSystemCalls::SyncData(fd);
   }
 
-  std::atomic<int> allocate_error{0}, write_error{0}, sync_error{0}, syncs{0};
+  std::atomic<int> direct_error{0}, allocate_error{0}, write_error{0}, sync_error{0}, syncs{0};
+  std::function<void()> at_allocate;
 };
+
+// A process that is killed while it takes room, which may last, leaves nothing.
+TEST_P(DamagedFileTest, AFileForOneProcessHasNoNameWhenItsRoomIsTaken) {
+  for (const CrashSafety safety : {CrashSafety::kNone, CrashSafety::kProcess}) {
+    SomeSystemCalls system;
+    bool is_empty = false;
+    system.at_allocate = [&] { is_empty = std::filesystem::is_empty(directory_.path()); };
+    options_.crash_safety = safety;
+    EXPECT_OK(FileStore::Create(options_, "state", {kBytes}, {Engine(), &system}));
+    EXPECT_EQ(is_empty, safety == CrashSafety::kNone);
+  }
+}
+
+TEST_P(DamagedFileTest, WithoutODirectItSaysWhyItIsBuffered) {
+  SomeSystemCalls system;
+  system.direct_error = EINVAL;
+  options_.direct = true;
+  const auto store = FileStore::Create(options_, "state", {kBytes}, {Engine(), &system}).value();
+  EXPECT_FALSE(store->direct());
+  EXPECT_THAT(store->description(), HasSubstr("buffered, because O_DIRECT: Invalid argument"));
+  ASSERT_OK(WriteNow(*store, 0, first_));
+  ASSERT_OK(CommitNow(*store));
+  EXPECT_EQ(ReadNow(*store, 0).value(), first_);
+}
 
 TEST_P(DamagedFileTest, AFullDiskIsSaidAtCreate) {
   SomeSystemCalls system;

@@ -60,6 +60,52 @@ TEST_P(FileStoreTest, GivesBackTheBytesOfAnySizeFromAnyAddress) {
   }
 }
 
+TEST_P(FileStoreTest, GivesAnyPartOfAChunkToAnyAddress) {
+  const auto store = Create({5, 200'001});
+  const std::vector<char> bytes = Bytes(200'001, 3);
+  ASSERT_OK(WriteNow(*store, 1, bytes));
+  ASSERT_OK(CommitNow(*store));
+  const int64_t before = store->bytes_read();
+  int64_t read = 0;
+  for (const int64_t shift : {0, 1, 512, 4095}) {
+    const absl::Span<char> memory = Memory(3 * 4096 + store->chunk_bytes(1));
+    for (const int64_t offset : {0, 1, 511, 512, 4095, 4096, 4097, 65'535, 131'072, 200'000}) {
+      for (const int64_t size : {0, 1, 511, 4096, 65'537, 70'001, 200'001}) {
+        if (offset + size > store->chunk_bytes(1)) continue;
+        SCOPED_TRACE(absl::StrCat(shift, " ", offset, " ", size));
+        std::fill(memory.begin(), memory.end(), '\x55');
+        const auto begin = static_cast<size_t>(4096 + shift), count = static_cast<size_t>(size);
+        const absl::Span<char> part = memory.subspan(begin, count);
+        EXPECT_OK(store->ReadPart(*stream_, 1, offset, part));
+        ASSERT_OK(stream_->Synchronize());
+        EXPECT_TRUE(std::equal(part.begin(), part.end(), bytes.begin() + offset));
+        const auto is_border = [](char byte) { return byte == 0x55; };
+        EXPECT_TRUE(std::all_of(memory.begin(), part.begin(), is_border));
+        EXPECT_TRUE(std::all_of(part.end(), memory.end(), is_border));
+        read += size;
+      }
+    }
+  }
+  EXPECT_EQ(store->bytes_read() - before, read);
+  const absl::Span<char> memory = Memory(100);
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(store->ReadPart(*stream_, 1, 199'902, memory),
+              StatusIs(kInvalid, HasSubstr("has 200001 bytes, not 100 from byte 199902 on")));
+  EXPECT_THAT(store->ReadPart(*stream_, 1, -1, memory), StatusIs(kInvalid, HasSubstr("chunk")));
+  EXPECT_THAT(store->ReadPart(*stream_, 2, 0, memory), StatusIs(kInvalid, HasSubstr("chunk")));
+  EXPECT_OK(store->ReadPart(*stream_, 0, 0, memory.first(3)));
+  EXPECT_THAT(stream_->Synchronize(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("it was never committed")));
+}
+
+TEST_P(FileStoreTest, AnErrorSaysTheChunksName) {
+  const auto store = Create({5});
+  store->NameChunks([](int64_t chunk) { return absl::StrCat("what ", chunk, " holds"); });
+  EXPECT_OK(store->Read(*stream_, 0, Memory(5)));
+  EXPECT_THAT(stream_->Synchronize(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                               HasSubstr("cannot read chunk 0 (what 0 holds) of")));
+}
+
 TEST_P(FileStoreTest, AChecksumIsThatOfTheBytesHoweverTheyAreCut) {
   options_.checksums = true;
   options_.crash_safety = CrashSafety::kProcess;
