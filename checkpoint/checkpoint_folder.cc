@@ -29,16 +29,6 @@ std::string InFolder(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, "/", name);
 }
 
-absl::Status CheckRoom(device::SystemCalls& system, const std::string& root, int64_t bytes) {
-  struct statvfs space = {};
-  if (system.SpaceOf(root, space) != 0) return Failed("look at the space of", root);
-  const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
-  if (free >= static_cast<uint64_t>(bytes)) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("cannot save to ", PrintablePath(root), ": ",
-                                                   bytes, " bytes are needed, ", free,
-                                                   " are free"));
-}
-
 // "a/b//" is a folder of "a".
 std::string WithoutSlashesAtTheEnd(const std::string& path) {
   const size_t last = path.find_last_not_of('/');
@@ -54,6 +44,20 @@ absl::Status MakeRoot(device::SystemCalls& system, const std::string& root) {
   if (system.MakeFolder(root, 0777) != 0 && errno != EEXIST) return Failed("make", root);
   // Also where it was there: whoever made it may have ended before this.
   return SyncFolder(system, ParentOf(root));
+}
+
+// The end of a rename by which this manifest comes to be at `to`. Over a network it may be asked
+// for twice, and the answer be that of the second time: that nothing has the old name.
+absl::Status CheckRenamed(device::SystemCalls& system, int result, const std::string& from,
+                          const std::string& to, absl::string_view manifest) {
+  if (result == 0) return absl::OkStatus();
+  const absl::Status failed = Failed("rename", from);
+  if (!absl::IsNotFound(failed)) return failed;
+  const auto file = RandomAccessFile::Open(system, to);
+  if (!file.ok() || file->size() != static_cast<int64_t>(manifest.size())) return failed;
+  std::string there(manifest.size(), '\0');
+  const absl::Status read = file->Read(there.data(), file->size(), 0);
+  return read.ok() && there == manifest ? absl::OkStatus() : failed;
 }
 
 // Of saves and removals that were cut short: all that can be removed, but for `kept`; the first
@@ -114,27 +118,15 @@ absl::Status PrepareRoot(device::SystemCalls& system, const std::string& root,
   BRIGADE_RETURN_IF_ERROR(MakeRoot(system, WithoutSlashesAtTheEnd(root)));
   // If it stays, the next save removes it.
   const std::string path = PartPath(root, 0, token);
-  if (system.MakeFolder(path, 0777) != 0) return Failed("make", path);
-  if (system.RemoveFolder(path) != 0) return Failed("remove", path);
+  // Both may have been asked for twice: CheckRenamed.
+  if (system.MakeFolder(path, 0777) != 0 && errno != EEXIST) return Failed("make", path);
+  if (system.RemoveFolder(path) != 0 && errno != ENOENT) return Failed("remove", path);
   return absl::OkStatus();
 }
 
 absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(device::SystemCalls& system,
-                                                   const std::string& root, int64_t step,
+                                                   const std::string& root_path, int64_t step,
                                                    int64_t bytes, const std::string& token) {
-  return BeginOrJoin(system, root, step, bytes, token, /*joins=*/false);
-}
-
-absl::StatusOr<NewCheckpoint> NewCheckpoint::Join(device::SystemCalls& system,
-                                                  const std::string& root, int64_t step,
-                                                  int64_t bytes, const std::string& token) {
-  return BeginOrJoin(system, root, step, bytes, token, /*joins=*/true);
-}
-
-absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(device::SystemCalls& system,
-                                                         const std::string& root_path, int64_t step,
-                                                         int64_t bytes, const std::string& token,
-                                                         bool joins) {
   const std::string root = WithoutSlashesAtTheEnd(root_path);
   BRIGADE_RETURN_IF_ERROR(MakeRoot(system, root));
   std::vector<std::string> names;
@@ -143,40 +135,68 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::BeginOrJoin(device::SystemCalls& sy
     return absl::AlreadyExistsError(
         absl::StrCat(PrintablePath(CheckpointPath(root, step)), " is there already"));
   }
-  // What stays takes room, no more. All who join look, so that none counts it as taken.
+  // What stays takes room, no more. All who begin it look, so that none counts it as taken.
   RemoveLeftovers(system, root, PartName(step, token)).IgnoreError();
-  // Before the folder is there: whoever has made it must not give it up while others join.
-  BRIGADE_RETURN_IF_ERROR(CheckRoom(system, root, bytes));
-  const std::string path = PartPath(root, step, token);
-  const bool leads = system.MakeFolder(path, 0777) == 0;
-  if (!leads && !(joins && errno == EEXIST)) return Failed("make", path);
-  return NewCheckpoint(system, root, NameOf(step), path, leads);
+  struct statvfs space = {};
+  if (system.SpaceOf(root, space) != 0) return Failed("look at the space of", root);
+  const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
+  NewCheckpoint self(system, root, step, PartPath(root, step, token), static_cast<int64_t>(free));
+  // Before the folder is there: whoever has made it must not give it up while others begin it.
+  const absl::Status has_room = self.CheckRoom(bytes);
+  if (!has_room.ok()) self.Leave();
+  BRIGADE_RETURN_IF_ERROR(has_room);
+  if (system.MakeFolder(self.path_, 0777) != 0 && errno != EEXIST) {
+    return Failed("make", self.path_);
+  }
+  return self;
 }
 
 NewCheckpoint::NewCheckpoint(NewCheckpoint&& other) noexcept
     : system_(other.system_),
       root_(std::move(other.root_)),
-      name_(std::move(other.name_)),
-      path_(std::exchange(other.path_, "")),
-      leads_(other.leads_) {}
+      named_(std::move(other.named_)),
+      path_(std::move(other.path_)),
+      free_bytes_(other.free_bytes_),
+      has_name_(other.has_name_),
+      removes_(std::exchange(other.removes_, false)) {}
 
 NewCheckpoint::~NewCheckpoint() {
-  if (leads_ && !path_.empty()) RemoveFolderWithFiles(*system_, path_).IgnoreError();
+  if (removes_) RemoveFolderWithFiles(*system_, path_).IgnoreError();
+}
+
+absl::Status NewCheckpoint::CheckRoom(int64_t bytes) const {
+  if (bytes <= free_bytes_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("cannot save to ", PrintablePath(root_), ": ",
+                                                   bytes, " bytes are needed, ", free_bytes_,
+                                                   " are free"));
 }
 
 absl::Status NewCheckpoint::Commit(absl::string_view manifest) {
-  if (!leads_) return absl::OkStatus();
   const std::string there = InFolder(path_, kManifestName), beside = there + ".part";
   BRIGADE_ASSIGN_OR_RETURN(
       auto file, WritableFile::Create(*system_, beside, static_cast<int64_t>(manifest.size())));
   BRIGADE_RETURN_IF_ERROR(file.Write(manifest, 0));
   BRIGADE_RETURN_IF_ERROR(file.Finish());
-  if (system_->Rename(beside, there) != 0) return Failed("rename", beside);
+  BRIGADE_RETURN_IF_ERROR(
+      CheckRenamed(*system_, system_->Rename(beside, there), beside, there, manifest));
   // The names of all files too.
   BRIGADE_RETURN_IF_ERROR(SyncFolder(*system_, path_));
-  if (system_->RenameToNew(path_, InFolder(root_, name_)) != 0) return Failed("rename", path_);
-  path_.clear();
+  BRIGADE_RETURN_IF_ERROR(CheckRenamed(*system_, system_->RenameToNew(path_, named_), path_,
+                                       InFolder(named_, kManifestName), manifest));
+  has_name_ = true;
+  removes_ = false;
   return SyncFolder(*system_, root_);
+}
+
+absl::Status NewCheckpoint::Withdraw() {
+  if (!has_name_) return absl::OkStatus();
+  // It may have been asked for twice: CheckRenamed.
+  if (system_->RenameToNew(named_, path_) != 0 && errno != ENOENT) return Failed("rename", named_);
+  has_name_ = false;
+  // Only then may its files go. Else the next save removes them.
+  BRIGADE_RETURN_IF_ERROR(SyncFolder(*system_, root_));
+  removes_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(device::SystemCalls& system,
@@ -221,7 +241,8 @@ absl::Status RemoveOldCheckpoints(device::SystemCalls& system, const std::string
     // So that no crash leaves a part of it under its name.
     const std::string path = CheckpointPath(root, step);
     const std::string trash = InFolder(root, absl::StrCat(kTrashPrefix, NameOf(step)));
-    if (system.Rename(path, trash) != 0) return Failed("rename", path);
+    // It may have been asked for twice: CheckRenamed.
+    if (system.Rename(path, trash) != 0 && errno != ENOENT) return Failed("rename", path);
   }
   return RemoveLeftovers(system, root);
 }

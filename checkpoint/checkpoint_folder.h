@@ -18,56 +18,68 @@ namespace brigade::checkpoint {
 
 inline constexpr absl::string_view kManifestName = "manifest.json";
 
+// Where the files of a checkpoint are written before it is one: NewCheckpoint::path.
+std::string PartPath(const std::string& root, int64_t step, const std::string& token);
+
+// Where the checkpoint of a step is.
+std::string CheckpointPath(const std::string& root, int64_t step);
+
 // Makes the root if it is not there, in a folder that is, and tries whether checkpoints can be made
-// in it, so that a wrong one is found before there is something to save. `token`: as below.
+// in it, so that a wrong one is found before there is something to save. `token`: as below; ranks
+// of one training may give the same.
 absl::Status PrepareRoot(device::SystemCalls& system, const std::string& root,
                          const std::string& token);
 
-// A checkpoint that is being written; of one process, which others may help to write files.
+// A checkpoint that is being written. Processes may begin the same one, with one token, and write
+// files into the folder; then all but one Leave it, and that one commits it.
 class NewCheckpoint {
  public:
   // Makes the root if it is not there, in a folder that is, and removes what saves that were cut
-  // short have left, as far as it can: no other save of this root may be under way. `bytes`: of all
-  // its files; ResourceExhausted if the disk has no room for them. AlreadyExists if something has
-  // the name of this checkpoint. `token`: of 16 hexadecimal digits, which no other save of this
-  // root has.
+  // short have left, as far as it can: no other save of this root may be under way. Then makes the
+  // folder, or finds it made. `bytes`: of the files that are known of; ResourceExhausted if the
+  // disk has no room for them. AlreadyExists if something has the name of this checkpoint. `token`:
+  // of 16 hexadecimal digits, which no other save of this root has.
   static absl::StatusOr<NewCheckpoint> Begin(device::SystemCalls& system, const std::string& root,
                                              int64_t step, int64_t bytes, const std::string& token);
-  // The same for one of several processes that each write files of their own into the folder: the
-  // first one of those that see the same folder leads, and makes and commits it; Commit of the
-  // others does nothing.
-  static absl::StatusOr<NewCheckpoint> Join(device::SystemCalls& system, const std::string& root,
-                                            int64_t step, int64_t bytes, const std::string& token);
   NewCheckpoint(NewCheckpoint&& other) noexcept;
   NewCheckpoint& operator=(NewCheckpoint&&) = delete;
-  // Removes what was not committed, as far as it can.
+  // Removes what was not committed, or was withdrawn, as far as it can.
   ~NewCheckpoint();
 
   // Where files are written, as WritableFile.
   const std::string& path() const { return path_; }
-  bool leads() const { return leads_; }
+
+  // ResourceExhausted if less was free at Begin: for all files, once they are known.
+  absl::Status CheckRoom(int64_t bytes) const;
+  // Another process commits it, or removes it: this object does nothing more.
+  void Leave() { removes_ = false; }
 
   // All files are there, and synced: makes it a checkpoint. When it returns OK, the checkpoint
-  // outlives a crash. After an error there is none, or, if the last sync has failed, there may be.
+  // outlives a crash. After an error there is none, or, if the last sync has failed, there is one,
+  // whole, of which a crash may leave nothing.
   absl::Status Commit(absl::string_view manifest);
+  // After Commit, whatever it returned: there is no checkpoint, and a crash leaves none, or, if it
+  // comes before this returns OK, perhaps a whole one. Its name may be saved to again.
+  absl::Status Withdraw();
 
  private:
-  NewCheckpoint(device::SystemCalls& system, const std::string& root, const std::string& name,
-                const std::string& path, bool leads)
-      : system_(&system), root_(root), name_(name), path_(path), leads_(leads) {}
-
-  static absl::StatusOr<NewCheckpoint> BeginOrJoin(device::SystemCalls& system,
-                                                   const std::string& root, int64_t step,
-                                                   int64_t bytes, const std::string& token,
-                                                   bool joins);
+  NewCheckpoint(device::SystemCalls& system, const std::string& root, int64_t step,
+                const std::string& path, int64_t free_bytes)
+      : system_(&system),
+        root_(root),
+        named_(CheckpointPath(root, step)),
+        path_(path),
+        free_bytes_(free_bytes) {}
 
   device::SystemCalls* system_;
   std::string root_;
-  // In the root, once it is one.
-  std::string name_;
-  // Empty: nothing is left to be done.
-  std::string path_;
-  bool leads_;
+  // Where it is once it is a checkpoint, and before.
+  std::string named_, path_;
+  // On the disk, at Begin.
+  int64_t free_bytes_;
+  bool has_name_ = false;
+  // At the end, what is at path_.
+  bool removes_ = true;
 };
 
 // The steps of the checkpoints in a root, ascending; none if there is no such folder. A folder
@@ -75,12 +87,6 @@ class NewCheckpoint {
 // error.
 absl::StatusOr<std::vector<int64_t>> ListCheckpoints(device::SystemCalls& system,
                                                      const std::string& root);
-
-// Where the files of a checkpoint are written before it is one: NewCheckpoint::path.
-std::string PartPath(const std::string& root, int64_t step, const std::string& token);
-
-// Where the checkpoint of a step is.
-std::string CheckpointPath(const std::string& root, int64_t step);
 
 // Whether a folder is a checkpoint, by any name: it has a manifest.
 absl::StatusOr<bool> IsCheckpoint(device::SystemCalls& system, const std::string& path);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
@@ -32,6 +33,10 @@ absl::StatusOr<RandomAccessFile> OpenFileOfSize(device::SystemCalls& system,
                                             " bytes, and should have ", bytes));
   }
   return file;
+}
+
+std::string SumError(absl::string_view what, uint32_t is, uint32_t should_be) {
+  return absl::StrFormat("%s has the checksum %08x, and should have %08x", what, is, should_be);
 }
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(device::SystemCalls& system,
@@ -146,8 +151,8 @@ absl::StatusOr<SafetensorsHeader> CheckpointReader::ReadHeaderOf(int file) {
   for (size_t t = 0; t < whole.tensors.size(); ++t) {
     const TensorInfo& tensor = header->tensors[t];
     if (tensor.name != whole.tensors[t].name) {
-      return damaged("tensor ", t, " is \"", device::Printable(tensor.name, 200),
-                     "\", and should be \"", device::Printable(whole.tensors[t].name, 200), "\"");
+      return damaged("tensor ", t, " is ", device::Quoted(tensor.name), ", and should be ",
+                     device::Quoted(whole.tensors[t].name));
     }
     sum = device::CombineCrc32c(sum, whole.tensors[t].crc32c, tensor.end - tensor.begin);
   }
@@ -162,6 +167,28 @@ absl::StatusOr<std::vector<SafetensorsHeader>> CheckpointReader::ReadHeaders() {
     BRIGADE_ASSIGN_OR_RETURN(headers[f], ReadHeaderOf(static_cast<int>(f)));
   }
   return headers;
+}
+
+absl::StatusOr<WeightIndex> CheckpointReader::ReadIndex() {
+  const std::string path = PrintablePath(absl::StrCat(folder_, "/", kWeightIndexName));
+  const auto found =
+      std::find_if(manifest_.files.begin(), manifest_.files.end(),
+                   [](const Manifest::File& file) { return file.name == kWeightIndexName; });
+  if (found == manifest_.files.end()) {
+    return absl::DataLossError(absl::StrCat(path, " is not in the manifest"));
+  }
+  if (found->bytes > static_cast<int64_t>(kMostWeightIndexBytes)) {
+    return absl::DataLossError(absl::StrCat(path, " has ", found->bytes, " bytes, too many"));
+  }
+  std::string text(static_cast<size_t>(found->bytes), '\0');
+  BRIGADE_RETURN_IF_ERROR(
+      Read(static_cast<int>(found - manifest_.files.begin()), 0, found->bytes, text.data()));
+  if (const uint32_t sum = device::Crc32c(text); sum != found->crc32c) {
+    return absl::DataLossError(SumError(path, sum, found->crc32c));
+  }
+  absl::StatusOr<WeightIndex> index = ParseWeightIndex(text);
+  if (index.ok()) return index;
+  return absl::DataLossError(absl::StrCat(path, ": ", index.status().message()));
 }
 
 }  // namespace brigade::checkpoint

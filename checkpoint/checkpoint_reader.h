@@ -10,9 +10,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
+#include "brigade/checkpoint/weight_index.h"
 #include "brigade/device/file/system_calls.h"
 
 namespace brigade::checkpoint {
@@ -21,6 +23,9 @@ namespace brigade::checkpoint {
 absl::StatusOr<RandomAccessFile> OpenFileOfSize(device::SystemCalls& system,
                                                 const std::string& folder, const std::string& name,
                                                 int64_t bytes);
+
+// "WHAT has the checksum IS, and should have SHOULD_BE".
+std::string SumError(absl::string_view what, uint32_t is, uint32_t should_be);
 
 // Reads the files of a checkpoint, also where they lie in pieces. Checks no sums but those of the
 // manifest and of headers.
@@ -50,6 +55,8 @@ class CheckpointReader {
   // The same of all of them, in the order of the manifest; a header without tensors for a file that
   // is none.
   absl::StatusOr<std::vector<SafetensorsHeader>> ReadHeaders();
+  // That of the weights. DataLoss, with the path, for one that is not in the manifest, or damaged.
+  absl::StatusOr<WeightIndex> ReadIndex();
 
  private:
   // A part of a file of the manifest in a piece file.

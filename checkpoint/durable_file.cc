@@ -13,16 +13,10 @@
 namespace brigade::checkpoint {
 namespace {
 
+using device::Repeat;
+
 // Of one call: as much as the system takes at once.
 constexpr int64_t kMostBytesAtOnce = 0x7ffff000;
-
-// Again while a signal interrupts it. Not for syncs.
-template <typename Call>
-auto Repeat(const Call& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
 
 // Of reading: DataLoss where the disk cannot read what it has, or finds that it is not what it
 // wrote.
@@ -47,11 +41,7 @@ absl::StatusOr<WritableFile> WritableFile::Create(device::SystemCalls& system,
   const int fd = Repeat([&] { return system.Open(path, O_WRONLY | O_CREAT | O_EXCL, 0666); });
   if (fd < 0) return Failed("create", path);
   WritableFile file(system, path, fd);
-  // Without fallocate the disk is found full while it is written to.
-  if (bytes > 0 && Repeat([&] { return system.Allocate(fd, bytes); }) != 0 && errno != EOPNOTSUPP &&
-      errno != ENOSYS) {
-    return Failed("take room for", path);
-  }
+  if (const absl::Status room = file.TakeRoom(bytes); !room.ok()) return room;
   return file;
 }
 
@@ -67,6 +57,15 @@ WritableFile::WritableFile(WritableFile&& other) noexcept
 
 WritableFile::~WritableFile() {
   if (fd_ >= 0) system_->Close(fd_);
+}
+
+absl::Status WritableFile::TakeRoom(int64_t bytes) const {
+  if (bytes == 0 || Repeat([&] { return system_->Allocate(fd_, bytes); }) == 0) {
+    return absl::OkStatus();
+  }
+  // Without fallocate the disk is found full while it is written to.
+  if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
+  return Failed("take room for", path_);
 }
 
 absl::Status WritableFile::Write(absl::string_view bytes, int64_t offset) const {
@@ -161,11 +160,14 @@ absl::Status RemoveFolderWithFiles(device::SystemCalls& system, const std::strin
   std::vector<std::string> names;
   if (system.List(path, names) != 0) return Failed("list", path);
   absl::Status status;
+  const auto note = [&](int removed, const std::string& of) {
+    if (removed != 0 && errno != ENOENT) status.Update(Failed("remove", of));
+  };
   for (const std::string& name : names) {
     const std::string file = absl::StrCat(path, "/", name);
-    if (system.Unlink(file) != 0 && status.ok()) status = Failed("remove", file);
+    note(system.Unlink(file), file);
   }
-  if (system.RemoveFolder(path) != 0 && status.ok()) status = Failed("remove", path);
+  note(system.RemoveFolder(path), path);
   return status;
 }
 

@@ -26,8 +26,7 @@ std::string PrintablePath(absl::string_view path);
 // A file that is written at any offsets.
 class WritableFile {
  public:
-  // AlreadyExists if there is one. Room for `bytes` is taken at once, where the file system can:
-  // ResourceExhausted on a full disk. The file's size is what Write makes it.
+  // AlreadyExists if there is one. Takes room for `bytes`.
   static absl::StatusOr<WritableFile> Create(device::SystemCalls& system, const std::string& path,
                                              int64_t bytes);
   // One that another process, or another part of this one, has created for several to write.
@@ -36,6 +35,10 @@ class WritableFile {
   WritableFile& operator=(WritableFile&&) = delete;
   // Closes it; what was not finished may be lost.
   ~WritableFile();
+
+  // At once, where the file system can: ResourceExhausted on a full disk. The file's size is what
+  // Write makes it.
+  absl::Status TakeRoom(int64_t bytes) const;
 
   // In any order; several at a time from several threads. The bytes begin to go to the disk, so
   // that few are left to Finish.
@@ -84,7 +87,8 @@ class RandomAccessFile {
 // folder, or the file system writes names by itself (EINVAL).
 absl::Status SyncFolder(device::SystemCalls& system, const std::string& path);
 
-// Removes a folder and the files in it, as far as it can.
+// Removes a folder and the files in it, as far as it can. What another one removes meanwhile is
+// gone.
 absl::Status RemoveFolderWithFiles(device::SystemCalls& system, const std::string& path);
 
 }  // namespace brigade::checkpoint

@@ -50,13 +50,6 @@ absl::Status CheckFree(device::SystemCalls& system, const std::string& path, boo
   return absl::AlreadyExistsError(absl::StrCat(PrintablePath(path), " is there already"));
 }
 
-absl::Status DamagedError(absl::string_view what, uint32_t sum, uint32_t should_be) {
-  return absl::DataLossError(
-      absl::StrFormat("%s is damaged: it has the checksum %08x, and should "
-                      "have %08x",
-                      what, sum, should_be));
-}
-
 // A parameter in the checkpoint.
 struct Source {
   TensorInfo tensor = {};
@@ -74,20 +67,7 @@ absl::StatusOr<std::vector<Source>> FindParameters(CheckpointReader& reader,
                                                    std::optional<DType> dtype) {
   const Manifest& manifest = reader.manifest();
   BRIGADE_ASSIGN_OR_RETURN(const auto headers, reader.ReadHeaders());
-  const auto found =
-      std::find_if(manifest.files.begin(), manifest.files.end(),
-                   [](const Manifest::File& file) { return file.name == kWeightIndexName; });
-  if (found == manifest.files.end() || found->bytes > static_cast<int64_t>(kMostWeightIndexBytes)) {
-    return absl::DataLossError(absl::StrCat(PrintablePath(reader.folder()), " has no index"));
-  }
-  std::string text(static_cast<size_t>(found->bytes), '\0');
-  BRIGADE_RETURN_IF_ERROR(
-      reader.Read(static_cast<int>(found - manifest.files.begin()), 0, found->bytes, text.data()));
-  if (device::Crc32c(text) != found->crc32c) {
-    return DamagedError(PrintablePath(absl::StrCat(reader.folder(), "/", found->name)),
-                        device::Crc32c(text), found->crc32c);
-  }
-  BRIGADE_ASSIGN_OR_RETURN(const WeightIndex index, ParseWeightIndex(text));
+  BRIGADE_ASSIGN_OR_RETURN(const WeightIndex index, reader.ReadIndex());
   std::map<std::string, const SafetensorsHeader*> named;
   for (size_t f = 0; f < headers.size(); ++f) named[manifest.files[f].name] = &headers[f];
   std::map<std::string, const SafetensorsHeader*> files;
@@ -103,8 +83,8 @@ absl::StatusOr<std::vector<Source>> FindParameters(CheckpointReader& reader,
       const TensorInfo& tensor = headers[f].tensors[t];
       const std::optional<DType> type = DTypeOf(tensor.type);
       if (!type.has_value() || !precision::IsTrainingFormat(*type)) {
-        return absl::InvalidArgumentError(absl::StrCat("\"", device::Printable(tensor.name, 200),
-                                                       "\" is ", tensor.type, ", no parameter"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(device::Quoted(tensor.name), " is ", tensor.type, ", no parameter"));
       }
       sources.push_back({.tensor = tensor,
                          .dtype = *type,
@@ -159,10 +139,10 @@ absl::Status WriteTensors(CheckpointReader& reader, const std::vector<Source>& s
         if (chunk.offset + static_cast<int64_t>(bytes.size()) == source.bytes &&
             sum != source.crc32c) {
           const Manifest::File& in = reader.manifest().files[static_cast<size_t>(source.file)];
-          return DamagedError(
-              absl::StrCat(PrintablePath(absl::StrCat(reader.folder(), "/", in.name)),
-                           ": tensor \"", device::Printable(source.tensor.name, 200), "\""),
-              sum, source.crc32c);
+          return absl::DataLossError(
+              SumError(absl::StrCat(PrintablePath(absl::StrCat(reader.folder(), "/", in.name)),
+                                    " is damaged: tensor ", device::Quoted(source.tensor.name)),
+                       sum, source.crc32c));
         }
         const int64_t begin = at;
         if (source.written_as == source.dtype) {
@@ -191,8 +171,9 @@ absl::Status CopyFile(CheckpointReader& reader, int index, int64_t chunk_bytes,
         return to.Write(*chunk.bytes, chunk.offset);
       }));
   if (sum == file.crc32c) return absl::OkStatus();
-  return DamagedError(PrintablePath(absl::StrCat(reader.folder(), "/", file.name)), sum,
-                      file.crc32c);
+  return absl::DataLossError(SumError(
+      absl::StrCat(PrintablePath(absl::StrCat(reader.folder(), "/", file.name)), " is damaged: it"),
+      sum, file.crc32c));
 }
 
 }  // namespace

@@ -230,14 +230,14 @@ class Reader {
     if (text != nullptr && !Parse(*text, value)) NoSuchValue(name, *text);
   }
   void NoSuchValue(absl::string_view name, absl::string_view text) {
-    Note(absl::StrCat(name, " cannot be \"", device::Printable(text, 200), "\""));
+    Note(absl::StrCat(name, " cannot be ", device::Quoted(text)));
   }
 
   // The first error; a field that was not taken is one.
   absl::Status Finish() {
     for (const auto& field : fields_) {
       if (taken_.count(field.first) == 0) {
-        Note(absl::StrCat("\"", device::Printable(field.first, 200), "\" is not known"));
+        Note(absl::StrCat(device::Quoted(field.first), " is not known"));
       }
     }
     return status_;
@@ -309,7 +309,8 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 
 Fields OptionFields(const zero::ZeroOptions& options) {
   // As above: a new option is written here, or left out as one of stage, memory and traffic. The
-  // number of micro-batches is left out too: fewer ranks have more of them, of the same batch.
+  // number of micro-batches is left out too: fewer ranks have more of them, of the same batch, and
+  // both change the order of sums (loader.h).
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm,
                                 average_gradients, micro_batches, accumulation, accumulator,
                                 communication_dtype, bucket_elements, overlap_comm, live_units,

@@ -4,13 +4,11 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
 #include "brigade/checkpoint/durable_file.h"
@@ -21,7 +19,6 @@
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/device/threads/task_thread.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
 
@@ -29,16 +26,14 @@ namespace brigade::checkpoint {
 namespace {
 
 using collectives::AgreeOnStatus;
+using device::Quoted;
 
-// Bytes that are read before the disk is told again what comes.
+// Bytes that are read, and summed while the processor's cache has them, before the disk is told
+// again what comes.
 constexpr int64_t kReadAtOnce = int64_t{256} << 10;
 // How far ahead the disk is told what comes, and of how much at once.
 constexpr int64_t kReadAhead = int64_t{16} << 20;
 constexpr int64_t kToldAtOnce = int64_t{2} << 20;
-
-std::string Quoted(const std::string& name) {
-  return absl::StrCat("\"", device::Printable(name, 200), "\"");
-}
 
 // The field of this name, and those of what bears it.
 Fields Only(const Fields& fields, const std::string& name) {
@@ -68,14 +63,12 @@ class RankLoad {
   absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
   // Of the tensors, as they were read by all ranks.
   absl::StatusOr<std::vector<uint32_t>> GatherSums(collectives::Communicator& communicator) {
-    summing_->Wait();
     return TensorSums(layout_, zero_.plan(), sums_, communicator);
   }
   // Whether these are what the manifest says.
   absl::Status CheckSums(const std::vector<uint32_t>& tensors) const;
 
  private:
-  absl::Status ReadParts(int bucket, int array, zero::ElementRange range, void* values);
   absl::Status Compare(const Fields& training, const LoadOptions& options);
   void KeepRatesThatDiffer(const Fields& options_here);
   absl::Status CheckFiles();
@@ -102,8 +95,6 @@ class RankLoad {
   int64_t told_ = 0;
   size_t told_piece_ = 0;
   int64_t told_offset_ = 0;
-  // Last: it uses the others.
-  std::unique_ptr<device::TaskThread> summing_;
 };
 
 absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
@@ -125,7 +116,6 @@ absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& option
               [&](size_t a, size_t b) { return pieces_[a].slice.begin < pieces_[b].slice.begin; });
     in_order_.insert(in_order_.end(), of_array.second.begin(), of_array.second.end());
   }
-  BRIGADE_ASSIGN_OR_RETURN(summing_, device::TaskThread::Create());
   return absl::OkStatus();
 }
 
@@ -213,13 +203,6 @@ absl::Status RankLoad::SetRates(const std::vector<Rate>& rates) {
 }
 
 absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, void* values) {
-  const absl::Status status = ReadParts(bucket, array, range, values);
-  // The memory of the values before may go then.
-  if (!status.ok()) summing_->Wait();
-  return status;
-}
-
-absl::Status RankLoad::ReadParts(int bucket, int array, zero::ElementRange range, void* values) {
   const zero::Bucket& of = zero_.plan().bucket(bucket);
   const int64_t width = precision::SizeOf(of.trainable ? precision::DType::kFloat32 : of.dtype);
   auto* const to = static_cast<char*>(values);
@@ -229,7 +212,6 @@ absl::Status RankLoad::ReadParts(int bucket, int array, zero::ElementRange range
     std::memset(written, 0, static_cast<size_t>(next - written));
     written = next;
   };
-  std::vector<std::pair<size_t, absl::string_view>> parts;
   const std::vector<size_t>& pieces = pieces_of_[{bucket, array}];
   auto next = std::partition_point(pieces.begin(), pieces.end(), [&](size_t p) {
     return pieces_[p].slice.begin + pieces_[p].slice.size <= range.begin;
@@ -248,17 +230,11 @@ absl::Status RankLoad::ReadParts(int bucket, int array, zero::ElementRange range
       BeginToReadAhead();
       BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset + done, count, part + done));
       read_ += count;
+      sums_[*next] = device::Crc32c({part + done, static_cast<size_t>(count)}, sums_[*next]);
     }
-    parts.emplace_back(*next, absl::string_view(part, static_cast<size_t>(bytes)));
     written = part + bytes;
   }
   skip_to(to + range.size * width);
-  // Beside the next read. By the one after that, which may overwrite these values, it has ended.
-  summing_->Start([this, parts = std::move(parts)] {
-    for (const auto& [piece, bytes] : parts) sums_[piece] = device::Crc32c(bytes, sums_[piece]);
-  });
-  // Of an array that is whole the optimizer may share its part with other ranks, in its place.
-  if (range.begin + range.size == zero_.plan().slice(of)) summing_->Wait();
   return absl::OkStatus();
 }
 
@@ -283,9 +259,9 @@ absl::Status RankLoad::CheckSums(const std::vector<uint32_t>& tensors) const {
     const Manifest::File& file = reader_->manifest().files[f];
     const Manifest::Tensor& saved = file.tensors[t - static_cast<size_t>(layout_.files()[f].first)];
     if (tensors[t] == saved.crc32c) continue;
-    return absl::DataLossError(absl::StrFormat(
-        "%s/%s is damaged: tensor %s has the checksum %08x, and should have %08x",
-        PrintablePath(folder_), file.name, Quoted(saved.name), tensors[t], saved.crc32c));
+    return absl::DataLossError(SumError(absl::StrCat(PrintablePath(folder_), "/", file.name,
+                                                     " is damaged: tensor ", Quoted(saved.name)),
+                                        tensors[t], saved.crc32c));
   }
   return absl::OkStatus();
 }

@@ -40,8 +40,9 @@ struct LoadOptions {
 // rates; returns the step state. A call of all ranks; waits. Each rank reads what it owns, in
 // chunks.
 //
-// Determinism  With the number of ranks that saved it, training goes on with the bits that it would
-//              have had. Another number has the exact state, and sums later in another order.
+// Determinism  With the numbers of ranks and of micro-batches of the training that saved it, this
+//              one goes on with the bits that it would have had. Others have the exact state, and
+//              sums later in another order; neither number is in a checkpoint.
 // Memory       ZeroOptimizer::LoadState.
 // Errors       On all ranks. InvalidArgument naming the first field that differs: parameters, model
 //              and options, or `training`, which was given to Saver::Begin. Nothing is changed

@@ -69,6 +69,7 @@ struct Manifest {
 //              bytes of all files, each once; more than kMostManifestBytes.
 absl::StatusOr<std::string> ManifestText(const Manifest& manifest);
 
+// Memory       Up to 16 times the text, 4 times for one of many tensors: what is wrong is not kept.
 // Errors       DataLoss for text whose checksum is another. Unimplemented for another version.
 //              InvalidArgument for what ManifestText does not write: keys, values, and the above.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);

@@ -1,8 +1,10 @@
 #include "brigade/checkpoint/rank_files.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/weight_index.h"
@@ -10,6 +12,12 @@
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
+namespace {
+
+// Summed and written at once.
+constexpr int64_t kBlockBytes = int64_t{256} << 10;
+
+}  // namespace
 
 RankFiles::RankFiles(WriteMode mode, const std::string& root, const Layout& layout,
                      const zero::Plan& plan, int rank, int ranks, device::SystemCalls& system)
@@ -22,8 +30,13 @@ RankFiles::RankFiles(WriteMode mode, const std::string& root, const Layout& layo
       system_(system),
       pieces_(layout.PiecesOf(plan, rank)) {}
 
-absl::Status RankFiles::Prepare(const std::string& token) const {
-  if (!in_place() || rank_ == 0) return PrepareRoot(system_, root_, token);
+absl::Status RankFiles::Prepare(const std::string& token) {
+  if (!in_place() || rank_ == 0) {
+    BRIGADE_RETURN_IF_ERROR(PrepareRoot(system_, root_, token));
+    BRIGADE_ASSIGN_OR_RETURN(auto lock, FolderLock::Take(system_, root_, token));
+    lock_.emplace(std::move(lock));
+    return absl::OkStatus();
+  }
   std::vector<std::string> names;
   return system_.List(root_, names) == 0 ? absl::OkStatus() : Failed("list", root_);
 }
@@ -35,12 +48,13 @@ absl::Status RankFiles::Begin(int64_t step, const std::string& token) {
   open_ = -1;
   written_ = 0;
   piece_file_sum_ = 0;
+  leads_ = in_place() && rank_ == 0;
   if (!in_place()) {
     const PieceFile own = PieceFileOf(rank_);
     BRIGADE_ASSIGN_OR_RETURN(auto folder,
-                             NewCheckpoint::Join(system_, root_, step, own.bytes, token));
+                             NewCheckpoint::Begin(system_, root_, step, own.bytes, token));
     folder_.emplace(std::move(folder));
-    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system_, PathOf(own.name), own.bytes));
+    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system_, PathOf(own.name), 0));
     files_.push_back(std::move(file));
     return absl::OkStatus();
   }
@@ -49,6 +63,26 @@ absl::Status RankFiles::Begin(int64_t step, const std::string& token) {
   BRIGADE_ASSIGN_OR_RETURN(auto folder, NewCheckpoint::Begin(system_, root_, step, bytes, token));
   folder_.emplace(std::move(folder));
   return CreateFiles();
+}
+
+absl::Status RankFiles::TakeRoom() {
+  if (in_place()) return absl::OkStatus();
+  const std::string path = PartPath(root_, step_, token_);
+  std::vector<std::string> names;
+  if (system_.List(path, names) != 0) return Failed("list", path);
+  int64_t bytes = 0;
+  int first = rank_;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const PieceFile file = PieceFileOf(rank);
+    if (!absl::c_linear_search(names, file.name)) continue;
+    bytes += file.bytes;
+    first = std::min(first, rank);
+  }
+  // No rank has taken room when the others looked what is free.
+  BRIGADE_RETURN_IF_ERROR(folder_->CheckRoom(bytes));
+  leads_ = first == rank_;
+  if (!leads_) folder_->Leave();
+  return files_.front().TakeRoom(PieceFileOf(rank_).bytes);
 }
 
 // With their headers; all ranks write the rest. They stay open, so that each is synced once.
@@ -76,55 +110,60 @@ absl::Status RankFiles::Write(Staging& staging, absl::FunctionRef<bool()> is_can
   for (int c = 0; c < staging.chunks(); ++c) {
     if (is_cancelled()) return absl::OkStatus();
     BRIGADE_ASSIGN_OR_RETURN(const Staging::Chunk chunk, staging.Take(c));
-    BRIGADE_RETURN_IF_ERROR(in_place() ? WriteInPlace(chunk) : WritePieceFile(chunk));
+    BRIGADE_RETURN_IF_ERROR(WriteChunk(chunk));
     BRIGADE_RETURN_IF_ERROR(staging.Release(c));
   }
   for (WritableFile& file : files_) BRIGADE_RETURN_IF_ERROR(file.Finish());
   files_.clear();
-  // Who has made a name makes it last: the host that leads may know nothing of it.
-  return in_place() ? absl::OkStatus() : SyncFolder(system_, PartPath(root_, step_, token_));
+  // Who has made a name makes it last: the host that leads, which syncs the folder when it commits
+  // it, may know nothing of it.
+  if (in_place() || leads_) return absl::OkStatus();
+  return SyncFolder(system_, PartPath(root_, step_, token_));
 }
 
-absl::Status RankFiles::WriteInPlace(const Staging::Chunk& chunk) {
-  // Parts that follow each other in a file, and so in the chunk, are written at once.
+// Parts that follow each other in a file, and so in the chunk, are written together; and block
+// after block, so that the file gets what was summed out of the processor's cache.
+absl::Status RankFiles::WriteChunk(const Staging::Chunk& chunk) {
+  int run_file = 0;
   int64_t run_at = 0, run_bytes = 0, run_offset = 0;
-  int run_file = -1;
-  WritableFile* file = nullptr;
+  uint32_t run_sum = 0;
   const auto flush = [&]() -> absl::Status {
     if (run_bytes == 0) return absl::OkStatus();
-    return file->Write({chunk.data + run_at, static_cast<size_t>(std::exchange(run_bytes, 0))},
-                       run_offset);
+    const absl::string_view run(chunk.data + run_at, static_cast<size_t>(run_bytes));
+    const int64_t offset = run_offset;
+    run_at += run_bytes;
+    run_offset += std::exchange(run_bytes, 0);
+    const uint32_t sum = std::exchange(run_sum, 0);
+    if (!in_place()) return Append(run, sum);
+    BRIGADE_ASSIGN_OR_RETURN(WritableFile* const file, FileOf(run_file));
+    return file->Write(run, offset);
   };
   for (const Staging::Part& part : chunk.parts) {
     const auto p = static_cast<size_t>(part.piece);
     const Piece& piece = pieces_[p];
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
-    const int64_t offset = tensor.offset + piece.offset + part.offset;
-    if (tensor.file != run_file || offset != run_offset + run_bytes) {
+    const int file = in_place() ? tensor.file : 0;
+    const int64_t offset = in_place() ? tensor.offset + piece.offset + part.offset : part.at;
+    if (file != run_file || offset != run_offset + run_bytes) {
       BRIGADE_RETURN_IF_ERROR(flush());
-      BRIGADE_ASSIGN_OR_RETURN(file, FileOf(tensor.file));
-      run_file = tensor.file;
+      run_file = file;
       run_at = part.at;
       run_offset = offset;
     }
-    sums_[p] = device::Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)}, sums_[p]);
-    run_bytes += part.bytes;
+    for (int64_t done = 0; done < part.bytes;) {
+      const int64_t count = std::min(part.bytes - done, kBlockBytes - run_bytes);
+      const uint32_t sum =
+          device::Crc32c({chunk.data + part.at + done, static_cast<size_t>(count)});
+      sums_[p] = device::CombineCrc32c(sums_[p], sum, static_cast<uint64_t>(count));
+      if (!in_place()) {
+        run_sum = device::CombineCrc32c(run_sum, sum, static_cast<uint64_t>(count));
+      }
+      run_bytes += count;
+      done += count;
+      if (run_bytes == kBlockBytes) BRIGADE_RETURN_IF_ERROR(flush());
+    }
   }
   return flush();
-}
-
-absl::Status RankFiles::WritePieceFile(const Staging::Chunk& chunk) {
-  int64_t bytes = 0;
-  uint32_t sum = 0;
-  for (const Staging::Part& part : chunk.parts) {
-    const auto p = static_cast<size_t>(part.piece);
-    const uint32_t of_part =
-        device::Crc32c({chunk.data + part.at, static_cast<size_t>(part.bytes)});
-    sums_[p] = device::CombineCrc32c(sums_[p], of_part, static_cast<uint64_t>(part.bytes));
-    sum = device::CombineCrc32c(sum, of_part, static_cast<uint64_t>(part.bytes));
-    bytes += part.bytes;
-  }
-  return Append({chunk.data, static_cast<size_t>(bytes)}, sum);
 }
 
 // To the piece file, bytes with this checksum.
@@ -178,29 +217,24 @@ PieceFile RankFiles::PieceFileOf(int rank) const {
 }
 
 absl::Status RankFiles::Commit(absl::string_view manifest) {
-  return leads() ? folder_->Commit(manifest) : absl::OkStatus();
+  return leads_ ? folder_->Commit(manifest) : absl::OkStatus();
 }
 
+absl::Status RankFiles::Withdraw() { return leads_ ? folder_->Withdraw() : absl::OkStatus(); }
+
 absl::Status RankFiles::CheckIsThere() const {
-  if (in_place() || leads()) return absl::OkStatus();
+  if (in_place() || leads_) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const bool is_there, IsCheckpoint(system_, path()));
   if (is_there) return absl::OkStatus();
-  // A request that the network has repeated may have told every rank that another one leads.
-  return absl::UnavailableError(
-      absl::StrCat("no rank has made ", PrintablePath(path()), " a checkpoint"));
+  // The file system is not as coherent as it has to be.
+  return absl::UnavailableError(absl::StrCat(
+      PrintablePath(path()), " is no checkpoint here, and should be, by another rank"));
 }
 
 void RankFiles::End() {
   // Files that are open are renamed, not removed, by some file systems.
   files_.clear();
   folder_.reset();
-}
-
-void RankFiles::GiveUp() {
-  End();
-  // Where the ranks cannot speak with each other, the one that made the folder may have removed it
-  // before this one's file was in it. No rank can have gone on to the commit.
-  if (!in_place()) RemoveFolderWithFiles(system_, PartPath(root_, step_, token_)).IgnoreError();
 }
 
 }  // namespace brigade::checkpoint

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/durable_file.h"
+#include "brigade/checkpoint/folder_lock.h"
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/staging.h"
@@ -22,32 +23,37 @@
 
 namespace brigade::checkpoint {
 
-// What one rank writes of a checkpoint. Begin, Write and Commit each come after the one before has
-// succeeded on all ranks.
+// What one rank writes of a checkpoint. Begin, TakeRoom, Write and Commit each come after the one
+// before has succeeded on all ranks.
 class RankFiles {
  public:
   // All must outlive it.
   RankFiles(WriteMode mode, const std::string& root, const Layout& layout, const zero::Plan& plan,
             int rank, int ranks, device::SystemCalls& system);
 
-  // Makes the root, and finds out whether it can hold checkpoints, as far as that shows before one
-  // is written. In place rank 0 does, and before the others do what they do.
-  absl::Status Prepare(const std::string& token) const;
+  // Makes the root, locks it for all ranks that give this token (FolderLock), and finds out whether
+  // it can hold checkpoints, as far as that shows before one is written. In place rank 0 does, and
+  // before the others do what they do.
+  absl::Status Prepare(const std::string& token);
 
-  // The folder of a new checkpoint, and the files in it (NewCheckpoint). In place rank 0 makes them
-  // for all.
+  // The folder of a new checkpoint, and the files in it (NewCheckpoint), all with this token. In
+  // place rank 0 makes them for all, and takes room.
   absl::Status Begin(int64_t step, const std::string& token);
+  // Of piece files: finds out which ranks see the same folder, the first of which leads, and
+  // whether there is room for what they all write; and takes it.
+  absl::Status TakeRoom();
   // All chunks, synced. Ends early, with OK, once `is_cancelled`.
   absl::Status Write(Staging& staging, absl::FunctionRef<bool()> is_cancelled);
   // The rank that leads makes it a checkpoint; after that the others look whether one is there.
   absl::Status Commit(absl::string_view manifest);
   absl::Status CheckIsThere() const;
   // Among the ranks that see the same folder this one does what one does.
-  bool leads() const { return folder_.has_value() && folder_->leads(); }
+  bool leads() const { return leads_; }
+  // After a Commit or CheckIsThere that has failed on some rank: the rank that leads takes back
+  // what it has committed, or would have.
+  absl::Status Withdraw();
   // Closes all files, and removes what was not committed.
   void End();
-  // The same after a Begin that has failed on some rank.
-  void GiveUp();
 
   // Of the pieces of this rank (Layout::PiecesOf), and of its piece file: CRC-32C of what was
   // written.
@@ -62,8 +68,7 @@ class RankFiles {
 
  private:
   absl::Status CreateFiles();
-  absl::Status WriteInPlace(const Staging::Chunk& chunk);
-  absl::Status WritePieceFile(const Staging::Chunk& chunk);
+  absl::Status WriteChunk(const Staging::Chunk& chunk);
   absl::Status Append(absl::string_view bytes, uint32_t crc32c);
   absl::StatusOr<WritableFile*> FileOf(int file);
 
@@ -80,9 +85,11 @@ class RankFiles {
   device::SystemCalls& system_;
   const std::vector<Piece> pieces_;
 
+  std::optional<FolderLock> lock_;
   int64_t step_ = 0;
   std::string token_;
   std::optional<NewCheckpoint> folder_;
+  bool leads_ = false;
   // Of kPieceFiles this rank's own; else those that it has open, and which one that is on other
   // ranks than 0. How much a piece file has.
   std::vector<WritableFile> files_;

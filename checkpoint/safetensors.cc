@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -15,6 +16,7 @@ namespace brigade::checkpoint {
 namespace {
 
 using ::brigade::device::Printable;
+using ::brigade::device::Quoted;
 using ::brigade::precision::DType;
 
 constexpr size_t kLengthBytes = 8;
@@ -59,8 +61,7 @@ const Type* FindType(absl::string_view name) {
 
 template <typename... What>
 absl::Status Wrong(absl::string_view tensor, const What&... what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor \"", Printable(tensor, 200), "\": ", what...));
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(tensor), ": ", what...));
 }
 
 absl::Status CheckName(absl::string_view name) {
@@ -72,8 +73,7 @@ absl::Status CheckName(absl::string_view name) {
 
 absl::Status CheckMetadataName(absl::string_view name) {
   if (name.find('\0') == absl::string_view::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a NUL in \"", Printable(name, 200), "\" of __metadata__"));
+  return absl::InvalidArgumentError(absl::StrCat("a NUL in ", Quoted(name), " of __metadata__"));
 }
 
 absl::Status TooManyDimensions(absl::string_view name) {
@@ -84,7 +84,7 @@ absl::Status TooManyDimensions(absl::string_view name) {
 absl::StatusOr<uint64_t> BytesOf(const TensorInfo& tensor) {
   const Type* const type = FindType(tensor.type);
   if (type == nullptr) {
-    return Wrong(tensor.name, "\"", Printable(tensor.type, 200), "\" is no type");
+    return Wrong(tensor.name, Quoted(tensor.type), " is no type");
   }
   if (tensor.shape.size() > kMostDimensions) return TooManyDimensions(tensor.name);
   uint64_t bits = type->bits;
@@ -107,9 +107,8 @@ absl::Status CheckNamesDiffer(const std::vector<TensorInfo>& tensors) {
 }
 
 // Takes the JSON as it is read, so that what is too deep or too much is never kept.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader : public JsonHandler {
  public:
-  const absl::Status& status() const { return status_; }
   SafetensorsHeader Take() { return std::move(header_); }
 
   bool null() override { return Unexpected("null"); }
@@ -118,7 +117,6 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t& text) override {
     return Unexpected(absl::StrCat(Printable(text, 200), ", no whole number of 64 bits"));
   }
-  bool binary(binary_t&) override { return Unexpected("bytes"); }
 
   bool number_unsigned(number_unsigned_t number) override {
     if (place_ == Place::kShape) {
@@ -163,11 +161,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     if (place_ == Place::kTensor) return StartField(text);
     const bool is_metadata = place_ == Place::kRoot && text == kMetadataKey;
     if (is_metadata && std::exchange(has_metadata_, true)) {
-      return Fail(absl::InvalidArgumentError("__metadata__ is given twice"));
+      return Fail("__metadata__ is given twice");
     }
     if (place_ == Place::kMetadata && header_.metadata.count(text) != 0) {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("\"", Printable(text, 200), "\" is given twice in __metadata__")));
+      return Fail(Quoted(text), " is given twice in __metadata__");
     }
     if (place_ == Place::kMetadata) {
       const absl::Status name = CheckMetadataName(text);
@@ -206,11 +203,6 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception&) override {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("no JSON at byte ", position)));
-  }
-
  private:
   // What is open.
   enum class Place { kOutside, kRoot, kMetadata, kTensor, kShape, kOffsets };
@@ -222,7 +214,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool StartField(absl::string_view name) {
     const auto* const found = std::find(kFields.begin(), kFields.end(), name);
     if (found == kFields.end()) {
-      return Fail(Wrong(Last(), "\"", Printable(name, 200), "\" is no field of a tensor"));
+      return Fail(Wrong(Last(), Quoted(name), " is no field of a tensor"));
     }
     const auto field = static_cast<size_t>(found - kFields.begin());
     if (std::exchange(has_[field], true)) return Fail(Wrong(Last(), name, " is given twice"));
@@ -232,23 +224,16 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool Unexpected(absl::string_view what) {
     if (place_ == Place::kOutside) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("the header is ", what, ", no object")));
+      return Fail("the header is ", what, ", no object");
     }
     if (place_ == Place::kRoot) return Fail(Wrong(key_, what, " instead of an object"));
     if (place_ == Place::kMetadata) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat(
-          "__metadata__ maps \"", Printable(key_, 200), "\" to ", what, ", no string")));
+      return Fail("__metadata__ maps ", Quoted(key_), " to ", what, ", no string");
     }
     return Fail(Wrong(Last(), kFields[static_cast<size_t>(field_)], " is or holds ", what));
   }
 
-  bool Fail(const absl::Status& status) {
-    status_ = status;
-    return false;
-  }
-
   SafetensorsHeader header_;
-  absl::Status status_;
   Place place_ = Place::kOutside;
   // Of the root, or the metadata.
   std::string key_;
@@ -259,7 +244,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   int offsets_ = 0;
 };
 
-std::string Quoted(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }
+std::string JsonString(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }
 
 }  // namespace
 
@@ -296,13 +281,8 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::string_view json, uint64_t f
   if (start == absl::string_view::npos || json[start] != '{') {
     return absl::InvalidArgumentError("the header is no object");
   }
-  // The parser would end there.
-  const size_t nul = json.find('\0');
-  if (nul != absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("no JSON at byte ", nul + 1));
-  }
   HeaderReader reader;
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) return reader.status();
+  BRIGADE_RETURN_IF_ERROR(ReadJson(json, reader));
   SafetensorsHeader header = reader.Take();
   header.data_begin = kLengthBytes + json.size();
   if (header.data_begin > file_bytes) {
@@ -376,7 +356,7 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,
       if (__builtin_add_overflow(at, *bytes, &end)) {
         return Wrong(tensor.name, "more bytes than 64 bits count");
       }
-      absl::StrAppend(&json, json.size() == 1 ? "" : ",", Quoted(tensor.name), ":{\"dtype\":\"",
+      absl::StrAppend(&json, json.size() == 1 ? "" : ",", JsonString(tensor.name), ":{\"dtype\":\"",
                       tensor.type, "\",\"shape\":", nlohmann::json(tensor.shape).dump(),
                       ",\"data_offsets\":[", at, ",", end, "]}");
       at = end;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
@@ -18,6 +19,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/task_thread.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/parameter_group.h"
@@ -33,6 +35,8 @@ std::string NewToken() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
 }
+
+absl::Status InFlight() { return absl::FailedPreconditionError("checkpoint: a save is in flight"); }
 
 absl::Status Validate(const SaverOptions& options) {
   const auto wrong = [](const auto&... what) {
@@ -69,7 +73,7 @@ class Saver::Impl {
   absl::Status Prepare(collectives::Communicator& communicator);
 
   ~Impl() {
-    if (!in_flight_ || coordinator_->is_idle()) return;
+    if (coordinator_ == nullptr || coordinator_->is_idle()) return;
     work_->Cancel();
     coordinator_->Wait();
   }
@@ -82,10 +86,14 @@ class Saver::Impl {
   int64_t staging_bytes() const { return staging_->ring_bytes(); }
 
  private:
+  absl::Status Refuse() ABSL_LOCKS_EXCLUDED(mutex_);
+  void TellRefused() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool TakeRefused() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<SaveReport> Save();
   absl::StatusOr<kernels::StepState> TakeState();
   absl::Status TakeFieldsOfRank0();
   absl::Status WriteFiles(const kernels::StepState& state);
+  absl::Status Commit(const std::string& manifest);
   Manifest ManifestOf(const kernels::StepState& state) const;
   absl::StatusOr<std::string> CreateManifest(const kernels::StepState& state);
 
@@ -103,6 +111,12 @@ class Saver::Impl {
   Fields training_;
   Fields rates_;
   absl::StatusOr<SaveReport> report_;
+
+  device::Mutex mutex_;
+  // The coordinator has work, and looks for refused calls before it ends.
+  bool is_busy_ ABSL_GUARDED_BY(mutex_) = false;
+  // Calls of Begin that were refused here and have not been told.
+  int refused_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // Last: it uses the others.
   std::unique_ptr<device::TaskThread> coordinator_;
@@ -122,17 +136,18 @@ absl::Status Saver::Impl::Prepare(collectives::Communicator& communicator) {
   auto work = JointWork::Create(std::move(channel));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(work.status(), communicator));
   work_ = *std::move(work);
+  BRIGADE_ASSIGN_OR_RETURN(const auto tokens, AllGatherBytes(NewToken(), communicator));
   // In place rank 0 makes what the others look at.
   const bool is_first = communicator.rank() == 0 || options_.mode == WriteMode::kPieceFiles;
   for (const bool is_turn : {is_first, !is_first}) {
     BRIGADE_RETURN_IF_ERROR(
-        AgreeOnStatus(is_turn ? files_->Prepare(NewToken()) : absl::OkStatus(), communicator));
+        AgreeOnStatus(is_turn ? files_->Prepare(tokens[0]) : absl::OkStatus(), communicator));
   }
   return absl::OkStatus();
 }
 
 absl::Status Saver::Impl::Begin(const Fields& training) {
-  if (in_flight_) return absl::FailedPreconditionError("checkpoint: a save is in flight");
+  if (in_flight_) return Refuse();
   BRIGADE_RETURN_IF_ERROR(staging_->Begin());
   begin_ = std::chrono::steady_clock::now();
   training_ = training;
@@ -144,14 +159,40 @@ absl::Status Saver::Impl::Begin(const Fields& training) {
   rates_ = RateFields(rates);
   work_->BeginAnew();
   in_flight_ = true;
+  {
+    const device::MutexLock lock(mutex_);
+    is_busy_ = true;
+  }
   coordinator_->Start([this] {
     report_ = Save();
-    // What others wait for must not wait for this save.
-    const absl::Status ended = staging_->End();
-    if (report_.ok() && !ended.ok()) report_ = ended;
+    // Of one that has failed: what others wait for must not wait for it.
+    staging_->End().IgnoreError();
     files_->End();
+    TellRefused();
   });
   return absl::OkStatus();
+}
+
+// Other ranks may have seen the end of the last save, and have begun: they wait for this one.
+absl::Status Saver::Impl::Refuse() {
+  const device::MutexLock lock(mutex_);
+  ++refused_;
+  if (!std::exchange(is_busy_, true)) coordinator_->Start([this] { TellRefused(); });
+  return InFlight();
+}
+
+void Saver::Impl::TellRefused() {
+  while (TakeRefused()) {
+    work_->BeginAnew();
+    work_->Run(InFlight).IgnoreError();
+  }
+}
+
+bool Saver::Impl::TakeRefused() {
+  const device::MutexLock lock(mutex_);
+  is_busy_ = refused_ > 0;
+  if (is_busy_) --refused_;
+  return is_busy_;
 }
 
 absl::StatusOr<std::optional<SaveReport>> Saver::Impl::Poll() {
@@ -219,14 +260,26 @@ absl::Status Saver::Impl::TakeFieldsOfRank0() {
 
 absl::Status Saver::Impl::WriteFiles(const kernels::StepState& state) {
   BRIGADE_ASSIGN_OR_RETURN(const auto tokens, AllGatherBytes(NewToken(), work_->channel()));
-  const absl::Status begun = work_->Run([&] { return files_->Begin(state.iteration, tokens[0]); });
-  if (!begun.ok()) files_->GiveUp();
-  BRIGADE_RETURN_IF_ERROR(begun);
-  BRIGADE_RETURN_IF_ERROR(
-      work_->Run([&] { return files_->Write(*staging_, [&] { return work_->is_cancelled(); }); }));
+  BRIGADE_RETURN_IF_ERROR(work_->Run([&] { return files_->Begin(state.iteration, tokens[0]); }));
+  BRIGADE_RETURN_IF_ERROR(work_->Run([&] { return files_->TakeRoom(); }));
+  BRIGADE_RETURN_IF_ERROR(work_->Run([&]() -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(files_->Write(*staging_, [&] { return work_->is_cancelled(); }));
+    return staging_->End();
+  }));
   BRIGADE_ASSIGN_OR_RETURN(const std::string manifest, CreateManifest(state));
-  BRIGADE_RETURN_IF_ERROR(work_->Run([&] { return files_->Commit(manifest); }));
-  return work_->Run([&] { return files_->CheckIsThere(); });
+  return Commit(manifest);
+}
+
+absl::Status Saver::Impl::Commit(const std::string& manifest) {
+  absl::Status committed = work_->Run([&] { return files_->Commit(manifest); });
+  if (committed.ok()) committed = work_->Run([&] { return files_->CheckIsThere(); });
+  // Of hosts with disks of their own some may have committed. But where the ranks cannot speak with
+  // each other, another one may take it for done, and remove older ones: so it stays.
+  if (committed.ok() || !work_->channel().status().ok()) return committed;
+  const absl::Status withdrawn = work_->Run([&] { return files_->Withdraw(); });
+  if (withdrawn.ok()) return committed;
+  return absl::Status(committed.code(),
+                      absl::StrCat(committed.message(), "; it is there: ", withdrawn.message()));
 }
 
 // Without files.

@@ -52,19 +52,22 @@ struct SaveReport {
 //
 // Host waits   Begin does not wait for device, disk or ranks. ZeroOptimizer::Step waits while it
 //              must not overwrite what is not copied yet: never on the host if staging_bytes are
-//              what the rank owns. Wait waits for all.
+//              what the rank owns. Wait waits for all. A system call that never returns, as of a
+//              file server that is gone, cannot be cancelled: Wait, the destructor, and a Step that
+//              needs room in the ring then never return either.
 // Memory       staging_bytes of page-locked memory, or what the rank owns if that is less.
 // Errors       Of any rank: on all ranks, naming the first rank that has one. The training goes on,
-//              nothing of the save is left, and older checkpoints stay as they are; but if what
-//              fails comes after the folder has its name (the last sync, or the word of all ranks
-//              that it is done), the new checkpoint is there, whole. Once the ranks cannot speak
-//              with each other any more, every save fails.
+//              nothing of the save is left, so that the same step can be saved again, and older
+//              checkpoints stay as they are. Once the ranks cannot speak with each other any more,
+//              every save fails: one that had its name by then, or whose name the disk does not
+//              take back, is there, whole, on some hosts or all.
 // Threads      Calls from one thread; two of its own.
 class Saver {
  public:
   // A call of all ranks; waits. All must outlive the saver. On all ranks: InvalidArgument for
   // options that differ between them, what the system says of a root that cannot have checkpoints,
-  // ResourceExhausted without two threads.
+  // FailedPrecondition for one to which another saver saves, of this process or of another one
+  // (FolderLock: until this one is destroyed), ResourceExhausted without two threads.
   static absl::StatusOr<std::unique_ptr<Saver>> Create(
       const SaverOptions& options, zero::ZeroOptimizer& zero,
       collectives::Communicator& communicator, device::Context& context,
@@ -78,7 +81,8 @@ class Saver {
   // Begins to save the state between two steps; a call of all ranks, at the same step. `training`
   // is what the loader compares beside model and options: seed, data, batch; rank 0's is saved.
   // FailedPrecondition, with nothing begun, while a save is in flight and in the middle of a step;
-  // all else is an error of Poll and Wait.
+  // all else is an error of Poll and Wait. So is a save that is in flight on another rank alone,
+  // where Poll has not told its end yet.
   absl::Status Begin(const Fields& training);
 
   // A save was begun, and neither Poll nor Wait has told its end.

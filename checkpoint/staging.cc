@@ -38,12 +38,15 @@ Staging::~Staging() { End().IgnoreError(); }
 void Staging::CutIntoChunks(int64_t chunk_bytes) {
   int64_t at = chunk_bytes;
   for (size_t p = 0; p < pieces_.size(); ++p) {
+    const Tensor& tensor = layout_.tensors()[static_cast<size_t>(pieces_[p].tensor)];
+    const int64_t element = precision::SizeOf(tensor.dtype);
     for (int64_t offset = 0; offset < pieces_[p].bytes;) {
-      if (at == chunk_bytes) {
+      if (at + element > chunk_bytes) {
         chunks_.push_back({parts_.size(), parts_.size()});
         at = 0;
       }
-      const int64_t bytes = std::min(pieces_[p].bytes - offset, chunk_bytes - at);
+      const int64_t room = std::max<int64_t>(1, (chunk_bytes - at) / element) * element;
+      const int64_t bytes = std::min(pieces_[p].bytes - offset, room);
       parts_.push_back({static_cast<int>(p), offset, at, bytes});
       chunks_.back().last = parts_.size();
       offset += bytes;
@@ -87,9 +90,10 @@ absl::Status Staging::EnqueueNext() {
     const Part& part = parts_[p];
     const Piece& piece = pieces_[static_cast<size_t>(part.piece)];
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
-    const auto* const from = static_cast<const char*>(zero_.OwnState(piece.bucket, tensor.array)) +
-                             piece.slice.begin * precision::SizeOf(tensor.dtype) + part.offset;
-    BRIGADE_RETURN_IF_ERROR(stream_->Copy(slot + part.at, from, part.bytes));
+    const int64_t width = precision::SizeOf(tensor.dtype);
+    const zero::ElementRange range = {piece.slice.begin + part.offset / width, part.bytes / width};
+    BRIGADE_RETURN_IF_ERROR(
+        zero_.CopyState(piece.bucket, tensor.array, range, slot + part.at, *stream_));
   }
   BRIGADE_RETURN_IF_ERROR(stream_->Record(*arrived_[static_cast<size_t>(next_) % arrived_.size()]));
   ++next_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
 namespace {
@@ -41,11 +42,10 @@ bool IsTooSmall(const std::string& number) {
 // Builds a value as it is read and ends at the first thing that is wrong, so that what is refused
 // is never kept. (Json::parse with a callback goes on, and searches an array again after each
 // object in it.)
-class StrictReader : public nlohmann::json_sax<Json> {
+class StrictReader : public JsonHandler {
  public:
   explicit StrictReader(int depth) : depth_(static_cast<size_t>(depth)) {}
 
-  const std::string& problem() const { return problem_; }
   Json Take() { return std::move(root_); }
 
   bool null() override { return Put(nullptr); }
@@ -60,7 +60,6 @@ class StrictReader : public nlohmann::json_sax<Json> {
     return Put(value);
   }
   bool string(string_t& text) override { return Put(std::move(text)); }
-  bool binary(binary_t& bytes) override { return Put(std::move(bytes)); }
 
   bool start_object(std::size_t) override { return Open(Json::object()); }
   bool end_object() override { return Close(); }
@@ -73,10 +72,6 @@ class StrictReader : public nlohmann::json_sax<Json> {
     level.key = std::move(text);
     level.member = &*member;
     return is_new || Fail(Path(), " is given twice");
-  }
-
-  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    return Fail("not valid JSON: ", PlainWords(error));
   }
 
  private:
@@ -116,29 +111,32 @@ class StrictReader : public nlohmann::json_sax<Json> {
     const auto name = [](std::string* out, const Level& each) { *out += each.key; };
     return Printable(absl::StrJoin(levels_, ".", name));
   }
-  template <typename... What>
-  bool Fail(const What&... what) {
-    problem_ = absl::StrCat(what...);
-    return false;
-  }
 
   const size_t depth_;
   Json root_;
   std::vector<Level> levels_;
-  std::string problem_;
 };
 
 }  // namespace
+
+bool JsonHandler::parse_error(std::size_t, const std::string&, const Json::exception& error) {
+  return Fail("not valid JSON: ", PlainWords(error));
+}
+
+absl::Status ReadJson(absl::string_view text, JsonHandler& handler) {
+  // The parser would end there.
+  const size_t nul = text.find('\0');
+  if (nul != absl::string_view::npos) return Invalid("not valid JSON: byte ", nul, " is a NUL");
+  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  return handler.status();
+}
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes) {
     return Invalid("JSON of ", text.size(), " bytes, more than ", limits.bytes);
   }
-  // The parser would end there.
-  const size_t nul = text.find('\0');
-  if (nul != absl::string_view::npos) return Invalid("not valid JSON: byte ", nul, " is a NUL");
   StrictReader reader(limits.depth);
-  if (!Json::sax_parse(text.begin(), text.end(), &reader)) return Invalid(reader.problem());
+  BRIGADE_RETURN_IF_ERROR(ReadJson(text, reader));
   return reader.Take();
 }
 

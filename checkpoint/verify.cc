@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
 #include "brigade/checkpoint/durable_file.h"
@@ -23,10 +22,6 @@
 
 namespace brigade::checkpoint {
 namespace {
-
-std::string SumError(absl::string_view what, uint32_t is, uint32_t should_be) {
-  return absl::StrFormat("%s has the checksum %08x, and should have %08x", what, is, should_be);
-}
 
 // A header, a tensor, or a whole file without a header.
 struct Section {
@@ -117,33 +112,18 @@ void Verification::ReadHeaders() {
 
 // Once the headers of the files that it names were read.
 void Verification::CheckIndex() {
-  const auto found =
-      std::find_if(manifest_.files.begin(), manifest_.files.end(),
-                   [](const Manifest::File& file) { return file.name == kWeightIndexName; });
-  if (found == manifest_.files.end()) {
-    return Damage(absl::StrCat(PathOf(kWeightIndexName), " is not in the manifest"));
+  const absl::StatusOr<WeightIndex> index = reader_.ReadIndex();
+  if (!index.ok()) return Damage(std::string(index.status().message()));
+  std::set<std::string> named;
+  for (const auto& entry : index->file_of) named.insert(entry.second);
+  std::map<std::string, const SafetensorsHeader*> headers;
+  for (size_t f = 0; f < manifest_.files.size(); ++f) {
+    if (named.count(manifest_.files[f].name) == 0) continue;
+    if (!headers_[f].has_value()) return;
+    headers[manifest_.files[f].name] = &*headers_[f];
   }
-  if (found->bytes > static_cast<int64_t>(kMostWeightIndexBytes)) {
-    return Damage(absl::StrCat(PathOf(found->name), " has ", found->bytes, " bytes, too many"));
-  }
-  std::string text(static_cast<size_t>(found->bytes), '\0');
-  const absl::Status read =
-      reader_.Read(static_cast<int>(found - manifest_.files.begin()), 0, found->bytes, text.data());
-  if (!read.ok()) return Damage(std::string(read.message()));
-  const absl::StatusOr<WeightIndex> index = ParseWeightIndex(text);
-  absl::Status checked = index.status();
-  if (index.ok()) {
-    std::set<std::string> named;
-    for (const auto& entry : index->file_of) named.insert(entry.second);
-    std::map<std::string, const SafetensorsHeader*> headers;
-    for (size_t f = 0; f < manifest_.files.size(); ++f) {
-      if (named.count(manifest_.files[f].name) == 0) continue;
-      if (!headers_[f].has_value()) return;
-      headers[manifest_.files[f].name] = &*headers_[f];
-    }
-    checked = CheckWeightIndex(*index, headers);
-  }
-  if (!checked.ok()) Damage(absl::StrCat(PathOf(found->name), ": ", checked.message()));
+  const absl::Status checked = CheckWeightIndex(*index, headers);
+  if (!checked.ok()) Damage(absl::StrCat(PathOf(kWeightIndexName), ": ", checked.message()));
 }
 
 absl::Status Verification::ReadAll() {
@@ -242,8 +222,8 @@ void Verification::CheckFiles() {
       whole_bytes += bytes;
       if (section.tensor >= 0 && bytes == section.end - begin) {
         const Manifest::Tensor& tensor = file.tensors[static_cast<size_t>(section.tensor)];
-        const std::string what = absl::StrCat(PathOf(file.name), ": tensor \"",
-                                              device::Printable(tensor.name, 200), "\"");
+        const std::string what =
+            absl::StrCat(PathOf(file.name), ": tensor ", device::Quoted(tensor.name));
         if (sum != tensor.crc32c) Damage(SumError(what, sum, tensor.crc32c));
       }
       begin = section.end;

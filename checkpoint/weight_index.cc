@@ -1,67 +1,136 @@
 #include "brigade/checkpoint/weight_index.h"
 
+#include <cstddef>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
-#include "nlohmann/json.hpp"
 
 namespace brigade::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
-
-std::string Quoted(absl::string_view name) {
-  return absl::StrCat("\"", device::Printable(name, 200), "\"");
-}
+using device::Quoted;
 
 template <typename... What>
 absl::Status Wrong(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
 }
 
-absl::Status ReadMetadata(const Json& metadata, WeightIndex& index) {
-  if (!metadata.is_object()) return Wrong("\"metadata\" is no object");
-  const auto total = metadata.find("total_size");
-  if (total == metadata.end()) return absl::OkStatus();
-  if (!total->is_number_unsigned()) return Wrong("\"total_size\" is no number of bytes");
-  index.total_size = total->get<uint64_t>();
-  return absl::OkStatus();
-}
+// Makes an index of its text, and keeps nothing else.
+class IndexHandler : public JsonHandler {
+ public:
+  bool has_map() const { return has_map_; }
+  WeightIndex Take() { return std::move(index_); }
 
-absl::Status ReadMap(const Json& map, WeightIndex& index) {
-  if (!map.is_object()) return Wrong("\"weight_map\" is no object");
-  for (const auto& [name, file] : map.items()) {
-    if (name.empty() || name.find('\0') != std::string::npos) {
-      return Wrong(Quoted(name), " is no name of a tensor");
-    }
-    if (!file.is_string()) return Wrong("the file of ", Quoted(name), " is no text");
-    BRIGADE_RETURN_IF_ERROR(CheckFileName(file.get_ref<const std::string&>()));
-    index.file_of[name] = file.get<std::string>();
+  bool null() override { return Other(); }
+  bool boolean(bool) override { return Other(); }
+  bool number_integer(number_integer_t) override { return Other(); }
+  bool number_float(number_float_t, const string_t&) override { return Other(); }
+
+  bool number_unsigned(number_unsigned_t number) override {
+    if (!IsTotal()) return Other();
+    index_.total_size = number;
+    return true;
   }
-  return absl::OkStatus();
-}
+
+  bool string(string_t& text) override {
+    if (place_ != Place::kMap) return Other();
+    const absl::Status name = CheckFileName(text);
+    if (!name.ok()) return Fail(name);
+    *file_ = std::move(text);
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    if (place_ == Place::kOutside) {
+      place_ = Place::kIndex;
+    } else if (place_ == Place::kIndex) {
+      place_ = key_ == kMap ? Place::kMap : Place::kMetadata;
+    } else {
+      return Open();
+    }
+    return true;
+  }
+  bool end_object() override {
+    if (within_ > 0) return Close();
+    place_ = place_ == Place::kIndex ? Place::kOutside : Place::kIndex;
+    return true;
+  }
+  bool start_array(std::size_t) override { return Open(); }
+  bool end_array() override { return Close(); }
+
+  bool key(string_t& text) override {
+    if (within_ > 0) return true;
+    if (place_ == Place::kMap) return StartEntry(text);
+    key_ = std::move(text);
+    if (place_ == Place::kMetadata) {
+      return !index_.total_size.has_value() || key_ != kTotal || IsTwice();
+    }
+    bool* const has = key_ == kMap ? &has_map_ : key_ == kMetadata ? &has_metadata_ : nullptr;
+    if (has == nullptr) return Fail(Quoted(key_), " is not known");
+    return !std::exchange(*has, true) || IsTwice();
+  }
+
+ private:
+  enum class Place { kOutside, kIndex, kMetadata, kMap };
+  static constexpr absl::string_view kMetadata = "metadata", kMap = "weight_map",
+                                     kTotal = "total_size";
+
+  // Whether its value comes next.
+  bool IsTotal() const { return place_ == Place::kMetadata && within_ == 0 && key_ == kTotal; }
+  bool IsTwice() { return Fail(Quoted(key_), " is given twice"); }
+
+  bool StartEntry(string_t& name) {
+    if (name.empty() || name.find('\0') != std::string::npos) {
+      return Fail(Quoted(name), " is no name of a tensor");
+    }
+    const auto [entry, is_new] = index_.file_of.try_emplace(std::move(name));
+    file_ = &entry->second;
+    key_ = entry->first;
+    return is_new || IsTwice();
+  }
+
+  // A value that is nothing of the index: of the metadata any may be.
+  bool Other() {
+    if (place_ == Place::kOutside) return Fail("the index is no object");
+    if (place_ == Place::kIndex) return Fail(Quoted(key_), " is no object");
+    if (place_ == Place::kMap) return Fail("the file of ", Quoted(key_), " is no text");
+    return !IsTotal() || Fail("\"total_size\" is no number of bytes");
+  }
+  bool Open() {
+    if (!Other()) return false;
+    ++within_;
+    return true;
+  }
+  bool Close() {
+    --within_;
+    return true;
+  }
+
+  WeightIndex index_;
+  Place place_ = Place::kOutside;
+  std::string key_;
+  // Of the last name of the map.
+  std::string* file_ = nullptr;
+  // Objects and arrays that are open in the metadata.
+  int64_t within_ = 0;
+  bool has_map_ = false;
+  bool has_metadata_ = false;
+};
 
 }  // namespace
 
 absl::StatusOr<WeightIndex> ParseWeightIndex(absl::string_view text) {
-  BRIGADE_ASSIGN_OR_RETURN(const Json json, ParseJson(text, {.bytes = kMostWeightIndexBytes}));
-  if (!json.is_object()) return Wrong("the index is no object");
-  WeightIndex index;
-  bool has_map = false;
-  for (const auto& [key, value] : json.items()) {
-    if (key == "metadata") {
-      BRIGADE_RETURN_IF_ERROR(ReadMetadata(value, index));
-    } else if (key == "weight_map") {
-      BRIGADE_RETURN_IF_ERROR(ReadMap(value, index));
-      has_map = true;
-    } else {
-      return Wrong(Quoted(key), " is not known");
-    }
+  if (text.size() > kMostWeightIndexBytes) {
+    return Wrong("an index of ", text.size(), " bytes, of at most ", kMostWeightIndexBytes);
   }
-  if (!has_map) return Wrong("\"weight_map\" is missing");
-  return index;
+  IndexHandler handler;
+  BRIGADE_RETURN_IF_ERROR(ReadJson(text, handler));
+  if (!handler.has_map()) return Wrong("\"weight_map\" is missing");
+  return handler.Take();
 }
 
 absl::Status CheckWeightIndex(const WeightIndex& index,

@@ -26,6 +26,7 @@ struct WeightIndex {
   std::optional<uint64_t> total_size = {};
 };
 
+// Memory       Up to 16 times the text: what is wrong is not kept.
 // Errors       InvalidArgument naming the key: for what is no strict JSON, other keys than
 //              "metadata" and "weight_map", a tensor that is named twice, has no name or one with a
 //              NUL, the name of a file that leads anywhere else (CheckFileName), and a total_size

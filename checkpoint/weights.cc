@@ -21,20 +21,17 @@
 namespace brigade::checkpoint {
 namespace {
 
+using device::Quoted;
 using precision::DType;
 
 // Of names in one message.
 constexpr size_t kMostNames = 5;
 
-std::string Quoted(absl::string_view name) {
-  return absl::StrCat("\"", device::Printable(name, 100), "\"");
-}
-
 // "3 tensors are ...: "a", "b", "c""
 absl::Status NamesError(const std::vector<std::string>& names, absl::string_view what) {
   std::vector<std::string> first;
   for (const std::string& name : names) {
-    if (first.size() < kMostNames) first.push_back(Quoted(name));
+    if (first.size() < kMostNames) first.push_back(Quoted(name, 100));
   }
   return absl::InvalidArgumentError(absl::StrCat(names.size(), what, absl::StrJoin(first, ", "),
                                                  names.size() > first.size() ? ", ..." : ""));

@@ -245,37 +245,79 @@ TEST(CheckpointFolderTest, ADamagedOneIsSetAside) {
   EXPECT_EQ(system.All().count(absl::StrCat(kRoot, "/damaged-step-00000002/")), 1u);
 }
 
-// On one file system the first leads; on another one another does.
-TEST(CheckpointFolderTest, ThoseWhoJoinHaveOneLeaderOnEachFileSystem) {
-  CrashFileSystem here, there;
+TEST(CheckpointFolderTest, SeveralBeginItAndOneCommitsIt) {
+  CrashFileSystem system;
   const std::string token = "0123456789abcdef";
   // Left by an earlier save.
-  ASSERT_EQ(here.MakeFolder(kRoot, 0777), 0);
-  ASSERT_EQ(here.MakeFolder(PartPath(kRoot, 6, "fedcba9876543210"), 0777), 0);
+  ASSERT_EQ(system.MakeFolder(kRoot, 0777), 0);
+  ASSERT_EQ(system.MakeFolder(PartPath(kRoot, 6, "fedcba9876543210"), 0777), 0);
   {
-    auto first = NewCheckpoint::Join(here, kRoot, 7, 0, token);
+    auto first = NewCheckpoint::Begin(system, kRoot, 7, 0, token);
     ASSERT_OK(first);
-    auto second = NewCheckpoint::Join(here, kRoot, 7, 0, token);
+    auto second = NewCheckpoint::Begin(system, kRoot, 7, 0, token);
     ASSERT_OK(second);
-    auto third = NewCheckpoint::Join(there, kRoot, 7, 0, token);
-    ASSERT_OK(third);
-    EXPECT_TRUE(first->leads());
-    EXPECT_FALSE(second->leads());
-    EXPECT_TRUE(third->leads());
     EXPECT_EQ(first->path(), PartPath(kRoot, 7, token));
     EXPECT_EQ(second->path(), first->path());
-    EXPECT_EQ(here.All().size(), 2u);
-    MakeFile(here, second->path() + "/of_the_second", "x");
-    ASSERT_OK(second->Commit("not this one's"));
-    EXPECT_THAT(*ListCheckpoints(here, kRoot), IsEmpty());
-    ASSERT_OK(first->Commit("manifest"));
+    EXPECT_EQ(system.All().size(), 2u);
+    MakeFile(system, second->path() + "/of_the_second", "x");
+    first->Leave();
+    { const NewCheckpoint left = *std::move(first); }
+    ASSERT_OK(second->Commit("manifest"));
   }
-  EXPECT_EQ(*ListCheckpoints(here, kRoot), std::vector<int64_t>({7}));
-  EXPECT_EQ(here.All().count(absl::StrCat(kRoot, "/step-00000007/of_the_second")), 1u);
-  // It did not come to a commit there.
-  EXPECT_EQ(there.All().size(), 1u);
-  EXPECT_THAT(NewCheckpoint::Join(here, kRoot, 7, 0, token).status(),
+  EXPECT_EQ(*ListCheckpoints(system, kRoot), std::vector<int64_t>({7}));
+  EXPECT_EQ(system.All().count(absl::StrCat(kRoot, "/step-00000007/of_the_second")), 1u);
+  EXPECT_THAT(NewCheckpoint::Begin(system, kRoot, 7, 0, token).status(),
               StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST(CheckpointFolderTest, WhatWasWithdrawnIsNoMoreAndCanBeSavedAgain) {
+  for (const std::string fails : {"", "rename", "sync"}) {
+    SCOPED_TRACE(fails);
+    CrashFileSystem system;
+    {
+      auto checkpoint = NewCheckpoint::Begin(system, kRoot, 1, 0, "0123456789abcdef");
+      ASSERT_OK(checkpoint);
+      EXPECT_OK(checkpoint->Withdraw());
+      ASSERT_OK(checkpoint->Commit("manifest"));
+      system.set_fault(
+          [&](const std::string& call, const std::string&) { return call == fails ? EIO : 0; });
+      EXPECT_EQ(checkpoint->Withdraw().ok(), fails.empty());
+    }
+    // A name that may still be on the disk is that of a whole one.
+    const auto after = system.AfterCrash(Data::kNone, Names::kNone);
+    EXPECT_EQ(IsCheckpoint(*after, CheckpointPath(kRoot, 1)).value(), !fails.empty());
+    system.set_fault(nullptr);
+    EXPECT_EQ(ListCheckpoints(system, kRoot)->empty(), fails != "rename");
+    EXPECT_EQ(system.All().size(), fails.empty() ? 1u : 3u);
+    if (fails == "rename") continue;
+    SaveEmpty(system, kRoot, 1);
+    EXPECT_EQ(system.All().size(), 3u);
+  }
+}
+
+// A rename that finds nothing has been made before if what it renames is there, and only then.
+TEST(CheckpointFolderTest, AnotherManifestIsNotTakenForTheOneThatWasRenamed) {
+  for (const std::string there : {"manifest", "MANIFEST", "manifest of another one", ""}) {
+    CrashFileSystem system;
+    auto checkpoint = NewCheckpoint::Begin(system, kRoot, 1, 0, "0123456789abcdef");
+    ASSERT_OK(checkpoint);
+    bool was_asked = false;
+    system.set_fault([&](const std::string& call, const std::string& path) {
+      if (was_asked || call != "rename" || absl::EndsWith(path, ".part")) return 0;
+      was_asked = true;
+      system.MakeFolder(CheckpointPath(kRoot, 1), 0777);
+      if (!there.empty()) MakeFile(system, CheckpointPath(kRoot, 1) + "/manifest.json", there);
+      return ENOENT;
+    });
+    const absl::Status committed = checkpoint->Commit("manifest");
+    if (there == "manifest") {
+      EXPECT_OK(committed);
+    } else {
+      EXPECT_THAT(committed,
+                  StatusIs(absl::StatusCode::kNotFound,
+                           HasSubstr("cannot rename /checkpoints/.step-00000001.part-")));
+    }
+  }
 }
 
 TEST(CheckpointFolderTest, WhatIsLeftOfASaveTakesNoRoom) {

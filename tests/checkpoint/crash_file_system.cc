@@ -11,6 +11,8 @@
 namespace brigade::checkpoint::testing {
 namespace {
 
+thread_local int host_of_thread = 0;
+
 int Error(int error) {
   errno = error;
   return -1;
@@ -24,6 +26,27 @@ CrashFileSystem::CrashFileSystem(uint64_t blocks)
   // that they wait for it.
   absl::ErrnoToStatus(EIO, "").IgnoreError();
   root_->is_folder = true;
+}
+
+void CrashFileSystem::set_host(int host) { host_of_thread = host; }
+int CrashFileSystem::host() { return host_of_thread; }
+
+// Null: removes it.
+void CrashFileSystem::SetName(Node& folder, const std::string& name, std::shared_ptr<Node> node) {
+  if (node == nullptr) {
+    folder.names.erase(name);
+  } else {
+    folder.names[name] = std::move(node);
+  }
+  folder.unsynced_names[host_of_thread].insert(name);
+}
+
+void CrashFileSystem::SyncBytes(Node& node) {
+  for (const auto& [begin, end] : node.unsynced[host_of_thread]) {
+    node.synced_bytes.resize(std::max(node.synced_bytes.size(), end));
+    node.synced_bytes.replace(begin, end - begin, node.bytes, begin, end - begin);
+  }
+  node.unsynced.erase(host_of_thread);
 }
 
 int CrashFileSystem::Enter(const char* call, const std::string& path) {
@@ -117,7 +140,8 @@ int CrashFileSystem::Open(const std::string& path, int flags, mode_t) {
     std::string name;
     const std::shared_ptr<Node> folder = FolderOf(path, name);
     if (folder == nullptr) return Error(ENOENT);
-    node = folder->names[name] = std::make_shared<Node>();
+    node = std::make_shared<Node>();
+    SetName(*folder, name, node);
   }
   open_[next_fd_] = {node, path};
   return next_fd_++;
@@ -158,11 +182,17 @@ ssize_t CrashFileSystem::WriteAt(int fd, const void* from, size_t bytes, off_t o
   const int entered = Enter("write", open_.at(fd).path);
   if (entered > 0) return -1;
   if (entered == kShort) bytes = (bytes + 1) / 2;
-  std::string& content = open_.at(fd).node->bytes;
-  content.resize(std::max(content.size(), static_cast<size_t>(offset) + bytes));
+  Node& node = *open_.at(fd).node;
+  std::string& content = node.bytes;
+  const auto begin = static_cast<size_t>(offset);
+  content.resize(std::max(content.size(), begin + bytes));
+  node.unsynced[host_of_thread].emplace_back(begin, begin + bytes);
   std::memcpy(content.data() + offset, from, bytes);
   return static_cast<ssize_t>(bytes);
 }
+
+// There is no page cache to go past.
+int CrashFileSystem::SetDirect(int, bool) { return Error(EINVAL); }
 
 int CrashFileSystem::Allocate(int fd, off_t) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -171,7 +201,11 @@ int CrashFileSystem::Allocate(int fd, off_t) {
 
 int CrashFileSystem::Lock(int fd) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  return Enter("lock", open_.at(fd).path) > 0 ? -1 : 0;
+  if (Enter("lock", open_.at(fd).path) > 0) return -1;
+  int& holder = open_.at(fd).node->lock_fd;
+  if (open_.count(holder) != 0 && holder != fd) return Error(EWOULDBLOCK);
+  holder = fd;
+  return 0;
 }
 
 int CrashFileSystem::BeginToWrite(int fd, off_t, off_t) {
@@ -188,8 +222,7 @@ int CrashFileSystem::SyncData(int fd) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   const int entered = Enter("sync data", open_.at(fd).path);
   if (entered != 0) return entered == kLost ? 0 : -1;
-  Node& node = *open_.at(fd).node;
-  node.synced_bytes = node.bytes;
+  SyncBytes(*open_.at(fd).node);
   return 0;
 }
 
@@ -198,8 +231,16 @@ int CrashFileSystem::Sync(int fd) {
   const int entered = Enter("sync", open_.at(fd).path);
   if (entered != 0) return entered == kLost ? 0 : -1;
   Node& node = *open_.at(fd).node;
-  node.synced_bytes = node.bytes;
-  node.synced_names = node.names;
+  SyncBytes(node);
+  for (const std::string& name : node.unsynced_names[host_of_thread]) {
+    const auto found = node.names.find(name);
+    if (found == node.names.end()) {
+      node.synced_names.erase(name);
+    } else {
+      node.synced_names[name] = found->second;
+    }
+  }
+  node.unsynced_names.erase(host_of_thread);
   return 0;
 }
 
@@ -210,8 +251,9 @@ int CrashFileSystem::MakeFolder(const std::string& path, mode_t) {
   const std::shared_ptr<Node> folder = FolderOf(path, name);
   if (folder == nullptr) return Error(ENOENT);
   if (folder->names.count(name) != 0) return Error(EEXIST);
-  folder->names[name] = std::make_shared<Node>();
-  folder->names[name]->is_folder = true;
+  auto node = std::make_shared<Node>();
+  node->is_folder = true;
+  SetName(*folder, name, std::move(node));
   return 0;
 }
 
@@ -221,7 +263,7 @@ int CrashFileSystem::Remove(const std::string& path, bool is_folder) {
   if (folder == nullptr || node == nullptr) return Error(ENOENT);
   if (node->is_folder != is_folder) return Error(is_folder ? ENOTDIR : EISDIR);
   if (!node->names.empty()) return Error(ENOTEMPTY);
-  folder->names.erase(name);
+  SetName(*folder, name, nullptr);
   return 0;
 }
 
@@ -246,8 +288,8 @@ int CrashFileSystem::Rename(const std::string& from, const std::string& to) {
     return Error(replaced->is_folder ? EISDIR : ENOTDIR);
   }
   if (replaced != nullptr && !replaced->names.empty()) return Error(ENOTEMPTY);
-  source->names.erase(old_name);
-  target->names[new_name] = node;
+  SetName(*source, old_name, nullptr);
+  SetName(*target, new_name, node);
   return 0;
 }
 

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "brigade/device/file/system_calls.h"
@@ -31,6 +33,11 @@ class CrashFileSystem final : public device::SystemCalls {
   explicit CrashFileSystem(uint64_t blocks = 1 << 20);
 
   void set_fault(Fault fault) { fault_ = std::move(fault); }
+
+  // The host from which this thread's calls come: a sync keeps what its own host has written and
+  // named, and nothing of what the others have.
+  static void set_host(int host);
+  static int host();
   // How many calls there were.
   int64_t calls() const { return calls_; }
 
@@ -47,6 +54,7 @@ class CrashFileSystem final : public device::SystemCalls {
   int Stat(int fd, struct stat& status) override;
   ssize_t ReadAt(int fd, void* to, size_t bytes, off_t offset) override;
   ssize_t WriteAt(int fd, const void* from, size_t bytes, off_t offset) override;
+  int SetDirect(int fd, bool direct) override;
   int Allocate(int fd, off_t bytes) override;
   int Lock(int fd) override;
   int BeginToWrite(int fd, off_t offset, off_t bytes) override;
@@ -64,10 +72,14 @@ class CrashFileSystem final : public device::SystemCalls {
  private:
   struct Node {
     bool is_folder = false;
-    // Of a file.
+    // By which it is locked.
+    int lock_fd = -1;
+    // Of a file, and what each host has written of it and not synced: [begin, end).
     std::string bytes, synced_bytes;
-    // Of a folder.
+    std::map<int, std::vector<std::pair<size_t, size_t>>> unsynced;
+    // Of a folder, and the names that each host has made or removed and not synced.
     std::map<std::string, std::shared_ptr<Node>> names, synced_names;
+    std::map<int, std::set<std::string>> unsynced_names;
   };
   struct OpenFile {
     std::shared_ptr<Node> node;
@@ -80,6 +92,8 @@ class CrashFileSystem final : public device::SystemCalls {
   // The folder that holds the last name of the path.
   std::shared_ptr<Node> FolderOf(const std::string& path, std::string& name) const;
   int Remove(const std::string& path, bool is_folder);
+  static void SetName(Node& folder, const std::string& name, std::shared_ptr<Node> node);
+  static void SyncBytes(Node& node);
   // Of a node that is `depth` names below the root.
   static std::shared_ptr<Node> Survivor(const Node& node, Data data, Names names, int depth);
 

@@ -140,13 +140,13 @@ TEST(SafetensorsTest, RefusesWhatIsNoHeader) {
   ExpectRefused("[]", 0, "no object");
   ExpectRefused("7", 0, "no object");
   ExpectRefused("\xef\xbb\xbf{}", 0, "no object");
-  ExpectRefused(Object({w}) + "x", 1, "no JSON");
-  ExpectRefused(Object({w}) + std::string(1, '\0'), 1, "no JSON");
-  ExpectRefused(Object({w}) + "{}", 1, "no JSON");
-  ExpectRefused("{/**/}", 0, "no JSON");
-  ExpectRefused("{,}", 0, "no JSON");
-  ExpectRefused(Object({"\"\xff\":{}"}), 0, "no JSON");
-  ExpectRefused(Object({R"("\ud800":{})"}), 0, "no JSON");
+  ExpectRefused(Object({w}) + "x", 1, "not valid JSON");
+  ExpectRefused(Object({w}) + std::string(1, '\0'), 1, "not valid JSON");
+  ExpectRefused(Object({w}) + "{}", 1, "not valid JSON");
+  ExpectRefused("{/**/}", 0, "not valid JSON");
+  ExpectRefused("{,}", 0, "not valid JSON");
+  ExpectRefused(Object({"\"\xff\":{}"}), 0, "not valid JSON");
+  ExpectRefused(Object({R"("\ud800":{})"}), 0, "not valid JSON");
   for (const char* value : {"1", "-1", "1.5", "null", "true", "\"a\"", "[]"}) {
     ExpectRefused(Object({absl::StrCat("\"w\":", value)}), 0, "tensor \"w\": ");
     ExpectRefused(

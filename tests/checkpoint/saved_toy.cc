@@ -5,6 +5,7 @@
 
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gtest/gtest.h"
 
@@ -49,19 +50,22 @@ ToyArrays SaveToy(device::SystemCalls& system, const std::string& root, WriteMod
     ASSERT_OK((*saver)->Wait());
     ASSERT_OK(self.stream->Synchronize());
     // Each rank's own part.
+    const absl::StatusOr<zero::CapturedState> own = zero::Capture(**zero, self);
+    ASSERT_OK(own);
     const zero::Plan& plan = (*zero)->plan();
     for (size_t b = 0; b < plan.buckets().size(); ++b) {
       const zero::Bucket& bucket = plan.buckets()[b];
       const int64_t begin = self.rank * plan.slice(bucket), end = begin + plan.slice(bucket);
       for (const zero::BucketEntry& entry : bucket.entries) {
         for (int a = 0; a < (bucket.trainable ? 3 : 1); ++a) {
-          const void* const own = (*zero)->OwnState(static_cast<int>(b), a);
+          const void* const values = own->arrays[b][static_cast<size_t>(a)].data();
           const int64_t first = std::max(begin, entry.range.begin);
           const int64_t last = std::min(end, entry.range.begin + entry.range.size);
           for (int64_t i = first; i < last; ++i) {
             arrays[static_cast<size_t>(a)][static_cast<size_t>(entry.parameter)]
                   [static_cast<size_t>(i - entry.range.begin)] = zero::Load(
-                      own, bucket.trainable ? precision::DType::kFloat32 : bucket.dtype, i - begin);
+                      values, bucket.trainable ? precision::DType::kFloat32 : bucket.dtype,
+                      i - begin);
           }
         }
       }

@@ -168,7 +168,7 @@ TEST_P(SaverAsyncTest, OneSaveIsInFlightAndItsEndIsToldOnce) {
   slow_.Close();
   OnThreads({.size = 2}, [&](Rank& self) {
     Training training(self);
-    const auto saver = CreateSaver(training, self, slow_, ToRoot(GetParam()));
+    auto saver = CreateSaver(training, self, slow_, ToRoot(GetParam()));
     EXPECT_FALSE(saver->in_flight());
     EXPECT_EQ(saver->Poll().value(), std::nullopt);
     EXPECT_THAT(saver->Wait(), StatusIs(kPrecondition, "checkpoint: no save is in flight"));
@@ -194,6 +194,8 @@ TEST_P(SaverAsyncTest, OneSaveIsInFlightAndItsEndIsToldOnce) {
     EXPECT_FALSE(saver->in_flight());
     ASSERT_OK(training.zero->Step());
     // Poll tells errors too.
+    saver.reset();
+    self.AwaitOthers();
     const auto there = CreateSaver(training, self, slow_, ToRoot(GetParam()));
     ASSERT_OK(there->Begin(TrainingFields()));
     ASSERT_OK(there->Wait());
@@ -206,6 +208,76 @@ TEST_P(SaverAsyncTest, OneSaveIsInFlightAndItsEndIsToldOnce) {
     EXPECT_EQ(there->Poll().value(), std::nullopt);
   });
   ExpectNoLitter(disk_);
+}
+
+// Of rank 1, which has not asked for the end of the first save when rank 0 begins the next one.
+TEST_P(SaverAsyncTest, ASaveThatIsInFlightOnAnotherRankAloneIsRefusedOnBoth) {
+  OnThreads({.size = 2, .timeout = absl::Seconds(10)}, [&](Rank& self) {
+    Training training(self);
+    const auto saver = CreateSaver(training, self, slow_, ToRoot(GetParam()));
+    for (int time = 0; time < 3; ++time) {
+      ASSERT_OK(saver->Begin(TrainingFields()));
+      if (self.rank == 0) {
+        ASSERT_OK(saver->Wait());
+        ASSERT_OK(training.trainer.Step());
+        ASSERT_OK(saver->Begin(TrainingFields()));
+        EXPECT_THAT(saver->Wait(),
+                    StatusIs(kPrecondition, "rank 1: checkpoint: a save is in flight"));
+      } else {
+        // Also after it has ended.
+        if (time == 1) absl::SleepFor(absl::Milliseconds(100));
+        ASSERT_OK(training.trainer.Step());
+        EXPECT_THAT(saver->Begin(TrainingFields()),
+                    StatusIs(kPrecondition, "checkpoint: a save is in flight"));
+        EXPECT_OK(saver->Wait());
+      }
+    }
+    ASSERT_OK(saver->Begin(TrainingFields()));
+    ASSERT_OK(saver->Wait());
+  });
+  EXPECT_EQ(*ListCheckpoints(disk_, kRoot), std::vector<int64_t>({3, 4, 5, 6}));
+  ExpectNoLitter(disk_);
+}
+
+// The chunks of a save belong to it until its last thread is done with them, whatever ends first.
+TEST_P(SaverAsyncTest, AStepThatFailsAndIsCancelledTakesNothingFromASave) {
+  for (const bool is_destroyed : {true, false}) {
+    for (const int64_t staging_bytes : {int64_t{2000}, int64_t{1} << 20}) {
+      CrashFileSystem disk;
+      SlowDisk slow(&disk);
+      slow.Close();
+      OnThreads({.size = 2}, [&](Rank& self) {
+        Training training(self);
+        SaverOptions options = ToRoot(GetParam());
+        options.staging_bytes = staging_bytes;
+        auto saver = CreateSaver(training, self, slow, options);
+        const auto before = Capture(*training.zero, self).value();
+        ASSERT_OK(saver->Begin(TrainingFields()));
+        slow.AwaitWrites(Writers(self.size));
+        ASSERT_OK(training.trainer.MicroBatch(0));
+        for (device::Stream* const stream : {self.stream.get(), &training.zero->step_stream()}) {
+          ASSERT_OK(stream->Enqueue(
+              {"fails"}, [](device::ThreadPool&) { return absl::DataLossError("of a stream"); }));
+        }
+        self.AwaitOthers();
+        std::thread opens([&] {
+          absl::SleepFor(absl::Milliseconds(20));
+          slow.Open();
+        });
+        EXPECT_OK(training.zero->CancelStep());
+        if (is_destroyed) {
+          saver.reset();
+        } else {
+          EXPECT_OK(saver->Wait());
+          ExpectSaved(before, self, disk);
+        }
+        opens.join();
+        ASSERT_OK(training.trainer.Step());
+        ASSERT_OK(self.stream->Synchronize());
+        EXPECT_EQ(Capture(*training.zero, self).value().step.iteration, 4);
+      });
+    }
+  }
 }
 
 TEST_P(SaverAsyncTest, ItsDestructionEndsASaveThatIsInFlight) {
@@ -288,8 +360,8 @@ TEST_P(SaverAsyncTest, RanksAtDifferentStepsAreRefusedOnAll) {
     }
     self.AwaitOthers();
   });
-  // The root.
-  EXPECT_EQ(disk_.All().size(), 1u);
+  // The root, and its lock.
+  EXPECT_EQ(disk_.All().size(), 2u);
 }
 
 }  // namespace

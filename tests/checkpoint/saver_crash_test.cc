@@ -1,6 +1,8 @@
 // Saves of two ranks while the power fails at any moment, and while syncs are lost: the checkpoint
 // before is there, or the new one, whole.
 
+#include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +14,7 @@
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/other_system_calls.h"
 #include "brigade/tests/checkpoint/toy_training.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -42,6 +45,21 @@ SaverOptions Options(WriteMode mode) {
   return options;
 }
 
+// A disk from the host of a rank.
+class OnHost final : public testing::OtherSystemCalls {
+ public:
+  OnHost(CrashFileSystem& disk, int host) : OtherSystemCalls(&disk), host_(host) {}
+
+ protected:
+  device::SystemCalls* other() override {
+    CrashFileSystem::set_host(host_);
+    return OtherSystemCalls::other();
+  }
+
+ private:
+  const int host_;
+};
+
 // Two ranks that have made one step, and save on one disk after the other.
 class TwoRanks {
  public:
@@ -55,8 +73,10 @@ class TwoRanks {
     EXPECT_OK(self.stream->Synchronize());
   }
 
+  // From a host of each.
   absl::Status Save(CrashFileSystem& disk, WriteMode mode) {
-    auto saver = Saver::Create(Options(mode), *zero_, *self_.communicator, *self_.context, disk);
+    OnHost system(disk, self_.rank);
+    auto saver = Saver::Create(Options(mode), *zero_, *self_.communicator, *self_.context, system);
     EXPECT_OK(saver);
     EXPECT_OK((*saver)->Begin(testing::TrainingFields()));
     return (*saver)->Wait().status();
@@ -83,6 +103,10 @@ int64_t NewestOn(CrashFileSystem& disk) {
   const auto steps = ListCheckpoints(disk, kRoot);
   EXPECT_OK(steps);
   return steps->empty() ? -1 : steps->back();
+}
+
+bool TakesRoom(const std::string& call, const std::string& path) {
+  return (call == "write" || call == "allocate") && !absl::EndsWith(path, "/.lock");
 }
 
 class SaverCrashTest : public ::testing::TestWithParam<WriteMode> {};
@@ -148,27 +172,25 @@ TEST_P(SaverCrashTest, APowerFailureLeavesTheOldCheckpointOrTheNewOne) {
   });
 }
 
-// Of a save onto an empty disk: a sync that is lost is one that is missed.
+// Of a save onto an empty disk, from two hosts: each call that syncs is missed if it is lost.
 TEST_P(SaverCrashTest, EachSyncIsNeeded) {
-  std::set<std::string> synced;
-  Files wanted;
-  std::unique_ptr<CrashFileSystem> disk;
-  // The name without what is another each time.
+  // By the last name of its path, without what is another each time, and host.
   const auto name_of = [](const std::string& path) {
     const std::string name = path.substr(path.rfind('/') + 1);
-    return absl::StartsWith(name, ".step-") ? "folder" : name.empty() ? "parent" : name;
+    // All make sure of the root's own name, whoever has made it.
+    if (name.empty()) return std::string("parent");
+    const bool is_part = absl::StartsWith(name, ".step-");
+    return absl::StrCat(is_part ? "folder" : name, " of rank ", CrashFileSystem::host());
   };
-  std::vector<std::string> names;
-  int folder_syncs = 0;
+  std::map<std::string, int> syncs;
+  Files wanted;
+  std::unique_ptr<CrashFileSystem> disk;
   OnThreads({.size = kRanks}, [&](Rank& self) {
     TwoRanks ranks(self);
     if (self.rank == 0) {
       disk = std::make_unique<CrashFileSystem>();
       disk->set_fault([&](const std::string& call, const std::string& path) {
-        if (absl::StartsWith(call, "sync")) {
-          synced.insert(name_of(path));
-          if (name_of(path) == "folder") ++folder_syncs;
-        }
+        if (absl::StartsWith(call, "sync")) ++syncs[name_of(path)];
         return 0;
       });
     }
@@ -176,19 +198,31 @@ TEST_P(SaverCrashTest, EachSyncIsNeeded) {
     EXPECT_OK(ranks.Save(*disk, GetParam()));
     self.AwaitOthers();
     if (self.rank == 0) {
+      disk->set_fault(nullptr);
       wanted = FilesOf(*disk, 1);
-      names.assign(synced.begin(), synced.end());
-      // All files, the folder, the root and its parent.
-      EXPECT_EQ(names.size(), wanted.size() - 1 + 3);
-      // By each rank that has made a name in it, and before the commit.
-      EXPECT_GE(folder_syncs, GetParam() == WriteMode::kPieceFiles ? kRanks + 1 : 1);
+      size_t of_rank[kRanks] = {};
+      for (const auto& [name, count] : syncs) {
+        if (name == "parent") continue;
+        EXPECT_EQ(count, 1) << name;
+        ++of_rank[name.back() - '0'];
+      }
+      // Of rank 0, which commits, the folder and the root too.
+      const size_t files = wanted.size() - 1;
+      if (GetParam() == WriteMode::kInPlace) {
+        EXPECT_EQ(of_rank[0], files + 2);
+        EXPECT_GT(of_rank[1], files / 3);
+      } else {
+        EXPECT_EQ(of_rank[0], 2u + 2);
+        // Its file, and the name of it.
+        EXPECT_EQ(of_rank[1], 2u);
+      }
     }
     self.AwaitOthers();
-    for (const std::string& lost : names) {
+    for (const auto& [lost, count] : syncs) {
       if (self.rank == 0) {
         disk = std::make_unique<CrashFileSystem>();
-        disk->set_fault([&](const std::string& call, const std::string& path) {
-          return absl::StartsWith(call, "sync") && name_of(path) == lost ? CrashFileSystem::kLost
+        disk->set_fault([&, name = lost](const std::string& call, const std::string& path) {
+          return absl::StartsWith(call, "sync") && name_of(path) == name ? CrashFileSystem::kLost
                                                                          : 0;
         });
       }
@@ -208,10 +242,11 @@ TEST_P(SaverCrashTest, EachSyncIsNeeded) {
 }
 
 TEST_P(SaverCrashTest, AFullDiskIsFoundBeforeAnythingIsWritten) {
-  CrashFileSystem disk(/*blocks=*/2);
+  // The lock has one.
+  CrashFileSystem disk(/*blocks=*/3);
   bool written = false;
-  disk.set_fault([&](const std::string& call, const std::string&) {
-    written = written || call == "write" || call == "allocate";
+  disk.set_fault([&](const std::string& call, const std::string& path) {
+    written = written || TakesRoom(call, path);
     return 0;
   });
   OnThreads({.size = kRanks}, [&](Rank& self) {
@@ -221,7 +256,72 @@ TEST_P(SaverCrashTest, AFullDiskIsFoundBeforeAnythingIsWritten) {
                                            ::testing::HasSubstr("8192 are free")));
   });
   EXPECT_FALSE(written);
-  EXPECT_THAT(disk.All(), ::testing::SizeIs(1));
+  EXPECT_THAT(FilesOf(disk, 1), ::testing::IsEmpty());
+}
+
+// Each has room for what it writes itself.
+TEST(SaverPieceFilesTest, ADiskThatIsTooFullForAllIsFoundBeforeAnythingIsWritten) {
+  for (const bool is_shared : {true, false}) {
+    SCOPED_TRACE(is_shared);
+    // The files take 22 and 6, and the lock one.
+    std::vector<std::unique_ptr<CrashFileSystem>> disks;
+    // Of two disks, each with a mutex of its own.
+    std::atomic<bool> written = false;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      disks.push_back(std::make_unique<CrashFileSystem>(/*blocks=*/27));
+      disks.back()->set_fault([&](const std::string& call, const std::string& path) {
+        if (TakesRoom(call, path)) written = true;
+        return 0;
+      });
+    }
+    OnThreads({.size = kRanks}, [&](Rank& self) {
+      TwoRanks ranks(self);
+      CrashFileSystem& disk = *disks[is_shared ? 0 : static_cast<size_t>(self.rank)];
+      const absl::Status saved = ranks.Save(disk, WriteMode::kPieceFiles);
+      if (is_shared) {
+        EXPECT_THAT(saved, brigade::testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                                      ::testing::HasSubstr("106496 are free")));
+      } else {
+        EXPECT_OK(saved);
+      }
+    });
+    EXPECT_EQ(written, !is_shared);
+  }
+}
+
+// The name is there, and cannot be synced: it goes again, whenever the power fails.
+TEST_P(SaverCrashTest, APowerFailureWhileASaveIsWithdrawnLeavesAWholeOne) {
+  const auto before = DiskWithOne(GetParam());
+  const Files old_files = FilesOf(*before, 0);
+  const auto disk = CopyOf(*before);
+  std::vector<std::unique_ptr<CrashFileSystem>> failures;
+  Files new_files;
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    TwoRanks ranks(self);
+    if (self.rank == 0) {
+      disk->set_fault([&](const std::string& call, const std::string& path) {
+        if (new_files.empty()) new_files = FilesOf(*disk, 1);
+        if (new_files.empty()) return 0;
+        const bool is_first = failures.empty();
+        for (const Data data : kData) {
+          for (const Names names : kNames) failures.push_back(disk->AfterCrash(data, names));
+        }
+        return is_first && call == "open" && path == kRoot ? EIO : 0;
+      });
+    }
+    self.AwaitOthers();
+    EXPECT_THAT(ranks.Save(*disk, GetParam()),
+                brigade::testing::StatusIs(absl::StatusCode::kUnknown,
+                                           ::testing::HasSubstr("cannot open")));
+    self.AwaitOthers();
+  });
+  EXPECT_GT(failures.size(), 16u * 5u);
+  for (const auto& failure : failures) {
+    const int64_t newest = NewestOn(*failure);
+    ASSERT_THAT(newest, ::testing::AnyOf(0, 1));
+    EXPECT_EQ(FilesOf(*failure, newest), newest == 0 ? old_files : new_files);
+  }
+  EXPECT_EQ(NewestOn(*disk->AfterCrash(Data::kNone, Names::kNone)), 0);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "brigade/precision/float16.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/counted_allocations.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -89,7 +90,9 @@ TEST_F(WeightsTest, ReadsAFileAFolderAndAnIndex) {
   }
   Write("1.safetensors", std::vector<Tensor>{kA});
   Write("2.safetensors", std::vector<Tensor>{kB});
-  Write("some.index.json", R"({"metadata": {"total_size": 11, "more": []},
+  Write("some.index.json",
+        R"({
+    "metadata": {"a": {"total_size": "no"}, "total_size": 11, "more": [[8, {"b": {}}]]},
     "weight_map": {"b": "2.safetensors", "a": "1.safetensors"}})");
   const auto files = WeightFiles::Open(PathOf("some.index.json"), disk);
   ASSERT_OK(files);
@@ -125,7 +128,10 @@ TEST_F(WeightsTest, RefusesAnIndexThatIsNotTrue) {
       {R"({"weight_map": {"a": "1", "b": "2", "c": "2"}})", "\"c\" is not in \"2\""},
       {R"({"weight_map": {"a": "both"}})", "\"b\" of \"both\" is not in the index"},
       {R"({"weight_map": {"a": "1", "b": "both"}})", "\"a\" is in \"1\" and in \"both\""},
-      {R"({"weight_map": {"a": "1", "a": "1"}})", "twice"},
+      {R"({"weight_map": {"a": "1", "a": "1"}})", "\"a\" is given twice"},
+      {R"({"weight_map": {}, "weight_map": {}})", "\"weight_map\" is given twice"},
+      {R"({"metadata": {}, "metadata": {}})", "\"metadata\" is given twice"},
+      {R"({"metadata": {"total_size": 8, "total_size": 8}})", "\"total_size\" is given twice"},
       {R"({"weight_map": {"a": "../1"}})", "no name of a file"},
       {R"({"weight_map": {"a": "/1"}})", "no name of a file"},
       {R"({"weight_map": {"a": ""}})", "no name of a file"},
@@ -133,6 +139,8 @@ TEST_F(WeightsTest, RefusesAnIndexThatIsNotTrue) {
       {R"({"weight_map": {"": "1"}})", "no name of a tensor"},
       {R"({"weight_map": {"a": "1"}, "metadata": {"total_size": 9}})", "8 bytes"},
       {R"({"weight_map": {"a": "1"}, "metadata": {"total_size": -8}})", "no number of bytes"},
+      {R"({"weight_map": {"a": "1"}, "metadata": {"total_size": [8]}})", "no number of bytes"},
+      {R"({"weight_map": {"a": ["1"]}})", "the file of \"a\" is no text"},
       {R"({"weight_map": {"a": "1"}, "metadata": 1})", "\"metadata\" is no object"},
       {R"({"weight_map": {"a": "1"}, "more": 1})", "\"more\" is not known"},
       {R"({"weight_map": []})", "\"weight_map\" is no object"},
@@ -148,6 +156,23 @@ TEST_F(WeightsTest, RefusesAnIndexThatIsNotTrue) {
                 StatusIs(kInvalid, AllOf(HasSubstr(PathOf(name)), HasSubstr(each.why))))
         << each.text;
   }
+}
+
+TEST(WeightIndexTest, TakesMemoryInProportionToTheText) {
+  const auto times = [](const std::string& text) {
+    const brigade::testing::PeakOfAllocations peak;
+    (void)ParseWeightIndex(text).ok();
+    return static_cast<double>(peak.bytes()) / static_cast<double>(text.size());
+  };
+  std::string values = "[]";
+  for (int i = 0; i < 100'000; ++i) values += ",{}";
+  // The parser itself keeps brackets until the next string or number.
+  EXPECT_LT(times("{\"metadata\": {\"a\": [" + values + "]}, \"weight_map\": {}}"), 4);
+  EXPECT_LT(times("{\"weight_map\": [" + values + "]}"), 1);
+  EXPECT_LT(times("{\"weight_map\": {\"a\": [" + values + "]}}"), 1);
+  std::string keys = "\"weight_map\": {\"a\":\"1\"";
+  for (int i = 0; i < 50'000; ++i) absl::StrAppend(&keys, ",\"", i, "\":\"1\"");
+  EXPECT_LT(times("{" + keys + "}}"), 16);
 }
 
 // The toy's weights by a type, whose values they are rounded to.
