@@ -9,6 +9,14 @@
 
 namespace brigade::recompute {
 
+// Every size counts rounded up to a multiple of this, at which an arena, and a stash, place what
+// they hold: device memory begins at such addresses.
+inline constexpr int64_t kAlignmentBytes = 256;
+// `bytes` rounded up, 0 or more.
+inline constexpr int64_t AlignedBytes(int64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
 // What a forward pass of a stage may keep for the stage's backward pass. The more it keeps, the
 // less its backward pass has to compute again.
 struct SaveOption {

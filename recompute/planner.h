@@ -27,9 +27,6 @@
 
 namespace brigade::recompute {
 
-// Every size counts rounded up to a multiple of this, at which an arena places what it holds.
-inline constexpr int64_t kAlignmentBytes = 256;
-
 struct Plan {
   std::vector<Operation> operations = {};
   // The most memory that the chain takes at a time (Chain says what counts).

@@ -57,7 +57,8 @@ std::string ToString(const Policy& policy) {
 absl::StatusOr<StashTier> ParseStashTier(absl::string_view text) {
   if (text == "none") return StashTier::kNone;
   if (text == "host") return StashTier::kHost;
-  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is neither none nor host"));
+  if (text == "file") return StashTier::kFile;
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is none of none, host and file"));
 }
 
 absl::Status Validate(const Policy& policy) {

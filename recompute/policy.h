@@ -17,8 +17,9 @@ namespace brigade::recompute {
 enum class StashTier : uint8_t {
   // In memory, with all that is kept.
   kNone,
-  // On the host (PlanStashedSegments).
+  // On the host, or in a file (PlanStashedSegments, stash.h).
   kHost,
+  kFile,
 };
 
 // Which plan a user wants: planner.h says what they are.
@@ -42,7 +43,7 @@ absl::StatusOr<Policy> ParsePolicy(absl::string_view text);
 // The text of a policy, bytes as such, without its stash.
 std::string ToString(const Policy& policy);
 
-// "none", "host". InvalidArgument naming the text and what it may be.
+// "none", "host", "file". InvalidArgument naming the text and what it may be.
 absl::StatusOr<StashTier> ParseStashTier(absl::string_view text);
 
 // InvalidArgument for a stash with another policy than block and segments.

@@ -17,10 +17,6 @@ namespace {
 
 constexpr int64_t kElsewhere = PlacedOperation::kElsewhere;
 
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-}
-
 // Goes through a plan with a memory of what is where.
 class Placing {
  public:
@@ -70,7 +66,7 @@ class Placing {
   // 0 of a stage that there is not, too.
   int64_t InputBytes(int stage) const {
     if (stage <= 0 || static_cast<size_t>(stage) >= chain_.stages.size()) return 0;
-    return RoundUp(chain_.stages[static_cast<size_t>(stage) - 1].output_bytes);
+    return AlignedBytes(chain_.stages[static_cast<size_t>(stage) - 1].output_bytes);
   }
   Written& WrittenOf(const Operation& operation) {
     return written_[static_cast<size_t>(operation.stage)];
@@ -151,16 +147,16 @@ absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
   switch (operation.action) {
     case Action::kForward:
     case Action::kForwardKeep:
-      WritesTo(placed, placed.output, RoundUp(stage.output_bytes));
-      WritesTo(placed, placed.transient, RoundUp(stage.transient_bytes));
+      WritesTo(placed, placed.output, AlignedBytes(stage.output_bytes));
+      WritesTo(placed, placed.transient, AlignedBytes(stage.transient_bytes));
       break;
     case Action::kForwardSave:
-      WritesTo(placed, placed.saved, RoundUp(option.saved_bytes));
-      WritesTo(placed, placed.transient, RoundUp(option.forward_transient_bytes));
+      WritesTo(placed, placed.saved, AlignedBytes(option.saved_bytes));
+      WritesTo(placed, placed.transient, AlignedBytes(option.forward_transient_bytes));
       break;
     case Action::kBackward:
-      WritesTo(placed, placed.saved, RoundUp(option.saved_bytes));
-      WritesTo(placed, placed.transient, RoundUp(option.backward_transient_bytes));
+      WritesTo(placed, placed.saved, AlignedBytes(option.saved_bytes));
+      WritesTo(placed, placed.transient, AlignedBytes(option.backward_transient_bytes));
       break;
     case Action::kFetch:
       WritesTo(placed, placed.input, InputBytes(operation.stage));
@@ -254,7 +250,8 @@ absl::StatusOr<int64_t> Placing::Input(const Operation& operation) {
 absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
   BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
   const Stage& stage = StageOf(operation);
-  const int64_t bytes = RoundUp(stage.output_bytes), transient = RoundUp(stage.transient_bytes);
+  const int64_t bytes = AlignedBytes(stage.output_bytes),
+                transient = AlignedBytes(stage.transient_bytes);
   // Beside what passes: this at the other end.
   int64_t near = 0, far = 0;
   if (passing_.has_value()) (passing_->far_end ? far : near) = passing_->bytes;
@@ -282,9 +279,9 @@ absl::StatusOr<PlacedOperation> Placing::ForwardSave(const Operation& operation)
   BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
   const SaveOption& option = StageOf(operation).options[static_cast<size_t>(operation.option)];
   PlacedOperation placed = {operation, input, top(), top()};
-  Push(Kind::kSaved, operation, RoundUp(option.saved_bytes));
+  Push(Kind::kSaved, operation, AlignedBytes(option.saved_bytes));
   placed.transient = top();
-  Need(top() + RoundUp(option.forward_transient_bytes));
+  Need(top() + AlignedBytes(option.forward_transient_bytes));
   return placed;
 }
 
@@ -300,7 +297,7 @@ absl::StatusOr<PlacedOperation> Placing::Backward(const Operation& operation) {
   PlacedOperation placed = {operation, input};
   placed.saved = stack_.back().at;
   placed.transient = top();
-  Need(top() + RoundUp(option.backward_transient_bytes));
+  Need(top() + AlignedBytes(option.backward_transient_bytes));
   stack_.pop_back();
   backward_ = operation.stage;
   return placed;

@@ -250,6 +250,15 @@ TYPED_TEST(AttentionCudaTest, IsAttentionForEveryContextAndWidthOfHeads) {
   }
 }
 
+// Of the narrowest head: an emulator's time goes with the square of the context.
+TYPED_TEST(AttentionCudaTest, IsAttentionForALongContext) {
+  ExpectAttention<TypeParam>({.batch = 1, .context = 1000, .heads = 1, .head_width = 32});
+}
+
+TYPED_TEST(AttentionCudaTest, SoakIsAttentionForTheLongestContext) {
+  ExpectAttention<TypeParam>({.batch = 1, .context = 4096, .heads = 1, .head_width = 32});
+}
+
 TYPED_TEST(AttentionCudaTest, HeadsAndTextsAreApart) {
   ExpectAttention<TypeParam>({.batch = 3, .context = 65, .heads = 5, .head_width = 32});
 }

@@ -49,8 +49,8 @@ TEST(PolicyTest, EverythingElseIsRefused) {
 TEST(PolicyTest, AStashIsForInputsThatAreKept) {
   EXPECT_EQ(ParseStashTier("none").value(), StashTier::kNone);
   EXPECT_EQ(ParseStashTier("host").value(), StashTier::kHost);
-  EXPECT_THAT(ParseStashTier("Host"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "\"Host\" is neither none nor host"));
+  EXPECT_THAT(ParseStashTier("Host"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               "\"Host\" is none of none, host and file"));
   const Chain chain = EqualChain(6, UnitStage(1, 1, 1, {{4, 2}}));
   for (const char* text : {"none", "block", "selective", "segments:2", "budget:1GiB"}) {
     Policy policy = ParsePolicy(text).value();

@@ -1,19 +1,23 @@
-// Schedules on two tiers, carried out with states on the host. The same tests run on the CPU and,
-// by BRIGADE_STASH_DEVICE of their target, on a GPU.
+// Schedules on two tiers, carried out with states on the host and in a file. The same tests run on
+// the CPU and, by BRIGADE_STASH_DEVICE of their target, on a GPU.
 
 #include "brigade/recompute/stash.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "brigade/device/file/file_options.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/recompute/planner.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/recompute/revolve.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/tests/device/file/disk_fault.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/recompute/chains.h"
 #include "brigade/tests/testing/counted_allocations.h"
@@ -34,6 +38,9 @@ class StashTestPeer {
 
 namespace {
 
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int kStages = 9;
@@ -61,10 +68,15 @@ std::vector<Plan> Plans() {
           Plan{.operations = DiskRevolve(kStages, 2, {.write = 0.5, .read = 0.5})->operations}};
 }
 
+device::FileOptions InTestFolder() {
+  // The engine whose calls disk_fault.h replaces.
+  return {.directory = ::testing::TempDir(), .engine = device::FileEngineKind::kThreads};
+}
+
 // A chain in which each stage copies its input and leaves a mark of its own in it.
 class Toy {
  public:
-  Toy(device::ContextOptions options, const Plan& plan)
+  Toy(device::ContextOptions options, const Plan& plan, StashTier tier)
       : chain_(ToyChain()), schedule_(Place(chain_, plan).value()) {
     options.device = BRIGADE_STASH_DEVICE;
     options.compute_threads = 1;
@@ -74,7 +86,10 @@ class Toy {
         context_->Allocate(schedule_.arena_bytes, device::Purpose::kActivations, "arena").value();
     seen_ =
         context_->AllocateHost(kStages * kMost, device::Purpose::kScratch, "inputs seen").value();
-    stash_ = Stash::Create(schedule_.written_bytes, *context_).value();
+    const device::FileOptions file = InTestFolder();
+    stash_ = Stash::Create(schedule_.written_bytes, *context_,
+                           tier == StashTier::kFile ? &file : nullptr)
+                 .value();
   }
 
   absl::Status Forward() {
@@ -177,30 +192,53 @@ class Toy {
   std::unique_ptr<Stash> stash_;
 };
 
-TEST(StashTest, StatesComeBackInTheBytesOfTheFormula) {
+class StashTest : public ::testing::TestWithParam<StashTier> {
+ protected:
+  static bool InFile() { return GetParam() == StashTier::kFile; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Tiers, StashTest, ::testing::Values(StashTier::kHost, StashTier::kFile),
+                         [](const auto& info) {
+                           return info.param == StashTier::kFile ? "File" : "Host";
+                         });
+
+TEST_P(StashTest, StatesComeBackInTheBytesOfTheFormula) {
   for (const Plan& plan : Plans()) {
     device::RaceChecker checker;
-    Toy toy({.checks = true, .race_checker = &checker}, plan);
+    Toy toy({.checks = true, .race_checker = &checker}, plan, GetParam());
     const int64_t written = toy.schedule().WrittenBytes();
     EXPECT_GT(written, 0);
+    const std::vector<int64_t>& slots = toy.schedule().written_bytes;
+    const int64_t of_host = Stash::HostBytes(slots, InFile());
     // The sizes are multiples already.
-    EXPECT_EQ(Stash::HostBytes(toy.schedule().written_bytes), written);
-    EXPECT_EQ(toy.context().host_memory_stats().peak_bytes(device::Purpose::kActivations), written);
+    const int64_t largest = *std::max_element(slots.begin(), slots.end());
+    const auto states = std::count_if(slots.begin(), slots.end(), [](int64_t b) { return b > 0; });
+    EXPECT_EQ(of_host, InFile() ? 2 * std::min<int64_t>(states, 2) * largest : written);
+    EXPECT_EQ(toy.context().host_memory_stats().peak_bytes(device::Purpose::kActivations), of_host);
+    ASSERT_EQ(toy.stash().file() != nullptr, InFile());
+    if (InFile()) {
+      EXPECT_EQ(toy.stash().file()->bytes(), Stash::FileBytes(slots));
+    }
     EXPECT_EQ(toy.stash().movement(), StashMovement());
     for (int pass = 1; pass <= 3; ++pass) {
       ASSERT_OK(toy.Pass());
       ASSERT_OK(toy.compute().Synchronize());
       EXPECT_TRUE(toy.SawAllInputs());
-      EXPECT_EQ(toy.stash().movement(), (StashMovement{pass * written, pass * written}));
+      const int64_t moved = pass * written, in_file = InFile() ? moved : 0;
+      EXPECT_EQ(toy.stash().movement(), (StashMovement{moved, moved, in_file, in_file}));
+      if (InFile()) {
+        EXPECT_EQ(toy.stash().file()->bytes_read(), moved);
+        EXPECT_EQ(toy.stash().file()->bytes_written(), moved);
+      }
     }
     EXPECT_THAT(checker.reports(), IsEmpty());
   }
 }
 
-TEST(StashTest, AForwardPassAloneMayBeFollowedByAnother) {
+TEST_P(StashTest, AForwardPassAloneMayBeFollowedByAnother) {
   for (const Plan& plan : Plans()) {
     device::RaceChecker checker;
-    Toy toy({.checks = true, .race_checker = &checker}, plan);
+    Toy toy({.checks = true, .race_checker = &checker}, plan, GetParam());
     for (int i = 0; i < 3; ++i) ASSERT_OK(toy.Forward());
     ASSERT_OK(toy.Backward());
     ASSERT_OK(toy.Forward());
@@ -211,32 +249,60 @@ TEST(StashTest, AForwardPassAloneMayBeFollowedByAnother) {
   }
 }
 
-TEST(StashTest, SlotsAreRoundedUp) {
+TEST(StashBytesTest, SlotsAreRoundedUp) {
   EXPECT_EQ(Stash::HostBytes({}), 0);
   EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}), 256 + 256 + 512);
+  // Two in each direction, if there are two.
+  EXPECT_EQ(Stash::HostBytes({}, /*in_file=*/true), 0);
+  EXPECT_EQ(Stash::HostBytes({0, 257, 0}, /*in_file=*/true), 2 * 512);
+  EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}, /*in_file=*/true), 4 * 512);
+  // Two slots for each, and two tables, in blocks.
+  EXPECT_EQ(Stash::FileBytes({0, 1, 4096, 0, 4097}), 2 * (4096 + 4096 + 8192) + 2 * 4096);
 }
 
-TEST(StashTest, MoreThanTheHostsLimitIsRefused) {
+TEST_P(StashTest, MoreThanTheHostsLimitIsRefused) {
   const std::vector<int64_t> slots = {512, 512};
   auto context =
       device::Context::Create(
           {.device = BRIGADE_STASH_DEVICE, .host_memory_limit_bytes = 1000, .name = "rank 3"})
           .value();
-  EXPECT_THAT(Stash::Create(slots, *context),
-              brigade::testing::StatusIs(absl::StatusCode::kResourceExhausted,
-                                         ::testing::HasSubstr("\"stash\"")));
+  const device::FileOptions file = InTestFolder();
+  EXPECT_THAT(Stash::Create(slots, *context, InFile() ? &file : nullptr),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(InFile() ? "\"stash to the file\"" : "\"stash\"")));
   EXPECT_EQ(context->host_memory_stats().current_bytes(device::Purpose::kActivations), 0);
 }
 
 // Whatever the timing, the race checker names the operations that a wait keeps apart.
-TEST(StashTest, AnOmittedWaitIsReported) {
-  for (const StashWait point : {StashWait::kStateWritten, StashWait::kStashed,
-                                StashWait::kStashFree, StashWait::kRestored}) {
-    SCOPED_TRACE(static_cast<int>(point));
+TEST_P(StashTest, AnOmittedWaitIsReported) {
+  struct Case {
+    StashWait point;
+    const char *one, *other;
+    // States that go there before one waits for another.
+    int64_t more_than = 0;
+  };
+  constexpr char kCompute[] = "compute", kCopies[] = "stash", kFile[] = "stash's file";
+  std::vector<Case> cases = {{StashWait::kStateWritten, kCompute, kCopies},
+                             {StashWait::kStashed, kCompute, kCopies},
+                             {StashWait::kStashFree, kCompute, kCopies},
+                             {StashWait::kRestored, kCompute, kCopies}};
+  if (InFile()) {
+    cases.insert(cases.end(), {{StashWait::kWrittenToFile, kCopies, kFile, 2},
+                               {StashWait::kOnHost, kCopies, kFile},
+                               {StashWait::kOnDevice, kCopies, kFile, 2},
+                               {StashWait::kReadFromFile, kCopies, kFile}});
+  }
+  for (const Case& c : cases) {
+    SCOPED_TRACE(static_cast<int>(c.point));
     for (const Plan& plan : Plans()) {
       device::RaceChecker checker;
-      Toy toy({.checks = true, .race_checker = &checker}, plan);
-      StashTestPeer::OmitWait(toy.stash(), point);
+      Toy toy({.checks = true, .race_checker = &checker}, plan, GetParam());
+      const std::vector<int64_t>& slots = toy.schedule().written_bytes;
+      if (std::count_if(slots.begin(), slots.end(), [](int64_t b) { return b > 0; }) <=
+          c.more_than) {
+        continue;
+      }
+      StashTestPeer::OmitWait(toy.stash(), c.point);
       // A call may fail because of the race. The checker has the report in any case.
       for (int pass = 0; pass < 2; ++pass) toy.Pass().IgnoreError();
       toy.compute().Synchronize().IgnoreError();
@@ -244,7 +310,7 @@ TEST(StashTest, AnOmittedWaitIsReported) {
       EXPECT_FALSE(races.empty());
       for (const device::Race& race : races) {
         EXPECT_THAT((std::vector<std::string>{race.first.stream, race.second.stream}),
-                    ::testing::UnorderedElementsAre("compute", "stash"))
+                    ::testing::UnorderedElementsAre(c.one, c.other))
             << race.message;
       }
     }
@@ -252,10 +318,10 @@ TEST(StashTest, AnOmittedWaitIsReported) {
 }
 
 // A step without its backward pass: the next one's forward pass waits for the copies.
-TEST(StashTest, APassThatDoesNotAwaitTheLastOnesCopiesIsReported) {
+TEST_P(StashTest, APassThatDoesNotAwaitTheLastOnesCopiesIsReported) {
   const Plan plan = Plans()[0];
   device::RaceChecker checker;
-  Toy toy({.checks = true, .race_checker = &checker}, plan);
+  Toy toy({.checks = true, .race_checker = &checker}, plan, GetParam());
   ASSERT_OK(toy.Forward());
   EXPECT_THAT(checker.reports(), IsEmpty());
   StashTestPeer::OmitWait(toy.stash(), StashWait::kStashed);
@@ -264,14 +330,14 @@ TEST(StashTest, APassThatDoesNotAwaitTheLastOnesCopiesIsReported) {
   EXPECT_FALSE(checker.reports().empty());
 }
 
-TEST(StashTest, DelaysChangeNoBit) {
+TEST_P(StashTest, DelaysChangeNoBit) {
   const std::vector<Plan> plans = Plans();
   for (uint64_t seed = 1; seed <= 32; ++seed) {
     device::RaceChecker checker;
     Toy toy({.checks = true,
              .race_checker = &checker,
              .random_delay = {.seed = seed, .max_delay_us = 100}},
-            plans[seed % plans.size()]);
+            plans[seed % plans.size()], GetParam());
     for (int pass = 0; pass < 2; ++pass) ASSERT_OK(toy.Pass());
     ASSERT_OK(toy.compute().Synchronize());
     EXPECT_TRUE(toy.SawAllInputs()) << seed;
@@ -279,20 +345,21 @@ TEST(StashTest, DelaysChangeNoBit) {
   }
 }
 
-TEST(StashTest, AllocatesNothingAndWaitsOnNoHost) {
+TEST_P(StashTest, AllocatesNothingAndWaitsOnNoHost) {
   for (const Plan& plan : Plans()) {
-    Toy toy({.checks = false}, plan);
+    Toy toy({.checks = false}, plan, GetParam());
     // The queues grow to all of these passes, which are held up.
     device::Gate gate;
     if (kOnCpu) {
       ASSERT_OK(device::Block(toy.compute(), gate));
     }
-    for (int pass = 0; pass < 4; ++pass) ASSERT_OK(toy.Pass());
+    absl::Status status;
+    for (int pass = 0; pass < 4; ++pass) status.Update(toy.Pass());
     gate.Open();
+    ASSERT_OK(status);
     ASSERT_OK(toy.compute().Synchronize());
     const int64_t waits = toy.context().host_waits();
     const int64_t allocations = brigade::testing::CountedAllocations();
-    absl::Status status;
     for (int pass = 0; pass < 3; ++pass) status.Update(toy.Pass());
     // CUDA itself may allocate.
     if (kOnCpu) {
@@ -303,6 +370,53 @@ TEST(StashTest, AllocatesNothingAndWaitsOnNoHost) {
     ASSERT_OK(toy.compute().Synchronize());
     EXPECT_TRUE(toy.SawAllInputs());
   }
+}
+
+TEST(StashFileTest, AnErrorOfTheDiskReachesCompute) {
+  device::DiskFault& fault = device::TheDiskFault();
+  fault.file = "/brigade_stash_";
+  for (const bool write : {false, true}) {
+    for (const Plan& plan : Plans()) {
+      Toy toy({}, plan, StashTier::kFile);
+      ASSERT_OK(toy.Pass());
+      ASSERT_OK(toy.compute().Synchronize());
+      fault.of_writes = write;
+      fault.after = 0;
+      fault.error = write ? ENOSPC : EIO;
+      absl::Status status = toy.Pass();
+      status.Update(toy.compute().Synchronize());
+      fault.Clear();
+      EXPECT_THAT(
+          status,
+          StatusIs(write ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kDataLoss,
+                   AllOf(HasSubstr(write ? "cannot write chunk " : "cannot read chunk "),
+                         HasSubstr(" (input of stage "), HasSubstr("/brigade_stash_"))));
+    }
+  }
+}
+
+TEST(StashFileTest, ShortTransfersAndASlowDiskChangeNoBit) {
+  device::DiskFault& fault = device::TheDiskFault();
+  fault.file = "/brigade_stash_";
+  for (const bool is_slow : {false, true}) {
+    // 10 MB/s.
+    if (is_slow) fault.ns_per_byte = 100;
+    if (!is_slow) fault.bytes = 512;
+    for (const Plan& plan : Plans()) {
+      Toy toy({}, plan, StashTier::kFile);
+      ASSERT_OK(toy.Pass());
+      ASSERT_OK(toy.compute().Synchronize());
+      EXPECT_TRUE(toy.SawAllInputs());
+    }
+    fault.Clear();
+  }
+}
+
+TEST(StashFileTest, WithoutItsFolderThereIsNone) {
+  auto context = device::Context::Create({.device = BRIGADE_STASH_DEVICE}).value();
+  const device::FileOptions file = {.directory = ::testing::TempDir() + "/no folder"};
+  EXPECT_THAT(Stash::Create({512}, *context, &file),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no folder")));
 }
 
 }  // namespace
