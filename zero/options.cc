@@ -1,6 +1,7 @@
 #include "brigade/zero/options.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero {
@@ -11,15 +12,36 @@ absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat("ZeRO: ", what...));
 }
 
+absl::Status ValidateFile(const OffloadOptions& offload) {
+  if (offload.host_share != 1) {
+    return Invalid("offload.optimizer_state is file with host_share ", offload.host_share,
+                   "; a step that cannot be written must leave all of it as it was");
+  }
+  if (offload.chunk_elements < 1) {
+    return Invalid("offload.chunk_elements is ", offload.chunk_elements);
+  }
+  if (offload.chunk_buffers < 2) {
+    return Invalid("offload.chunk_buffers is ", offload.chunk_buffers, ", not 2 or more");
+  }
+  if (offload.file_limit_bytes < 0) {
+    return Invalid("offload.file_limit_bytes is ", offload.file_limit_bytes);
+  }
+  if (offload.file.crash_safety != device::CrashSafety::kNone) {
+    return Invalid("offload.file.crash_safety is ", device::ToString(offload.file.crash_safety),
+                   "; the file ends with the process, and checkpoints are what is resumed from");
+  }
+  return offload.file.Validate();
+}
+
 absl::Status ValidateOffload(const ZeroOptions& options) {
   const OffloadOptions& offload = options.offload;
-  const auto is_known = [](device::Tier tier) {
-    return tier == device::Tier::kDevice || tier == device::Tier::kHost;
-  };
+  const absl::string_view state = device::ToString(offload.optimizer_state);
+  const absl::string_view parameters = device::ToString(offload.parameters);
+  const auto is_known = [](device::Tier tier) { return tier <= device::Tier::kFile; };
   if (!is_known(offload.optimizer_state) || !is_known(offload.parameters)) {
-    return Invalid("offload.optimizer_state is ", device::ToString(offload.optimizer_state),
-                   ", offload.parameters ", device::ToString(offload.parameters),
-                   "; both must be device or host");
+    return Invalid("offload.optimizer_state is ", static_cast<int>(offload.optimizer_state),
+                   ", offload.parameters ", static_cast<int>(offload.parameters),
+                   "; both must be device, host or file");
   }
   if (!(offload.host_share >= 0 && offload.host_share <= 1)) {
     return Invalid("offload.host_share is ", offload.host_share, ", not 0 to 1");
@@ -29,30 +51,39 @@ absl::Status ValidateOffload(const ZeroOptions& options) {
     return Invalid("offload.delay_warm_up is ", offload.delay_warm_up);
   }
   if (offload.delay_update && (!offload.enabled() || offload.host_share != 1)) {
-    return Invalid("offload.delay_update needs the whole optimizer state on the host");
+    return Invalid("offload.delay_update needs the whole optimizer state on the host or in a file");
   }
   if (!offload.enabled()) {
     if (offload.host_share != 1) {
       return Invalid("offload.host_share is ", offload.host_share,
                      ", but the optimizer state is on the device");
     }
-    if (offload.host_parameters()) {
-      return Invalid("offload.parameters is host, but the optimizer state is on the device");
+    if (offload.parameters != device::Tier::kDevice) {
+      return Invalid("offload.parameters is ", parameters,
+                     ", but the optimizer state is on the device");
     }
     return absl::OkStatus();
   }
   if (options.traits().whole_optimizer_state) {
-    return Invalid("offload.optimizer_state is host, but in stage ", options.stage,
+    return Invalid("offload.optimizer_state is ", state, ", but in stage ", options.stage,
                    " every rank updates everything; stages 1 to 3 share it out");
   }
-  if (!offload.host_parameters()) return absl::OkStatus();
+  if (offload.file_state()) BRIGADE_RETURN_IF_ERROR(ValidateFile(offload));
+  if (offload.parameters == device::Tier::kDevice) return absl::OkStatus();
   if (options.traits().whole_parameters) {
-    return Invalid("offload.parameters is host, but stage ", options.stage,
+    return Invalid("offload.parameters is ", parameters, ", but stage ", options.stage,
                    " keeps all parameters; stage 3 does not");
   }
   if (offload.host_share != 1) {
-    return Invalid("offload.parameters is host with host_share ", offload.host_share,
+    return Invalid("offload.parameters is ", parameters, " with host_share ", offload.host_share,
                    "; the update of parameters that are there is the host's");
+  }
+  if (offload.file_parameters() && !offload.file_state()) {
+    return Invalid("offload.parameters is file, but the optimizer state is on the ", state,
+                   "; a step that cannot be written must leave both as they were");
+  }
+  if (offload.file_parameters() && offload.delay_update) {
+    return Invalid("offload.delay_update needs parameters on the device or the host");
   }
   return absl::OkStatus();
 }

@@ -1,11 +1,13 @@
 #include "brigade/zero/zero_optimizer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/host_threads.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/status_macros.h"
@@ -14,6 +16,7 @@
 #include "brigade/zero/internal/consistency_check.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
@@ -26,12 +29,15 @@ namespace brigade::zero {
 ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
     : plan_(std::move(plan)), options_(options) {}
 
-ZeroOptimizer::~ZeroOptimizer() = default;
+ZeroOptimizer::~ZeroOptimizer() { Free(); }
 
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
 const Movement& ZeroOptimizer::movement() const { return streams_->movement; }
+const device::FileStore* ZeroOptimizer::file() const {
+  return file_ == nullptr ? nullptr : &file_->store();
+}
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
@@ -48,21 +54,33 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, communicator));
   BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, communicator));
+  int host_threads = options.offload.host_threads;
+  if (options.offload.enabled()) {
+    // Of all ranks, whatever each one's options say of threads.
+    BRIGADE_ASSIGN_OR_RETURN(const int share, collectives::ThreadsOfRank(communicator));
+    if (host_threads == 0) host_threads = share;
+  }
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
   self->streams_ = *std::move(streams);
   // So does a rank that runs out of memory, after it has freed what it has allocated.
-  const absl::Status allocated = self->Allocate();
+  absl::Status allocated = self->streams_->CreateForOffload(host_threads);
+  if (allocated.ok()) allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocated, communicator));
   return self;
 }
 
 void ZeroOptimizer::Free() {
+  // Memory waits for its own context's streams alone, and the host's are another one's.
+  if (streams_ != nullptr) {
+    for (device::Stream* const each : streams_->Own()) each->Synchronize().IgnoreError();
+  }
   loan_.reset();
   transfer_.reset();
   update_.reset();
   gradients_.reset();
   parameters_.reset();
+  file_.reset();
 }
 
 // Whether the tiers' limits leave what the memory model says. The communicator's workspace, which
@@ -70,11 +88,17 @@ void ZeroOptimizer::Free() {
 absl::Status ZeroOptimizer::CheckLimits() const {
   const device::Context& context = streams_->context();
   const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_);
-  for (const device::Tier tier : {device::Tier::kDevice, device::Tier::kHost}) {
-    const device::MemoryStats& books =
-        tier == device::Tier::kDevice ? context.memory_stats() : context.host_memory_stats();
-    const int64_t limit = context.memory_limit_bytes(tier), needed = Total(terms, tier);
-    if (limit == 0 || needed <= limit - books.current_bytes()) continue;
+  // The file is this optimizer's own.
+  const device::MemoryStats no_books;
+  const std::pair<device::Tier, const device::MemoryStats*> tiers[] = {
+      {device::Tier::kDevice, &context.memory_stats()},
+      {device::Tier::kHost, &context.host_memory_stats()},
+      {device::Tier::kFile, &no_books}};
+  for (const auto& [tier, books] : tiers) {
+    const int64_t limit = tier == device::Tier::kFile ? options_.offload.file_limit_bytes
+                                                      : context.memory_limit_bytes(tier);
+    const int64_t needed = Total(terms, tier);
+    if (limit == 0 || needed <= limit - books->current_bytes()) continue;
     std::string what;
     for (const MemoryTerm& term : terms) {
       if (term.tier != tier || term.bytes == 0) continue;
@@ -83,7 +107,7 @@ absl::Status ZeroOptimizer::CheckLimits() const {
     return absl::ResourceExhaustedError(
         absl::StrCat("stage ", options_.stage, ": \"", context.name(), "\" needs ", needed,
                      " bytes of the ", device::ToString(tier), " (", what, "); in use ",
-                     books.current_bytes(), " bytes (", books.ToString(), "), limit ", limit));
+                     books->current_bytes(), " bytes (", books->ToString(), "), limit ", limit));
   }
   return absl::OkStatus();
 }
@@ -91,13 +115,17 @@ absl::Status ZeroOptimizer::CheckLimits() const {
 absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
   BRIGADE_RETURN_IF_ERROR(CheckLimits());
-  BRIGADE_ASSIGN_OR_RETURN(parameters_,
-                           internal::ParameterStore::Create(plan_, options_, *streams_));
+  if (options_.offload.file_state()) {
+    BRIGADE_ASSIGN_OR_RETURN(file_, internal::RankFile::Create(plan_, options_, *streams_));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(
+      parameters_, internal::ParameterStore::Create(plan_, options_, file_.get(), *streams_));
   BRIGADE_ASSIGN_OR_RETURN(gradients_, internal::GradientStore::Create(plan_, options_, *streams_));
-  BRIGADE_ASSIGN_OR_RETURN(update_, internal::ShardedUpdate::Create(plan_, options_, *gradients_,
-                                                                    *parameters_, *streams_));
-  transfer_ =
-      std::make_unique<internal::StateTransfer>(plan_, options_, *streams_, *parameters_, *update_);
+  BRIGADE_ASSIGN_OR_RETURN(
+      update_, internal::ShardedUpdate::Create(plan_, options_, file_.get(), *gradients_,
+                                               *parameters_, *streams_));
+  transfer_ = std::make_unique<internal::StateTransfer>(plan_, options_, file_.get(), *streams_,
+                                                        *parameters_, *update_);
   BRIGADE_ASSIGN_OR_RETURN(loan_, internal::StateLoan::Create(*streams_));
   BRIGADE_ASSIGN_OR_RETURN(backward_finished_,
                            streams_->context().CreateEvent("backward finished"));
@@ -130,6 +158,12 @@ absl::Status ZeroOptimizer::WithUnit(const char* call, int unit, const absl::Sta
 
 absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("Acquire", unit));
+  if (must_load_) {
+    return WithUnit("Acquire", unit,
+                    absl::FailedPreconditionError(
+                        "a step was not written and is taken back, but not from the weights; "
+                        "LoadState comes first"));
+  }
   if (parameters_->acquired(unit)) {
     return WithUnit("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
   }
@@ -242,6 +276,16 @@ absl::Status ZeroOptimizer::CancelStep() {
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   BRIGADE_RETURN_IF_ERROR(update_->Reset());
+  if (file_ != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(file_->Reset());
+    BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                             controller().SaveState(streams_->comm()));
+    // Of a step that was decided and could not be written nothing has happened, but to the weights.
+    if (std::memcmp(&state, &file_->state(), sizeof(state)) != 0) {
+      must_load_ = true;
+      BRIGADE_RETURN_IF_ERROR(controller().LoadState(file_->state(), streams_->comm()));
+    }
+  }
   if (options_.offload.delay_update) {
     // Whether the step was still counted decides whether the next one is delayed.
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
@@ -272,7 +316,10 @@ absl::Status ZeroOptimizer::PrepareToChangeState(const char* call) {
 
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
-  return transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write);
+  BRIGADE_RETURN_IF_ERROR(
+      transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
+  must_load_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -282,8 +329,9 @@ absl::Status ZeroOptimizer::ExportParameters(
   return transfer_->ExportParameters(ready, read);
 }
 
-const void* ZeroOptimizer::OwnState(int bucket, int array) const {
-  return transfer_->OwnState(bucket, array);
+absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range, void* to,
+                                      device::Stream& reader) {
+  return transfer_->Copy(bucket, array, range, to, reader);
 }
 
 int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
@@ -302,7 +350,10 @@ absl::Status ZeroOptimizer::LoadState(
     const kernels::StepState& state,
     absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,
     int64_t chunk_bytes) {
-  return transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read);
+  BRIGADE_RETURN_IF_ERROR(
+      transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
+  must_load_ = false;
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::zero

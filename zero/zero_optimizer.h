@@ -22,6 +22,7 @@ class Communicator;
 namespace brigade::device {
 class Context;
 class Event;
+class FileStore;
 class Stream;
 }  // namespace brigade::device
 namespace brigade::optim {
@@ -32,6 +33,7 @@ namespace brigade::zero {
 namespace internal {
 class GradientStore;
 class ParameterStore;
+class RankFile;
 class ShardedUpdate;
 class StateLoan;
 class StateTransfer;
@@ -62,8 +64,9 @@ class StepStreams;
 // Memory       Of the device and of the host, all of it at Create, the communicator's workspace for
 //              the step's collectives included: MemoryOf (plan/memory_model.h) says how much of
 //              each, and what for.
-//              While parameters go in or out, one bucket in float32 more; while state is loaded,
-//              only the workspace of stage 0's gathers, and for a GPU two chunks on the host.
+//              While parameters go in or out, one bucket in float32 more, and where slices are
+//              elsewhere two slices of the largest, on the host; while state is loaded, only the
+//              workspace of stage 0's gathers, and for a GPU two chunks on the host.
 // Traffic      TrafficOfStep (plan/traffic.h) says what each rank sends. With N ranks and
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
@@ -73,7 +76,7 @@ class StepStreams;
 //              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
 // Stream       All work is enqueued: on the compute stream, with overlap_comm on a stream of the
-//              optimizer's own, and with offload on three more. A step has no host waits, and
+//              optimizer's own, and with offload on up to seven more. A step has no host waits, and
 //              allocates nothing once the queues have been at their deepest (docs/device.md, rule
 //              18). Calls that wait say so.
 // Determinism  Same bits in every stage, on every engine and device, with and without overlap and
@@ -135,16 +138,21 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status Step();
 
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, and
-  // errors of the two streams cleared. For going on after a wrong call or an error in the caller's
-  // own work; a call of all ranks. The work that Step has enqueued may have run or not. A
-  // communicator that has failed stays so. Waits.
+  // errors of the streams cleared. For going on after a wrong call or an error in the caller's own
+  // work; a call of all ranks. The work that Step has enqueued may have run or not. With state in a
+  // file, a step that could not be written to its end is taken back on that rank, state and step
+  // state: LoadState, from what CopyState gives or a checkpoint, then comes before the next
+  // Acquire, which is FailedPrecondition until then. A communicator that has failed stays so.
+  // Waits.
   absl::Status CancelStep();
 
-  // What this rank owns of an array of a bucket, in any stage: [plan().slice(bucket)], with
-  // padding, in memory of the device or, where the options say so, of the host. Array 0 is the fp32
-  // master, of a frozen bucket the weights in the bucket's type; 1 and more, of the others, are the
-  // fp32 moments.
-  const void* OwnState(int bucket, int array) const;
+  // What a rank owns of an array of a bucket, in any stage: [plan().slice(bucket)], with padding,
+  // in memory of the device, of the host, or in a file. Array 0 is the fp32 master, of a frozen
+  // bucket the weights in the bucket's type; 1 and more, of the others, are the fp32 moments.
+  // Enqueues on `reader`, to which the state is lent, a copy of elements of it to page-locked
+  // memory.
+  absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
+                         device::Stream& reader);
   // The master and the moments.
   int state_arrays() const;
 
@@ -162,14 +170,15 @@ class ZeroOptimizer final : public ParameterSource {
   int64_t state_wait_ns() const;
 
   // A call of all ranks; waits. From a state of the same model and optimizer, of any stage and
-  // number of ranks: `read(bucket, array, range, values)` gives elements of what OwnState names, on
-  // the host, [range.size] of its type; bucket by bucket, array by array, in ascending ranges
-  // that count from where it begins. A range has `chunk_bytes`, cut to whole units of 256 of which
-  // it has one at least, or what is left. On a GPU one is copied to the device while the next one
-  // is read; on a CPU `values` is the state itself. Weights follow from the masters of all ranks.
-  // InvalidArgument on all ranks, with nothing changed, for a step state that the controller does
-  // not take (StepController::CheckState), or that differs between ranks. After an error of `read`,
-  // which is an error on all ranks, the state is not defined.
+  // number of ranks: `read(bucket, array, range, values)` gives elements of what CopyState names,
+  // on the host, [range.size] of its type; bucket by bucket, array by array (of a state in a file
+  // within each chunk), of each array in ascending ranges that count from where it begins. A range
+  // has `chunk_bytes`, cut to whole units of 256 of which it has one at least, or what is left. On
+  // a GPU one is copied to the device while the next one is read; on a CPU `values` is the state
+  // itself. `values` stays until the next call has ended. Weights follow from the masters of all
+  // ranks. InvalidArgument on all ranks, with nothing changed, for a step state that the controller
+  // does not take (StepController::CheckState), or that differs between ranks. After an error of
+  // `read`, which is an error on all ranks, the state is not defined.
   absl::Status LoadState(
       const kernels::StepState& state,
       absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,
@@ -184,6 +193,8 @@ class ZeroOptimizer final : public ParameterSource {
   // What this rank has sent since Create, and what offload has moved between its tiers.
   const Traffic& traffic() const;
   const Movement& movement() const;
+  // Where options say so, this rank's file; else null.
+  const device::FileStore* file() const;
 
  private:
   friend class ZeroOptimizerTestPeer;
@@ -202,6 +213,7 @@ class ZeroOptimizer final : public ParameterSource {
   const Plan plan_;
   const ZeroOptions options_;
   std::unique_ptr<internal::StepStreams> streams_;
+  std::unique_ptr<internal::RankFile> file_;
   std::unique_ptr<internal::ParameterStore> parameters_;
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::ShardedUpdate> update_;
@@ -213,6 +225,8 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<device::Event> step_decided_;
   // A gradient of this micro-batch was asked for or reported.
   bool in_backward_ = false;
+  // Weights are those of a step that the file does not have.
+  bool must_load_ = false;
 };
 
 }  // namespace brigade::zero

@@ -40,12 +40,12 @@ inline absl::Status EnqueueCapture(ZeroOptimizer& zero, device::Stream& reader, 
   to.arrays.clear();
   for (int b = 0; b < buckets; ++b) {
     const Bucket& bucket = zero.plan().bucket(b);
-    const int64_t bytes = zero.plan().slice(bucket) * StateWidth(bucket);
+    const int64_t slice = zero.plan().slice(bucket);
     to.arrays.emplace_back(bucket.trainable ? zero.state_arrays() : 1,
-                           std::string(static_cast<size_t>(bytes), '\0'));
+                           std::string(static_cast<size_t>(slice * StateWidth(bucket)), '\0'));
     for (size_t array = 0; array < to.arrays.back().size(); ++array) {
-      BRIGADE_RETURN_IF_ERROR(reader.Copy(to.arrays.back()[array].data(),
-                                          zero.OwnState(b, static_cast<int>(array)), bytes));
+      BRIGADE_RETURN_IF_ERROR(zero.CopyState(b, static_cast<int>(array), {0, slice},
+                                             to.arrays.back()[array].data(), reader));
     }
   }
   return reader.Copy(&to.step, zero.controller().state(), sizeof(to.step));

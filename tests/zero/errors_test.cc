@@ -2,6 +2,7 @@
 // must know, and a ZeroOptimizer that goes on.
 
 #include <barrier>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,8 +86,44 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
         },
         "delay_update needs the whole optimizer state on the host");
     refuses([](ZeroOptions& o) { o.offload.delay_warm_up = -1; }, "delay_warm_up is -1");
-    refuses([](ZeroOptions& o) { o.offload.optimizer_state = Tier::kFile; },
-            "offload.optimizer_state is file");
+    const auto refuses_file = [&](int stage, Tier parameters,
+                                  const std::function<void(OffloadOptions&)>& change,
+                                  const char* text) {
+      refuses(
+          [&](ZeroOptions& o) {
+            o.stage = stage;
+            o.offload = InFile(parameters);
+            change(o.offload);
+          },
+          text);
+    };
+    const auto keep = [](OffloadOptions&) {};
+    refuses_file(0, Tier::kDevice, keep,
+                 "offload.optimizer_state is file, but in stage 0 every rank updates everything");
+    refuses_file(2, Tier::kFile, keep, "offload.parameters is file, but stage 2 keeps all");
+    refuses_file(
+        1, Tier::kDevice, [](OffloadOptions& o) { o.host_share = 0.5; },
+        "offload.optimizer_state is file with host_share 0.5");
+    refuses_file(
+        1, Tier::kDevice, [](OffloadOptions& o) { o.chunk_elements = 0; }, "chunk_elements is 0");
+    refuses_file(
+        1, Tier::kDevice, [](OffloadOptions& o) { o.chunk_buffers = 1; },
+        "chunk_buffers is 1, not 2 or more");
+    refuses_file(
+        1, Tier::kDevice, [](OffloadOptions& o) { o.file_limit_bytes = -1; },
+        "file_limit_bytes is -1");
+    refuses_file(
+        1, Tier::kDevice, [](OffloadOptions& o) { o.file.directory = ""; }, "directory is empty");
+    refuses_file(
+        1, Tier::kDevice,
+        [](OffloadOptions& o) { o.file.crash_safety = device::CrashSafety::kProcess; },
+        "crash_safety is process; the file ends with the process");
+    refuses_file(
+        3, Tier::kFile, [](OffloadOptions& o) { o.optimizer_state = Tier::kHost; },
+        "offload.parameters is file, but the optimizer state is on the host");
+    refuses_file(
+        3, Tier::kFile, [](OffloadOptions& o) { o.delay_update = true; },
+        "delay_update needs parameters on the device or the host");
     refuses([](ZeroOptions& o) { o.optimizer.groups[0].eps = 0; }, "eps");
     refuses([](ZeroOptions& o) { o.loss_scaler.loss_scale = -1; }, "loss_scale");
     // The communicator is as good as before.
@@ -120,6 +157,25 @@ TEST(ErrorsTest, ALackOfMemoryOnOneRankIsAnErrorOnAll) {
         ZeroOptimizer::Create(ToyModel(), {}, *self.communicator, *limited, *stream).status(),
         StatusIs(absl::StatusCode::kResourceExhausted,
                  AllOf(HasSubstr("\"small\""), HasSubstr("20000"))));
+  });
+}
+
+TEST(ErrorsTest, ALackOfTheHostsMemoryOnOneRankIsAnErrorOnAll) {
+  collectives::RanksOptions options;
+  const auto engines = collectives::ThreadEngines(options);
+  collectives::OnRanks(options, engines, [](Rank& self) {
+    auto limited = device::Context::Create(
+                       {.host_memory_limit_bytes = self.rank == 1 ? 20000 : 0, .name = "small"})
+                       .value();
+    auto stream = limited->CreateStream("compute").value();
+    ZeroOptions zero;
+    zero.stage = 2;
+    zero.offload.optimizer_state = device::Tier::kHost;
+    EXPECT_THAT(
+        ZeroOptimizer::Create(ToyModel(), zero, *self.communicator, *limited, *stream).status(),
+        StatusIs(absl::StatusCode::kResourceExhausted,
+                 AllOf(HasSubstr("bytes of the host ("), HasSubstr("moments 15360"),
+                       HasSubstr("limit 20000"))));
   });
 }
 
@@ -292,12 +348,24 @@ TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
 INSTANTIATE_TEST_SUITE_P(Homes, CallsTest, ::testing::ValuesIn(Homes()),
                          [](const auto& info) { return ToString(info.param); });
 
-TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
-  OnThreads({.size = 2}, [](Rank& self) {
+class LiveUnitsTest : public ::testing::TestWithParam<device::Tier> {};
+
+// Wherever the slices of the weights are.
+INSTANTIATE_TEST_SUITE_P(Parameters, LiveUnitsTest,
+                         ::testing::Values(device::Tier::kDevice, device::Tier::kHost,
+                                           device::Tier::kFile),
+                         [](const auto& info) {
+                           return std::string(device::ToString(info.param));
+                         });
+
+TEST_P(LiveUnitsTest, TooManyAreRefused) {
+  device::RaceChecker checker;
+  OnThreads({.size = 2, .race_checker = &checker}, [](Rank& self) {
     ModelSpec model;
     for (const char* name : {"a", "b", "c", "d"}) model.push_back({name, {{name, 1000}}});
     ZeroOptions options;
     options.stage = 3;
+    if (GetParam() != device::Tier::kDevice) options.offload = InFile(GetParam());
     auto zero = CreateZero(model, options, self).value();
     ASSERT_OK(zero->Acquire(0, Pass::kForward));
     ASSERT_OK(zero->Acquire(2, Pass::kForward));  // takes the memory of what was gathered ahead
@@ -310,7 +378,28 @@ TEST(ErrorsTest, TooManyLiveUnitsAreRefused) {
     EXPECT_THAT(zero->Gradient(0, 0).status(),
                 StatusIs(kPrecondition, AllOf(HasSubstr("stage 3, Gradient of unit \"a\""),
                                               HasSubstr("it is the turn of unit \"d\""))));
+    ASSERT_OK(zero->step_stream().Synchronize());
+    ASSERT_OK(self.stream->Synchronize());
     ASSERT_OK(zero->CancelStep());
+  });
+  // No gather has come into another's memory.
+  EXPECT_TRUE(checker.reports().empty());
+}
+
+TEST(ErrorsTest, AFileBeyondItsLimitIsRefusedOnAllRanks) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ZeroOptions options;
+    options.stage = 2;
+    options.offload = InFile(device::Tier::kDevice);
+    if (self.rank == 1) options.offload.file_limit_bytes = 10'000;
+    EXPECT_THAT(Create(self, ToyModel(), options),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("bytes of the file (optimizer state, two slots "),
+                               HasSubstr("limit 10000"))));
+    if (self.rank == 1) options.offload.file.directory += "/missing";
+    options.offload.file_limit_bytes = 0;
+    EXPECT_THAT(Create(self, ToyModel(), options),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("/missing/brigade_rank_1_")));
   });
 }
 

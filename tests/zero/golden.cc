@@ -110,9 +110,7 @@ std::string ToString(const GoldenCase& c) {
                                           std::string(collectives::Name(c.algorithm)), "_",
                                           std::string(collectives::Name(c.reduction)))
                            : "",
-      c.offload.enabled() ? absl::StrCat("_host_", static_cast<int>(100 * c.offload.host_share))
-                          : "",
-      c.offload.host_parameters() ? "_parameters" : "",
+      c.offload.enabled() ? absl::StrCat("_", ToString(c.offload)) : "",
       c.offload.delay_update ? absl::StrCat("_delayed_from_", c.offload.delay_warm_up) : "",
       c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "");
 }

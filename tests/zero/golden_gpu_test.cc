@@ -33,22 +33,24 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return ToString(info.param); });
 
 // With the host's lane, beside streams of the GPU: each case has one way of its own.
-constexpr OffloadOptions kHost = {.optimizer_state = device::Tier::kHost, .host_threads = 1};
-constexpr OffloadOptions kHalf = {
+const OffloadOptions kHost = {.optimizer_state = device::Tier::kHost, .host_threads = 1};
+const OffloadOptions kHalf = {
     .optimizer_state = device::Tier::kHost, .host_share = 0.5, .host_threads = 1};
-constexpr OffloadOptions kParameters = {
+const OffloadOptions kParameters = {
     .optimizer_state = device::Tier::kHost, .parameters = device::Tier::kHost, .host_threads = 1};
-constexpr OffloadOptions kDelayed = {.optimizer_state = device::Tier::kHost,
-                                     .delay_update = true,
-                                     .delay_warm_up = 10,
-                                     .host_threads = 1};
+const OffloadOptions kDelayed = {.optimizer_state = device::Tier::kHost,
+                                 .delay_update = true,
+                                 .delay_warm_up = 10,
+                                 .host_threads = 1};
 INSTANTIATE_TEST_SUITE_P(
     Offload, GoldenGpuTest,
     ::testing::Values(
         GoldenCase{.ranks = 2, .offload = kHost},
         GoldenCase{.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 3, .offload = kHalf},
         GoldenCase{.ranks = 2, .dtype = DType::kFloat32, .offload = kParameters, .reload_at = 20},
-        GoldenCase{.ranks = 2, .offload = kDelayed, .reload_at = 20}),
+        GoldenCase{.ranks = 2, .offload = kDelayed, .reload_at = 20},
+        GoldenCase{.ranks = 2, .offload = InFile(device::Tier::kDevice), .reload_at = 20},
+        GoldenCase{.ranks = 2, .dtype = DType::kFloat32, .offload = InFile(device::Tier::kFile)}),
     [](const auto& info) { return ToString(info.param); });
 
 using Trajectories = std::array<Trajectory, kRanks>;

@@ -1,5 +1,6 @@
-// With the optimizer state, or a part of it, or the parameters too on the host: the specification's
-// bits over 50 steps, in every stage that has them there. With a delayed update, those of its own.
+// With the optimizer state, or a part of it, or the parameters too on the host or in files: the
+// specification's bits over 50 steps, in every stage that has them there. With a delayed update,
+// those of its own.
 
 #include <vector>
 
@@ -15,9 +16,10 @@ TEST_P(GoldenOffloadTest, GivesTheSpecificationsBits) {
   ExpectTheSpecificationsBits(GetParam(), device::Cpu());
 }
 
-// Parameters are on the host in stage 3, sums at the boundary are of stages 0 and 1.
+// Parameters are elsewhere in stage 3, sums at the boundary are of stages 0 and 1.
 bool Exists(const GoldenCase& c) {
-  return !c.offload.host_parameters() || c.accumulation != Accumulation::kAtBoundary;
+  return c.offload.parameters == device::Tier::kDevice ||
+         c.accumulation != Accumulation::kAtBoundary;
 }
 
 std::vector<GoldenCase> OffloadCases() {
@@ -35,16 +37,16 @@ std::vector<GoldenCase> DelayedCases() {
   std::vector<GoldenCase> cases;
   for (GoldenCase c : GoldenCases()) {
     if (c.ranks != 2 && c.ranks != 3) continue;
-    for (const bool parameters : {false, true}) {
-      c.offload = {.optimizer_state = device::Tier::kHost,
-                   .parameters = parameters ? device::Tier::kHost : device::Tier::kDevice,
-                   .delay_update = true,
-                   .delay_warm_up = c.ranks == 2 ? 0 : 10};
+    for (const OffloadOptions& offload : Offloads()) {
+      if (offload.host_share != 1 || offload.file_parameters()) continue;
+      c.offload = offload;
+      c.offload.delay_update = true;
+      c.offload.delay_warm_up = c.ranks == 2 ? 0 : 10;
       if (!Exists(c)) continue;
       c.reload_at = -1;
       cases.push_back(c);
       // In the warm-up, and behind it.
-      c.reload_at = parameters ? 5 : 21;
+      c.reload_at = offload.host_parameters() ? 5 : 21;
       cases.push_back(c);
     }
   }

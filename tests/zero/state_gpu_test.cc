@@ -2,9 +2,12 @@
 
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gtest/gtest.h"
 
@@ -60,6 +63,31 @@ TEST(StateGpuTest, GoesOnInTheNextStageWithTheCpusBits) {
           ASSERT_OK(exported);
           EXPECT_EQ(*exported, wanted) << "stage " << stage;
         });
+  }
+}
+
+// The host's work of the last step goes on when the optimizer ends, in memory of the GPU's context.
+TEST(StateGpuTest, EndsAfterTheHostsWork) {
+  OffloadOptions delayed = {.optimizer_state = device::Tier::kHost, .host_threads = 1};
+  delayed.delay_update = true;
+  delayed.delay_warm_up = 0;
+  for (const OffloadOptions& offload :
+       {delayed, InFile(device::Tier::kDevice), InFile(device::Tier::kFile)}) {
+    collectives::OnThreads({.size = 1, .device = device::Cuda()}, [&](collectives::Rank& self) {
+      ZeroOptions options = Options(3);
+      options.offload = offload;
+      auto zero = CreateZero(ToyModel(), options, self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      for (int step = 0; step < 2; ++step) ASSERT_OK(trainer.Step());
+      // So that the host is behind.
+      ASSERT_OK(ZeroOptimizerTestPeer::HostStream(*zero).Enqueue(
+          {"slow host", {}}, [](device::ThreadPool&) {
+            absl::SleepFor(absl::Milliseconds(50));
+            return absl::OkStatus();
+          }));
+      ASSERT_OK(trainer.Step());
+    });
   }
 }
 

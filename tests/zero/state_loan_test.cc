@@ -48,6 +48,15 @@ class StateLoanTest : public ::testing::TestWithParam<Home> {
     EXPECT_OK(self.stream->Synchronize());
     return zero;
   }
+  // A reader that copies the state when the gate opens.
+  static absl::Status CaptureBehind(device::Gate& gate, ZeroOptimizer& zero, device::Stream& reader,
+                                    CapturedState& seen) {
+    absl::Status status = zero.LendState(reader);
+    if (status.ok()) status = device::Block(reader, gate);
+    if (status.ok()) status = EnqueueCapture(zero, reader, seen);
+    if (status.ok()) status = zero.ReturnState();
+    return status;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Homes, StateLoanTest, ::testing::ValuesIn(Homes()),
@@ -64,10 +73,7 @@ TEST_P(StateLoanTest, TheNextPassesRunBesideTheReaderAndTheUpdateAfterIt) {
         const auto before = Capture(*zero, self).value();
         auto reader = self.context->CreateStream("reader").value();
         CapturedState seen;
-        ASSERT_OK(zero->LendState(*reader));
-        ASSERT_OK(device::Block(*reader, gate));
-        ASSERT_OK(EnqueueCapture(*zero, *reader, seen));
-        ASSERT_OK(zero->ReturnState());
+        ASSERT_OK(CaptureBehind(gate, *zero, *reader, seen));
         ASSERT_OK(trainer.MicroBatch(0));
         // While nothing has been read.
         ASSERT_OK(self.stream->Synchronize());
@@ -138,10 +144,7 @@ TEST_P(StateLoanTest, TheUpdateWaitsForAllReadersSinceTheLastOne) {
     auto slow = self.context->CreateStream("slow reader").value();
     auto fast = self.context->CreateStream("fast reader").value();
     CapturedState seen_slow, seen_fast;
-    ASSERT_OK(zero->LendState(*slow));
-    ASSERT_OK(device::Block(*slow, gate));
-    ASSERT_OK(EnqueueCapture(*zero, *slow, seen_slow));
-    ASSERT_OK(zero->ReturnState());
+    ASSERT_OK(CaptureBehind(gate, *zero, *slow, seen_slow));
     ASSERT_OK(zero->LendState(*fast));
     ASSERT_OK(EnqueueCapture(*zero, *fast, seen_fast));
     ASSERT_OK(zero->ReturnState());
@@ -164,10 +167,7 @@ TEST_P(StateLoanTest, ALoadWaitsForTheReader) {
     const auto before = Capture(*zero, self).value();
     auto reader = self.context->CreateStream("reader").value();
     CapturedState seen;
-    ASSERT_OK(zero->LendState(*reader));
-    ASSERT_OK(device::Block(*reader, gate));
-    ASSERT_OK(EnqueueCapture(*zero, *reader, seen));
-    ASSERT_OK(zero->ReturnState());
+    ASSERT_OK(CaptureBehind(gate, *zero, *reader, seen));
     // The reader goes on while the load waits for it.
     const std::jthread opens([&] {
       absl::SleepFor(absl::Milliseconds(20));
@@ -221,6 +221,32 @@ TEST_P(StateLoanTest, AnErrorOfTheStreamsIsNoLongerOneOfReadersAfterCancelStep) 
       });
     }
   }
+}
+
+// A save goes on when the step after it is given up on.
+TEST_P(StateLoanTest, AReaderGoesOnBesideCancelStep) {
+  device::Gate gate;
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = Create(self, Options());
+    ToyTrainer trainer(*zero, self);
+    trainer.step = 1;
+    const auto before = Capture(*zero, self).value();
+    auto reader = self.context->CreateStream("reader").value();
+    CapturedState seen;
+    ASSERT_OK(CaptureBehind(gate, *zero, *reader, seen));
+    ASSERT_OK(trainer.MicroBatch(0));
+    self.AwaitOthers();
+    const std::jthread opens([&] {
+      absl::SleepFor(absl::Milliseconds(20));
+      gate.Open();
+    });
+    ASSERT_OK(zero->CancelStep());
+    ASSERT_OK(reader->Synchronize());
+    EXPECT_EQ(seen, before);
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    ASSERT_OK(self.stream->Synchronize());
+  });
 }
 
 TEST_P(StateLoanTest, LoansOutOfTurnAreRefusedAndChangeNothing) {

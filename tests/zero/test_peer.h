@@ -15,12 +15,10 @@ class ZeroOptimizerTestPeer {
   static void OmitWait(ZeroOptimizer& zero, internal::WaitPoint point) {
     zero.streams_->OmitWait(point);
   }
+  // With offload: the host's own work.
+  static device::Stream& HostStream(ZeroOptimizer& zero) { return zero.streams_->host(); }
   // The optimizer's streams but the compute stream.
-  static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) {
-    internal::StepStreams& streams = *zero.streams_;
-    if (!zero.options().offload.enabled()) return {&streams.comm()};
-    return {&streams.comm(), &streams.down(), &streams.host(), &streams.up()};
-  }
+  static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) { return zero.streams_->Own(); }
 };
 
 }  // namespace brigade::zero

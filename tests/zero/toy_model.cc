@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "gtest/gtest.h"
 
 namespace brigade::zero {
 namespace {
@@ -265,10 +266,22 @@ absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero) {
 }
 
 std::vector<OffloadOptions> Offloads() {
-  constexpr auto kHost = device::Tier::kHost;
+  constexpr auto kDevice = device::Tier::kDevice, kHost = device::Tier::kHost,
+                 kFile = device::Tier::kFile;
   return {{.optimizer_state = kHost},
           {.optimizer_state = kHost, .host_share = 0.5},
-          {.optimizer_state = kHost, .parameters = kHost}};
+          {.optimizer_state = kHost, .parameters = kHost},
+          InFile(kDevice),
+          InFile(kHost),
+          InFile(kFile)};
+}
+
+OffloadOptions InFile(device::Tier parameters, int64_t chunk_elements) {
+  return {.optimizer_state = device::Tier::kFile,
+          .parameters = parameters,
+          // Small blocks and chunks, so that there are many.
+          .file = {.directory = ::testing::TempDir(), .block_bytes = 4096, .queue_depth = 2},
+          .chunk_elements = chunk_elements};
 }
 
 std::vector<Home> Homes() {
@@ -285,12 +298,16 @@ std::vector<Home> Homes() {
   return homes;
 }
 
+std::string ToString(const OffloadOptions& offload) {
+  return absl::StrCat(offload.file_state()
+                          ? "File"
+                          : absl::StrCat("Host", static_cast<int>(100 * offload.host_share)),
+                      offload.host_parameters() ? "HostParameters" : "",
+                      offload.file_parameters() ? "FileParameters" : "");
+}
+
 std::string ToString(const Home& home) {
-  const OffloadOptions& offload = home.offload;
-  std::string text = absl::StrCat("Stage", home.stage);
-  if (!offload.enabled()) return text;
-  absl::StrAppend(&text, "Host", static_cast<int>(100 * offload.host_share));
-  return text + (offload.host_parameters() ? "Parameters" : "");
+  return absl::StrCat("Stage", home.stage, home.offload.enabled() ? ToString(home.offload) : "");
 }
 
 }  // namespace brigade::zero

@@ -126,6 +126,10 @@ absl::StatusOr<std::vector<std::vector<float>>> Exported(ZeroOptimizer& zero);
 
 // Where the state can be, but on the device; some need stage 3.
 std::vector<OffloadOptions> Offloads();
+// In files of the test's directory, in small chunks.
+OffloadOptions InFile(device::Tier parameters, int64_t chunk_elements = 300);
+// "Host50", "Host100HostParameters", "FileFileParameters".
+std::string ToString(const OffloadOptions& offload);
 
 // A stage, and where its state is: for suites that hold for all of them.
 struct Home {
@@ -139,7 +143,7 @@ struct Home {
 };
 // Every stage, with the state on the device and with every offload that it has.
 std::vector<Home> Homes();
-// "Stage3Host100Parameters".
+// "Stage3Host100HostParameters".
 std::string ToString(const Home& home);
 
 }  // namespace brigade::zero

@@ -1,10 +1,12 @@
 #include "brigade/zero/internal/host_lane.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/context.h"
+#include "brigade/device/operation.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/plan/layout.h"
@@ -13,8 +15,8 @@ namespace brigade::zero::internal {
 
 absl::StatusOr<std::unique_ptr<HostLane>> HostLane::Create(const Plan& plan,
                                                            const ZeroOptions& options,
-                                                           StepStreams& streams) {
-  std::unique_ptr<HostLane> lane(new HostLane(plan, options, streams));
+                                                           RankFile* file, StepStreams& streams) {
+  std::unique_ptr<HostLane> lane(new HostLane(plan, options, file, streams));
   device::Context& context = streams.context();
   const std::vector<char> offloaded = OffloadedBuckets(plan, options);
   for (size_t b = 0; b < offloaded.size(); ++b) {
@@ -31,7 +33,7 @@ absl::StatusOr<std::unique_ptr<HostLane>> HostLane::Create(const Plan& plan,
         streams.comm().FillBytes(state.weights.data(), 0, state.weights.bytes()));
     BRIGADE_ASSIGN_OR_RETURN(state.reduced, context.CreateEvent(absl::StrCat(name, " reduced")));
     device::Context& deliverer =
-        options.offload.host_parameters() ? streams.host_context() : context;
+        options.offload.parameters == device::Tier::kDevice ? context : streams.host_context();
     BRIGADE_ASSIGN_OR_RETURN(state.done, deliverer.CreateEvent(absl::StrCat(name, " done")));
     for (int turn = 0; turn < lane->turns(); ++turn) {
       BRIGADE_ASSIGN_OR_RETURN(state.turns[turn].updated,
@@ -61,7 +63,7 @@ absl::Status HostLane::Reset() {
     for (BucketState& each : states_) {
       if (each.done != nullptr) BRIGADE_RETURN_IF_ERROR(host.Record(*each.turns[turn].updated));
     }
-    BRIGADE_RETURN_IF_ERROR(host.Record(*decisions_[turn].read));
+    BRIGADE_RETURN_IF_ERROR(last().Record(*decisions_[turn].read));
   }
   for (BucketState& each : states_) {
     if (each.done != nullptr) BRIGADE_RETURN_IF_ERROR(deliverer().Record(*each.done));
@@ -107,30 +109,61 @@ absl::Status HostLane::Update(const optim::StepDecision& decision) {
     // What is delivered was updated long ago: nothing else keeps it from overtaking the passes.
     BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kBackwardFinished, *decided_, streams_.up()));
   }
+  if (file_ != nullptr) BRIGADE_RETURN_IF_ERROR(file_->BeginStep());
   for (size_t b = states_.size(); b-- > 0;) {
     BucketState& at = states_[b];
     if (at.done == nullptr) continue;
     if (delays) BRIGADE_RETURN_IF_ERROR(Deliver(at, 1 - turn_));
-    BRIGADE_RETURN_IF_ERROR(UpdateBucket(at, here));
+    BRIGADE_RETURN_IF_ERROR(UpdateBucket(b, here));
     if (!delays) BRIGADE_RETURN_IF_ERROR(Deliver(at, turn_));
   }
-  BRIGADE_RETURN_IF_ERROR(host.Record(*decisions_[turn_].read));
+  if (file_ != nullptr) BRIGADE_RETURN_IF_ERROR(file_->Commit(here.state));
+  BRIGADE_RETURN_IF_ERROR(last().Record(*decisions_[turn_].read));
   if (offload.delay_update) turn_ = 1 - turn_;
   ++steps_;
   return absl::OkStatus();
 }
 
-absl::Status HostLane::UpdateBucket(BucketState& at, const optim::StepDecision& decision) {
+absl::Status HostLane::UpdateBucket(size_t bucket, const optim::StepDecision& decision) {
+  BucketState& at = states_[bucket];
   device::Stream& host = streams_.host();
   if (at.work.target != nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kHostWeightsFree, *at.done, host));
   }
-  BRIGADE_RETURN_IF_ERROR(at.work.updates[static_cast<size_t>(turn_)].Enqueue(decision, host));
+  const int64_t weights = file_ == nullptr ? -1 : file_->layout().weights_of[bucket];
+  if (weights >= 0) BRIGADE_RETURN_IF_ERROR(file_->AwaitMemory(weights));
+  for (const Piece& piece : at.work.pieces) {
+    if (piece.chunk >= 0) {
+      BRIGADE_RETURN_IF_ERROR(UpdateChunk(piece, decision));
+    } else {
+      BRIGADE_RETURN_IF_ERROR(piece.updates[static_cast<size_t>(turn_)].Enqueue(decision, host));
+    }
+  }
+  if (weights >= 0) BRIGADE_RETURN_IF_ERROR(file_->Write(weights, decision.state));
   return host.Record(*at.turns[turn_].updated);
+}
+
+absl::Status HostLane::UpdateChunk(const Piece& piece, const optim::StepDecision& decision) {
+  device::Stream& host = streams_.host();
+  BRIGADE_RETURN_IF_ERROR(file_->ReadState(piece.chunk, decision.state));
+  BRIGADE_RETURN_IF_ERROR(piece.updates[static_cast<size_t>(turn_)].Enqueue(decision, host));
+  if (piece.master != nullptr) {
+    const int32_t* const skip = &decision.state->skip;
+    BRIGADE_RETURN_IF_ERROR(host.Enqueue(
+        {"copy of the master",
+         {device::Reads(piece.master, piece.bytes), device::Writes(piece.weights, piece.bytes),
+          device::Reads(skip, sizeof(*skip))}},
+        [from = piece.master, to = piece.weights, bytes = piece.bytes, skip](device::ThreadPool&) {
+          if (*skip == 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+          return absl::OkStatus();
+        }));
+  }
+  return file_->Write(piece.chunk, decision.state);
 }
 
 absl::Status HostLane::Deliver(BucketState& at, int turn) {
   const Work& work = at.work;
+  if (options_.offload.file_parameters()) return absl::OkStatus();
   if (work.target == nullptr) return streams_.host().Record(*at.done);
   if (!options_.offload.host_parameters()) {
     BRIGADE_RETURN_IF_ERROR(

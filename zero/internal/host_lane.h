@@ -12,6 +12,7 @@
 #include "brigade/device/event.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/layout.h"
@@ -19,43 +20,54 @@
 
 namespace brigade::zero::internal {
 
-// The update of the buckets whose optimizer state is on the host, bucket by bucket behind their
-// reductions and ahead of their gathers:
+// The update of the buckets whose optimizer state is on the host or in a file, bucket by bucket
+// behind their reductions and ahead of their gathers:
 //
 //   communication  reduce 0 | reduce 1 | decide                       gather 1 | gather 0
 //   to the host               gradient 0 | gradient 1 | decision
 //   host                                                update 1 | update 0
 //   from the host                                                 weights 1 | weights 0
 //
+// Of a state in a file each update is one of chunks, which RankFile reads ahead and writes behind.
+//
 // Traffic      Of the host's memory, 28 bytes per element with AdamW and 16-bit weights: gradient 2
 //              and state 12 read, state 12 and weights 2 written.
 class HostLane {
  public:
-  // Memory and events of the offloaded buckets.
+  // Memory and events of the offloaded buckets. `file`: null without one.
   static absl::StatusOr<std::unique_ptr<HostLane>> Create(const Plan& plan,
                                                           const ZeroOptions& options,
-                                                          StepStreams& streams);
+                                                          RankFile* file, StepStreams& streams);
 
   bool IsOffloaded(int bucket) const { return state(bucket).done != nullptr; }
 
   // Host memory of a bucket's slice: the gradient of a step, of FinalGradientType, in `turns()` of
   // which one follows the other; and the weights as the last update has left them, which go from
-  // there to where they are used, null where they go there from the master or need not go. A
+  // there to where they are used, null where they go there from elsewhere or need not go. A
   // skipped step writes no weights: they have to be there before.
   int turns() const { return HostTurns(options_); }
   void* Gradient(int bucket, int turn) const { return state(bucket).turns[turn].gradient.data(); }
   void* Weights(int bucket) const { return state(bucket).weights.data(); }
 
-  // How a bucket is updated, in each turn; then, or with delay_update a step later, `bytes` of
-  // `source` are copied to `target`, this rank's slice on the device or the host. Null: nothing is.
-  struct Work {
+  // How the bucket, or a chunk of the file, is updated, in each turn. With weights that are not
+  // rounded, a copy of the master of a chunk follows, unless the step is skipped.
+  struct Piece {
+    int64_t chunk = -1;
     std::vector<optim::FusedUpdate> updates = {};
+    const void* master = nullptr;
+    void* weights = nullptr;
+    int64_t bytes = 0;
+  };
+  // How a bucket is updated; then, or with delay_update a step later, `bytes` of `source` are
+  // copied to `target`, this rank's slice on the device or the host. Null: nothing is.
+  struct Work {
+    std::vector<Piece> pieces = {};
     const void* source = nullptr;
     void* target = nullptr;
     int64_t bytes = 0;
   };
   void SetWork(int bucket, Work work) { state(bucket).work = std::move(work); }
-  // Recorded when the bucket's new weights are where the work says.
+  // Recorded when the bucket's new weights are where the work says, or in the file.
   device::Event& done(int bucket) const { return *state(bucket).done; }
 
   // The communication stream has made the gradient of a bucket: copies it to the host. Records
@@ -94,27 +106,36 @@ class HostLane {
   struct Decision {
     // The state, then the groups' numbers.
     device::Buffer copy;
-    // On the host's stream: all buckets are updated.
+    // On the host's stream: all buckets are updated. With a file on its stream: all is committed.
     std::unique_ptr<device::Event> read;
   };
 
-  HostLane(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
-      : plan_(plan), options_(options), streams_(streams), states_(plan.buckets().size()) {}
+  HostLane(const Plan& plan, const ZeroOptions& options, RankFile* file, StepStreams& streams)
+      : plan_(plan),
+        options_(options),
+        file_(file),
+        streams_(streams),
+        states_(plan.buckets().size()) {}
 
   BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
 
   // Whose work it is to bring new weights to where they are used.
   device::Stream& deliverer() {
+    if (options_.offload.file_parameters()) return streams_.to_file();
     return options_.offload.host_parameters() ? streams_.host() : streams_.up();
   }
+  // Who is the last to need the decision.
+  device::Stream& last() { return file_ == nullptr ? streams_.host() : streams_.to_file(); }
   absl::StatusOr<optim::StepDecision> CopyDecision(const optim::StepDecision& decision);
-  absl::Status UpdateBucket(BucketState& at, const optim::StepDecision& decision);
+  absl::Status UpdateBucket(size_t bucket, const optim::StepDecision& decision);
+  absl::Status UpdateChunk(const Piece& piece, const optim::StepDecision& decision);
   // Copies what the update of that turn has left to where it is used.
   absl::Status Deliver(BucketState& at, int turn);
 
   const Plan& plan_;
   const ZeroOptions& options_;
+  RankFile* const file_;
   StepStreams& streams_;
   std::vector<BucketState> states_;
   Decision decisions_[2];

@@ -10,17 +10,20 @@
 
 namespace brigade::zero::internal {
 
-ParameterStore::ParameterStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
+ParameterStore::ParameterStore(const Plan& plan, const ZeroOptions& options, RankFile* file,
+                               StepStreams& streams)
     : plan_(plan),
       options_(options),
+      file_(file),
       streams_(streams),
       states_(plan.buckets().size()),
       acquired_(plan.units().size()) {}
 
 absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Plan& plan,
                                                                        const ZeroOptions& options,
+                                                                       RankFile* file,
                                                                        StepStreams& streams) {
-  std::unique_ptr<ParameterStore> store(new ParameterStore(plan, options, streams));
+  std::unique_ptr<ParameterStore> store(new ParameterStore(plan, options, file, streams));
   device::Context& context = streams.context();
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
@@ -36,10 +39,13 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
       const int64_t bytes = bucket.bytes() / plan.ranks();
       const std::string slice = absl::StrCat("slice of ", name);
       constexpr auto kPurpose = device::Purpose::kParameters;
-      const bool on_host = options.offload.host_parameters();
-      BRIGADE_ASSIGN_OR_RETURN(state.slice, on_host ? context.AllocateHost(bytes, kPurpose, slice)
-                                                    : context.Allocate(bytes, kPurpose, slice));
-      if (on_host) {
+      const device::Tier home = options.offload.parameters;
+      if (home != device::Tier::kFile) {
+        BRIGADE_ASSIGN_OR_RETURN(state.slice, home == device::Tier::kHost
+                                                  ? context.AllocateHost(bytes, kPurpose, slice)
+                                                  : context.Allocate(bytes, kPurpose, slice));
+      }
+      if (home != device::Tier::kDevice) {
         BRIGADE_ASSIGN_OR_RETURN(state.raised, context.CreateEvent(absl::StrCat(slice, " raised")));
       }
     }
@@ -61,7 +67,7 @@ absl::Status ParameterStore::RegisterMemory() {
   std::vector<const device::Buffer*> memory;
   for (const BucketState& state : states_) {
     if (state.own != nullptr) memory.push_back(&state.own->memory);
-    if (!options_.offload.host_parameters()) memory.push_back(&state.slice);
+    if (state.raised == nullptr) memory.push_back(&state.slice);
   }
   for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
@@ -188,7 +194,9 @@ void ParameterStore::ReturnBuffer(BucketState& at) {
 absl::Status ParameterStore::Gather(int index, bool ahead) {
   BucketState& at = state(index);
   if (at.fresh) return absl::OkStatus();
-  if (at.buffer == nullptr) at.buffer = TakeBuffer(index, ahead);
+  if (at.buffer == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(at.buffer, TakeBuffer(index, ahead));
+  }
   if (at.buffer == nullptr) {
     if (ahead) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat("no memory is left for bucket ", index,
@@ -200,13 +208,16 @@ absl::Status ParameterStore::Gather(int index, bool ahead) {
 
 // A free buffer; or, for weights that are needed now, the buffer of a bucket that was gathered
 // ahead and that no acquired unit uses.
-PooledBuffer* ParameterStore::TakeBuffer(int index, bool ahead) {
+absl::StatusOr<PooledBuffer*> ParameterStore::TakeBuffer(int index, bool ahead) {
   const int64_t bytes = bucket(index).bytes();
   PooledBuffer* buffer = pool_.Take(bytes);
   for (size_t b = 0; buffer == nullptr && !ahead && b < states_.size(); ++b) {
     BucketState& other = states_[b];
     if (other.own != nullptr || other.buffer == nullptr || other.users > 0) continue;
     if (other.buffer->memory.bytes() != bytes) continue;
+    // Behind the gather that nobody has used.
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*other.buffer->free));
+    other.buffer->used = true;
     ReturnBuffer(other);
     buffer = pool_.Take(bytes);
   }
@@ -223,7 +234,7 @@ absl::Status ParameterStore::GatherIntoBuffer(int index) {
   const void* slice = Slice(index);
   if (at.raised != nullptr) {
     BRIGADE_RETURN_IF_ERROR(RaiseSlice(index, buffer));
-    slice = buffer.memory.as<char>().data() + at.slice.bytes() * streams_.rank();
+    slice = PlaceOfSlice(index, buffer);
   } else if (at.written != nullptr) {
     BRIGADE_RETURN_IF_ERROR(
         streams_.Wait(WaitPoint::kWeightsOnDevice, *at.written, streams_.comm()));
@@ -235,18 +246,26 @@ absl::Status ParameterStore::GatherIntoBuffer(int index) {
   return streams_.comm().Record(*at.gathered);
 }
 
+void* ParameterStore::PlaceOfSlice(int index, PooledBuffer& buffer) const {
+  return buffer.memory.as<char>().data() + bucket(index).bytes() / plan_.ranks() * streams_.rank();
+}
+
 absl::Status ParameterStore::RaiseSlice(int index, PooledBuffer& buffer) {
   BucketState& at = state(index);
   device::Stream& up = streams_.up();
   if (buffer.used) {
     BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kParameterMemoryFree, *buffer.free, up));
   }
-  if (at.written != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kWeightsUpdated, *at.written, up));
+  void* const target = PlaceOfSlice(index, buffer);
+  const int64_t bytes = bucket(index).bytes() / plan_.ranks();
+  if (options_.offload.file_parameters()) {
+    BRIGADE_RETURN_IF_ERROR(file_->RaiseWeights(index, target));
+  } else {
+    if (at.written != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kWeightsUpdated, *at.written, up));
+    }
+    BRIGADE_RETURN_IF_ERROR(up.Copy(target, at.slice.data(), bytes));
   }
-  const int64_t bytes = at.slice.bytes();
-  BRIGADE_RETURN_IF_ERROR(
-      up.Copy(buffer.memory.as<char>().data() + bytes * streams_.rank(), at.slice.data(), bytes));
   streams_.movement.from_host += bytes;
   BRIGADE_RETURN_IF_ERROR(up.Record(*at.raised));
   return streams_.Wait(WaitPoint::kWeightsOnDevice, *at.raised, streams_.comm());

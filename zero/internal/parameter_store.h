@@ -11,6 +11,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/zero/internal/buffer_pool.h"
+#include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -24,8 +25,10 @@ namespace brigade::zero::internal {
 // communication stream will have put them there; the event `gathered` says when.
 class ParameterStore {
  public:
+  // `file`: null without one.
   static absl::StatusOr<std::unique_ptr<ParameterStore>> Create(const Plan& plan,
                                                                 const ZeroOptions& options,
+                                                                RankFile* file,
                                                                 StepStreams& streams);
 
   // The compute stream waits until the unit's weights are gathered; the next units of this pass are
@@ -45,7 +48,7 @@ class ParameterStore {
   // The weights of a parameter that an acquired unit uses; null if none does.
   void* Data(int parameter) const;
 
-  // This rank's slice of a bucket.
+  // This rank's slice of a bucket; null where it is in the file.
   void* Slice(int bucket) const;
   // The whole bucket; null where it does not stay in memory.
   void* Whole(int bucket) const;
@@ -63,9 +66,10 @@ class ParameterStore {
   struct BucketState {
     // Of a bucket that stays whole.
     std::unique_ptr<PooledBuffer> own;
-    // Empty where the slice lies in `own`, as in stages 0 to 2. On the host with host_parameters.
+    // Empty where the slice lies in `own`, as in stages 0 to 2, or in the file. On the host with
+    // host_parameters.
     device::Buffer slice;
-    // Of slices on the host: this one's latest copy is where the gather reads it.
+    // Of slices that are not on the device: this one's latest copy is where the gather reads it.
     std::unique_ptr<device::Event> raised;
     // Null: the communication stream writes the slice.
     device::Event* written = nullptr;
@@ -77,7 +81,8 @@ class ParameterStore {
     int users = 0;
   };
 
-  ParameterStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
+  ParameterStore(const Plan& plan, const ZeroOptions& options, RankFile* file,
+                 StepStreams& streams);
 
   BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
@@ -91,14 +96,17 @@ class ParameterStore {
   absl::Status GatherAhead(int unit, Pass pass);
   // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
   absl::Status Gather(int bucket, bool ahead);
-  PooledBuffer* TakeBuffer(int bucket, bool ahead);
+  absl::StatusOr<PooledBuffer*> TakeBuffer(int bucket, bool ahead);
   absl::Status GatherIntoBuffer(int bucket);
-  // Copies a slice that is on the host to its place in the buffer.
+  // Copies a slice that is not on the device to its place in the buffer.
   absl::Status RaiseSlice(int bucket, PooledBuffer& buffer);
+  // Where this rank's slice lies in the buffer of the whole bucket.
+  void* PlaceOfSlice(int bucket, PooledBuffer& buffer) const;
   void ReturnBuffer(BucketState& state);
 
   const Plan& plan_;
   const ZeroOptions& options_;
+  RankFile* const file_;
   StepStreams& streams_;
   BufferPool pool_;
   // By bucket.

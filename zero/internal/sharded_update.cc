@@ -12,23 +12,23 @@
 
 namespace brigade::zero::internal {
 
-ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options,
+ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options, RankFile* file,
                              const ParameterStore& parameters, StepStreams& streams)
     : plan_(plan),
       options_(options),
+      file_(file),
       parameters_(parameters),
       streams_(streams),
       moments_(optim::Moments(options.optimizer)),
       states_(plan.buckets().size()) {}
 
-absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(const Plan& plan,
-                                                                     const ZeroOptions& options,
-                                                                     GradientStore& gradients,
-                                                                     ParameterStore& parameters,
-                                                                     StepStreams& streams) {
-  std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(plan, options, parameters, streams));
+absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
+    const Plan& plan, const ZeroOptions& options, RankFile* file, GradientStore& gradients,
+    ParameterStore& parameters, StepStreams& streams) {
+  std::unique_ptr<ShardedUpdate> update(
+      new ShardedUpdate(plan, options, file, parameters, streams));
   if (options.offload.enabled()) {
-    BRIGADE_ASSIGN_OR_RETURN(update->lane_, HostLane::Create(plan, options, streams));
+    BRIGADE_ASSIGN_OR_RETURN(update->lane_, HostLane::Create(plan, options, file, streams));
   }
   BRIGADE_RETURN_IF_ERROR(update->AllocateState());
   // After an error of the communicator gradients are not defined: no update uses them, so that the
@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(const Plan&
 }
 
 absl::Status ShardedUpdate::AllocateState() {
+  if (file_ != nullptr) return absl::OkStatus();
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     if (!bucket.trainable) continue;
@@ -73,6 +74,9 @@ absl::Status ShardedUpdate::AllocateState() {
 }
 
 void* ShardedUpdate::Weights(int index) const {
+  if (IsOffloaded(index) && options_.offload.file_parameters()) {
+    return file_->Memory(file_->layout().weights_of[static_cast<size_t>(index)]).data();
+  }
   if (IsOffloaded(index) && !UpdatesInPlace(options_.offload)) return lane_->Weights(index);
   return options_.traits().whole_optimizer_state ? parameters_.Whole(index)
                                                  : parameters_.Slice(index);
@@ -96,7 +100,8 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
     if (!bucket.trainable || IsOffloaded(index)) continue;
     const void* const grad = options_.traits().whole_optimizer_state ? gradients.FinalWhole(index)
                                                                      : gradients.FinalSlice(index);
-    AppendSegments(index, grad, lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
+    AppendSegments(index, PlaceInMemory(index, grad),
+                   lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
   }
   std::vector<optim::UpdateList> updates;
   for (auto& [types, segments] : lists) {
@@ -106,11 +111,19 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
   return updates;
 }
 
+ShardedUpdate::Place ShardedUpdate::PlaceInMemory(int index, const void* grad) const {
+  const ElementRange updated = UpdatedRange(plan_, options_, plan_.bucket(index), streams_.rank());
+  Place place = {{0, updated.size}, {}, grad, Weights(index)};
+  for (int array = 0; array < arrays(); ++array) place.arrays.push_back(Array(index, array));
+  return place;
+}
+
 // One segment for each run of entries of the same group; padding goes with the entry before it.
-void ShardedUpdate::AppendSegments(int index, const void* grad,
-                                   std::vector<optim::UpdateSegment>& segments) {
+void ShardedUpdate::AppendSegments(int index, const Place& place,
+                                   std::vector<optim::UpdateSegment>& segments) const {
   const Bucket& bucket = plan_.bucket(index);
-  const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
+  const int64_t first_element =
+      UpdatedRange(plan_, options_, bucket, streams_.rank()).begin + place.range.begin;
   const int64_t grad_bytes = precision::SizeOf(FinalGradientType(options_, bucket));
   for (size_t first = 0, next = 0; first < bucket.entries.size(); first = next) {
     const auto group_of = [&](size_t entry) {
@@ -120,17 +133,17 @@ void ShardedUpdate::AppendSegments(int index, const void* grad,
     while (next < bucket.entries.size() && group_of(next) == group_of(first)) ++next;
     const int64_t run_end =
         next < bucket.entries.size() ? bucket.entries[next].range.begin : bucket.size;
-    const int64_t begin = std::max(bucket.entries[first].range.begin, updated.begin);
-    const int64_t end = std::min(run_end, updated.begin + updated.size);
+    const int64_t begin = std::max(bucket.entries[first].range.begin, first_element);
+    const int64_t end = std::min(run_end, first_element + place.range.size);
     if (begin >= end) continue;
-    const int64_t at = begin - updated.begin;
+    const int64_t at = begin - first_element;
     optim::UpdateSegment segment;
-    segment.param = Array(index, 0) + at;
-    if (moments_ > 0) segment.first_moment = Array(index, 1) + at;
-    if (moments_ > 1) segment.second_moment = Array(index, 2) + at;
-    segment.grad = static_cast<const char*>(grad) + at * grad_bytes;
+    segment.param = place.arrays[0] + at;
+    if (moments_ > 0) segment.first_moment = place.arrays[1] + at;
+    if (moments_ > 1) segment.second_moment = place.arrays[2] + at;
+    segment.grad = static_cast<const char*>(place.grad) + at * grad_bytes;
     if (IsRounded(bucket)) {
-      segment.copy = static_cast<char*>(Weights(index)) + at * precision::SizeOf(bucket.dtype);
+      segment.copy = static_cast<char*>(place.weights) + at * precision::SizeOf(bucket.dtype);
     }
     segment.size = end - begin;
     segment.group = group_of(first);
@@ -155,22 +168,57 @@ void ShardedUpdate::ListHostUpdates() {
     }
     checked_.back() = {list, sizes[list]++};
     const int index = static_cast<int>(b);
-    if (!IsOffloaded(index)) continue;
-    optim::UpdateTypes update = {.grad = dtype};
-    if (IsRounded(bucket)) update.copy = bucket.dtype;
-    HostLane::Work work;
+    if (IsOffloaded(index)) lane_->SetWork(index, WorkOf(index));
+  }
+}
+
+HostLane::Work ShardedUpdate::WorkOf(int index) const {
+  const Bucket& bucket = plan_.bucket(index);
+  optim::UpdateTypes types = {.grad = FinalGradientType(options_, bucket)};
+  if (IsRounded(bucket)) types.copy = bucket.dtype;
+  HostLane::Work work;
+  if (file_ != nullptr) {
+    const auto [first, last] = file_->layout().state_of[static_cast<size_t>(index)];
+    for (int64_t chunk = first; chunk < last; ++chunk) {
+      work.pieces.push_back(ChunkOf(chunk, types));
+    }
+  } else {
+    work.pieces.emplace_back();
     for (int turn = 0; turn < lane_->turns(); ++turn) {
       std::vector<optim::UpdateSegment> segments;
-      AppendSegments(index, lane_->Gradient(index, turn), segments);
-      work.updates.emplace_back(options_.optimizer, segments, update);
+      AppendSegments(index, PlaceInMemory(index, lane_->Gradient(index, turn)), segments);
+      work.pieces[0].updates.emplace_back(options_.optimizer, segments, types);
     }
-    if (!UpdatesInPlace(options_.offload)) {
-      work.source = IsRounded(bucket) ? lane_->Weights(index) : Array(index, 0);
-      work.target = parameters_.Slice(index);
-      work.bytes = bucket.bytes() / plan_.ranks();
-    }
-    lane_->SetWork(index, std::move(work));
   }
+  if (UpdatesInPlace(options_.offload) || options_.offload.file_parameters()) return work;
+  work.source = lane_->Weights(index) == nullptr ? Array(index, 0) : lane_->Weights(index);
+  work.target = parameters_.Slice(index);
+  work.bytes = bucket.bytes() / plan_.ranks();
+  return work;
+}
+
+HostLane::Piece ShardedUpdate::ChunkOf(int64_t chunk, const optim::UpdateTypes& types) const {
+  const FileChunk& held = file_->layout().chunk(chunk);
+  const Bucket& bucket = plan_.bucket(held.bucket);
+  const int64_t width = precision::SizeOf(bucket.dtype);
+  Place place = {.range = held.range};
+  for (int array = 0; array < arrays(); ++array) {
+    place.arrays.push_back(file_->Memory(chunk).as<float>().data() + array * held.range.size);
+  }
+  place.weights = static_cast<char*>(Weights(held.bucket)) + held.range.begin * width;
+  HostLane::Piece piece = {.chunk = chunk};
+  for (int turn = 0; turn < lane_->turns(); ++turn) {
+    place.grad = static_cast<const char*>(lane_->Gradient(held.bucket, turn)) +
+                 held.range.begin * precision::SizeOf(types.grad);
+    std::vector<optim::UpdateSegment> segments;
+    AppendSegments(held.bucket, place, segments);
+    piece.updates.emplace_back(options_.optimizer, segments, types);
+  }
+  if (IsRounded(bucket)) return piece;
+  piece.master = place.arrays[0];
+  piece.weights = place.weights;
+  piece.bytes = held.range.size * width;
+  return piece;
 }
 
 absl::Status ShardedUpdate::WeightsWritten(int index) {
@@ -179,22 +227,32 @@ absl::Status ShardedUpdate::WeightsWritten(int index) {
                               plan_.bucket(index).bytes() / plan_.ranks());
 }
 
+absl::Status ShardedUpdate::RoundMaster(int index, ElementRange range, const float* master) {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t width = precision::SizeOf(bucket.dtype);
+  void* const weights = static_cast<char*>(Weights(index)) + range.begin * width;
+  device::Stream& host = streams_.host();
+  if (IsRounded(bucket)) {
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast(
+        {{master, weights, range.size}},
+        {.source_dtype = precision::DType::kFloat32, .target_dtype = bucket.dtype}, host));
+  } else {
+    BRIGADE_RETURN_IF_ERROR(host.Copy(weights, master, range.size * width));
+  }
+  return host.Synchronize();
+}
+
 absl::Status ShardedUpdate::WeightsFromMaster(int index) {
   const Bucket& bucket = plan_.bucket(index);
-  const void* source = Array(index, 0);
-  if (IsRounded(bucket)) {
+  const void* source = file_ == nullptr ? Array(index, 0) : Weights(index);
+  if (file_ == nullptr && IsRounded(bucket)) {
     // The master may still be on its way.
     BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
-    void* const rounded = Weights(index);
-    BRIGADE_RETURN_IF_ERROR(
-        kernels::Cast({{source, rounded, plan_.slice(bucket)}},
-                      {.source_dtype = precision::DType::kFloat32, .target_dtype = bucket.dtype},
-                      streams_.host()));
-    BRIGADE_RETURN_IF_ERROR(streams_.host().Synchronize());
-    source = rounded;
+    BRIGADE_RETURN_IF_ERROR(RoundMaster(index, {0, plan_.slice(bucket)}, Array(index, 0)));
+    source = Weights(index);
   }
   void* const slice = parameters_.Slice(index);
-  if (source == slice) return absl::OkStatus();
+  if (slice == nullptr || source == slice) return absl::OkStatus();
   return streams_.comm().Copy(slice, source, bucket.bytes() / plan_.ranks());
 }
 

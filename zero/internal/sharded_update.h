@@ -15,6 +15,7 @@
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/host_lane.h"
 #include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/layout.h"
@@ -26,11 +27,10 @@ namespace brigade::zero::internal {
 // the communication stream, or of offloaded buckets on the host (HostLane).
 class ShardedUpdate {
  public:
-  static absl::StatusOr<std::unique_ptr<ShardedUpdate>> Create(const Plan& plan,
-                                                               const ZeroOptions& options,
-                                                               GradientStore& gradients,
-                                                               ParameterStore& parameters,
-                                                               StepStreams& streams);
+  // `file`: null without one.
+  static absl::StatusOr<std::unique_ptr<ShardedUpdate>> Create(
+      const Plan& plan, const ZeroOptions& options, RankFile* file, GradientStore& gradients,
+      ParameterStore& parameters, StepStreams& streams);
 
   // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates.
   absl::Status Enqueue();
@@ -48,13 +48,15 @@ class ShardedUpdate {
   const optim::StepController& controller() const { return executor_->controller(); }
 
   // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
-  // themselves where they are fp32), then the moments.
+  // themselves where they are fp32), then the moments. Not of a state in a file.
   int arrays() const { return 1 + moments_; }
   float* Array(int bucket, int array) const;
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);
   // Sets the weights of an offloaded bucket, this rank's slice, by the master, at setup. Waits.
   absl::Status WeightsFromMaster(int bucket);
+  // The first part of it, for elements of the slice whose master the host gives.
+  absl::Status RoundMaster(int bucket, ElementRange range, const float* master);
   bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
   // Whether the master has memory of its own.
   bool HasMaster(int bucket) const {
@@ -62,20 +64,32 @@ class ShardedUpdate {
   }
 
  private:
-  ShardedUpdate(const Plan& plan, const ZeroOptions& options, const ParameterStore& parameters,
-                StepStreams& streams);
+  ShardedUpdate(const Plan& plan, const ZeroOptions& options, RankFile* file,
+                const ParameterStore& parameters, StepStreams& streams);
 
   absl::Status AllocateState();
   // The weights that the update writes.
   void* Weights(int bucket) const;
   std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);
-  void AppendSegments(int bucket, const void* grad, std::vector<optim::UpdateSegment>& segments);
+  // Elements of a bucket's UpdatedRange, with their arrays.
+  struct Place {
+    ElementRange range = {};
+    std::vector<float*> arrays = {};
+    const void* grad = nullptr;
+    void* weights = nullptr;
+  };
+  Place PlaceInMemory(int bucket, const void* grad) const;
+  void AppendSegments(int bucket, const Place& place,
+                      std::vector<optim::UpdateSegment>& segments) const;
   // With offload, gradients are checked and go to the host as they are made.
   void ListHostUpdates();
+  HostLane::Work WorkOf(int bucket) const;
+  HostLane::Piece ChunkOf(int64_t chunk, const optim::UpdateTypes& types) const;
   absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
 
   const Plan& plan_;
   const ZeroOptions& options_;
+  RankFile* const file_;
   const ParameterStore& parameters_;
   StepStreams& streams_;
   const int moments_;

@@ -97,35 +97,44 @@ absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl
 }
 
 // This rank's slice of a bucket's weights from float32 in device memory, and the other way round. A
-// device rounds nothing that lies on the host: there the host does, and this waits.
+// device rounds nothing that lies elsewhere: there the host does, and this waits.
 absl::Status StateTransfer::WriteSlice(int index, const float* values) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
-  void* const target = parameters_.Slice(index);
-  if (!options_.offload.host_parameters()) {
-    return Convert(values, kFloat, target, bucket.dtype, slice, streams_.comm());
+  if (options_.offload.parameters == device::Tier::kDevice) {
+    return Convert(values, kFloat, parameters_.Slice(index), bucket.dtype, slice, streams_.comm());
   }
   std::vector<float> here(static_cast<size_t>(slice));
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(here.data(), values, slice * sizeof(float)));
   BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
-  BRIGADE_RETURN_IF_ERROR(
-      Convert(here.data(), kFloat, target, bucket.dtype, slice, streams_.host()));
-  return streams_.host().Synchronize();
+  const auto write = [&](void* target) -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(
+        Convert(here.data(), kFloat, target, bucket.dtype, slice, streams_.host()));
+    return streams_.host().Synchronize();
+  };
+  if (options_.offload.host_parameters()) return write(parameters_.Slice(index));
+  return file_->Fill(file_->layout().weights_of[static_cast<size_t>(index)], write);
 }
 
 absl::Status StateTransfer::ReadSlice(int index, float* values) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
-  const void* const source = parameters_.Slice(index);
-  if (!options_.offload.host_parameters()) {
+  const void* source = parameters_.Slice(index);
+  if (options_.offload.parameters == device::Tier::kDevice) {
     return Convert(source, bucket.dtype, values, kFloat, slice, streams_.comm());
   }
   // What was enqueued before may write it.
   BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+  device::Stream& host = streams_.host();
+  std::vector<char> from_file;
+  if (options_.offload.file_parameters()) {
+    from_file.resize(static_cast<size_t>(slice * precision::SizeOf(bucket.dtype)));
+    BRIGADE_RETURN_IF_ERROR(file_->CopyNow(index, 0, from_file.data()));
+    source = from_file.data();
+  }
   std::vector<float> here(static_cast<size_t>(slice));
-  BRIGADE_RETURN_IF_ERROR(
-      Convert(source, bucket.dtype, here.data(), kFloat, slice, streams_.host()));
-  BRIGADE_RETURN_IF_ERROR(streams_.host().Synchronize());
+  BRIGADE_RETURN_IF_ERROR(Convert(source, bucket.dtype, here.data(), kFloat, slice, host));
+  BRIGADE_RETURN_IF_ERROR(host.Synchronize());
   BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(values, here.data(), slice * sizeof(float)));
   return streams_.Synchronize();
 }
@@ -140,7 +149,9 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
   BRIGADE_RETURN_IF_ERROR(all != nullptr
                               ? Convert(whole, kFloat, all, bucket.dtype, bucket.size, stream)
                               : WriteSlice(index, whole + streams_.rank() * slice));
-  if (bucket.trainable) {
+  if (bucket.trainable && IsInFile(bucket)) {
+    BRIGADE_RETURN_IF_ERROR(SetState(index, whole + streams_.rank() * slice));
+  } else if (bucket.trainable) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
     if (update_.HasMaster(index)) {
@@ -154,6 +165,22 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
   return parameters_.MarkWritten(index);
 }
 
+// Of a state in the file.
+absl::Status StateTransfer::SetState(int index, const float* master) {
+  device::Stream& stream = streams_.comm();
+  const auto [first, last] = file_->layout().state_of[static_cast<size_t>(index)];
+  for (int64_t c = first; c < last; ++c) {
+    const FileChunk& chunk = file_->layout().chunk(c);
+    const int64_t bytes = chunk.range.size * static_cast<int64_t>(sizeof(float));
+    BRIGADE_RETURN_IF_ERROR(file_->Fill(c, [&](char* memory) -> absl::Status {
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(memory, master + chunk.range.begin, bytes));
+      BRIGADE_RETURN_IF_ERROR(stream.FillBytes(memory + bytes, 0, chunk.bytes - bytes));
+      return streams_.Synchronize();
+    }));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status StateTransfer::InitializeParameters(
     const absl::Status& ready,
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
@@ -161,10 +188,11 @@ absl::Status StateTransfer::InitializeParameters(
   std::vector<float> host;
   BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready));
   device::Stream& stream = streams_.comm();
+  // This rank's own error, of which the others hear before the next bucket, or at the end.
+  absl::Status written;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
-    absl::Status written;
-    if (streams_.rank() == 0) {
+    if (written.ok() && streams_.rank() == 0) {
       host.assign(static_cast<size_t>(bucket.size), 0.0f);
       for (const BucketEntry& entry : bucket.entries) {
         if (!written.ok()) break;
@@ -181,11 +209,14 @@ absl::Status StateTransfer::InitializeParameters(
     BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.communicator()));
     BRIGADE_RETURN_IF_ERROR(
         streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup));
-    BRIGADE_RETURN_IF_ERROR(SetBucket(static_cast<int>(b), static_cast<float*>(whole.data())));
+    written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
   update_.SetSteps(0);
-  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(
-      kernels::InitialStepState(options_.loss_scaler.ToKernelOptions()), stream));
+  const kernels::StepState first =
+      kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
+  if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(first, stream));
   return streams_.Synchronize();
 }
 
@@ -193,11 +224,23 @@ absl::Status StateTransfer::InitializeParameters(
 absl::Status StateTransfer::ReadMaster(int index, float* target) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t slice = plan_.slice(bucket);
-  if (!bucket.trainable) {
-    return ReadSlice(index, target);
-  }
-  return streams_.comm().Copy(target, OwnState(index, 0),
-                              slice * static_cast<int64_t>(sizeof(float)));
+  if (!bucket.trainable) return ReadSlice(index, target);
+  const auto bytes = slice * static_cast<int64_t>(sizeof(float));
+  if (!IsInFile(bucket)) return streams_.comm().Copy(target, OwnState(index, 0), bytes);
+  BRIGADE_RETURN_IF_ERROR(streams_.Synchronize());
+  std::vector<float> here(static_cast<size_t>(slice));
+  BRIGADE_RETURN_IF_ERROR(file_->CopyNow(index, 0, here.data()));
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(target, here.data(), bytes));
+  return streams_.Synchronize();
+}
+
+absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void* to,
+                                 device::Stream& stream) {
+  const Bucket& bucket = plan_.bucket(index);
+  if (IsInFile(bucket)) return file_->Copy(index, array, range, to, stream);
+  const int64_t width = precision::SizeOf(StateType(bucket));
+  const char* const from = static_cast<const char*>(OwnState(index, array));
+  return stream.Copy(to, from + range.begin * width, range.size * width);
 }
 
 void* StateTransfer::OwnState(int index, int array) const {
@@ -218,7 +261,10 @@ absl::Status StateTransfer::ExportParameters(
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t slice = plan_.slice(bucket);
     float* const mine = static_cast<float*>(whole.data()) + streams_.rank() * slice;
-    BRIGADE_RETURN_IF_ERROR(ReadMaster(static_cast<int>(b), mine));
+    const absl::Status got = ReadMaster(static_cast<int>(b), mine);
+    // Disks fail on one rank alone.
+    BRIGADE_RETURN_IF_ERROR(
+        file_ == nullptr ? got : collectives::AgreeOnStatus(got, streams_.communicator()));
     BRIGADE_RETURN_IF_ERROR(
         streams_.AllGather(mine, whole.data(), slice, kFloat, streams_.traffic.setup));
     host.resize(static_cast<size_t>(bucket.size));
@@ -251,15 +297,21 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   absl::StatusOr<Chunks> chunks = Chunks::Create(std::min(whole_units, largest), streams_);
   if (mine.ok()) mine = chunks.status();
   if (mine.ok() && !chunks->copies()) mine = AwaitState();
+  // Before the host writes weights that the last step may still copy.
+  if (mine.ok() && file_ != nullptr) mine = streams_.Synchronize();
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStep(step, streams_.communicator()));
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int b = 0; b < buckets; ++b) {
     // After an error of its own this rank takes part in the gathers that remain.
-    if (mine.ok()) mine = WriteSlices(b, read, *chunks);
+    if (mine.ok()) {
+      mine = IsInFile(plan_.bucket(b)) ? FillSlices(b, read, chunks->bytes())
+                                       : WriteSlices(b, read, *chunks);
+    }
     BRIGADE_RETURN_IF_ERROR(ShareBucket(b));
   }
   mine.Update(streams_.Synchronize());
+  if (mine.ok() && file_ != nullptr) mine = file_->FinishFilling(step);
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   update_.SetSteps(step.iteration);
@@ -273,6 +325,7 @@ absl::Status StateTransfer::AwaitState() {
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t bytes = plan_.slice(bucket) * precision::SizeOf(StateType(bucket));
+    if (IsInFile(bucket)) continue;
     for (int array = 0; array < ArraysOf(bucket); ++array) {
       void* const state = OwnState(static_cast<int>(b), array);
       BRIGADE_RETURN_IF_ERROR(
@@ -299,6 +352,39 @@ absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chu
     }
   }
   return absl::OkStatus();
+}
+
+// The same in the file: chunk by chunk, with all arrays of each. What `read` has given stays until
+// two more of its calls have ended.
+absl::Status StateTransfer::FillSlices(int index, StateReader read, int64_t chunk_bytes) {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t width = precision::SizeOf(StateType(bucket));
+  const FileLayout& layout = file_->layout();
+  const auto fill = [&](int64_t c, int arrays) {
+    const ElementRange held = layout.chunk(c).range;
+    return file_->Fill(c, [&](char* memory) -> absl::Status {
+      for (int array = 0; array < arrays; ++array) {
+        for (ElementRange range = {held.begin, 0}; range.begin < held.begin + held.size;
+             range.begin += range.size) {
+          range.size = std::min(chunk_bytes / width, held.begin + held.size - range.begin);
+          char* const to = memory + (array * held.size + range.begin - held.begin) * width;
+          BRIGADE_RETURN_IF_ERROR(read(index, array, range, to));
+        }
+      }
+      if (!bucket.trainable) return absl::OkStatus();
+      return update_.RoundMaster(index, held, reinterpret_cast<const float*>(memory));
+    });
+  };
+  const int64_t weights = layout.weights_of[static_cast<size_t>(index)];
+  if (!bucket.trainable) return fill(weights, 1);
+  const std::pair<int64_t, int64_t>& chunks = layout.state_of[static_cast<size_t>(index)];
+  const auto fill_all = [&](char*) -> absl::Status {
+    for (int64_t c = chunks.first; c < chunks.second; ++c) {
+      BRIGADE_RETURN_IF_ERROR(fill(c, update_.arrays()));
+    }
+    return absl::OkStatus();
+  };
+  return weights < 0 ? fill_all(nullptr) : file_->Fill(weights, fill_all);
 }
 
 // From the slices of all ranks: the other ranks' state where every rank has it, and the weights,

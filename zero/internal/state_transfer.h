@@ -10,6 +10,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/parameter_store.h"
+#include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
@@ -28,10 +29,12 @@ class StateTransfer {
   using StateReader =
       absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>;
 
-  StateTransfer(const Plan& plan, const ZeroOptions& options, StepStreams& streams,
+  // `file`: null without one.
+  StateTransfer(const Plan& plan, const ZeroOptions& options, RankFile* file, StepStreams& streams,
                 ParameterStore& parameters, ShardedUpdate& update)
       : plan_(plan),
         options_(options),
+        file_(file),
         streams_(streams),
         parameters_(parameters),
         update_(update) {}
@@ -45,26 +48,36 @@ class StateTransfer {
   absl::Status Load(const absl::Status& ready, const kernels::StepState& step, int64_t chunk_bytes,
                     StateReader read);
 
-  // This rank's slice of one of the bucket's arrays: of a frozen bucket the weights.
-  void* OwnState(int bucket, int array) const;
+  // Enqueues on `stream` a copy of elements of this rank's slice of one of the bucket's arrays, of
+  // a frozen bucket the weights, to the host.
+  absl::Status Copy(int bucket, int array, ElementRange range, void* to, device::Stream& stream);
 
  private:
   class Chunks;
+
+  // This rank's slice of one of the bucket's arrays; null where that is in the file.
+  void* OwnState(int bucket, int array) const;
+  bool IsInFile(const Bucket& bucket) const {
+    return bucket.trainable ? options_.offload.file_state() : options_.offload.file_parameters();
+  }
 
   // A call of all ranks: memory for the largest bucket in float32, or the first error of any rank.
   absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready);
   absl::Status WriteSlice(int bucket, const float* values);
   absl::Status ReadSlice(int bucket, float* values);
   absl::Status SetBucket(int bucket, const float* whole);
+  absl::Status SetState(int bucket, const float* master);
   absl::Status ReadMaster(int bucket, float* target);
   // How many arrays the bucket's state has.
   int ArraysOf(const Bucket& bucket) const { return bucket.trainable ? update_.arrays() : 1; }
   absl::Status AwaitState();
   absl::Status WriteSlices(int bucket, StateReader read, Chunks& chunks);
+  absl::Status FillSlices(int bucket, StateReader read, int64_t chunk_bytes);
   absl::Status ShareBucket(int bucket);
 
   const Plan& plan_;
   const ZeroOptions& options_;
+  RankFile* const file_;
   StepStreams& streams_;
   ParameterStore& parameters_;
   ShardedUpdate& update_;

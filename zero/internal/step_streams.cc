@@ -18,16 +18,28 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
-  if (options.offload.enabled()) {
-    BRIGADE_ASSIGN_OR_RETURN(streams->down_, context.CreateStream("to the host"));
-    BRIGADE_ASSIGN_OR_RETURN(streams->up_, context.CreateStream("from the host"));
-    if (context.device().kind != device::DeviceKind::kCpu) {
-      BRIGADE_ASSIGN_OR_RETURN(streams->host_context_,
-                               context.CreateHostContext(options.offload.host_threads));
-    }
-    BRIGADE_ASSIGN_OR_RETURN(streams->host_, streams->host_context().CreateStream("host"));
-  }
   return streams;
+}
+
+absl::Status StepStreams::CreateForOffload(int host_threads) {
+  const OffloadOptions& offload = options_.offload;
+  if (!offload.enabled()) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(down_, context_.CreateStream("to the host"));
+  BRIGADE_ASSIGN_OR_RETURN(up_, context_.CreateStream("from the host"));
+  if (context_.device().kind != device::DeviceKind::kCpu) {
+    BRIGADE_ASSIGN_OR_RETURN(host_context_, context_.CreateHostContext(host_threads));
+  }
+  device::Context& host = host_context();
+  BRIGADE_ASSIGN_OR_RETURN(host_, host.CreateStream("host"));
+  if (offload.file_state()) {
+    BRIGADE_ASSIGN_OR_RETURN(from_file_, host.CreateStream("from the file"));
+    BRIGADE_ASSIGN_OR_RETURN(to_file_, host.CreateStream("to the file"));
+    BRIGADE_ASSIGN_OR_RETURN(copies_from_file_, host.CreateStream("copies from the file"));
+  }
+  if (offload.file_parameters()) {
+    BRIGADE_ASSIGN_OR_RETURN(weights_from_file_, host.CreateStream("weights from the file"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::Stream& waiter) {
@@ -35,11 +47,18 @@ absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::St
   return waiter.Wait(event);
 }
 
-void StepStreams::Reset() {
-  for (device::Stream* const stream :
-       {&compute_, own_.get(), down_.get(), host_.get(), up_.get()}) {
-    if (stream != nullptr) stream->Reset().IgnoreError();
+std::vector<device::Stream*> StepStreams::Own() {
+  std::vector<device::Stream*> streams;
+  for (const auto* const each : {&own_, &down_, &from_file_, &host_, &to_file_, &up_,
+                                 &weights_from_file_, &copies_from_file_}) {
+    if (*each != nullptr) streams.push_back(each->get());
   }
+  return streams;
+}
+
+void StepStreams::Reset() {
+  compute_.Reset().IgnoreError();
+  for (device::Stream* const stream : Own()) stream->Reset().IgnoreError();
 }
 
 absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& stream) {

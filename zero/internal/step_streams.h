@@ -59,6 +59,16 @@ enum class WaitPoint : uint8_t {
   kWeightsOnDevice,
   // Who reads or changes the state between steps does so after the host's update.
   kHostAtRest,
+
+  // With a file (RankFile):
+  // A chunk is read into memory after what was there before has gone on.
+  kChunkFree,
+  // What was read from the file is used after it has been read.
+  kChunkRead,
+  // A chunk is written to the file after the host's update.
+  kChunkUpdated,
+  // What a step has written is read after its commit.
+  kCommitted,
 };
 
 // The streams of a rank, the waits between them, and its collectives.
@@ -68,6 +78,9 @@ class StepStreams {
       const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
       device::Stream& compute);
 
+  // The streams of offload, if options have it, with so many threads of the host beside a GPU.
+  absl::Status CreateForOffload(int host_threads);
+
   device::Context& context() { return context_; }
   device::Stream& compute() { return compute_; }
   // The communication stream; the compute stream without overlap.
@@ -76,6 +89,14 @@ class StepStreams {
   device::Stream& down() { return *down_; }
   device::Stream& up() { return *up_; }
   device::Stream& host() { return *host_; }
+  // With a file: reads and writes of the optimizer state, reads of weights, and those of who copies
+  // the state, whose errors are no step's.
+  device::Stream& from_file() { return *from_file_; }
+  device::Stream& to_file() { return *to_file_; }
+  device::Stream& weights_from_file() { return *weights_from_file_; }
+  device::Stream& copies_from_file() { return *copies_from_file_; }
+  // All there are but the compute stream.
+  std::vector<device::Stream*> Own();
   // Whose stream that is: a CPU's.
   device::Context& host_context() { return host_context_ == nullptr ? context_ : *host_context_; }
   int rank() const { return communicator_.rank(); }
@@ -147,6 +168,8 @@ class StepStreams {
   std::unique_ptr<device::Context> host_context_;
   // Null without offload.
   std::unique_ptr<device::Stream> down_, up_, host_;
+  // Null without a file.
+  std::unique_ptr<device::Stream> from_file_, to_file_, weights_from_file_, copies_from_file_;
   std::optional<WaitPoint> omitted_;
   // By kind, operation, reduction, type and count.
   std::map<std::tuple<collectives::CollectiveKind, kernels::ReduceOp, collectives::Reduction,

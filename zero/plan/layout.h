@@ -52,16 +52,19 @@ inline bool UpdatesInPlace(const OffloadOptions& offload) {
 
 // Whether the master has memory of its own: the weights are rounded, or elsewhere.
 inline bool HasMaster(const ZeroOptions& options, const Bucket& bucket, bool offloaded) {
-  return IsRounded(bucket) || (offloaded && !UpdatesInPlace(options.offload));
+  const OffloadOptions& offload = options.offload;
+  return IsRounded(bucket) || (offloaded && (offload.file_state() || !UpdatesInPlace(offload)));
 }
 
 // How many steps' gradients and decisions the host has at a time.
 inline int HostTurns(const ZeroOptions& options) { return options.offload.delay_update ? 2 : 1; }
 
 // Of an offloaded bucket: the host's memory for a copy of the weights, from which they go where
-// they are used. Weights that are not rounded go there from the master.
+// they are used. Weights that are not rounded go there from the master, if that is in memory.
 inline int64_t HostWeightBytes(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
-  if (UpdatesInPlace(options.offload) || !IsRounded(bucket)) return 0;
+  const OffloadOptions& offload = options.offload;
+  if (UpdatesInPlace(offload) || offload.file_parameters()) return 0;
+  if (!IsRounded(bucket) && !offload.file_state()) return 0;
   return bucket.bytes() / plan.ranks();
 }
 

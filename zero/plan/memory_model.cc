@@ -5,8 +5,11 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/device/file/file_options.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/zero/plan/file_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -55,8 +58,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     const int64_t element = precision::SizeOf(bucket.dtype);
     const int64_t accumulator = precision::SizeOf(options.accumulator);
     constexpr int64_t kFloat = sizeof(float);
-    const Tier home = options.offload.host_parameters() ? Tier::kHost : Tier::kDevice;
-    add_array(home, Purpose::kParameters, "weights", traits.whole_parameters, element);
+    if (!options.offload.file_parameters()) {
+      add_array(options.offload.parameters, Purpose::kParameters, "weights",
+                traits.whole_parameters, element);
+    }
     if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
       add_array(Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
     }
@@ -77,12 +82,31 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
       add(Tier::kHost, Purpose::kParameters, "copy of the weights",
           internal::HostWeightBytes(plan, options, bucket));
     }
+    if (options.offload.file_state()) continue;
     const bool whole_state = traits.whole_optimizer_state;
     if (internal::HasMaster(options, bucket, on_host)) {
       add_array(state, Purpose::kOptimizerState, "master", whole_state, kFloat);
     }
     add_array(state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
+  }
+  if (options.offload.file_state()) {
+    const internal::FileLayout file(plan, options);
+    constexpr bool kState = true;
+    const auto add_kind = [&](bool is_state, Purpose purpose, const char* in_file,
+                              const char* on_its_way, int directions) {
+      add(Tier::kFile, purpose, in_file, 2 * file.Bytes(is_state));
+      add(Tier::kHost, purpose, on_its_way,
+          directions * file.Buffers(is_state, options) * file.LargestBytes(is_state));
+    };
+    add_kind(kState, Purpose::kOptimizerState, "optimizer state, two slots", "chunks of the file",
+             1);
+    add_kind(!kState, Purpose::kParameters, "weights, two slots", "weights from and to the file",
+             2);
+    const std::vector<int64_t> sizes = file.Sizes();
+    add(Tier::kFile, Purpose::kScratch, "table and whole blocks",
+        device::FileStoreBytes(sizes) - 2 * (file.Bytes(kState) + file.Bytes(!kState)));
+    add(Tier::kHost, Purpose::kScratch, "step control", sizeof(kernels::StepState));
   }
   const auto add_buffers = [&](const char* name, int64_t bytes) {
     add(Tier::kDevice, Purpose::kCommunication, name, bytes);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/plan/memory_model.h"
+#include "brigade/zero/plan/movement.h"
 
 ABSL_FLAG(double, params, 7.5e9, "parameters of the model");
 ABSL_FLAG(std::vector<std::string>, ranks,
@@ -24,6 +25,10 @@ ABSL_FLAG(std::string, dtype, "bfloat16", "of weights and gradients: bfloat16, f
 ABSL_FLAG(std::string, optimizer, "adam", "adam, or sgd with momentum");
 ABSL_FLAG(int, micro_batches, 1, "of a step");
 ABSL_FLAG(int, live_units, 2, "layers in memory at once, where not all are");
+ABSL_FLAG(std::string, offload, "none",
+          "what is not kept on the device: none, optimizer, or all (weights too), in the stages "
+          "that have it");
+ABSL_FLAG(std::string, offload_to, "host", "where that is: host or file");
 
 namespace brigade::zero {
 namespace {
@@ -48,9 +53,27 @@ absl::StatusOr<ZeroOptions> OptionsOfFlags() {
   } else if (optimizer != "adam") {
     return absl::InvalidArgumentError(absl::StrCat("--optimizer is \"", optimizer, "\""));
   }
+  const std::string offload = absl::GetFlag(FLAGS_offload);
+  const std::string where = absl::GetFlag(FLAGS_offload_to);
+  if (offload != "none" && offload != "optimizer" && offload != "all") {
+    return absl::InvalidArgumentError(absl::StrCat("--offload is \"", offload, "\""));
+  }
+  if (where != "host" && where != "file") {
+    return absl::InvalidArgumentError(absl::StrCat("--offload_to is \"", where, "\""));
+  }
+  const device::Tier tier = where == "file" ? device::Tier::kFile : device::Tier::kHost;
+  if (offload != "none") options.offload.optimizer_state = tier;
+  if (offload == "all") options.offload.parameters = tier;
+  // No file is made.
+  options.offload.file.directory = std::string(".");
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.live_units = absl::GetFlag(FLAGS_live_units);
   return options;
+}
+
+// Whether the stage can have elsewhere what is asked for.
+bool HasOffload(const ZeroOptions& options) {
+  return !options.offload.enabled() || Validate(options).ok();
 }
 
 // The paper's formula, for 16 bits and Adam.
@@ -81,6 +104,7 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
     BRIGADE_ASSIGN_OR_RETURN(auto plan,
                              Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
+      if (!HasOffload(options)) continue;
       BRIGADE_RETURN_IF_ERROR(Validate(options));
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
       std::printf("%8d %6d", ranks, options.stage);
@@ -89,6 +113,34 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
                     static_cast<double>(Total(terms, device::Tier::kDevice, purpose)) / kGiga);
       }
       std::printf(" %12.3f\n", static_cast<double>(Total(terms, device::Tier::kDevice)) / kGiga);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrintTiers(const ModelSpec& model, ZeroOptions options,
+                        const std::vector<int>& all_ranks) {
+  std::printf("\nBy tier, and what moves in each step: GB per rank\n%8s %6s", "ranks", "stage");
+  for (const char* const name :
+       {"device", "host", "file", "to host", "from host", "from file", "to file"}) {
+    std::printf(" %12s", name);
+  }
+  std::printf("\n");
+  for (const int ranks : all_ranks) {
+    BRIGADE_ASSIGN_OR_RETURN(auto plan,
+                             Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
+    for (options.stage = 0; options.stage < kStages; ++options.stage) {
+      if (!HasOffload(options)) continue;
+      const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
+      const Movement moved = MovementOfStep(plan, options);
+      std::printf("%8d %6d", ranks, options.stage);
+      for (const int64_t bytes :
+           {Total(terms, device::Tier::kDevice), Total(terms, device::Tier::kHost),
+            Total(terms, device::Tier::kFile), moved.to_host, moved.from_host, moved.file_read,
+            moved.file_written}) {
+        std::printf(" %12.3f", static_cast<double>(bytes) / kGiga);
+      }
+      std::printf("\n");
     }
   }
   return absl::OkStatus();
@@ -116,7 +168,8 @@ absl::Status Main() {
     model.push_back({name, {{name, static_cast<int64_t>(params / units)}}, {}});
   }
   PrintPaper(params, all_ranks);
-  return PrintPurposes(model, options, all_ranks);
+  BRIGADE_RETURN_IF_ERROR(PrintPurposes(model, options, all_ranks));
+  return options.offload.enabled() ? PrintTiers(model, options, all_ranks) : absl::OkStatus();
 }
 
 }  // namespace
