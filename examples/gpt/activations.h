@@ -5,9 +5,9 @@
 // head; stage s is unit s of SpecOf.
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "brigade/examples/gpt/block_layout.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/recompute/chain.h"
@@ -24,8 +24,27 @@ struct HeadMemory {
 HeadMemory PlaceHead(const ModelOptions& model, int64_t batch, precision::DType dtype, char* saved,
                      char* transient);
 
-// Sizes in bytes; times in operations: of products, and roughly of norms and GELU. Blocks have
-// kBlockSaveOptions. The one gradient, of the residual stream, is that of every stage.
+// Of a stage's passes that make nothing again.
+struct StageTimes {
+  double forward = 0;
+  double backward = 0;
+};
+// Of the passes over a micro-batch, in any unit. All blocks are alike. Plain bytes: ranks tell each
+// other of them.
+struct PassCosts {
+  StageTimes embedding = {}, block = {}, head = {};
+  // Of a block's backward pass that makes again what BlockSaveOption may drop.
+  double pointwise = 0, middle = 0, qkv = 0, expanded = 0, attention = 0;
+};
+
+// In operations: of products, and roughly of norms and GELU. trial.h measures seconds.
+PassCosts CountOperations(const ModelOptions& model, int64_t batch);
+
+// Sizes in bytes, times from `costs`. Blocks have kBlockSaveOptions. The one gradient, of the
+// residual stream, is that of every stage.
+recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype,
+                                 const PassCosts& costs);
+// By operations.
 recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype);
 
 // The residual stream's gradient, beside the arena.

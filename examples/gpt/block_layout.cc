@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "brigade/recompute/chain.h"
+
 namespace brigade::gpt {
 
 bool IsSaved(const BlockSaveOption& option, BlockArray array) {
@@ -16,6 +18,9 @@ bool IsSaved(const BlockSaveOption& option, BlockArray array) {
       return !option.drops_qkv;
     case kExpanded:
       return !option.drops_expanded;
+    case kAttention:
+    case kLogSumExp:
+      return !option.drops_attention;
     default:
       return true;
   }
@@ -44,7 +49,7 @@ class BlockLayout::Pieces {
  private:
   static void* Cut(char* memory, int64_t& used, int64_t bytes, int64_t begin = 0) {
     void* const array = memory == nullptr ? nullptr : memory + begin + used;
-    used += ArrayBytes(bytes);
+    used += recompute::AlignedBytes(bytes);
     return array;
   }
 
@@ -117,7 +122,8 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
   memory.output = pieces.Save(width_bytes_);
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
-    const bool is_of_attention = array == kNorm1 || array == kQkv;
+    const bool is_of_attention =
+        array == kNorm1 || array == kQkv || array == kAttention || array == kLogSumExp;
     memory.arrays[a] = IsSaved(option, array) ? pieces.Save(BytesOf(array))
                                               : pieces.Take(is_of_attention ? Pieces::kAttentionPart
                                                                             : Pieces::kMlpPart,

@@ -2,6 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_BLOCK_LAYOUT_H_
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 
 #include "brigade/examples/gpt/model.h"
@@ -28,14 +29,16 @@ enum BlockArray : uint8_t {
 };
 
 // What the forward pass does not keep for the backward pass, which makes it again: by one product
-// each, or, what is pointwise (norms and GELU), by none. Attention is always kept: to make it again
-// takes longest, for one width.
+// each, or, what is pointwise (norms and GELU), by none. Attention, of one width, takes as long as
+// the middle where the context has the length of a width, so wide models drop it first. Not both:
+// the middle is made again from attention, in the MLP's part, which comes before attention's.
 struct BlockSaveOption {
   const char* name;
   bool drops_pointwise = false;
   bool drops_middle = false;
   bool drops_qkv = false;
   bool drops_expanded = false;
+  bool drops_attention = false;
 };
 inline constexpr BlockSaveOption kBlockSaveOptions[] = {
     {"all"},
@@ -47,9 +50,16 @@ inline constexpr BlockSaveOption kBlockSaveOptions[] = {
     {"no middle, expanded", true, true, false, true},
     {"no qkv, expanded", true, false, true, true},
     {"attention alone", true, true, true, true},
+    {"no attention", true, false, false, false, true},
+    {"no qkv, attention", true, false, true, false, true},
+    {"no expanded, attention", true, false, false, true, true},
+    {"middle alone", true, false, true, true, true},
 };
-// Which of them is everything, and which the policy "selective".
+inline constexpr int kBlockSaveOptionCount = std::size(kBlockSaveOptions);
+// Which of them is everything, and which the policy "selective"; and two which drop, between them,
+// all that an option may drop.
 inline constexpr int kSaveAll = 0, kSaveProducts = 1;
+inline constexpr int kSaveAttention = 8, kSaveMiddle = 12;
 
 bool IsSaved(const BlockSaveOption& option, BlockArray array);
 
@@ -66,8 +76,9 @@ struct BlockMemory {
 };
 
 // The memory of a block's passes, which is the same for all blocks. Arrays begin at multiples of
-// 256 bytes. What is saved lies in one piece, the output at its begin; what is only there during a
-// pass in another, where the attention's part and the MLP's part have the same place.
+// recompute::kAlignmentBytes. What is saved lies in one piece, the output at its begin; what is
+// only there during a pass in another, where the attention's part and the MLP's part have the same
+// place.
 class BlockLayout {
  public:
   BlockLayout(const ModelOptions& model, int64_t batch, precision::DType dtype);
@@ -92,9 +103,6 @@ class BlockLayout {
   int64_t width_bytes_, column_bytes_;
   int64_t heads_;
 };
-
-// Rounded up to where the next array may begin.
-inline int64_t ArrayBytes(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace brigade::gpt
 

@@ -22,6 +22,11 @@
 namespace brigade::gpt {
 namespace {
 
+// Relative paths begin at the config's folder.
+std::string InFolder(absl::string_view folder, const std::string& path) {
+  return path.front() == '/' ? path : absl::StrCat(folder, "/", path);
+}
+
 // The value at "fp16.loss_scale", or null.
 const Json* Find(const Json& config, absl::string_view path) {
   const Json* found = &config;
@@ -64,10 +69,8 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   topology.inside = topology.between = {1e-6, 1e9};
   const Json path = s.topology.value_or("");
   if (s.topology.has_value()) {
-    const bool absolute = s.topology->front() == '/';
     const auto text =
-        device::ReadFile(absolute ? *s.topology : absl::StrCat(folder, "/", *s.topology),
-                         checkpoint::JsonLimits().bytes);
+        device::ReadFile(InFolder(folder, *s.topology), checkpoint::JsonLimits().bytes);
     if (!text.ok()) return Contradiction("brigade.topology", path, text.status().message());
     auto machine = collectives::TopologyFromJson(*text);
     if (!machine.ok()) return Contradiction("brigade.topology", path, machine.status().message());
@@ -94,6 +97,11 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   }
   options.topology = std::move(topology);
   return options;
+}
+
+// Of all files.
+const std::optional<std::string>& Directory(const Settings& s) {
+  return s.file_directory.has_value() ? s.file_directory : s.nvme_path;
 }
 
 recompute::Policy PolicyOf(const Json& config, const Settings& s) {
@@ -125,11 +133,40 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   const bool has_nodes = s.topology.has_value() || s.ranks_per_node.has_value();
   const recompute::Policy policy = PolicyOf(config, s);
   const std::string unstashable(recompute::Validate(policy).message());
+  const zero::OffloadOptions& offload = s.zero.offload;
+  const bool has_file = offload.file_state();
+  const std::string no_state = "no state is in a file: offload_optimizer.device is not \"nvme\"";
+  const bool stashes_in_file = policy.stash == recompute::StashTier::kFile;
+  const bool any_file = has_file || stashes_in_file;
+  const std::string no_file = absl::StrCat(no_state, ", and brigade.stash is not \"file\"");
+  const std::string directory = Directory(s).value_or("");
   const Rule rules[] = {
+      {"aio", any_file, no_file},
+      {"brigade.file_checksums", any_file, no_file},
+      {"brigade.file_direct", any_file, no_file},
+      {"brigade.file_directory", any_file, no_file},
+      {"brigade.file_directory", s.nvme_path.value_or(directory) == directory,
+       "offload_optimizer.nvme_path is another directory"},
+      {"brigade.file_engine", any_file, no_file},
+      {"brigade.file_limit", has_file, no_state},
+      {"zero_optimization.sub_group_size", has_file, no_state},
+      {"zero_optimization.offload_optimizer.buffer_count", has_file, no_state},
+      {"zero_optimization.offload_optimizer.nvme_path", has_file, no_state},
+      {"zero_optimization.offload_optimizer.device", !has_file || !directory.empty(),
+       "nvme_path is missing"},
+      {"zero_optimization.offload_param.nvme_path", offload.file_parameters(),
+       "offload_param.device is not \"nvme\""},
+      {"zero_optimization.offload_param.nvme_path",
+       s.parameters_nvme_path.value_or(directory) == directory,
+       "a rank has one file, and offload_optimizer.nvme_path is another directory"},
+      {"brigade.recompute_times", policy.kind != recompute::Policy::Kind::kNone,
+       "no activations are made again"},
       {"brigade.stash", unstashable.empty(), unstashable},
+      {"brigade.stash", !stashes_in_file || !directory.empty(),
+       "brigade.file_directory is missing"},
       {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable},
       {"activation_checkpointing.cpu_checkpointing",
-       !s.cpu_checkpointing || policy.stash == recompute::StashTier::kHost,
+       !s.cpu_checkpointing || policy.stash != recompute::StashTier::kNone,
        "brigade.stash is \"none\""},
       {"brigade.algorithm", collectives::Exists(s.zero.reduction, s.zero.algorithm),
        absl::StrCat("it has no reduction ", std::string(collectives::Name(s.zero.reduction)))},
@@ -198,6 +235,13 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
 
 }  // namespace
 
+absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
+  if (text == "operations") return RecomputeTimes::kOperations;
+  if (text == "measured") return RecomputeTimes::kMeasured;
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is neither operations nor measured"));
+}
+
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         absl::string_view folder) {
   BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
@@ -208,22 +252,35 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
   }
   BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
   BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, ranks));
-  BRIGADE_ASSIGN_OR_RETURN(auto communicator, Communicator(s, ranks, folder));
 
   zero::ZeroOptions& zero = s.zero;
   zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
   if (s.prefetch_bucket_size.has_value()) zero.live_units = 1;
+  if (const auto directory = Directory(s); directory.has_value()) {
+    zero.offload.file.directory = InFolder(folder, *directory);
+  }
+  if (s.state_arrays.has_value()) {
+    // DeepSpeed's chunk has master, gradient and two moments.
+    zero.offload.chunk_buffers = std::max(2, (*s.state_arrays + 3) / 4);
+  }
   zero.dtype = s.fp16   ? precision::DType::kFloat16
                : s.bf16 ? precision::DType::kBFloat16
                         : precision::DType::kFloat32;
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
+  const recompute::Policy policy = PolicyOf(config, s);
+  if (policy.stash == recompute::StashTier::kFile) {
+    BRIGADE_RETURN_IF_ERROR(zero.offload.file.Validate());
+  }
+  absl::StatusOr<collectives::CommunicatorOptions> communicator = Communicator(s, ranks, folder);
+  BRIGADE_RETURN_IF_ERROR(communicator.status());
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
-  return TrainConfig{batch, zero, PolicyOf(config, s), s.dropout, mode, std::move(communicator)};
+  return TrainConfig{
+      batch, zero, policy, s.recompute_times, s.dropout, mode, *std::move(communicator)};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {

@@ -1,6 +1,7 @@
 #ifndef BRIGADE_EXAMPLES_GPT_CONFIG_H_
 #define BRIGADE_EXAMPLES_GPT_CONFIG_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,17 @@
 
 namespace brigade::gpt {
 
+// By what a plan of recomputation counts the time of passes.
+enum class RecomputeTimes : uint8_t {
+  // By operations.
+  kOperations,
+  // By a trial before the first step.
+  kMeasured,
+};
+
+// "operations", "measured". InvalidArgument naming the text and what it may be.
+absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text);
+
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
   // All three sizes are set.
@@ -21,6 +33,7 @@ struct TrainConfig {
   zero::ZeroOptions zero;
   // Which activations the backward pass makes again.
   recompute::Policy recompute;
+  RecomputeTimes recompute_times = RecomputeTimes::kOperations;
   // The share of activations that training passes drop, where the model has dropout.
   double dropout = 0;
   // How checkpoints are written.
@@ -41,9 +54,16 @@ struct TrainConfig {
 //                                       gathered whole
 //   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
 //                                       prefetching is counted in units
-//   offload_optimizer                   offload: device none | cpu, the state and its update on the
-//                                       host; ratio is host_share, by buckets
-//   offload_param                       offload.parameters: device none | cpu
+//   offload_optimizer                   offload: device none | cpu | nvme, the state and its update
+//                                       on the host, or the state in a file in the directory
+//                                       nvme_path; relative ones begin at the config's folder
+//     ratio                             host_share, by buckets
+//     buffer_count                      of arrays, four to a chunk: chunk_buffers
+//     pipeline_read, pipeline_write     true: what is always so
+//   offload_param                       offload.parameters: device none | cpu | nvme (with the
+//                                       optimizer state, in the same directory)
+//   sub_group_size                      of nvme: chunk_elements
+//   aio                                 of files, offload.file: block_size, queue_depth
 //   data_types.grad_accum_dtype         accumulator; float32 if not given
 //   communication_data_type             communication_dtype; the gradients' own if not given
 //   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes
@@ -66,13 +86,21 @@ struct TrainConfig {
 //     at_minimum_loss_scale             error | clamp
 //     delay_update                      true: the host's update comes a step late (offload.h)
 //     delay_warm_up                     steps before that
+//     file_directory                    of stash "file", or instead of nvme_path
+//     file_engine                       auto | io_uring | threads
+//     file_direct                       false: through the page cache
+//     file_checksums                    true: a CRC-32C of each chunk, compared when it is read
+//     file_limit                        bytes of the disk for each rank
 //     dropout                           0 to below 1, default 0; of the embedding's output and of
 //                                       what blocks add to the residual stream
 //     live_units
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing
-//     stash                             none | host: where the inputs of block and segments:K are
-//                                       between the passes, before cpu_checkpointing
+//     recompute_times                   operations | measured: how the plan counts the time of
+//                                       passes; measured: by a trial before the first step
+//     stash                             none | host | file: where the inputs of block and
+//                                       segments:K are between the passes, before
+//                                       cpu_checkpointing; in a file by zero.offload.file
 //
 // No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
 // without effect is an error, as is one that asks for what is not so ("contiguous_gradients":

@@ -173,13 +173,15 @@ Keys CheckpointKeys(Settings& s) {
   };
 }
 
-// "cpu" and "none" of the two sections below. Files come with a tier of their own.
+// "device" of the two sections below.
 Read TierOf(device::Tier* target) {
-  return OneOf<device::Tier>(target,
-                             {{"none", device::Tier::kDevice}, {"cpu", device::Tier::kHost}});
+  return OneOf<device::Tier>(target, {{"none", device::Tier::kDevice},
+                                      {"cpu", device::Tier::kHost},
+                                      {"nvme", device::Tier::kFile}});
 }
 
-Keys OffloadOptimizerKeys(zero::OffloadOptions& offload) {
+Keys OffloadOptimizerKeys(Settings& s) {
+  zero::OffloadOptions& offload = s.zero.offload;
   return With(
       {
           {"device", TierOf(&offload.optimizer_state)},
@@ -188,18 +190,40 @@ Keys OffloadOptimizerKeys(zero::OffloadOptions& offload) {
           {"super_offload", Only(false,
                                  "an update that is undone by inverse arithmetic is not "
                                  "exact")},
+          {"nvme_path", Text(&s.nvme_path)},
+          {"buffer_count", Whole(&s.state_arrays, {4.0, 1 << 20, "4 to 2^20"})},
+          {"pipeline_read", Only(true, "the next chunk is read beside the update, always")},
+          {"pipeline_write", Only(true, "the last chunk is written beside the update, always")},
+          {"fast_init", Only(false, "the state is written chunk by chunk")},
       },
-      {"buffer_count", "cpuadam_cores_perc", "fast_init", "nvme_path", "pipeline", "pipeline_read",
-       "pipeline_write"});
+      {"cpuadam_cores_perc", "pipeline"});
 }
 
-Keys OffloadParameterKeys(zero::OffloadOptions& offload) {
-  return With(
-      {
-          {"device", TierOf(&offload.parameters)},
-          {"pin_memory", Only(true, "for a GPU it is page-locked, always")},
-      },
-      {"buffer_count", "buffer_size", "max_in_cpu", "nvme_path"});
+Keys OffloadParameterKeys(Settings& s) {
+  constexpr const char* kSizes = "sizes and number of buffers follow from the buckets";
+  return {
+      {"device", TierOf(&s.zero.offload.parameters)},
+      {"pin_memory", Only(true, "for a GPU it is page-locked, always")},
+      {"nvme_path", Text(&s.parameters_nvme_path)},
+      {"buffer_count", Only(nullptr, kSizes)},
+      {"buffer_size", Only(nullptr, kSizes)},
+      {"max_in_cpu", Only(0.0, "all weights are in the file, or none")},
+  };
+}
+
+// Of files.
+Keys AioKeys(device::FileOptions& file) {
+  constexpr const char* kDepth = "queue_depth says how much is in flight";
+  return {
+      {"block_size", Whole(&file.block_bytes, {4096.0, 1 << 30, "4096 to 2^30"})},
+      {"queue_depth", Whole(&file.queue_depth, {1.0, 1024.0, "1 to 1024"})},
+      {"single_submit", Only(false, "requests that are there are sent together")},
+      {"overlap_events", Only(true, "requests are sent as others end, always")},
+      {"use_gds", Only(false, "files are read and written by the host")},
+      // DeepSpeed's documentation has the second name, its code the first.
+      {"intra_op_parallelism", Only(1, kDepth)},
+      {"thread_count", Only(1, kDepth)},
+  };
 }
 
 Keys ZeroKeys(Settings& s) {
@@ -219,8 +243,9 @@ Keys ZeroKeys(Settings& s) {
           {"reduce_scatter", Only(true, "gradients are always reduce-scattered")},
           {"allgather_partitions", Only(true, "parameters are always all-gathered")},
           {"ignore_unused_parameters", Only(true, "a gradient that is not written counts as zero")},
-          {"offload_optimizer", nullptr, OffloadOptimizerKeys(zero.offload)},
-          {"offload_param", nullptr, OffloadParameterKeys(zero.offload)},
+          {"offload_optimizer", nullptr, OffloadOptimizerKeys(s)},
+          {"offload_param", nullptr, OffloadParameterKeys(s)},
+          {"sub_group_size", Whole(&zero.offload.chunk_elements, kCount)},
           {"zenflow", Only(nullptr, "it changes results: most gradients are applied late")},
           {"round_robin_gradients", Only(false, "the bucket's slices are what a rank owns")},
           {"zero_quantized_weights", Only(false, "nothing is quantized")},
@@ -302,12 +327,25 @@ Keys BrigadeKeys(Settings& s) {
       {"delay_update", Flag(&s.zero.offload.delay_update)},
       {"delay_warm_up", Whole(&s.zero.offload.delay_warm_up, {0.0, kLargest, "0 or more"})},
       {"dropout", Number(&s.dropout, kBelowOne)},
+      {"file_checksums", Flag(&s.zero.offload.file.checksums)},
+      {"file_direct", Flag(&s.zero.offload.file.direct)},
+      {"file_directory", Text(&s.file_directory)},
+      {"file_engine",
+       OneOf<device::FileEngineKind>(&s.zero.offload.file.engine,
+                                     {{"auto", device::FileEngineKind::kAuto},
+                                      {"io_uring", device::FileEngineKind::kIoUring},
+                                      {"threads", device::FileEngineKind::kThreads}})},
+      {"file_limit", Whole(&s.zero.offload.file_limit_bytes, kCount)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},
+      {"recompute_times",
+       OneOf<RecomputeTimes>(&s.recompute_times, {{"operations", RecomputeTimes::kOperations},
+                                                  {"measured", RecomputeTimes::kMeasured}})},
       {"stash", OneOf<std::optional<recompute::StashTier>>(
                     &s.stash, {{"none", recompute::StashTier::kNone},
-                               {"host", recompute::StashTier::kHost}})},
+                               {"host", recompute::StashTier::kHost},
+                               {"file", recompute::StashTier::kFile}})},
       {"topology", Text(&s.topology)},
   };
 }
@@ -343,6 +381,7 @@ Keys ConfigKeys(Settings& s) {
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}})},
           {"zero_optimization", nullptr, ZeroKeys(s)},
           {"activation_checkpointing", nullptr, ActivationKeys(s)},
+          {"aio", nullptr, AioKeys(s.zero.offload.file)},
           {"checkpoint", nullptr, CheckpointKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that is not needed here: ZeRO works with every optimizer that there is.
@@ -356,8 +395,7 @@ Keys ConfigKeys(Settings& s) {
           {"sparse_gradients", Only(false, "all gradients are dense")},
           {"wall_clock_breakdown", Only(false, "the report at the end has it, always")},
       },
-      {"aio",
-       "amp",
+      {"amp",
        "autotuning",
        "comet",
        "comms_logger",

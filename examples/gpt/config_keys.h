@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
@@ -44,11 +45,17 @@ struct Settings {
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;
+  RecomputeTimes recompute_times = RecomputeTimes::kOperations;
   // DeepSpeed's wish, and Brigade's, which goes before it.
   bool cpu_checkpointing = false;
   std::optional<recompute::StashTier> stash;
 
   double dropout = 0;
+
+  // Of files: the directory, as three sections may name it, and DeepSpeed's count of arrays in
+  // memory.
+  std::optional<std::string> file_directory, nvme_path, parameters_nvme_path;
+  std::optional<int> state_arrays;
 
   // Checkpoints in files of each rank's own, on disks that other hosts do not see.
   bool use_node_local_storage = false;

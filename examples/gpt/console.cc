@@ -32,6 +32,7 @@ void Console::Print(const std::string& line, bool stays) {
 absl::Status Console::OnStart(const Start& start) {
   first_step_ = start.step;
   if (!start.resumed.empty()) Print(start.resumed, true);
+  if (!start.file.empty()) Print(start.file, true);
   return absl::OkStatus();
 }
 

@@ -13,7 +13,9 @@
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/time_split.h"
+#include "brigade/recompute/stash.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/traffic.h"
 
@@ -49,6 +51,8 @@ struct Job {
   device::Device device;
   // Of each rank's memory on the device; 0: none.
   int64_t device_limit_bytes = 0;
+  // Of a CPU: ContextOptions::link_bytes_per_second. 0: none.
+  int64_t device_link = 0;
   Checkpoints checkpoints = {};
 };
 
@@ -86,6 +90,8 @@ struct Start {
   bool is_resumed = false;
   // In words, for the user; empty: nothing was to be resumed.
   std::string resumed;
+  // Where rank 0's file is, and what writing it means; empty without one.
+  std::string file = {};
 };
 
 // A save that has ended.
@@ -104,6 +110,9 @@ struct RankSummary {
   // The host's, likewise.
   int64_t host_memory[device::kPurposes] = {};
   int64_t host_memory_model[device::kPurposes] = {};
+  // Of the disk.
+  int64_t file_bytes = 0;
+  int64_t file_bytes_model = 0;
   // What offload has moved in training steps, and in one by formula.
   zero::Movement movement = {};
   zero::Movement movement_of_step = {};
@@ -111,16 +120,18 @@ struct RankSummary {
   zero::Traffic traffic = {};
   // The bytes of one step by formula.
   zero::Traffic traffic_of_step = {};
-  // Of a micro-batch's pass: its arena and gradient, in bytes, and its operations; and both where
-  // nothing is made again.
+  // Of a micro-batch's pass: its arena and gradient, in bytes, and its time by the plan, in
+  // operations or seconds (TrainConfig::recompute_times); and both where nothing is made again.
   int64_t activation_bytes = 0;
   int64_t activation_bytes_without = 0;
-  double operations = 0;
-  double operations_without = 0;
-  // Inputs of blocks that were copied to the host and back in training steps, and in one by the
-  // plan.
-  zero::Movement stashed = {};
-  zero::Movement stashed_of_step = {};
+  double planned_time = 0;
+  double planned_time_without = 0;
+  // Measured, of all passes.
+  PassSeconds passes = {};
+  // Inputs of blocks that went to the host, or a file, and back in training steps, and in one by
+  // the plan.
+  recompute::StashMovement stashed = {};
+  recompute::StashMovement stashed_of_step = {};
   // The bytes of all weights with padding.
   int64_t padded_bytes = 0;
   int64_t steps = 0;

@@ -109,12 +109,15 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
       }
       return start;
     }
-    if (!absl::IsDataLoss(start.status())) return start;
+    // What one rank finds damaged is damaged for all, whatever the others have found.
+    const absl::Status damage = collectives::AgreeOnStatus(
+        absl::IsDataLoss(start.status()) ? start.status() : absl::OkStatus(), communicator_);
+    if (!absl::IsDataLoss(damage)) return start;
     if (!job_.checkpoints.fall_back) {
       return absl::DataLossError(
-          absl::StrCat(start.status().message(), "; --fall_back resumes from the one before it"));
+          absl::StrCat(damage.message(), "; --fall_back resumes from the one before it"));
     }
-    absl::StrAppend(&damaged, "\nDamaged: ", start.status().message());
+    absl::StrAppend(&damaged, "\nDamaged: ", damage.message());
     before = *newest;
   }
   if (!damaged.empty()) {
@@ -184,13 +187,10 @@ absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
   const int64_t begin = SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   // Once more, if it was this state that could not be saved.
-  const absl::Status first = step == saved_step_ ? last_ : absl::OkStatus();
-  if (step != saved_step_ || !first.ok()) {
+  if (step != saved_step_ || !last_.ok()) {
     BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
     saved_step_ = step;
     BRIGADE_RETURN_IF_ERROR(Await(step, observer));
-    // Of the first one only the last sync has failed.
-    if (!first.ok() && absl::IsAlreadyExists(last_)) last_ = first;
   }
   summary_.last_save_seconds += SecondsSince(begin);
   return last_;

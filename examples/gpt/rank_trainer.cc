@@ -7,9 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/weights.h"
+#include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/clock.h"
+#include "brigade/examples/gpt/trial.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/optim/schedule.h"
@@ -23,15 +24,29 @@ namespace {
 using device::Purpose;
 using precision::DType;
 
-// Adds to a lack of the device's memory what would need less of it.
+// Adds to a lack of memory what would need less of it.
 absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& status) {
-  if (!absl::IsResourceExhausted(status) || options.offload.host_parameters()) return status;
+  // With files it may be the disk that is full.
+  if (!absl::IsResourceExhausted(status) || options.offload.file_state()) return status;
   const bool has_all = options.stage == 3;
+  const bool is_on_host =
+      options.offload.enabled() && (!has_all || options.offload.parameters == device::Tier::kHost);
   return absl::Status(
       status.code(),
-      absl::StrCat(status.message(), "; --offload=", has_all ? "all" : "optimizer", " keeps ",
-                   has_all ? "weights and optimizer state" : "the optimizer state", " on the host",
-                   options.stage == 0 ? " from stage 1 on" : ""));
+      absl::StrCat(status.message(), "; --offload=", has_all ? "all" : "optimizer",
+                   is_on_host ? " --offload_to=file" : "", " keeps ",
+                   has_all ? "weights and optimizer state" : "the optimizer state",
+                   is_on_host ? " in a file" : " on the host, with --offload_to=file in a file",
+                   options.stage == 0 ? ", from stage 1 on" : ""));
+}
+
+// Of offload or of the stash.
+template <typename Movement>
+void AddSince(const Movement& before, const Movement& now, Movement& sum) {
+  sum.to_host += now.to_host - before.to_host;
+  sum.from_host += now.from_host - before.from_host;
+  sum.file_read += now.file_read - before.file_read;
+  sum.file_written += now.file_written - before.file_written;
 }
 
 }  // namespace
@@ -53,14 +68,16 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   std::unique_ptr<RankTrainer> trainer(
       new RankTrainer(job, communicator, context, compute, recorder));
   // The same on all ranks, or an error on all.
-  const recompute::Chain chain = ActivationChain(job.model, trainer->batch_, job.config.zero.dtype);
+  BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
+  const recompute::Chain chain =
+      ActivationChain(job.model, trainer->batch_, job.config.zero.dtype, costs);
   BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan, PlanOf(chain, job.config.recompute));
   BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan without, recompute::PlanNone(chain));
   BRIGADE_ASSIGN_OR_RETURN(trainer->schedule_, recompute::Place(chain, plan));
   trainer->summary_.activation_bytes = plan.peak_bytes;
   trainer->summary_.activation_bytes_without = without.peak_bytes;
-  trainer->summary_.operations = plan.time;
-  trainer->summary_.operations_without = without.time;
+  trainer->summary_.planned_time = plan.time;
+  trainer->summary_.planned_time_without = without.time;
   zero::ZeroOptions options = job.config.zero;
   options.backward_units = trainer->schedule_.BackwardUses();
   const auto allocate = [&]() -> absl::Status {
@@ -74,10 +91,23 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
                            RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
+  if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
+    const zero::Movement moved = zero::MovementOfStep(trainer->zero_->plan(), options);
+    trainer->start_.file = absl::StrCat("Each rank has a file of ", file->bytes(), " bytes in ",
+                                        options.offload.file.directory, " (", file->description(),
+                                        "). Of each rank ", zero::WearOf(moved.file_written), ".");
+  }
   // The model is of what is left when parameters are in.
   context.memory_stats().ResetPeaks();
   context.host_memory_stats().ResetPeaks();
   return trainer;
+}
+
+absl::StatusOr<PassCosts> RankTrainer::Costs() {
+  if (job_.config.recompute_times == RecomputeTimes::kOperations) {
+    return CountOperations(job_.model, batch_);
+  }
+  return AgreeOnCosts(MeasurePasses(job_, context_, compute_, recorder_), communicator_);
 }
 
 absl::Status RankTrainer::Initialize() {
@@ -93,7 +123,8 @@ absl::Status RankTrainer::Initialize() {
 absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
       transformer_,
-      Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_));
+      Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_,
+                          StashesInFile() ? &job_.config.zero.offload.file : nullptr));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one,
                            context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));
@@ -258,10 +289,19 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
   return stopped_;
 }
 
+bool RankTrainer::StashesInFile() const {
+  return job_.config.recompute.stash == recompute::StashTier::kFile;
+}
+
+recompute::StashMovement RankTrainer::Stashed() const {
+  const recompute::Stash* const stash = transformer_->stash();
+  return stash == nullptr ? recompute::StashMovement() : stash->movement();
+}
+
 void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
   movement_before_ = zero_->movement();
-  stash_before_ = transformer_->stash_movement();
+  stash_before_ = Stashed();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
 }
@@ -270,17 +310,15 @@ absl::Status RankTrainer::StopCounting() {
   BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
   BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(zero_->step_stream()));
   trained_ns_ += SteadyNs() - started_ns_;
-  recorder_.End(context_.name(), summary_.time);
+  const Recording recording = recorder_.End(context_.name());
+  summary_.time += recording.time;
+  for (const PassSeconds& stage : recording.stages) summary_.passes += stage;
   const zero::Traffic now = zero_->traffic();
   summary_.traffic.gradients += now.gradients - traffic_before_.gradients;
   summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
-  const zero::Movement& moved = zero_->movement();
-  summary_.movement.to_host += moved.to_host - movement_before_.to_host;
-  summary_.movement.from_host += moved.from_host - movement_before_.from_host;
-  const recompute::StashMovement stash = transformer_->stash_movement();
-  summary_.stashed.to_host += stash.to_host - stash_before_.to_host;
-  summary_.stashed.from_host += stash.from_host - stash_before_.from_host;
+  AddSince(movement_before_, zero_->movement(), summary_.movement);
+  AddSince(stash_before_, Stashed(), summary_.stashed);
   return absl::OkStatus();
 }
 
@@ -340,6 +378,8 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
     summary.host_memory_model[i] = zero::Total(terms, device::Tier::kHost, static_cast<Purpose>(i));
   }
   summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += 2 * kInFlight * StepBytes();
+  summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
+  if (zero_->file() != nullptr) summary.file_bytes = zero_->file()->bytes();
   const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
       Transformer::ActivationBytes(job_.model, batch_, dtype, schedule_) + kInFlight * StepBytes();
@@ -349,9 +389,14 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
       transformer_->layers_bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
   summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
-      recompute::Stash::HostBytes(schedule_.written_bytes);
+      recompute::Stash::HostBytes(schedule_.written_bytes, StashesInFile());
   const int64_t stashed = micro_batches() * schedule_.WrittenBytes();
   summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
+  if (StashesInFile()) {
+    summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
+    summary.file_bytes_model += recompute::Stash::FileBytes(schedule_.written_bytes);
+    summary.file_bytes += transformer_->stash()->file()->bytes();
+  }
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {

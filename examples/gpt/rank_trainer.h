@@ -14,6 +14,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
+#include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
 #include "brigade/examples/gpt/recorder.h"
@@ -70,6 +71,8 @@ class RankTrainer {
   RankTrainer(const Job& job, collectives::Communicator& communicator, device::Context& context,
               device::Stream& compute, Recorder& recorder);
 
+  // By which the plan of recomputation is made: the same on all ranks.
+  absl::StatusOr<PassCosts> Costs();
   absl::Status Allocate();
   // Of a new training.
   absl::Status Initialize();
@@ -93,6 +96,9 @@ class RankTrainer {
   // Waits for the step, if there is one, and tells the observer.
   absl::Status Collect(StepInFlight& in_flight, Observer* observer);
   absl::Status CollectAll(Observer* observer);
+  bool StashesInFile() const;
+  // So far.
+  recompute::StashMovement Stashed() const;
   // Time and traffic between the two calls are those of the steps.
   void StartCounting();
   // Waits for the steps.

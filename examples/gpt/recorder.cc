@@ -24,6 +24,7 @@ void Recorder::Empty() {
         rank.streams.emplace(std::string(stream.stream), static_cast<int>(rank.streams.size()));
     if (rank.split == nullptr) continue;
     rank.split->Add(entry->second, stream.operations);
+    rank.passes.Add(entry->second, stream.operations);
     rank.dropped += stream.dropped;
   }
   if (trace_ != nullptr) status_.Update(trace_->Append(streams));
@@ -34,16 +35,18 @@ void Recorder::Begin(absl::string_view context) {
   Empty();
   Rank& rank = ranks_[std::string(context)];
   rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), SteadyNs());
+  rank.passes = {};
 }
 
-void Recorder::End(absl::string_view context, Seconds& sum) {
+Recording Recorder::End(absl::string_view context) {
   device::MutexLock lock(mutex_);
   Empty();
   Rank& rank = ranks_[std::string(context)];
-  sum += rank.split->Finish(SteadyNs());
-  sum.dropped += rank.dropped;
+  Recording recording = {rank.split->Finish(SteadyNs()), rank.passes.Stages()};
+  recording.time.dropped += rank.dropped;
   rank.split.reset();
   rank.dropped = 0;
+  return recording;
 }
 
 absl::Status Recorder::status() const {

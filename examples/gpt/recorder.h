@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -12,9 +13,17 @@
 #include "brigade/device/threads/periodic_thread.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/time_split.h"
 
 namespace brigade::gpt {
+
+// What the streams of a rank did.
+struct Recording {
+  Seconds time;
+  // [stage]: of the model's passes (PassTimes::Stages).
+  std::vector<PassSeconds> stages;
+};
 
 // Follows what the streams of this process's ranks do: for the report, and into a trace file.
 //
@@ -30,9 +39,9 @@ class Recorder {
 
   // The time of the context of this name counts from here on. Its streams exist and are idle.
   void Begin(absl::string_view context);
-  // The time up to here is added to `sum`. The context's streams are idle, and the host has waited
-  // for them (docs/device.md, rule 32).
-  void End(absl::string_view context, Seconds& sum);
+  // The time since Begin. The context's streams are idle, and the host has waited for them
+  // (docs/device.md, rule 32).
+  Recording End(absl::string_view context);
 
   // What went wrong with the trace file so far, if anything.
   absl::Status status() const;
@@ -43,6 +52,7 @@ class Recorder {
   struct Rank {
     std::map<std::string, int> streams;
     std::unique_ptr<TimeSplit> split;
+    PassTimes passes;
     int64_t dropped = 0;
   };
 

@@ -63,6 +63,10 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
     absl::StrAppend(&text, absl::StrFormat("Hidden behind compute: %.0f %% of all communication\n",
                                            100 * sum.hidden_communication / communication));
   }
+  PassSeconds passes;
+  for (const RankSummary& rank : ranks) passes += rank.passes;
+  absl::StrAppend(&text, absl::StrFormat("Passes, of all ranks: %.3f s forward, %.3f s backward\n",
+                                         passes[PassPart::kForward], passes[PassPart::kBackward]));
   if (sum.dropped > 0) {
     absl::StrAppend(&text, sum.dropped, " operations were not recorded, and count as idle.\n");
   }
@@ -117,18 +121,35 @@ std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (!job.config.zero.offload.enabled()) return "";
   std::string text = MemoryOfTier("The host's memory", ranks, &RankSummary::host_memory,
                                   &RankSummary::host_memory_model);
-  absl::StrAppend(&text, absl::StrFormat("\nMoved in each step, in MB\n%8s %12s %12s\n", "rank",
+  const bool has_file = job.config.zero.offload.file_state();
+  absl::StrAppend(&text, absl::StrFormat("\nMoved in each step, in MB\n%8s %12s %12s", "rank",
                                          "to the host", "from there"));
+  if (has_file) {
+    absl::StrAppend(&text, absl::StrFormat(" %14s %14s", "from the file", "to the file"));
+  }
+  absl::StrAppend(&text, "\n");
   const auto line = [&](const std::string& name, const zero::Movement& moved, int64_t steps) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
-    absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f\n", name,
-                                           static_cast<double>(moved.to_host) / unit,
-                                           static_cast<double>(moved.from_host) / unit));
+    absl::StrAppend(
+        &text, absl::StrFormat("%8s %12.6f %12.6f", name, static_cast<double>(moved.to_host) / unit,
+                               static_cast<double>(moved.from_host) / unit));
+    if (has_file) {
+      absl::StrAppend(&text,
+                      absl::StrFormat(" %14.6f %14.6f", static_cast<double>(moved.file_read) / unit,
+                                      static_cast<double>(moved.file_written) / unit));
+    }
+    absl::StrAppend(&text, "\n");
   };
   for (size_t r = 0; r < ranks.size(); ++r) {
     line(absl::StrCat(r), ranks[r].movement, ranks[r].steps);
   }
   line("formula", ranks[0].movement_of_step, 1);
+  if (has_file) {
+    absl::StrAppend(&text,
+                    absl::StrFormat("Each rank's file has %.3f MB of the disk, by the model %.3f\n",
+                                    static_cast<double>(ranks[0].file_bytes) / kMega,
+                                    static_cast<double>(ranks[0].file_bytes_model) / kMega));
+  }
   if (job.config.zero.offload.delay_update) {
     absl::StrAppend(&text, "Updates are delayed: from step ",
                     job.config.zero.offload.delay_warm_up + 2,
@@ -173,25 +194,35 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.recompute == recompute::Policy()) return "";
   const RankSummary& first = ranks[0];
+  const auto kept = static_cast<double>(first.activation_bytes);
+  const auto all = static_cast<double>(first.activation_bytes_without);
+  const bool is_measured = job.config.recompute_times == RecomputeTimes::kMeasured;
+  PassSeconds passes;
+  for (const RankSummary& rank : ranks) passes += rank.passes;
   std::string text = absl::StrFormat(
       "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
-      "operations\n",
-      recompute::ToString(job.config.recompute),
-      static_cast<double>(first.activation_bytes) / kMega,
-      static_cast<double>(first.activation_bytes_without) / kMega,
-      100 * (first.operations / first.operations_without - 1));
+      "%s\n"
+      "%.3f MB are made again; that took %.3f s on all ranks, %.1f %% of the passes' time without "
+      "it\n",
+      recompute::ToString(job.config.recompute), kept / kMega, all / kMega,
+      100 * (first.planned_time / first.planned_time_without - 1),
+      is_measured ? "time by the trial" : "operations", (all - kept) / kMega, passes.recompute(),
+      100 * passes.recompute() / std::max(passes.once(), 1e-9));
   if (job.config.recompute.stash == recompute::StashTier::kNone) return text;
   const auto mega = [](int64_t bytes, int64_t steps) {
     return static_cast<double>(bytes) / (kMega * static_cast<double>(std::max<int64_t>(steps, 1)));
   };
+  const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
+  const recompute::StashMovement &moved = first.stashed, &of_step = first.stashed_of_step;
   absl::StrAppend(
       &text,
-      absl::StrFormat("Stashed on the host, in %.3f MB: %.3f MB written and %.3f MB read back in "
-                      "each step; by the plan %.3f MB\n",
+      absl::StrFormat("Stashed %s %.3f MB: %.3f MB written and %.3f MB read back in each step; by "
+                      "the plan %.3f MB\n",
+                      in_file ? "in a file, by way of the host's" : "on the host, in",
                       mega(first.host_memory[static_cast<int>(Purpose::kActivations)], 1),
-                      mega(first.stashed.to_host, first.steps),
-                      mega(first.stashed.from_host, first.steps),
-                      mega(first.stashed_of_step.to_host, 1)));
+                      mega(in_file ? moved.file_written : moved.to_host, first.steps),
+                      mega(in_file ? moved.file_read : moved.from_host, first.steps),
+                      mega(in_file ? of_step.file_written : of_step.to_host, 1)));
   return text;
 }
 

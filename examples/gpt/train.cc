@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -60,10 +61,19 @@ ABSL_FLAG(std::string, recompute, "",
           "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
           "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
           "stand behind). Before the config's; default none");
+ABSL_FLAG(std::string, recompute_times, "",
+          "by what --recompute plans: operations, or measured (passes of one block, tried before "
+          "the first step). Before the config's; default operations");
 ABSL_FLAG(std::string, offload, "",
-          "what is kept on the host: none, optimizer (master and moments, and the update; from "
-          "stage 1 on) or all (the weights between their uses too; stage 3). The training has the "
-          "same bits. Before the config's; default none");
+          "what is not kept on the device: none, optimizer (master and moments, and the update; "
+          "from stage 1 on) or all (the weights between their uses too; stage 3). The training has "
+          "the same bits. Before the config's; default none");
+ABSL_FLAG(std::string, offload_to, "",
+          "with --offload: where that is kept instead of on the device, host (default) or file: "
+          "each rank has a file in --offload_dir");
+ABSL_FLAG(std::string, offload_dir, "",
+          "with --offload_to=file and --stash=file: a directory on a fast local disk; files there "
+          "vanish with the training");
 ABSL_FLAG(
     bool, delay_update, false,
     "with --offload: passes do not wait for the host's update, whose weights come a step late. "
@@ -71,13 +81,16 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, device_limit, "",
           "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
           "behind. On the CPU too, to see what a smaller one takes; default: all there is");
+ABSL_FLAG(std::string, device_link, "",
+          "on the CPU, to see what a slower link takes: how many bytes a second go from the device "
+          "to the host, and as many back, like --device_limit; default: as fast as memory is");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
 ABSL_FLAG(
     std::string, stash, "",
     "where the inputs that --recompute=block and segments:K keep are between the passes: none "
-    "(on the device) or host. Before the config's; default none");
+    "(on the device), host, or file (in --offload_dir). Before the config's; default none");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -200,16 +213,42 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
   return checkpoints;
 }
 
-absl::Status SetOffload(const std::string& what, bool delays, zero::ZeroOptions& options) {
-  if (what.empty() && !delays) return absl::OkStatus();
+absl::Status SetOffload(zero::ZeroOptions& options) {
+  const std::string what = absl::GetFlag(FLAGS_offload);
+  const std::string where = absl::GetFlag(FLAGS_offload_to);
+  const std::string directory = FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
+  const bool delays = absl::GetFlag(FLAGS_delay_update);
+  const auto wrong = [](const auto&... text) {
+    return absl::InvalidArgumentError(absl::StrCat(text...));
+  };
   if (!what.empty() && what != "none" && what != "optimizer" && what != "all") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--offload is \"", what, "\"; it must be none, optimizer or all"));
+    return wrong("--offload is \"", what, "\"; it must be none, optimizer or all");
   }
-  if (!what.empty()) options.offload = {};
-  if (what == "optimizer" || what == "all") options.offload.optimizer_state = device::Tier::kHost;
-  if (what == "all") options.offload.parameters = device::Tier::kHost;
-  if (delays) options.offload.delay_update = true;
+  if (!where.empty() && where != "host" && where != "file") {
+    return wrong("--offload_to is \"", where, "\"; it must be host or file");
+  }
+  const bool moves = what == "optimizer" || what == "all";
+  if (!where.empty() && !moves) {
+    return wrong("--offload_to is for --offload=optimizer and --offload=all");
+  }
+  if (where == "file" && directory.empty()) return wrong("--offload_to=file needs --offload_dir");
+  if (!directory.empty()) {
+    if (where != "file" && absl::GetFlag(FLAGS_stash) != "file") {
+      return wrong("--offload_dir is for --offload_to=file and --stash=file");
+    }
+    options.offload.file.directory = directory;
+  }
+  if (what.empty() && !delays) return absl::OkStatus();
+  zero::OffloadOptions& offload = options.offload;
+  if (!what.empty()) {
+    offload.optimizer_state = offload.parameters = device::Tier::kDevice;
+    offload.host_share = 1;
+    offload.delay_update = false;
+  }
+  const device::Tier tier = where == "file" ? device::Tier::kFile : device::Tier::kHost;
+  if (moves) offload.optimizer_state = tier;
+  if (what == "all") offload.parameters = tier;
+  if (delays) offload.delay_update = true;
   const absl::Status valid = zero::Validate(options);
   if (valid.ok()) return valid;
   return absl::Status(
@@ -251,15 +290,29 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
     job.config.recompute.stash = stash;
   }
-  BRIGADE_RETURN_IF_ERROR(
-      SetOffload(absl::GetFlag(FLAGS_offload), absl::GetFlag(FLAGS_delay_update), job.config.zero));
-  if (const std::string limit = absl::GetFlag(FLAGS_device_limit); !limit.empty()) {
-    const std::optional<int64_t> bytes = device::ParseByteCount(limit);
-    if (!bytes.has_value()) {
+  if (const std::string times = absl::GetFlag(FLAGS_recompute_times); !times.empty()) {
+    const auto parsed = ParseRecomputeTimes(times);
+    if (!parsed.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--device_limit is \"", limit, "\"; it must be a number of bytes"));
+          absl::StrCat("--recompute_times: ", parsed.status().message()));
     }
-    job.device_limit_bytes = *bytes;
+    job.config.recompute_times = *parsed;
+    if (job.config.recompute.kind == recompute::Policy::Kind::kNone) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--recompute_times is ", times, ", but no activations are made again"));
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(SetOffload(job.config.zero));
+  for (const auto& [name, text, bytes] :
+       {std::tuple("device_limit", absl::GetFlag(FLAGS_device_limit), &job.device_limit_bytes),
+        std::tuple("device_link", absl::GetFlag(FLAGS_device_link), &job.device_link)}) {
+    if (text.empty()) continue;
+    const std::optional<int64_t> parsed = device::ParseByteCount(text);
+    if (!parsed.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " is \"", text, "\"; it must be a number of bytes"));
+    }
+    *bytes = *parsed;
   }
   if (const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout); dropout.has_value()) {
     if (!(*dropout >= 0 && *dropout < 1)) {
@@ -274,6 +327,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
       return absl::InvalidArgumentError(absl::StrCat("--stash: ", tier.status().message()));
     }
     job.config.recompute.stash = *tier;
+    if (*tier == recompute::StashTier::kFile && job.config.zero.offload.file.directory.empty()) {
+      return absl::InvalidArgumentError("--stash=file needs --offload_dir");
+    }
   }
   BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));

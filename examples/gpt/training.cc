@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, i
   options.name = NameOf(rank);
   options.tracer = &recorder.tracer();
   options.memory_limit_bytes = job.device_limit_bytes;
+  options.link_bytes_per_second = static_cast<double>(job.device_link);
   return device::Context::Create(options);
 }
 
@@ -79,6 +80,8 @@ collectives::JobValues ValuesOf(const Job& job) {
                                      : "")},
       {"type", std::string(precision::Name(zero.dtype))},
       {"dropout", absl::StrCat(job.config.dropout)},
+      {"times of recomputation",
+       job.config.recompute_times == RecomputeTimes::kMeasured ? "measured" : "operations"},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,

@@ -6,6 +6,7 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/activations.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/layer_norm.h"
@@ -26,7 +27,7 @@ Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DT
 
 int64_t Transformer::ActivationBytes(const ModelOptions& model, int64_t batch,
                                      precision::DType dtype, const recompute::Schedule& schedule) {
-  return schedule.arena_bytes + ArrayBytes(GradientBytes(model, batch, dtype));
+  return schedule.arena_bytes + recompute::AlignedBytes(GradientBytes(model, batch, dtype));
 }
 
 int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
@@ -39,11 +40,9 @@ int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
       {bytes(rows, 4 * model.width, model.width), bytes(rows, nn::kVocabulary, model.width)});
 }
 
-absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOptions& model,
-                                                                 int64_t batch,
-                                                                 precision::DType dtype,
-                                                                 recompute::Schedule schedule,
-                                                                 device::Context& context) {
+absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
+    const ModelOptions& model, int64_t batch, precision::DType dtype, recompute::Schedule schedule,
+    device::Context& context, const device::FileOptions* stash_file) {
   BRIGADE_RETURN_IF_ERROR(Validate(model));
   if (batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
@@ -68,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelOpti
   if (transformer->schedule_.WrittenBytes() > 0) {
     BRIGADE_ASSIGN_OR_RETURN(
         transformer->stash_,
-        recompute::Stash::Create(transformer->schedule_.written_bytes, context));
+        recompute::Stash::Create(transformer->schedule_.written_bytes, context, stash_file));
   }
   return transformer;
 }
@@ -136,6 +135,16 @@ absl::Status Transformer::Move(const PlacedOperation& placed, device::Stream& st
 
 absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
                               zero::UnitScope& unit) {
+  const PassPart part = placed.operation.action == Action::kBackward ? PassPart::kBackward
+                        : call.is_backward()                         ? PassPart::kRecompute
+                                                                     : PassPart::kForward;
+  BRIGADE_RETURN_IF_ERROR(MarkPart(part, placed.operation.stage, call.stream));
+  BRIGADE_RETURN_IF_ERROR(Compute(placed, call, unit));
+  return MarkEnd(call.stream);
+}
+
+absl::Status Transformer::Compute(const PlacedOperation& placed, const Call& call,
+                                  zero::UnitScope& unit) {
   const auto& [action, stage, option, far_end] = placed.operation;
   if (placed.after_write != PlacedOperation::kNone) {
     BRIGADE_RETURN_IF_ERROR(stash_->AwaitWrite(placed.after_write, call.stream));

@@ -44,14 +44,16 @@ namespace brigade::gpt {
 //              have none. Masks are made again wherever they are needed, and take no memory. With a
 //              probability of 0 nothing is enqueued for them.
 // Determinism  The same bits with every schedule, with dropout too.
-// Errors       Create: InvalidArgument naming the option; those of Blas.
+// Tracing      Which part of a pass the stream is in, by marks (pass_times.h).
+// Errors       Create: InvalidArgument naming the option; those of Blas and Stash.
 class Transformer {
  public:
-  // `schedule`: of ActivationChain of the same model, batch and type.
-  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model,
-                                                             int64_t batch, precision::DType dtype,
-                                                             recompute::Schedule schedule,
-                                                             device::Context& context);
+  // `schedule`: of ActivationChain of the same model, batch and type. `stash_file`: what the
+  // schedule writes goes there, instead of to the host.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(
+      const ModelOptions& model, int64_t batch, precision::DType dtype,
+      recompute::Schedule schedule, device::Context& context,
+      const device::FileOptions* stash_file = nullptr);
 
   static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype,
                                  const recompute::Schedule& schedule);
@@ -62,10 +64,8 @@ class Transformer {
     return workspace_.memory().bytes() + attention_workspace_.bytes();
   }
 
-  // What has been copied to the host and back.
-  recompute::StashMovement stash_movement() const {
-    return stash_ == nullptr ? recompute::StashMovement() : stash_->movement();
-  }
+  // Null where the schedule writes nothing.
+  const recompute::Stash* stash() const { return stash_.get(); }
 
   // losses [batch * context], device memory: the cross entropy of each position, in nats.
   // `dropout`: its first_element is the index of the texts' first element in the residual stream of
@@ -88,6 +88,8 @@ class Transformer {
     // Of the backward pass.
     const float* seed = nullptr;
     device::Stream& stream;
+
+    bool is_backward() const { return seed != nullptr; }
   };
 
   Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype,
@@ -127,9 +129,11 @@ class Transformer {
 
   // One operation of the schedule that computes nothing.
   absl::Status Move(const recompute::PlacedOperation& placed, device::Stream& stream);
-  // One that does; `unit` is its stage's.
+  // One that does, with its marks; `unit` is its stage's.
   absl::Status Run(const recompute::PlacedOperation& placed, const Call& call,
                    zero::UnitScope& unit);
+  absl::Status Compute(const recompute::PlacedOperation& placed, const Call& call,
+                       zero::UnitScope& unit);
   absl::Status ForwardEmbedding(const recompute::PlacedOperation& placed, const Call& call,
                                 zero::UnitScope& unit);
   absl::Status ForwardHead(const recompute::PlacedOperation& placed, const Call& call,

@@ -1,6 +1,7 @@
 // A block's forward and backward pass.
 
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/layer_norm.h"
 
@@ -94,24 +95,32 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   const nn::LayerNormInput second = {dtype_,        at[kMiddle], norm2, at[kMean2],
                                      at[kInverse2], rows_,       width};
   BRIGADE_RETURN_IF_ERROR(unit.status());
+  const auto mark = [&](PassPart part) {
+    return MarkPart(part, static_cast<int>(layer) + 1, stream);
+  };
 
   if (option.drops_middle) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeMiddle));
     BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
                                        at[kMiddle], *blas_, stream));
     BRIGADE_RETURN_IF_ERROR(
         AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
   }
   if (option.drops_pointwise) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(second, norm2_bias, at[kNorm2], stream));
   }
   if (option.drops_expanded) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeExpanded));
     BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kNorm2], width, expand, 4 * width), nullptr,
                                        at[kExpanded], *blas_, stream));
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(
         nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
   } else if (option.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(nn::Gelu(Shape(4 * width), at[kExpanded], at[kGelu], stream));
   }
+  BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   // Until their own gradients come, dwidth and dqkv are free for that of a branch.
   BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
                            BranchGradient(call, MlpPlace(layer), memory.dwidth));
@@ -127,12 +136,20 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
                                                 workspace_, stream));
 
   if (option.drops_pointwise) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(first, norm1_bias, at[kNorm1], stream));
   }
   if (option.drops_qkv) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeQkv));
     BRIGADE_RETURN_IF_ERROR(
         nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
   }
+  if (option.drops_attention) {
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeAttention));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::Attention(Attention(), at[kQkv], at[kAttention], at[kLogSumExp], stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
                            BranchGradient(call, AttentionPlace(layer), memory.dqkv));
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(

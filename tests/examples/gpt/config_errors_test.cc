@@ -154,6 +154,15 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
   }
 }
 
+TEST(ConfigErrorsTest, NameTimesOfRecomputationThatHaveNoEffect) {
+  EXPECT_THAT(
+      Error(R"("brigade": {"recompute_times": "measured"})"),
+      StatusIs(kInvalid,
+               "brigade.recompute_times is \"measured\", but no activations are made again"));
+  EXPECT_THAT(Error(R"("brigade": {"recompute": "block", "recompute_times": "flops"})"),
+              StatusIs(kInvalid, StartsWith("brigade.recompute_times is \"flops\"")));
+}
+
 TEST(ConfigErrorsTest, NameADropoutThatCannotBe) {
   for (const char* share : {"1", "-0.1", "1e300"}) {
     EXPECT_THAT(Error(absl::StrCat(R"("brigade": {"dropout": )", share, "}")),
@@ -189,22 +198,28 @@ TEST(ConfigErrorsTest, NameAStashThatHasNoEffect) {
               StatusIs(kInvalid,
                        "activation_checkpointing.cpu_checkpointing is true, but brigade.stash is "
                        "\"none\""));
-  EXPECT_THAT(Error(R"("brigade": {"stash": "file", "recompute": "block"})"),
-              StatusIs(kInvalid, HasSubstr("brigade.stash is \"file\"")));
+  EXPECT_THAT(Error(R"("brigade": {"stash": "disk", "recompute": "block"})"),
+              StatusIs(kInvalid, HasSubstr("brigade.stash is \"disk\"")));
+  EXPECT_THAT(
+      Error(R"("brigade": {"stash": "file", "recompute": "block"})"),
+      StatusIs(kInvalid, "brigade.stash is \"file\", but brigade.file_directory is missing"));
+  EXPECT_THAT(Error(R"("aio": {"block_size": 5000}, "brigade": {"stash": "file",
+                       "recompute": "block", "file_directory": "/d"})"),
+              StatusIs(kInvalid, HasSubstr("no multiple of 4096")));
   EXPECT_THAT(Error(R"("activation_checkpointing": {"cpu_checkpointing": 1})"),
               StatusIs(kInvalid, HasSubstr("activation_checkpointing.cpu_checkpointing is 1")));
 }
 
 TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
-  for (const char* key : {"aio", "amp", "flops_profiler", "steps_per_print", "tensorboard"}) {
+  for (const char* key : {"amp", "flops_profiler", "steps_per_print", "tensorboard"}) {
     EXPECT_THAT(Error(absl::StrCat("\"", key, "\": {}")),
                 StatusIs(kUnimplemented, absl::StrCat(key,
                                                       " is {}, an object; DeepSpeed knows it, "
                                                       "but it is not supported yet")));
   }
-  EXPECT_THAT(Error(R"("zero_optimization": {"offload_optimizer": {"buffer_count": 5}})"),
+  EXPECT_THAT(Error(R"("zero_optimization": {"offload_optimizer": {"pipeline": true}})"),
               StatusIs(kUnimplemented,
-                       "zero_optimization.offload_optimizer.buffer_count is 5; DeepSpeed "
+                       "zero_optimization.offload_optimizer.pipeline is true; DeepSpeed "
                        "knows it, but it is not supported yet"));
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Lamb", "params": {"max_coeff": 0.3}})"),
               StatusIs(kUnimplemented,
@@ -219,7 +234,7 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
   EXPECT_THAT(
       error("3", R"("offload_optimizer": {"device": "gpu"})"),
       StatusIs(kInvalid, HasSubstr("offload_optimizer.device is \"gpu\", a string; it must be "
-                                   "\"none\" or \"cpu\"")));
+                                   "\"none\" or \"cpu\" or \"nvme\"")));
   EXPECT_THAT(error("3", R"("offload_param": {"device": "cpu"})"),
               StatusIs(kInvalid, HasSubstr("offload.parameters is host, but the optimizer state "
                                            "is on the device")));
@@ -242,6 +257,44 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
               StatusIs(kInvalid, HasSubstr("brigade.delay_update is not true")));
   EXPECT_THAT(error("1", R"("zenflow": {"topk_ratio": 0.1})"),
               StatusIs(kInvalid, HasSubstr("it changes results")));
+}
+
+TEST(ConfigErrorsTest, NameWhatIsWrongWithFiles) {
+  const auto error = [](const char* stage, const char* sections, const char* others = "") {
+    return Error(
+        absl::StrCat(R"("zero_optimization": {"stage": )", stage, ", ", sections, "}", others));
+  };
+  constexpr char kFile[] = R"("offload_optimizer": {"device": "nvme", "nvme_path": "/d"})";
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"device": "nvme"})"),
+              StatusIs(kInvalid, HasSubstr("nvme_path is missing")));
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"device": "cpu", "nvme_path": "/d"})"),
+              StatusIs(kInvalid, HasSubstr("no state is in a file")));
+  EXPECT_THAT(error("1", R"("sub_group_size": 1000)"),
+              StatusIs(kInvalid, HasSubstr("no state is in a file")));
+  EXPECT_THAT(error("1", R"("overlap_comm": true)", R"(, "aio": {"queue_depth": 8})"),
+              StatusIs(kInvalid, HasSubstr("and brigade.stash is not \"file\"")));
+  EXPECT_THAT(error("1", kFile, R"(, "brigade": {"file_directory": "/e"})"),
+              StatusIs(kInvalid,
+                       "brigade.file_directory is \"/e\", but "
+                       "offload_optimizer.nvme_path is another directory"));
+  EXPECT_THAT(error("1", kFile, R"(, "aio": {"use_gds": true})"),
+              StatusIs(kInvalid, HasSubstr("by the host")));
+  EXPECT_THAT(error("1", kFile, R"(, "aio": {"thread_count": 2})"),
+              StatusIs(kInvalid, HasSubstr("queue_depth says how much is in flight")));
+  EXPECT_THAT(error("1", kFile, R"(, "aio": {"block_size": 5000})"),
+              StatusIs(kInvalid, HasSubstr("no multiple of 4096")));
+  EXPECT_THAT(error("1", kFile, R"(, "brigade": {"file_engine": "libaio"})"),
+              StatusIs(kInvalid, HasSubstr("\"io_uring\"")));
+  EXPECT_THAT(error("3", R"("offload_optimizer": {"device": "nvme", "nvme_path": "/d"},
+                            "offload_param": {"device": "nvme", "nvme_path": "/e"})"),
+              StatusIs(kInvalid, HasSubstr("a rank has one file")));
+  EXPECT_THAT(error("3", R"("offload_optimizer": {"device": "cpu"},
+                            "offload_param": {"device": "nvme"})"),
+              StatusIs(kInvalid, HasSubstr("offload.parameters is file, but the optimizer state "
+                                           "is on the host")));
+  EXPECT_THAT(error("1", R"("offload_optimizer": {"device": "nvme", "nvme_path": "/d",
+                                                  "pipeline_write": false})"),
+              StatusIs(kInvalid, HasSubstr("pipeline_write is false; it must be true")));
 }
 
 TEST(ConfigErrorsTest, NameKeysThatHaveNoEffectBesideTheOthers) {

@@ -254,6 +254,24 @@ TEST(ConfigTest, TakesWhatChangesNothingOfActivationCheckpointing) {
   }
 }
 
+TEST(ConfigTest, ReadsByWhatTimesAreCounted) {
+  const std::pair<const char*, RecomputeTimes> sections[] = {
+      {R"("recompute": "block")", RecomputeTimes::kOperations},
+      {R"("recompute": "block", "recompute_times": "operations")", RecomputeTimes::kOperations},
+      {R"("recompute": "block", "recompute_times": "measured")", RecomputeTimes::kMeasured},
+  };
+  for (const auto& [section, times] : sections) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                         With(absl::StrCat(R"(, "brigade": {)", section, "}")));
+    EXPECT_EQ(config.recompute_times, times) << section;
+  }
+  EXPECT_EQ(ParseRecomputeTimes("operations").value(), RecomputeTimes::kOperations);
+  EXPECT_EQ(ParseRecomputeTimes("measured").value(), RecomputeTimes::kMeasured);
+  EXPECT_THAT(ParseRecomputeTimes("flops").status(),
+              brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                         "\"flops\" is neither operations nor measured"));
+}
+
 TEST(ConfigTest, ReadsDropout) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig without, With(""));
   EXPECT_EQ(without.dropout, 0);
@@ -266,6 +284,7 @@ TEST(ConfigTest, ReadsDropout) {
 TEST(ConfigTest, ReadsWhatIsMadeAgainAndWhatIsStashed) {
   using Kind = recompute::Policy::Kind;
   constexpr auto kHost = recompute::StashTier::kHost;
+  constexpr auto kFile = recompute::StashTier::kFile;
   const std::pair<const char*, recompute::Policy> sections[] = {
       {"", {}},
       {R"(, "activation_checkpointing": {})", {.kind = Kind::kBlock}},
@@ -280,10 +299,17 @@ TEST(ConfigTest, ReadsWhatIsMadeAgainAndWhatIsStashed) {
       {R"(, "brigade": {"recompute": "block", "stash": "host"})",
        {.kind = Kind::kBlock, .stash = kHost}},
       {R"(, "brigade": {"recompute": "selective", "stash": "none"})", {.kind = Kind::kSelective}},
+      {R"(, "aio": {"queue_depth": 8}, "brigade": {"recompute": "block", "stash": "file",
+            "file_directory": "/d", "file_checksums": true})",
+       {.kind = Kind::kBlock, .stash = kFile}},
+      {R"(, "activation_checkpointing": {"cpu_checkpointing": true},
+            "brigade": {"stash": "file", "file_directory": "/d"})",
+       {.kind = Kind::kBlock, .stash = kFile}},
   };
   for (const auto& [section, policy] : sections) {
     ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(section));
     EXPECT_EQ(config.recompute, policy) << section;
+    EXPECT_EQ(config.zero.offload.file.directory, policy.stash == kFile ? "/d" : "") << section;
   }
 }
 

@@ -114,10 +114,18 @@ std::vector<RankSummary> Summaries() {
                 .exposed_communication = 1.5,
                 .idle = 0.5,
                 .hidden_communication = 3};
+  first.passes[PassPart::kForward] = 1;
+  first.passes[PassPart::kRecompute] = 0.2;
+  first.passes[PassPart::kRecomputeQkv] = 0.3;
+  first.passes[PassPart::kBackward] = 2;
   RankSummary second = first;
   second.memory[0] += 1000;
   second.traffic.gradients += 400;
   second.time.gemm = 3;
+  second.passes = {};
+  second.passes[PassPart::kForward] = 2;
+  second.passes[PassPart::kRecomputeAttention] = 1.7;
+  second.passes[PassPart::kBackward] = 6;
   second.time.idle = 2.5;
   return {first, second};
 }
@@ -133,6 +141,7 @@ columns count.
        1        3.0        2.0        1.0        1.5        2.5       10.0 |        3.0
    share     40.0 %     20.0 %     10.0 %     15.0 %     15.0 %    100.0 % |     30.0 %
 Hidden behind compute: 67 % of all communication
+Passes, of all ranks: 3.000 s forward, 8.000 s backward
 
 Memory at its peak, in MB (10^6 bytes)
 )"
@@ -156,27 +165,42 @@ Not counted: 8 bytes a step, for the mean loss and the wish to stop.
 )");
 }
 
-TEST(ReportTest, WhatIsStashedStandsBesideThePlan) {
+// In 2.2 of 11 seconds of passes.
+TEST(ReportTest, WhatIsMadeAgainAndStashedStandsBesideThePlan) {
   Job job = CreateJob(kFp16, 2);
+  EXPECT_THAT(ResourceReport(job, Summaries()),
+              ::testing::Not(::testing::HasSubstr("Recomputation")));
   job.config.recompute = recompute::ParsePolicy("block").value();
   std::vector<RankSummary> ranks = Summaries();
   RankSummary& first = ranks[0];
   first.activation_bytes = 3'000'000;
   first.activation_bytes_without = 9'000'000;
-  first.operations = 5;
-  first.operations_without = 4;
+  first.planned_time = 5;
+  first.planned_time_without = 4;
   first.host_memory[static_cast<int>(device::Purpose::kActivations)] = 1'500'000;
-  first.stashed = {.to_host = 8'000'000, .from_host = 6'000'000};
-  first.stashed_of_step = {.to_host = 2'000'000, .from_host = 2'000'000};
-  const std::string kept =
-      "\nRecomputation, block: a pass has 3.000 MB of activations instead of 9.000 MB, for 25.0 % "
-      "more operations\n";
+  first.stashed = {8'000'000, 6'000'000, 10'000'000, 12'000'000};
+  first.stashed_of_step = {2'000'000, 2'000'000, 3'000'000, 3'000'000};
+  const std::string sizes =
+      "\nRecomputation, block: a pass has 3.000 MB of activations instead of 9.000 MB, for 25.0 % ";
+  const std::string measured =
+      "6.000 MB are made again; that took 2.200 s on all ranks, 20.0 % of the passes' time without "
+      "it\n";
+  const std::string kept = sizes + "more operations\n" + measured;
   EXPECT_THAT(ResourceReport(job, ranks), ::testing::EndsWith(kept));
+  job.config.recompute_times = RecomputeTimes::kMeasured;
+  EXPECT_THAT(ResourceReport(job, ranks),
+              ::testing::EndsWith(sizes + "more time by the trial\n" + measured));
+  job.config.recompute_times = RecomputeTimes::kOperations;
   job.config.recompute.stash = recompute::StashTier::kHost;
   EXPECT_THAT(
       ResourceReport(job, ranks),
       ::testing::EndsWith(kept + "Stashed on the host, in 1.500 MB: 2.000 MB written and 1.500 MB "
                                  "read back in each step; by the plan 2.000 MB\n"));
+  job.config.recompute.stash = recompute::StashTier::kFile;
+  EXPECT_THAT(ResourceReport(job, ranks),
+              ::testing::EndsWith(kept + "Stashed in a file, by way of the host's 1.500 MB: 3.000 "
+                                         "MB written and 2.500 MB read back in each step; by the "
+                                         "plan 3.000 MB\n"));
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {

@@ -6,6 +6,7 @@
 
 #include "brigade/collectives/collective.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/examples/gpt/traced.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -16,12 +17,6 @@ namespace {
 
 using device::TracedOperation;
 using ::testing::ElementsAre;
-
-constexpr int64_t kSecond = 1'000'000'000;
-
-TracedOperation Work(absl::string_view name, int64_t begin, int64_t end) {
-  return {TracedOperation::Kind::kWork, name, begin * kSecond, end * kSecond};
-}
 
 TracedOperation Wait(absl::string_view event, int64_t begin, int64_t end) {
   return {TracedOperation::Kind::kWait, event, begin * kSecond, end * kSecond};

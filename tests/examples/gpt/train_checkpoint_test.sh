@@ -116,6 +116,27 @@ a_damaged_checkpoint_is_named() {
   expect_line "$files/out" 'Damaged: .*moment1-00001-of-00001.safetensors is damaged: .*'
   [ "$(ls "$root")" = "$(printf '%s\n' damaged-step-00000024 step-00000012 step-00000024)" ] ||
     fail "$(ls "$root")"
+  # Ranks that find different faults go back together: 0 looks at the first file, 1 at the next one.
+  rm "$root"/step-00000024/master-*
+  mkdir "$root/step-00000024/master-00001-of-00001.safetensors"
+  printf 'x' | dd of="$file" bs=1 seek=20 conv=notrunc 2>/dev/null
+  expect_error 'header of other tensors, or a damaged one; --fall_back' --ranks=3 --save="$root" \
+    --resume
+  run --ranks=3 --save="$root" --resume --fall_back || fail "$(cat "$files/error")"
+  expect_line "$files/out" "Resumed after step 12 from $root/step-00000012"
+}
+
+# A second one is an error while the first one runs, and none straight after that is killed.
+two_trainings_do_not_share_a_folder() {
+  rm -rf "$root"
+  "$train" "${tiny[@]}" --steps=1000000 --evaluate_every=0 --ranks=2 --save="$root" \
+    >"$files/first" 2>&1 &
+  local process=$!
+  wait_for_line "$files/first" '^step ' $process
+  expect_error "another training saves to $root" --ranks=2 --save="$root"
+  disown $process
+  kill -KILL $process
+  run --ranks=2 --save="$root" --resume || fail "$(cat "$files/error")"
 }
 
 what_differs_is_named() {
@@ -198,6 +219,7 @@ a_killed_training_goes_on
 an_interrupted_training_is_saved
 without_a_checkpoint_it_begins_anew
 a_damaged_checkpoint_is_named
+two_trainings_do_not_share_a_folder
 what_differs_is_named
 files_of_ranks_are_resumed
 weights_of_a_file_begin_a_training

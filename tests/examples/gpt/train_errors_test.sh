@@ -54,11 +54,21 @@ refuses 'linked is a link, not a file' --metrics=linked
 
 refuses 'zero_optimization.stage is 7; it must be a whole number, 0 to 3' --stage=7
 refuses '--precision is "fp8"; it must be fp32, fp16 or bf16' --precision=fp8
+refuses '--offload_to is "disk"; it must be host or file' --offload=all --offload_to=disk
+refuses '--offload_to is for --offload=optimizer and --offload=all' --offload_to=file
+refuses '--offload_to=file needs --offload_dir' --offload=optimizer --offload_to=file
+refuses '--offload_dir is for --offload_to=file and --stash=file' --offload=optimizer --offload_dir=folder
+refuses '--device_limit is "much"; it must be a number of bytes' --device_limit=much
+refuses '--device_link is "slow"; it must be a number of bytes' --device_link=slow
 refuses '--dropout is 1; it must be at least 0 and below 1' --dropout=1
 refuses '--dropout is nan; it must be at least 0 and below 1' --dropout=nan
 refuses '"all" is none of none, block, selective, segments:K and budget:BYTES' --recompute=all
 refuses '--device is "tpu"; it must be cpu or cuda' --device=tpu
-refuses '--stash: "disk" is neither none nor host' --stash=disk
+refuses '--recompute_times: "flops" is neither operations nor measured' --recompute=block \
+  --recompute_times=flops
+refuses '--recompute_times is measured, but no activations are made again' --recompute_times=measured
+refuses '--stash: "disk" is none of none, host and file' --stash=disk
+refuses '--stash=file needs --offload_dir' --recompute=block --stash=file
 refuses 'a stash is for the inputs of recomputation by block or segments:K, not by selective' \
   --stash=host --recompute=selective
 refuses 'a stash is for the inputs of recomputation by block or segments:K, not by none' --stash=host

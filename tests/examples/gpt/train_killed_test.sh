@@ -1,6 +1,7 @@
 #!/bin/bash
 # train_killed_test.sh TRAIN ROUNDS: a training that saves every 5 steps is killed at any moment, in
 # so many rounds, and resumed from the newest checkpoint: nothing is lost but the steps after it.
+# Every other round has its optimizer state in files, which go with it.
 . tests/examples/gpt/train_testing.sh
 rounds=$2
 every=5
@@ -18,12 +19,15 @@ newest() {
   [ -z "$name" ] && echo 0 || echo $((10#${name##*step-}))
 }
 
+mkdir "$files/disk"
 cut=0
 for ((round = 1; round <= rounds; round++)); do
   # What is there now is the least that the training may go on from.
   before=$(newest)
   rm -f "$files/out"
-  "$train" "${job[@]}" "${saved[@]}" >"$files/out" 2>"$files/error" &
+  offload=()
+  ((round % 2 != 0)) || offload=(--offload=optimizer --offload_to=file --offload_dir="$files/disk")
+  "$train" "${job[@]}" "${saved[@]}" "${offload[@]}" >"$files/out" 2>"$files/error" &
   process=$!
   # From its first step on, or before it has begun.
   if ((round % 5 != 0)); then wait_for_line "$files/out" '^step ' $process; fi
@@ -41,6 +45,7 @@ for ((round = 1; round <= rounds; round++)); do
   fi
   find "$root" -maxdepth 1 -name '.*part*' 2>/dev/null | grep -q . && cut=$((cut + 1))
 done
+rmdir "$files/disk" || fail 'a file of the optimizer state is left'
 step=$(newest)
 [ "$step" -gt 0 ] || fail 'no checkpoint in any round'
 # As one that nobody has killed, up to there.

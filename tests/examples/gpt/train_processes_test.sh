@@ -21,22 +21,23 @@ mpirun_gives_the_losses_of_threads() {
   done
 }
 
-# start RANK: in the background, as process $started.
+# start RANK ARGUMENT...: in the background, as process $started.
 start() {
   rm -f "$files/out.$1"  # lines of the process before are not what is waited for
-  RANK=$1 WORLD_SIZE=2 "$train" "${tiny[@]}" --steps=1000000 \
+  RANK=$1 WORLD_SIZE=2 "$train" "${tiny[@]}" --steps=1000000 "${@:2}" \
     >"$files/out.$1" 2>"$files/error.$1" &
   started=$!
 }
 
-# Whichever of two is killed. That it is gone is what a closed connection says; a deadline has other
-# words.
+# a_dead_rank_ends_the_other_one RANK ARGUMENT...: whichever of two is killed. That it is gone is
+# what a closed connection says; a deadline has other words.
 a_dead_rank_ends_the_other_one() {
   local dead=$1 alive=$((1 - $1)) processes=()
+  shift
   MASTER_PORT=$(free_port)
   export MASTER_PORT
-  start 0 && processes+=("$started")
-  start 1 && processes+=("$started")
+  start 0 "$@" && processes+=("$started")
+  start 1 "$@" && processes+=("$started")
   wait_for_line "$files/out.0" '^step ' "${processes[0]}"
   kill -KILL "${processes[$dead]}"
   wait "${processes[$alive]}" && fail 'exit code 0 although a rank is dead'
@@ -44,6 +45,16 @@ a_dead_rank_ends_the_other_one() {
   if [ "$alive" = 0 ]; then expect_line "$files/out.0" 'Report: [0-9]+ of 1000000 steps .*'; fi
 }
 
+# Amid steps that read and write files, of which nothing is left.
+a_dead_rank_leaves_no_file() {
+  mkdir "$files/disk"
+  a_dead_rank_ends_the_other_one "$1" --stage=3 --offload=all --offload_to=file \
+    --offload_dir="$files/disk"
+  rmdir "$files/disk" || fail 'a file is left'
+}
+
 mpirun_gives_the_losses_of_threads
 a_dead_rank_ends_the_other_one 1
 a_dead_rank_ends_the_other_one 0
+a_dead_rank_leaves_no_file 1
+a_dead_rank_leaves_no_file 0

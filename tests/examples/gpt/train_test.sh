@@ -46,6 +46,10 @@ a_stash_copies_what_the_plan_says() {
     fail "exit code $?"
   expect_line "$report" "Stashed on the host, in $number MB: ($number) MB written and \\1 MB read back in each step; by the plan \\1 MB"
   rows_agree "$report" 'Memory at its peak' model
+  "$train" "${small[@]}" --layers=4 --steps=4 --recompute=block --stash=file --offload_dir="$files" \
+    >"$report" || fail "exit code $?"
+  expect_line "$report" "Stashed in a file, by way of the host's $number MB: ($number) MB written and \\1 MB read back in each step; by the plan \\1 MB"
+  rows_agree "$report" 'Memory at its peak' model
 }
 
 metrics_and_trace_are_json() {

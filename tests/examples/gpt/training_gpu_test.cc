@@ -38,7 +38,8 @@ struct Trained {
 };
 
 Trained Train(device::Device device, int stage, const std::string& precision,
-              const recompute::Policy& policy = {}, int64_t steps = kSteps) {
+              const recompute::Policy& policy = {}, int64_t steps = kSteps,
+              RecomputeTimes times = RecomputeTimes::kOperations) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -54,7 +55,10 @@ Trained Train(device::Device device, int stage, const std::string& precision,
                   kRanks)
           .value();
   job.corpus = {RandomWords(20000, 1), RandomWords(2000, 2), "random words"};
+  // Of a stash in a file.
+  job.config.zero.offload.file.directory = ::testing::TempDir();
   job.config.recompute = policy;
+  job.config.recompute_times = times;
   job.steps = steps;
   job.device = device;
   History history;
@@ -98,21 +102,41 @@ TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
   }
 }
 
-TEST(StashGpuTest, InputsOnTheHostChangeNoBit) {
+// One with a trial beside one without.
+TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
   recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
-  const Trained kept = Train(device::Cuda(), 3, "bf16", policy, 3);
-  policy.stash = recompute::StashTier::kHost;
-  const Trained run = Train(device::Cuda(), 3, "bf16", policy, 3);
-  EXPECT_EQ(run.losses, kept.losses);
-  EXPECT_EQ(run.held_out, kept.held_out);
-  for (const RankSummary& rank : run.ranks) {
+  const Trained kept = Train(device::Cuda(), 3, "bf16", policy, 3, RecomputeTimes::kMeasured);
+  ASSERT_EQ(kept.ranks.size(), size_t{kRanks});
+  for (const RankSummary& rank : kept.ranks) {
+    // Seconds between marks, by the device's events.
+    EXPECT_EQ(rank.planned_time, kept.ranks[0].planned_time);
+    EXPECT_GT(rank.planned_time, rank.planned_time_without);
+    EXPECT_GT(rank.planned_time_without, 0);
+    EXPECT_LT(rank.planned_time, 60);
+    EXPECT_GT(rank.passes.once(), rank.passes.recompute());
+    EXPECT_GT(rank.passes.recompute(), 0);
     for (int p = 0; p < device::kPurposes; ++p) {
       EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
-      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
     }
-    EXPECT_GT(rank.stashed.to_host, 0);
-    EXPECT_EQ(rank.stashed.to_host, 3 * rank.stashed_of_step.to_host);
-    EXPECT_EQ(rank.stashed.from_host, 3 * rank.stashed_of_step.from_host);
+  }
+  for (const auto tier : {recompute::StashTier::kHost, recompute::StashTier::kFile}) {
+    policy.stash = tier;
+    const Trained run = Train(device::Cuda(), 3, "bf16", policy, 3);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.held_out, kept.held_out);
+    for (const RankSummary& rank : run.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+        EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
+      }
+      EXPECT_EQ(rank.file_bytes, rank.file_bytes_model);
+      const recompute::StashMovement &moved = rank.stashed, &of_step = rank.stashed_of_step;
+      EXPECT_GT(moved.to_host, 0);
+      EXPECT_EQ(moved.to_host, 3 * of_step.to_host);
+      EXPECT_EQ(moved.from_host, 3 * of_step.from_host);
+      EXPECT_EQ(moved.file_read, tier == recompute::StashTier::kFile ? moved.to_host : 0);
+      EXPECT_EQ(moved.file_written, moved.file_read);
+    }
   }
 }
 

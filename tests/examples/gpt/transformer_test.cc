@@ -34,7 +34,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model, i
                                                     precision::DType dtype,
                                                     const recompute::Policy& policy,
                                                     device::Context& context) {
-  return Transformer::Create(model, batch, dtype, Schedule(model, batch, dtype, policy), context);
+  const device::FileOptions file = {.directory = ::testing::TempDir()};
+  return Transformer::Create(model, batch, dtype, Schedule(model, batch, dtype, policy), context,
+                             policy.stash == recompute::StashTier::kFile ? &file : nullptr);
 }
 
 // The mask of a later micro-batch of some step.
@@ -134,9 +136,11 @@ std::vector<recompute::Policy> Policies(const recompute::Chain& chain, int budge
     policies.push_back({.kind = Kind::kSegments, .stages_per_segment = k});
   }
   for (size_t i = policies.size(); i-- > 0;) {
-    recompute::Policy stashed = policies[i];
-    stashed.stash = recompute::StashTier::kHost;
-    if (recompute::Validate(stashed).ok()) policies.push_back(stashed);
+    for (const auto tier : {recompute::StashTier::kHost, recompute::StashTier::kFile}) {
+      recompute::Policy stashed = policies[i];
+      stashed.stash = tier;
+      if (recompute::Validate(stashed).ok()) policies.push_back(stashed);
+    }
   }
   const int64_t least = recompute::LeastBudget(chain).value();
   const int64_t most = recompute::PlanNone(chain)->peak_bytes;
@@ -242,8 +246,8 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
     for (int64_t step = 1; step <= 2; ++step) {
       ASSERT_OK(transformer->Forward(texts, losses.data(), {}, parameters, lab.stream()));
       ASSERT_OK(transformer->Backward(texts, seed.data(), {}, parameters, lab.stream()));
-      EXPECT_EQ(transformer->stash_movement(),
-                (recompute::StashMovement{step * written, step * written}));
+      EXPECT_EQ(transformer->stash()->movement(),
+                (recompute::StashMovement{.to_host = step * written, .from_host = step * written}));
     }
     ASSERT_OK(lab.stream().Synchronize());
   }

@@ -1,0 +1,85 @@
+#ifndef BRIGADE_EXAMPLES_GPT_PASS_TIMES_H_
+#define BRIGADE_EXAMPLES_GPT_PASS_TIMES_H_
+
+// How long the parts of a model's passes take, from what a tracer has seen: whoever enqueues a pass
+// marks where its parts begin, and nobody waits for anything.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "brigade/device/stream.h"
+#include "brigade/device/tracing/tracer.h"
+
+namespace brigade::gpt {
+
+enum class PassPart : uint8_t {
+  kForward,
+  // A backward pass without what it makes again.
+  kBackward,
+  // What it makes again: a whole stage; or of a block what an option of BlockSaveOption drops.
+  kRecompute,
+  kRecomputePointwise,
+  kRecomputeMiddle,
+  kRecomputeQkv,
+  kRecomputeExpanded,
+  kRecomputeAttention,
+};
+inline constexpr int kPassParts = 8;
+
+// What the stream does from here on, until the next mark, is this part of the passes of a stage
+// (recompute::Chain): enqueues an operation that does nothing, "forward 3", "recompute middle 3".
+absl::Status MarkPart(PassPart part, int stage, device::Stream& stream);
+// From here on it is no part of a pass.
+absl::Status MarkEnd(device::Stream& stream);
+
+// Seconds in which operations ran.
+struct PassSeconds {
+  // [PassPart].
+  std::array<double, kPassParts> parts = {};
+
+  double operator[](PassPart part) const { return parts[static_cast<size_t>(part)]; }
+  double& operator[](PassPart part) { return parts[static_cast<size_t>(part)]; }
+  // Without what is made again.
+  double once() const { return (*this)[PassPart::kForward] + (*this)[PassPart::kBackward]; }
+  double recompute() const;
+  PassSeconds& operator+=(const PassSeconds& other);
+};
+
+// Adds up the parts of one rank's passes as its operations come in, from any number of streams.
+// Waits for events, and collectives, do not count.
+//
+// Precision    Counted in nanoseconds, exactly.
+// Threads      One at a time.
+class PassTimes {
+ public:
+  // A stream's next operations, in order of time.
+  void Add(int stream, absl::Span<const device::TracedOperation> operations);
+
+  // [stage]: up to the last one that was marked.
+  std::vector<PassSeconds> Stages() const;
+
+ private:
+  static constexpr int kNone = -1;
+  struct Place {
+    PassPart part = PassPart::kForward;
+    int stage = kNone;
+  };
+
+  // The place from an operation of this name on, if it is a mark.
+  static std::optional<Place> MarkOf(absl::string_view name);
+
+  // [stream]: where it is.
+  std::vector<Place> places_;
+  // [stage][part].
+  std::vector<std::array<int64_t, kPassParts>> ns_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_PASS_TIMES_H_
