@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/file/crc32c.h"
 
 namespace brigade::benchmarks {
 namespace {
@@ -52,7 +53,7 @@ absl::Status WritePlain(const std::string& path, const Memory& memory, int64_t c
 }
 
 absl::Status ReadPlain(const std::vector<std::string>& paths, int rank, int ranks,
-                       int64_t chunk_bytes, absl::Span<char> to) {
+                       int64_t chunk_bytes, absl::Span<char> to, uint32_t* sum) {
   size_t used = 0;
   for (const std::string& path : paths) {
     const File file(path, O_RDONLY);
@@ -60,8 +61,10 @@ absl::Status ReadPlain(const std::vector<std::string>& paths, int rank, int rank
     const int64_t end = bytes * (rank + 1) / ranks;
     for (int64_t at = bytes * rank / ranks; at < end;) {
       const auto count = static_cast<size_t>(std::min(end - at, chunk_bytes));
-      const ssize_t read = ::pread(file.fd(), to.subspan(used).data(), count, at);
+      char* const chunk = to.subspan(used).data();
+      const ssize_t read = ::pread(file.fd(), chunk, count, at);
       if (read <= 0) return Failed(path);
+      if (sum != nullptr) *sum = device::Crc32c({chunk, static_cast<size_t>(read)}, *sum);
       used += static_cast<size_t>(read);
       at += read;
     }

@@ -19,9 +19,9 @@ using Memory = std::vector<absl::Span<const char>>;
 absl::Status WritePlain(const std::string& path, const Memory& memory, int64_t chunk_bytes);
 
 // Share `rank` of `ranks` of each file: pread of `chunk_bytes` each, one behind the other into
-// `to`, which has room for them.
+// `to`, which has room for them. With `sum` each is added to it (CRC-32C) once it is read.
 absl::Status ReadPlain(const std::vector<std::string>& paths, int rank, int ranks,
-                       int64_t chunk_bytes, absl::Span<char> to);
+                       int64_t chunk_bytes, absl::Span<char> to, uint32_t* sum = nullptr);
 
 // The regular files of a folder, sorted.
 std::vector<std::string> FilesOf(const std::string& folder);

@@ -13,14 +13,13 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/checkpoint/plain_files.h"
 #include "brigade/benchmarks/checkpoint/trainings.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/loader.h"
 #include "brigade/checkpoint/saver.h"
@@ -48,6 +47,8 @@ const checkpoint::Fields& What() {
 
 // Of the defaults: what a saver and a loader take at once.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
+// What is summed at once.
+constexpr int64_t kBlockBytes = int64_t{256} << 10;
 
 int64_t Bytes(const Memory& memory) {
   int64_t bytes = 0;
@@ -118,9 +119,14 @@ class Writers {
         const size_t bytes = std::min(part.size() - at, static_cast<size_t>(kChunkBytes));
         if (to + bytes > ring_.data() + ring_.size()) to = ring_.data();
         std::memcpy(to, part.data() + at, bytes);
-        if (sum) sum_ = device::Crc32c({to, bytes}, sum_);
-        to += bytes;
         at += bytes;
+        // As the file takes it: block after block, from where it lies.
+        for (const char* const end = to + bytes; to < end;) {
+          const auto block = std::min(static_cast<size_t>(end - to), cached_.size());
+          if (sum) sum_ = device::Crc32c({to, block}, sum_);
+          std::memcpy(cached_.data(), to, block);
+          to += block;
+        }
       }
     }
     return absl::OkStatus();
@@ -138,6 +144,8 @@ class Writers {
   const std::string folder_;
   const Memory own_;
   std::vector<char> ring_;
+  // A block of the page cache.
+  std::vector<char> cached_ = std::vector<char>(kBlockBytes);
   uint32_t sum_ = 0;
   std::unique_ptr<Saver> in_place_, pieces_, beside_;
 };
@@ -145,7 +153,8 @@ class Writers {
 // A rank's contestants in reading what Writers have left.
 class Readers {
  public:
-  enum : size_t { kPlainCold, kLoadCold, kPiecesCold, kPlainWarm, kLoadWarm, kPiecesWarm };
+  // The same again for warm.
+  enum : size_t { kPlain, kPlainSums, kLoad, kPieces, kAll };
 
   Readers(Training& training, const std::string& folder) : training_(training), folder_(folder) {}
 
@@ -163,6 +172,8 @@ class Readers {
         return [this, cold, root] { return cold ? Drop(root) : Read(root); };
       };
       turns.push_back({"plain" + how, [this] { return Read("in_place"); }, before("in_place")});
+      turns.push_back(
+          {"plain, summed" + how, [this] { return Read("in_place", &sum_); }, before("in_place")});
       turns.push_back({"in place" + how, [this] { return Load("in_place"); }, before("in_place")});
       turns.push_back({"piece files" + how, [this] { return Load("pieces"); }, before("pieces")});
     }
@@ -182,10 +193,10 @@ class Readers {
     BRIGADE_ASSIGN_OR_RETURN(const std::string path, Checkpoint(root));
     return DropFromCache(FilesOf(path));
   }
-  absl::Status Read(const char* root) {
+  absl::Status Read(const char* root, uint32_t* sum = nullptr) {
     BRIGADE_ASSIGN_OR_RETURN(const std::string path, Checkpoint(root));
-    return ReadPlain(FilesOf(path), training_.rank(), training_.ranks(), kChunkBytes,
-                     absl::MakeSpan(buffer_));
+    return ReadPlain(FilesOf(path), training_.rank(), training_.ranks(),
+                     sum == nullptr ? kChunkBytes : kBlockBytes, absl::MakeSpan(buffer_), sum);
   }
   absl::Status Load(const char* root) {
     BRIGADE_ASSIGN_OR_RETURN(const std::string path, Checkpoint(root));
@@ -195,6 +206,7 @@ class Readers {
   Training& training_;
   const std::string folder_;
   std::vector<char> buffer_;
+  uint32_t sum_ = 0;
 };
 
 std::vector<std::string> json_lines;
@@ -237,15 +249,14 @@ absl::Status Measure(const std::string& folder) {
   PrintRow("write: plain", plain, plain, bytes);
   PrintRow("write: in place", in_place, plain, bytes);
   PrintRow("write: piece files", w[Writers::kPieces], plain, bytes);
-  PrintRow("copy alone", w[Writers::kCopies], plain, bytes);
-  PrintRow("sum and copy alone", w[Writers::kSums], plain, bytes);
+  PrintRow("two copies alone", w[Writers::kCopies], plain, bytes);
+  PrintRow("the same with sums", w[Writers::kSums], plain, bytes);
   WriteFigure("in_place_seconds", Median(in_place.wall));
   WriteFigure("in_place_of_plain", MedianRatio(plain.wall, in_place.wall));
   WriteFigure("pieces_of_plain", MedianRatio(plain.wall, w[Writers::kPieces].wall));
   // Of a rank's thread.
   const double both = MedianRatio(w[Writers::kSums].processor, in_place.wall) / ranks;
   const double copies = MedianRatio(w[Writers::kCopies].processor, in_place.wall) / ranks;
-  WriteFigure("sums_and_copies_of_write", both);
   WriteFigure("sums_of_write", both - copies);
   Seconds stall;
   for (size_t i = 0; i < plain.wall.size(); ++i) {
@@ -260,14 +271,19 @@ absl::Status Measure(const std::string& folder) {
                            }));
   for (const bool cold : {true, false}) {
     const std::string how = cold ? "cold" : "warm";
-    const TurnTimes& read = r[cold ? Readers::kPlainCold : Readers::kPlainWarm];
-    const TurnTimes& load = r[cold ? Readers::kLoadCold : Readers::kLoadWarm];
-    const TurnTimes& pieces = r[cold ? Readers::kPiecesCold : Readers::kPiecesWarm];
+    const size_t first = cold ? size_t{0} : Readers::kAll;
+    const TurnTimes& read = r[first + Readers::kPlain];
+    const TurnTimes& summed = r[first + Readers::kPlainSums];
+    const TurnTimes& load = r[first + Readers::kLoad];
+    const TurnTimes& pieces = r[first + Readers::kPieces];
     PrintRow("read, " + how + ": plain", read, read, bytes);
+    PrintRow("read, " + how + ": plain, summed", summed, read, bytes);
     PrintRow("load, " + how + ": in place", load, read, bytes);
     PrintRow("load, " + how + ": piece files", pieces, read, bytes);
+    WriteFigure("read_" + how + "_summed_of_plain", MedianRatio(read.wall, summed.wall));
     WriteFigure("load_" + how + "_of_plain", MedianRatio(read.wall, load.wall));
     WriteFigure("load_pieces_" + how + "_of_plain", MedianRatio(read.wall, pieces.wall));
+    WriteFigure("load_" + how + "_of_summed", MedianRatio(summed.wall, load.wall));
   }
   return absl::OkStatus();
 }
@@ -292,10 +308,6 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times saving and loading beside plain loops; benchmarks/README.md says how to read them.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "saving and loading beside plain loops",
+                                      brigade::benchmarks::Main);
 }

@@ -4,8 +4,8 @@ set -eu -o pipefail
 figures=$TEST_TMPDIR/figures.json
 for ranks in 1 3; do
   "$1" --folder="$TEST_TMPDIR" --ranks=$ranks --units=3 --unit_elements=12288 --rounds=1 --json="$figures"
-  for figure in in_place_of_plain pieces_of_plain sums_and_copies_of_write stall_seconds load_cold_of_plain \
-    load_pieces_warm_of_plain; do
+  for figure in in_place_of_plain pieces_of_plain sums_of_write stall_seconds load_cold_of_plain \
+    load_pieces_warm_of_plain read_warm_summed_of_plain load_cold_of_summed; do
     grep -q "\"$figure\"" "$figures"
   done
   # It leaves nothing.

@@ -41,26 +41,41 @@ absl::Status Training::Create(int rank, collectives::ThreadGroup& group,
       zero_, zero::ZeroOptimizer::Create(model.Spec(), zero_options, *communicator_, *context_,
                                          *compute_));
   std::minstd_rand random(static_cast<unsigned>(rank + 1));
-  return zero_->LoadState(kernels::InitialStepState(zero_options.loss_scaler.ToKernelOptions()),
-                          [&](int, int, zero::ElementRange range, void* values) {
-                            // From 0.5 to 1, with random digits.
-                            for (int64_t i = 0; i < range.size; ++i) {
-                              const uint32_t bits =
-                                  0x3f000000 | (static_cast<uint32_t>(random()) & 0x7fffff);
-                              std::memcpy(static_cast<char*>(values) + i * 4, &bits, sizeof(bits));
-                            }
-                            return absl::OkStatus();
-                          });
+  BRIGADE_RETURN_IF_ERROR(zero_->LoadState(
+      kernels::InitialStepState(zero_options.loss_scaler.ToKernelOptions()),
+      [&](int, int, zero::ElementRange range, void* values) {
+        // From 0.5 to 1, with random digits.
+        for (int64_t i = 0; i < range.size; ++i) {
+          const uint32_t bits = 0x3f000000 | (static_cast<uint32_t>(random()) & 0x7fffff);
+          std::memcpy(static_cast<char*>(values) + i * 4, &bits, sizeof(bits));
+        }
+        return absl::OkStatus();
+      }));
+  return CopyOwn();
+}
+
+absl::Status Training::CopyOwn() {
+  const zero::Plan& plan = zero_->plan();
+  BRIGADE_RETURN_IF_ERROR(zero_->LendState(*compute_));
+  for (int array = 0; array < zero_->state_arrays(); ++array) {
+    for (int b = static_cast<int>(plan.buckets().size()); b-- > 0;) {
+      const int64_t slice = plan.slice(plan.bucket(b));
+      BRIGADE_ASSIGN_OR_RETURN(
+          device::Buffer copy,
+          context_->AllocateHost(slice * static_cast<int64_t>(sizeof(float)),
+                                 device::Purpose::kScratch, "copy of the state"));
+      BRIGADE_RETURN_IF_ERROR(zero_->CopyState(b, array, {0, slice}, copy.data(), *compute_));
+      own_.push_back(std::move(copy));
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(zero_->ReturnState());
+  return compute_->Synchronize();
 }
 
 Memory Training::Own() const {
   Memory memory;
-  const zero::Plan& plan = zero_->plan();
-  for (int array = 0; array < zero_->state_arrays(); ++array) {
-    for (size_t b = plan.buckets().size(); b-- > 0;) {
-      memory.emplace_back(static_cast<const char*>(zero_->OwnState(static_cast<int>(b), array)),
-                          static_cast<size_t>(plan.slice(plan.buckets()[b])) * sizeof(float));
-    }
+  for (const device::Buffer& each : own_) {
+    memory.emplace_back(static_cast<const char*>(each.data()), static_cast<size_t>(each.bytes()));
   }
   return memory;
 }

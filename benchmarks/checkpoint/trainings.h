@@ -33,18 +33,21 @@ class Training {
   collectives::Communicator& communicator() { return *communicator_; }
   device::Context& context() { return *context_; }
 
-  // What this rank owns: an array of a bucket each.
+  // A copy of what this rank owns: an array of a bucket each.
   Memory Own() const;
   // A step, whole.
   absl::Status Step();
   absl::Status Synchronize();
 
  private:
+  absl::Status CopyOwn();
+
   std::unique_ptr<device::Context> context_;
   std::unique_ptr<device::Stream> compute_;
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<SyntheticTransformer> transformer_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
+  std::vector<device::Buffer> own_;
 };
 
 // What takes turns.

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,6 +17,7 @@
 #include "brigade/benchmarks/collectives/arrays.h"
 #include "brigade/benchmarks/collectives/contestants.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/nontemporal_store.h"
@@ -200,10 +199,5 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times collectives; benchmarks/README.md says how to read the table.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "collectives", brigade::benchmarks::Main);
 }

@@ -14,12 +14,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/init.h"
 #include "brigade/collectives/measurement/measure.h"
@@ -270,10 +269,6 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times all-reduces between two hosts; benchmarks/README.md says how to read the table.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "all-reduces between two hosts",
+                                      brigade::benchmarks::Main);
 }

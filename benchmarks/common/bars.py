@@ -32,6 +32,11 @@ class Bars:
         self.missed += not holds
         print(f"{name:64} {figure:8.3f} {comparison} {limit:5.3f} {'PASS' if holds else 'FAIL'}", flush=True)
 
+    def miss(self, name, why):
+        """A bar whose figure is not to be had."""
+        self.missed += 1
+        print(f"{name:64} {why} FAIL", flush=True)
+
     def exit_code(self):
         print(f"{self.missed} bars missed")
         return 1 if self.missed else 0

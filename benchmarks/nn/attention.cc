@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/nn/peak.h"
 #include "brigade/benchmarks/nn/plain_attention.h"
 #include "brigade/device/context.h"
@@ -199,9 +198,5 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Times attention; benchmarks/README.md says how to read it.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "attention", brigade::benchmarks::Main);
 }

@@ -1,11 +1,8 @@
 // Reading and writing chunks of a file store, one after the other and both at once, beside plain
 // loops of pread and pwrite over as many bytes. benchmarks/README.md says how to read it.
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -13,18 +10,17 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
+#include "brigade/benchmarks/offload/plain_loops.h"
 #include "brigade/device/context.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
@@ -121,68 +117,26 @@ class Store final : public Contestant {
   std::unique_ptr<device::Stream> reads_, writes_;
 };
 
-// Plain loops over a file of two slots for each chunk: each thread takes its part of every chunk.
-class Plain final : public Contestant {
+class PlainContestant final : public Contestant {
  public:
-  static absl::StatusOr<std::unique_ptr<Contestant>> Create(int threads, int64_t bytes_at_once,
-                                                            const Ring& ring) {
-    std::string path = absl::StrCat(absl::GetFlag(FLAGS_folder), "/plain-XXXXXX");
-    const int named = ::mkstemp(path.data());
-    if (named < 0) return absl::ErrnoToStatus(errno, path);
-    const int fd = ::open(path.c_str(), O_RDWR | (absl::GetFlag(FLAGS_direct) ? O_DIRECT : 0));
-    const int error = errno;
-    ::unlink(path.c_str());
-    ::close(named);
-    if (fd < 0) return absl::ErrnoToStatus(error, path);
-    auto plain = std::make_unique<Plain>(fd, threads, bytes_at_once, ring);
-    const int64_t bytes = 2 * absl::GetFlag(FLAGS_chunks) * absl::GetFlag(FLAGS_chunk_bytes);
-    if (::posix_fallocate(fd, 0, bytes) != 0) return absl::ResourceExhaustedError(path);
-    for (int i = 0; i < 2; ++i) BRIGADE_RETURN_IF_ERROR(plain->Run(kWrites));
-    return plain;
+  static absl::StatusOr<std::unique_ptr<Contestant>> Create(int threads, int64_t bytes_at_once) {
+    BRIGADE_ASSIGN_OR_RETURN(auto loops,
+                             PlainLoops::Create({.folder = absl::GetFlag(FLAGS_folder),
+                                                 .chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes),
+                                                 .chunks = absl::GetFlag(FLAGS_chunks),
+                                                 .direct = absl::GetFlag(FLAGS_direct),
+                                                 .threads = threads,
+                                                 .bytes_at_once = bytes_at_once}));
+    return std::make_unique<PlainContestant>(std::move(loops));
   }
-  Plain(int fd, int threads, int64_t bytes_at_once, const Ring& ring)
-      : fd_(fd), threads_(threads), bytes_at_once_(bytes_at_once), ring_(ring) {}
-  ~Plain() override { ::close(fd_); }
+  explicit PlainContestant(std::unique_ptr<PlainLoops> loops) : loops_(std::move(loops)) {}
 
   absl::Status Run(int what) override {
-    std::vector<std::thread> threads;
-    std::vector<absl::Status> statuses(static_cast<size_t>(2 * threads_));
-    for (int i = 0; i < 2 * threads_; ++i) {
-      const bool write = i >= threads_;
-      if ((what & (write ? kWrites : kReads)) == 0) continue;
-      threads.emplace_back([this, i, write, &statuses] {
-        statuses[static_cast<size_t>(i)] = Loop(write, i % threads_);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    if ((what & kWrites) != 0) slot_ ^= 1;
-    for (const absl::Status& status : statuses) BRIGADE_RETURN_IF_ERROR(status);
-    return absl::OkStatus();
+    return loops_->Run((what & kReads) != 0, (what & kWrites) != 0);
   }
 
  private:
-  absl::Status Loop(bool write, int thread) const {
-    const int64_t chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes);
-    for (int chunk = 0; chunk < absl::GetFlag(FLAGS_chunks); ++chunk) {
-      const int64_t begin = (2 * chunk + (write ? slot_ ^ 1 : slot_)) * chunk_bytes;
-      for (int64_t at = thread * bytes_at_once_; at < chunk_bytes;
-           at += threads_ * bytes_at_once_) {
-        char* const memory = ring_.Of(write, chunk).data() + at;
-        const auto bytes = static_cast<size_t>(std::min(bytes_at_once_, chunk_bytes - at));
-        const ssize_t done = write ? ::pwrite(fd_, memory, bytes, begin + at)
-                                   : ::pread(fd_, memory, bytes, begin + at);
-        if (done != static_cast<ssize_t>(bytes)) return absl::ErrnoToStatus(errno, "a plain loop");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const int fd_;
-  const int threads_;
-  const int64_t bytes_at_once_;
-  const Ring& ring_;
-  // That is read; the other one is written.
-  int slot_ = 0;
+  std::unique_ptr<PlainLoops> loops_;
 };
 
 // Of a commit of one chunk that was just written.
@@ -235,10 +189,10 @@ absl::Status Main() {
     entries.push_back({std::move(name), *std::move(contestant), {}});
     return absl::OkStatus();
   };
-  BRIGADE_RETURN_IF_ERROR(add("plain chunks", Plain::Create(1, chunk_bytes, ring)));
-  BRIGADE_RETURN_IF_ERROR(
-      add("plain blocks",
-          Plain::Create(absl::GetFlag(FLAGS_queue_depth), absl::GetFlag(FLAGS_block_bytes), ring)));
+  BRIGADE_RETURN_IF_ERROR(add("plain chunks", PlainContestant::Create(1, chunk_bytes)));
+  BRIGADE_RETURN_IF_ERROR(add(
+      "plain blocks",
+      PlainContestant::Create(absl::GetFlag(FLAGS_queue_depth), absl::GetFlag(FLAGS_block_bytes))));
   for (const auto engine : {device::FileEngineKind::kIoUring, device::FileEngineKind::kThreads}) {
     const absl::Status added =
         add(std::string(ToString(engine)), Store::Create(engine, *context, ring));
@@ -294,10 +248,6 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "Times a file store beside plain loops; benchmarks/README.md says how to read it.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "a file store beside plain loops",
+                                      brigade::benchmarks::Main);
 }

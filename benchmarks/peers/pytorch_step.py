@@ -9,6 +9,10 @@ step    the whole mixed-precision step with bf16 gradients and parameters, by Py
         against //benchmarks/optim:mixed_precision_step, which does the same
 reuse   the same, but the fp32 gradients' memory is kept from step to step, and the loss scale is fixed:
         the best that we know how to make of PyTorch's own operators
+host    the update alone, as the host does it for a GPU: bf16 gradients to fp32, fused AdamW, bf16 parameters
+        against //benchmarks/kernels:adam, grad bf16, copy bf16, which is the host's kernel
+cpuadam the same by DeepSpeed's DeepSpeedCPUAdam, compiled from its source for this processor when it is
+        first used (benchmarks/peers/deepspeed_update installs it)
 
 On a GPU (--device=cuda) each is measured on one tensor and on the 1,000 tensors of a GPT. Each round times
 PyTorch in this process and then runs Brigade's binary; the medians over the rounds are printed, and the median
@@ -69,10 +73,22 @@ def foreach_step(sizes, device):
     return adamw_step(sizes, device, foreach=True)
 
 
-def mixed_precision_step(sizes, device):
+def mixed_precision(sizes, device):
+    """fp32 masters, bf16 weights and gradients."""
     masters = [torch.nn.Parameter(values) for values in noise(sizes, device)]
     weights = [torch.zeros(size, dtype=torch.bfloat16, device=device) for size in sizes]
-    grads = noise(sizes, device, torch.bfloat16)
+    return masters, weights, noise(sizes, device, torch.bfloat16)
+
+
+def wide_gradients(masters):
+    """In fp32, in memory that stays."""
+    for master in masters:
+        master.grad = torch.empty_like(master)
+    return [master.grad for master in masters]
+
+
+def mixed_precision_step(sizes, device):
+    masters, weights, grads = mixed_precision(sizes, device)
     optimizer = adamw(masters, fused=True)
     scaler = torch.amp.GradScaler(device, init_scale=LOSS_SCALE)
     scaler.scale(torch.zeros(1, device=device))  # the loss: makes the scaler's state
@@ -92,12 +108,8 @@ def mixed_precision_step(sizes, device):
 
 
 def reusing_mixed_precision_step(sizes, device):
-    masters = [torch.nn.Parameter(values) for values in noise(sizes, device)]
-    weights = [torch.zeros(size, dtype=torch.bfloat16, device=device) for size in sizes]
-    grads = noise(sizes, device, torch.bfloat16)
-    for master in masters:
-        master.grad = torch.empty_like(master)
-    wide = [master.grad for master in masters]
+    masters, weights, grads = mixed_precision(sizes, device)
+    wide = wide_gradients(masters)
     optimizer = adamw(masters, fused=True)
     found_inf = torch.zeros((), device=device)
     inv_scale = torch.full((), 1.0 / LOSS_SCALE, device=device)
@@ -117,6 +129,26 @@ def reusing_mixed_precision_step(sizes, device):
     return step
 
 
+def host_update(sizes, device, create=lambda masters: adamw(masters, fused=True)):
+    masters, weights, grads = mixed_precision(sizes, device)
+    wide = wide_gradients(masters)
+    optimizer = create(masters)
+
+    def step():
+        torch._foreach_copy_(wide, grads)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_(weights, masters)
+
+    return step
+
+
+def deepspeed_host_update(sizes, device):
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+    return host_update(sizes, device, lambda masters: DeepSpeedCPUAdam(
+        masters, lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY, adamw_mode=True))
+
+
 FP32, BF16 = torch.float32.itemsize, torch.bfloat16.itemsize
 # Parameter, m and v are read and written.
 UPDATE_BYTES = 2 * 3 * FP32
@@ -133,7 +165,10 @@ WORKLOADS = {
              "mixed_precision_step"),
     "reuse": (reusing_mixed_precision_step, UPDATE_BYTES + 3 * BF16, "optim/mixed_precision_step",
               "mixed_precision_step"),
+    "host": (host_update, UPDATE_BYTES + 2 * BF16, "kernels/adam", "adam/grad:bf16/copy:bf16"),
+    "cpuadam": (deepspeed_host_update, UPDATE_BYTES + 2 * BF16, "kernels/adam", "adam/grad:bf16/copy:bf16"),
 }
+GPU_WORKLOADS = ["adamw", "foreach", "step", "reuse"]
 
 
 def time_on_host(step, repetitions):
@@ -158,13 +193,14 @@ def time_on_gpu(step, repetitions):
     return begin.elapsed_time(end) * 1e-3 / repetitions
 
 
+def our_environment(arguments):
+    return {**os.environ, "LD_LIBRARY_PATH": arguments.library_path} if arguments.library_path else dict(os.environ)
+
+
 def time_ours(binary, name, arguments):
     command = [str(binary), f"--benchmark_filter=^{name}/", "--benchmark_format=json",
                f"--rounds={arguments.repetitions}", f"--device={arguments.device}"]
-    environment = dict(os.environ)
-    if arguments.library_path:
-        environment["LD_LIBRARY_PATH"] = arguments.library_path
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=our_environment(arguments))
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
     results = [b for b in json.loads(done.stdout)["benchmarks"] if b["name"].startswith(name + "/")]
@@ -198,7 +234,7 @@ def parse_arguments():
     arguments.elements = arguments.elements or ([10**6, 10**8, 10**9] if gpu else [64 << 20])
     arguments.rounds = arguments.rounds or (3 if gpu else 9)
     arguments.repetitions = arguments.repetitions or (11 if gpu else 3)
-    arguments.workloads = arguments.workloads or (list(WORKLOADS) if gpu else ["adamw", "step", "reuse"])
+    arguments.workloads = arguments.workloads or (GPU_WORKLOADS if gpu else ["adamw", "step", "reuse"])
     for name in arguments.workloads:
         binary = arguments.bin / WORKLOADS[name][2]
         if not binary.exists():

@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/zero/ranks.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -173,9 +172,5 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Times ZeRO's steps; benchmarks/README.md says how to read them.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::benchmarks::Main();
-  if (!status.ok()) std::cerr << status << "\n";
-  return status.ok() ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "ZeRO's steps", brigade::benchmarks::Main);
 }
