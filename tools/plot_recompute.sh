@@ -15,7 +15,7 @@ cat >"$work/script" <<'END'
 set terminal svg size 860,500 font "sans-serif,14" background "white" name "recompute"
 set output "svg"
 set xrange [0:105]
-set yrange [95:165]
+set yrange [95:175]
 set title "4 blocks of width 128, context 1024, 4 texts, bf16"
 set xlabel "activations, % of those without recomputation"
 set ylabel "operations of a pass, %"
