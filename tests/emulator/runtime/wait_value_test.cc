@@ -140,7 +140,11 @@ TEST_F(WaitValueTest, EndsWhenItsDeviceFails) {
       &seen, 0));
   int* none = nullptr;
   ASSERT_CUDA(cudaMalloc(reinterpret_cast<void**>(&none), 4));
-  ASSERT_CUDA(Add(none + 4096, 1, 1, fails));
+  {
+    // Add looks for errors after its launch.
+    Gate gate(fails);
+    ASSERT_CUDA(Add(none + 4096, 1, 1, fails));
+  }
   EXPECT_EQ(cudaStreamSynchronize(waits), cudaErrorIllegalAddress);
   while (seen == cudaSuccess) PauseForOthers();
   EXPECT_EQ(seen, cudaErrorIllegalAddress);
