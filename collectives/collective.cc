@@ -23,6 +23,8 @@ absl::string_view Name(CollectiveKind kind) {
       return "all_gather";
     case CollectiveKind::kAllToAll:
       return "all_to_all";
+    case CollectiveKind::kShift:
+      return "shift";
     case CollectiveKind::kBroadcast:
       return "broadcast";
     case CollectiveKind::kSend:
@@ -48,6 +50,8 @@ std::string ToString(const CollectiveSignature& signature) {
       return absl::StrCat(Name(signature.kind), "(", elements, ", ", WayOf(signature), ")");
     case CollectiveKind::kAllToAll:
       return absl::StrCat(Name(signature.kind), "(", elements, ")");
+    case CollectiveKind::kShift:
+      return absl::StrCat(Name(signature.kind), "(", elements, ", by ", signature.root, ")");
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kSend:
       return absl::StrCat(Name(signature.kind), "(", elements, ", from rank ", signature.root, ")");

@@ -17,6 +17,7 @@ enum class CollectiveKind : uint8_t {
   kReduceScatter,
   kAllGather,
   kAllToAll,
+  kShift,
   kBroadcast,
   // A send and its receive.
   kSend,
@@ -31,10 +32,10 @@ struct CollectiveSignature {
   Algorithm algorithm = Algorithm::kDirect;
   precision::DType dtype = precision::DType::kUint8;
   kernels::ReduceOp op = kernels::ReduceOp::kSum;
-  // Elements: of the array (all-reduce, broadcast, send), of a rank's part (reduce-scatter,
+  // Elements: of the array (all-reduce, shift, broadcast, send), of a rank's part (reduce-scatter,
   // all-gather), of the part from one rank to another (all-to-all).
   int64_t count = 0;
-  // The root of a broadcast, or the sender.
+  // The root of a broadcast, the sender, or the distance of a shift.
   int32_t root = 0;
   Reduction reduction = Reduction::kRoundedOnce;
   // What kHierarchical and kDoubleTree need of the topology: nodes of so many ranks, numbered node

@@ -221,6 +221,18 @@ absl::Status Communicator::AllToAll(const void* input, void* output, int64_t cou
              stream);
 }
 
+absl::Status Communicator::Shift(const void* input, void* output, int64_t count,
+                                 precision::DType dtype, int distance, device::Stream& stream) {
+  const int ahead = distance % size();
+  return Run({.signature = {.kind = CollectiveKind::kShift,
+                            .dtype = dtype,
+                            .count = count,
+                            .root = ahead < 0 ? ahead + size() : ahead},
+              .input = input,
+              .output = output},
+             stream);
+}
+
 absl::Status Communicator::Broadcast(const void* input, void* output, int64_t count,
                                      precision::DType dtype, int root, device::Stream& stream) {
   return Run({.signature = {.kind = CollectiveKind::kBroadcast,

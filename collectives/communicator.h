@@ -33,6 +33,7 @@ namespace brigade::collectives {
 //              ReduceScatter    [size * count]     [count]           output == input + rank * count
 //              AllGather        [count]            [size * count]    input == output + rank * count
 //              AllToAll         [size * count]     [size * count]    no
+//              Shift            [count]            [count]           no
 //              Broadcast        [count] at root    [count]           output == input
 //              Both may be null where they have no elements.
 // Types        Calls over spans take float, double, Half, BFloat16, int32_t, int64_t and uint8_t,
@@ -41,7 +42,8 @@ namespace brigade::collectives {
 // Precision    Reduction (options.h) says where a sum is rounded. All ranks get the same bits. NaN
 //              stays NaN.
 // Traffic      size - 1 parts of a reduce-scatter or an all-gather, twice that for an all-reduce:
-//              per rank 2 (size - 1) / size * count elements of an all-reduce are sent.
+//              per rank 2 (size - 1) / size * count elements of an all-reduce are sent. A shift
+//              sends its array once.
 //              kHalvingDoubling sends more where size is no power of two.
 //              algorithms/wire_elements.h says what each algorithm sends.
 // Errors       InvalidArgument for this rank's bad arguments: nothing happens, the others wait.
@@ -77,6 +79,10 @@ class Communicator {
                          const GatherOptions& options, device::Stream& stream);
   absl::Status AllToAll(const void* input, void* output, int64_t count, precision::DType dtype,
                         device::Stream& stream);
+  // Rank r gets the input of rank r - distance, and of the ranks as a ring: a distance may be any
+  // number, also negative; all ranks give the same.
+  absl::Status Shift(const void* input, void* output, int64_t count, precision::DType dtype,
+                     int distance, device::Stream& stream);
   // `input` is read at the root only.
   absl::Status Broadcast(const void* input, void* output, int64_t count, precision::DType dtype,
                          int root, device::Stream& stream);
@@ -116,6 +122,13 @@ class Communicator {
     BRIGADE_RETURN_IF_ERROR(CheckSizes(CollectiveKind::kAllToAll, input.size(), output.size()));
     return AllToAll(input.data(), output.data(), Count(output) / size(), precision::kDType<T>,
                     stream);
+  }
+  template <typename T>
+  absl::Status Shift(ConstSpan<T> input, absl::Span<T> output, int distance,
+                     device::Stream& stream) {
+    BRIGADE_RETURN_IF_ERROR(CheckSizes(CollectiveKind::kShift, input.size(), output.size()));
+    return Shift(input.data(), output.data(), Count(output), precision::kDType<T>, distance,
+                 stream);
   }
   // `input` may be empty on other ranks than the root.
   template <typename T>

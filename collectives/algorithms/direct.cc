@@ -30,6 +30,12 @@ void Build(const CollectiveSignature& signature, ProgramBuilder& builder) {
             .Move(count);
       }
       return;
+    case CollectiveKind::kShift:
+      builder.At(0)
+          .From(builder.behind(signature.root), Side::kInput, 0)
+          .To(rank, Side::kOutput, 0)
+          .Move(count);
+      return;
     case CollectiveKind::kBroadcast:
       builder.At(0).From(signature.root, Side::kInput, 0).To(rank, Side::kOutput, 0).Move(count);
       return;

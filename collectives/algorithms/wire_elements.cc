@@ -30,6 +30,10 @@ void ForEachSent(const CollectiveSignature& signature, int rank, int size,
   }
   if (signature.kind == CollectiveKind::kBarrier) return;
   if (signature.kind == CollectiveKind::kBroadcast && rank != signature.root) return;
+  if (signature.kind == CollectiveKind::kShift) {
+    if (signature.root != 0) add((rank + signature.root) % size, count);
+    return;
+  }
   for (int to = 0; to < size; ++to) {
     if (to != rank) add(to, sums ? block(to) + block(rank) : count);
   }

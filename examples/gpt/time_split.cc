@@ -26,6 +26,7 @@ constexpr Rule kRules[] = {
     {kWork, "reduce_scatter", Activity::kCommunication},
     {kWork, "all_gather", Activity::kCommunication},
     {kWork, "all_to_all", Activity::kCommunication},
+    {kWork, "shift", Activity::kCommunication},
     {kWork, "broadcast", Activity::kCommunication},
     {kWork, "send", Activity::kCommunication},
     {kWork, "barrier", Activity::kCommunication},

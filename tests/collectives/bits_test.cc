@@ -59,6 +59,9 @@ TEST(TrafficTest, EqualsTheFormulas) {
         expect(group.AllToAll(large.data(), other.data(), count, kFloat32, *self.stream),
                (size - 1) * count, "all_to_all");
         ASSERT_OK(group.Barrier(*self.stream));
+        expect(group.Shift(large.data(), other.data(), count, kFloat32, -1, *self.stream),
+               size > 1 ? count : 0, "shift");
+        ASSERT_OK(group.Barrier(*self.stream));
         expect(group.Broadcast(small.data(), small.data(), count, kFloat32, 0, *self.stream),
                self.rank == 0 ? (size - 1) * count : 0, "broadcast");
         ASSERT_OK(group.Barrier(*self.stream));

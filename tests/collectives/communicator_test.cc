@@ -150,11 +150,12 @@ TEST(CommunicatorTest, CallsOverSpansTakeTypeAndSizeFromThem) {
     Communicator& group = *self.communicator;
     device::Stream& stream = *self.stream;
     const std::vector<int32_t> two = {1 + self.rank, 5};
-    std::vector<int32_t> sum(2), part(1), all(4), exchanged(2), root(2), received(2);
+    std::vector<int32_t> sum(2), part(1), all(4), exchanged(2), shifted(2), root(2), received(2);
     ASSERT_OK(group.AllReduce(two, absl::MakeSpan(sum), {}, stream));
     ASSERT_OK(group.ReduceScatter(two, absl::MakeSpan(part), {}, stream));
     ASSERT_OK(group.AllGather(two, absl::MakeSpan(all), {}, stream));
     ASSERT_OK(group.AllToAll(two, absl::MakeSpan(exchanged), stream));
+    ASSERT_OK(group.Shift(two, absl::MakeSpan(shifted), 1, stream));
     ASSERT_OK(group.Broadcast(two, absl::MakeSpan(root), 1, stream));
     ASSERT_OK(self.rank == 0 ? group.Send(absl::MakeConstSpan(two), 1, stream)
                              : group.Receive(absl::MakeSpan(received), 0, stream));
@@ -164,6 +165,7 @@ TEST(CommunicatorTest, CallsOverSpansTakeTypeAndSizeFromThem) {
     EXPECT_EQ(all, std::vector<int32_t>({1, 5, 2, 5}));
     EXPECT_EQ(exchanged,
               self.rank == 0 ? std::vector<int32_t>({1, 2}) : std::vector<int32_t>({5, 5}));
+    EXPECT_EQ(shifted, std::vector<int32_t>({2 - self.rank, 5}));
     EXPECT_EQ(root, std::vector<int32_t>({2, 5}));
     if (self.rank == 1) {
       EXPECT_EQ(received, std::vector<int32_t>({1, 5}));

@@ -128,6 +128,16 @@ void ConformDirectCalls(Rank& self, const Memory& memory, int64_t count) {
           [&](int64_t i) {
             return As<T>(InputValue(static_cast<int>(i / count), rank * count + i % count));
           });
+  for (const int distance : {0, 1, -1, size - 1, 2, 5 * size + 3}) {
+    const int from = ((rank - distance) % size + size) % size;
+    Check<T>(self, memory, absl::StrCat("shift by ", distance, where))
+        .Run(
+            count, count, false, 0,
+            [&](const T* in, T* out) {
+              return group.Shift(in, out, count, dtype, distance, stream);
+            },
+            [&](int64_t i) { return As<T>(InputValue(from, i)); });
+  }
   if (size == 1) return;
   // Everyone sends to the next rank: even ranks send first, so that each send finds its receive.
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;

@@ -70,6 +70,8 @@ absl::Status Perform(Action action, Rank& self, Arrays& arrays) {
       return group.AllGather(in, out, kCount, kType, {Algorithm::kDirect}, stream);
     case Action::kAllToAll:
       return group.AllToAll(in, out, kCount, kType, stream);
+    case Action::kShift:
+      return group.Shift(in, out, kCount, kType, 1, stream);
     case Action::kBroadcast:
       return group.Broadcast(in, out, kCount, kType, 0, stream);
     case Action::kBarrier:
@@ -108,6 +110,8 @@ std::string Described(Action action, int rank) {
         return "all_gather(8 float32, direct)";
       case Action::kAllToAll:
         return "all_to_all(8 float32)";
+      case Action::kShift:
+        return "shift(8 float32, by 1)";
       case Action::kBroadcast:
         return "broadcast(8 float32, from rank 0)";
       case Action::kBarrier:
@@ -142,7 +146,7 @@ struct Pair {
   // Whether the one's send may meet a part of the other's collective and be over before it is late.
   bool MayCompleteASend(const EngineUnderTest& engine) const {
     const bool of_sends = Has(Action::kAllReduce) || Has(Action::kReduceScatter) ||
-                          Has(Action::kAllGather) || Has(Action::kAllToAll);
+                          Has(Action::kAllGather) || Has(Action::kAllToAll) || Has(Action::kShift);
     const bool sends = IsSendOrReceive(first) || IsSendOrReceive(second);
     return sends && of_sends && !engine.compares_sends_at_once;
   }
@@ -230,8 +234,8 @@ const std::vector<Action>& AllActions() {
 
 std::string Name(Action action) {
   static constexpr const char* kNames[] = {
-      "AllReduce", "ReduceScatter", "AllGather", "AllToAll", "Broadcast", "Barrier", "Send",
-      "Receive",   "AllGatherHost", "Split",     "Shrink",   "Abort",     "Nothing"};
+      "AllReduce", "ReduceScatter", "AllGather",     "AllToAll", "Shift",  "Broadcast", "Barrier",
+      "Send",      "Receive",       "AllGatherHost", "Split",    "Shrink", "Abort",     "Nothing"};
   return kNames[static_cast<int>(action)];
 }
 
@@ -323,6 +327,11 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
        [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
          return group.Broadcast(arrays.input.data(), arrays.output.data(), kCount, kType,
                                 odd ? 1 : 0, stream);
+       }},
+      {"shift(8 float32, by 1)", "shift(8 float32, by 2)",
+       [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
+         return group.Shift(arrays.input.data(), arrays.output.data(), kCount, kType, odd ? -1 : 1,
+                            stream);
        }},
       {"all_gather_host(4 values)", "all_gather_host(1 values)", all_gather_host(4, 1)},
       {"all_gather_host(1 values)", "all_gather_host(4 values)", all_gather_host(1, 4)},

@@ -15,6 +15,7 @@ enum class Action {
   kReduceScatter,
   kAllGather,
   kAllToAll,
+  kShift,
   kBroadcast,
   kBarrier,
   kSend,

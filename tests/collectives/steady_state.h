@@ -42,6 +42,7 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
         ok &= group.ReduceScatter(large.data(), small.data(), kCount, kFloat32, sum, *stream).ok();
         ok &= group.AllGather(small.data(), large.data(), kCount, kFloat32, gather, *stream).ok();
         ok &= group.AllToAll(large.data(), other.data(), kCount, kFloat32, *stream).ok();
+        ok &= group.Shift(small.data(), other.data(), kCount, kFloat32, 1, *stream).ok();
         ok &= group.Broadcast(small.data(), small.data(), kCount, kFloat32, 0, *stream).ok();
       }
       for (const WireScaling scaling : {WireScaling::kStatic, WireScaling::kDynamic}) {

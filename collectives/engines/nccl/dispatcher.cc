@@ -119,6 +119,8 @@ absl::Status NcclDispatcher::Choose(Running& running) {
       }
       return Group(running, transfers_);
     }
+    case CollectiveKind::kShift:
+      break;
   }
   return executor_.Run(collective, running.stream, [&](absl::Span<const Transfer> transfers) {
     return Group(running, transfers);

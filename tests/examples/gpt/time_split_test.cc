@@ -43,8 +43,8 @@ TEST(TimeSplitTest, KnowsOperationsByTheirNames) {
   using collectives::CollectiveKind;
   for (const CollectiveKind kind :
        {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
-        CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kSend,
-        CollectiveKind::kBarrier}) {
+        CollectiveKind::kAllToAll, CollectiveKind::kShift, CollectiveKind::kBroadcast,
+        CollectiveKind::kSend, CollectiveKind::kBarrier}) {
     EXPECT_EQ(ActivityOf(Work(Name(kind), 0, 1)), Activity::kCommunication) << Name(kind);
   }
 }

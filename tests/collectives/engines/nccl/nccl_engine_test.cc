@@ -173,7 +173,8 @@ TEST_F(NcclTest, CountsWhatProgramsWouldSend) {
     for (const int64_t count : {0, 1, 15, 16, 1000, 1003}) {
       for (const CollectiveKind kind :
            {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
-            CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kBarrier}) {
+            CollectiveKind::kAllToAll, CollectiveKind::kShift, CollectiveKind::kBroadcast,
+            CollectiveKind::kBarrier}) {
         for (const Algorithm algorithm :
              {Algorithm::kDirect, Algorithm::kRing, Algorithm::kNative}) {
           CollectiveSignature signature = {kind, algorithm, precision::DType::kFloat32, {}, count};
