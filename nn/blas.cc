@@ -63,10 +63,15 @@ absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
           absl::StrCat("gemm: ", name, " is ", size, "; it must be in 1 to 2147483647"));
     }
   }
-  const int64_t size = precision::SizeOf(g.dtype);
+  if (g.type_of_c() != g.dtype &&
+      (precision::SizeOf(g.dtype) != 2 || g.type_of_c() != precision::DType::kFloat32)) {
+    return absl::InvalidArgumentError(absl::StrCat("gemm: c is ", precision::Name(g.type_of_c()),
+                                                   " and the others ", precision::Name(g.dtype)));
+  }
+  const int64_t size = precision::SizeOf(g.dtype), size_of_c = precision::SizeOf(g.type_of_c());
   const device::Access accesses[] = {device::Reads(g.a.data, size * Extent(g, g.a, g.m, g.k)),
                                      device::Reads(g.b.data, size * Extent(g, g.b, g.k, g.n)),
-                                     device::Writes(g.c.data, size * Extent(g, g.c, g.m, g.n)),
+                                     device::Writes(g.c.data, size_of_c * Extent(g, g.c, g.m, g.n)),
                                      Workspace(g)};
   return Enqueue(g, {"gemm", accesses}, stream);
 }

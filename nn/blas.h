@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,13 +31,18 @@ struct Operand {
 // c = scale a b, or c += scale a b, for each of outer_batch * batch products: a [m, k], b [k, n], c
 // [m, n].
 struct GemmArguments {
-  // Of all three matrices.
+  // Of the matrices.
   precision::DType dtype = precision::DType::kFloat32;
   int64_t m = 0, n = 0, k = 0;
   Operand a = {}, b = {}, c = {};
   int64_t batch = 1, outer_batch = 1;
   double scale = 1;
   bool accumulate = false;
+  // The type of c, if it is another one: float32 for 16-bit matrices, whose sums are then not
+  // rounded.
+  std::optional<precision::DType> c_dtype = std::nullopt;
+
+  precision::DType type_of_c() const { return c_dtype.value_or(dtype); }
 };
 
 // Matrix products: by OpenBLAS with one thread on the CPU, by cuBLAS (found at run time) on GPUs.
@@ -49,8 +55,8 @@ struct GemmArguments {
 // Threads      On the CPU, Create sets OpenBLAS to one thread for the whole process, once: products
 //              that others make by it are then of one thread too.
 // Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
-//              the type or the size, which must fit int; ResourceExhausted for a product that needs
-//              more workspace.
+//              the type, those of c and of the others, or the size, which must fit int;
+//              ResourceExhausted for a product that needs more workspace.
 class Blas {
  public:
   static absl::StatusOr<std::unique_ptr<Blas>> Create(device::Context& context,

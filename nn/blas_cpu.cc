@@ -79,14 +79,20 @@ template <typename T>
 void Product(const GemmArguments& g, int64_t outer, int64_t inner, float* workspace) {
   const T* const a = Address<T>(g.a, outer, inner);
   const T* const b = Address<T>(g.b, outer, inner);
-  T* const c = Address<T>(g.c, outer, inner);
   if constexpr (std::is_same_v<T, Wide<T>>) {
-    Multiply<T>(g, {a, g.a.leading}, {b, g.b.leading}, T(g.accumulate), {c, g.c.leading});
+    Multiply<T>(g, {a, g.a.leading}, {b, g.b.leading}, T(g.accumulate),
+                {Address<T>(g.c, outer, inner), g.c.leading});
   } else {
+    const Matrix<const float> wide_a = Convert(g.a, a, g.m, g.k, workspace);
+    const Matrix<const float> wide_b = Convert(g.b, b, g.k, g.n, workspace + g.m * g.k);
     float* const product = workspace + g.m * g.k + g.k * g.n;
-    Multiply<float>(g, Convert(g.a, a, g.m, g.k, workspace),
-                    Convert(g.b, b, g.k, g.n, workspace + g.m * g.k), 0.0f, {product, g.n});
-    Narrow(g, product, c);
+    if (g.type_of_c() == g.dtype) {
+      Multiply<float>(g, wide_a, wide_b, 0.0f, {product, g.n});
+      Narrow(g, product, Address<T>(g.c, outer, inner));
+    } else {
+      Multiply<float>(g, wide_a, wide_b, static_cast<float>(g.accumulate),
+                      {Address<float>(g.c, outer, inner), g.c.leading});
+    }
   }
 }
 

@@ -124,16 +124,16 @@ class CudaBlas final : public Blas {
   cublasStatus_t Products(const GemmArguments& g, int64_t outer) const {
     const float alpha = static_cast<float>(g.scale), beta = g.accumulate ? 1.0f : 0.0f;
     const cudaDataType_t type = DataType(g.dtype);
-    const auto address = [&](const Operand& operand) {
+    const auto address = [&](const Operand& operand, DType dtype) {
       return static_cast<char*>(operand.data) +
-             outer * operand.outer_stride * precision::SizeOf(g.dtype);
+             outer * operand.outer_stride * precision::SizeOf(dtype);
     };
     const auto size = [](int64_t n) { return static_cast<int>(n); };
     return cublas_.gemm(handle_, Transpose(g.b), Transpose(g.a), size(g.n), size(g.m), size(g.k),
-                        &alpha, address(g.b), type, size(g.b.leading), g.b.stride, address(g.a),
-                        type, size(g.a.leading), g.a.stride, &beta, address(g.c), type,
-                        size(g.c.leading), g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT);
+                        &alpha, address(g.b, g.dtype), type, size(g.b.leading), g.b.stride,
+                        address(g.a, g.dtype), type, size(g.a.leading), g.a.stride, &beta,
+                        address(g.c, g.type_of_c()), DataType(g.type_of_c()), size(g.c.leading),
+                        g.c.stride, size(g.batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   }
 
   const Cublas& cublas_;

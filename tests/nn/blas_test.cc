@@ -11,9 +11,11 @@
 namespace brigade::nn {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using precision::BFloat16;
 using precision::DType;
 using precision::Half;
+using ::testing::HasSubstr;
 
 template <typename T>
 class BlasTest : public ::testing::Test {};
@@ -104,6 +106,52 @@ TYPED_TEST(BlasTest, SumsAreRoundedOnceAtTheEnd) {
                        lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   EXPECT_EQ(static_cast<float>(c[0]), 62.0f);
+}
+
+// Sums that 16-bit types do not have come as they are, also added to others.
+TYPED_TEST(BlasTest, SumsMayComeInFloat) {
+  using T = TypeParam;
+  constexpr int64_t kM = 2, kK = 64, kLeading = 3;
+  Lab lab;
+  const auto a = lab.Noise<T>(kM * kK), b = lab.Noise<T>(kK);
+  const auto c = lab.Noise<float>(2 * kM * kLeading);
+  for (int64_t i = 0; i < kM * kK; ++i) a[i] = T(i < kK ? 1.0f : 2.0f);
+  for (int64_t i = 0; i < kK; ++i) b[i] = T(1.0f);
+  a[0] = T(4096.0f);
+  auto blas =
+      Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, kM, 1, kK)).value();
+  GemmArguments arguments = {.dtype = precision::kDType<T>,
+                             .m = kM,
+                             .n = 1,
+                             .k = kK,
+                             .a = {a.data(), kK},
+                             .b = {b.data(), 1, false},
+                             .c = {c.data(), kLeading, false, 0, kM * kLeading},
+                             .outer_batch = 2,
+                             .c_dtype = DType::kFloat32};
+  if (sizeof(T) == 8) {
+    EXPECT_THAT(blas->Gemm(arguments, lab.stream()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("c is float32 and the others float64")));
+    arguments.c_dtype = DType::kFloat16;
+    EXPECT_THAT(blas->Gemm(arguments, lab.stream()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("c is float16")));
+    return;
+  }
+  const std::vector<float> before(c.begin(), c.end());
+  ASSERT_OK(blas->Gemm(arguments, lab.stream()));
+  arguments.accumulate = true;
+  ASSERT_OK(blas->Gemm(arguments, lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (int64_t i = 0; i < 2 * kM * kLeading; ++i) {
+    const bool is_written = i % kLeading == 0;
+    const float sum = i / kLeading % kM == 0 ? 4096.0f + 63.0f : 128.0f;
+    if (is_written) {
+      EXPECT_EQ(c[i], 2 * sum) << i;
+    } else {
+      EXPECT_EQ(std::memcmp(&c[i], &before[i], sizeof(float)), 0) << i;
+    }
+  }
 }
 
 // A copy to an operand's first or last element on another stream is a race.
