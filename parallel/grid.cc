@@ -1,0 +1,217 @@
+#include "brigade/parallel/grid.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::parallel {
+namespace {
+
+using collectives::Communicator;
+
+constexpr GridGroup kAll[kGridGroups] = {
+    GridGroup::kTensor,   GridGroup::kContext, GridGroup::kData, GridGroup::kReplica,
+    GridGroup::kPipeline, GridGroup::kModel,   GridGroup::kTied, GridGroup::kWorld,
+};
+
+// Four of them are less than 2^63.
+constexpr int kMostExtent = 1 << 15;
+
+// Begins what Located adds.
+constexpr absl::string_view kOrigin = "grid of ";
+
+// In which coordinates the ranks of a group differ.
+struct Free {
+  bool tensor = false, context = false, data = false, pipeline = false;
+};
+
+Free FreeIn(GridGroup group) {
+  switch (group) {
+    case GridGroup::kTensor:
+      return {.tensor = true};
+    case GridGroup::kContext:
+      return {.context = true};
+    case GridGroup::kData:
+      return {.data = true};
+    case GridGroup::kReplica:
+      return {.context = true, .data = true};
+    case GridGroup::kPipeline:
+    case GridGroup::kTied:
+      return {.pipeline = true};
+    case GridGroup::kModel:
+      return {.tensor = true, .pipeline = true};
+    case GridGroup::kWorld:
+      return {true, true, true, true};
+  }
+  return {};
+}
+
+bool IsPipelineEnd(const GridShape& shape, int stage) {
+  return stage == 0 || stage == shape.pipeline - 1;
+}
+
+// "ranks 4, 5"; of many the first ones.
+std::string RanksText(const std::vector<int>& ranks) {
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(ranks.size(), kMost);
+  return absl::StrCat(
+      ranks.size() == 1 ? "rank " : "ranks ",
+      absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<int64_t>(shown), ", "),
+      shown < ranks.size() ? ", ..." : "");
+}
+
+}  // namespace
+
+absl::string_view Name(GridGroup group) {
+  switch (group) {
+    case GridGroup::kTensor:
+      return "tensor";
+    case GridGroup::kContext:
+      return "context";
+    case GridGroup::kData:
+      return "data";
+    case GridGroup::kReplica:
+      return "replica";
+    case GridGroup::kPipeline:
+      return "pipeline";
+    case GridGroup::kModel:
+      return "model";
+    case GridGroup::kTied:
+      return "tied";
+    case GridGroup::kWorld:
+      return "world";
+  }
+  return "invalid";
+}
+
+std::string ToString(const GridShape& shape) {
+  return absl::StrCat("tensor ", shape.tensor, " x context ", shape.context, " x data ", shape.data,
+                      " x pipeline ", shape.pipeline);
+}
+
+std::string ToString(const Coordinates& coordinates) {
+  return absl::StrCat("tensor ", coordinates.tensor, ", context ", coordinates.context, ", data ",
+                      coordinates.data, ", pipeline ", coordinates.pipeline);
+}
+
+absl::Status Validate(const GridShape& shape, int64_t ranks) {
+  const std::pair<absl::string_view, int> extents[] = {{"tensor", shape.tensor},
+                                                       {"context", shape.context},
+                                                       {"data", shape.data},
+                                                       {"pipeline", shape.pipeline}};
+  for (const auto& [name, extent] : extents) {
+    if (extent >= 1 && extent <= kMostExtent) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: ", name, " is ", extent, "; it must be 1 to ", kMostExtent));
+  }
+  if (shape.ranks() == ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("grid: ", ToString(shape), " = ", shape.ranks(),
+                                                 " ranks, but there are ", ranks));
+}
+
+Coordinates CoordinatesOf(const GridShape& shape, int rank) {
+  Coordinates at;
+  at.tensor = rank % shape.tensor;
+  rank /= shape.tensor;
+  at.context = rank % shape.context;
+  rank /= shape.context;
+  at.data = rank % shape.data;
+  at.pipeline = rank / shape.data;
+  return at;
+}
+
+int RankOf(const GridShape& shape, const Coordinates& at) {
+  return at.tensor +
+         shape.tensor * (at.context + shape.context * (at.data + shape.data * at.pipeline));
+}
+
+std::vector<int> RanksOf(const GridShape& shape, GridGroup group, int rank) {
+  const Coordinates mine = CoordinatesOf(shape, rank);
+  const Free free = FreeIn(group);
+  const bool ends = group == GridGroup::kTied;
+  std::vector<int> ranks;
+  if (ends && (shape.pipeline == 1 || !IsPipelineEnd(shape, mine.pipeline))) return ranks;
+  for (int other = 0; other < shape.ranks(); ++other) {
+    const Coordinates its = CoordinatesOf(shape, other);
+    if ((free.tensor || its.tensor == mine.tensor) &&
+        (free.context || its.context == mine.context) && (free.data || its.data == mine.data) &&
+        (free.pipeline || its.pipeline == mine.pipeline) &&
+        (!ends || IsPipelineEnd(shape, its.pipeline))) {
+      ranks.push_back(other);
+    }
+  }
+  return ranks;
+}
+
+Grid::Grid(const GridShape& shape, Communicator& world)
+    : shape_(shape), coordinates_(CoordinatesOf(shape, world.rank())), world_(world) {}
+
+absl::StatusOr<std::unique_ptr<Grid>> Grid::Create(const GridShape& shape, Communicator& world) {
+  // Ranks compare first, so that all of them get the same error.
+  const int64_t mine[] = {shape.tensor, shape.context, shape.data, shape.pipeline};
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, world.AllGatherHost(mine));
+  const auto shape_of = [&](int rank) {
+    const int64_t* const its = &all[static_cast<size_t>(4 * rank)];
+    return GridShape{static_cast<int>(its[0]), static_cast<int>(its[1]), static_cast<int>(its[2]),
+                     static_cast<int>(its[3])};
+  };
+  for (int rank = 1; rank < world.size(); ++rank) {
+    if (shape_of(rank) == shape_of(0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("grid: rank 0 has ", ToString(shape_of(0)),
+                                                   ", but rank ", rank, " has ",
+                                                   ToString(shape_of(rank))));
+  }
+  BRIGADE_RETURN_IF_ERROR(Validate(shape, world.size()));
+  std::unique_ptr<Grid> grid(new Grid(shape, world));
+  for (const GridGroup group : kAll) {
+    Communicator*& place = grid->groups_[static_cast<size_t>(group)];
+    if (group == GridGroup::kWorld) {
+      place = &world;
+      continue;
+    }
+    const std::vector<int> ranks = RanksOf(shape, group, world.rank());
+    // The lowest rank stands for the group.
+    BRIGADE_ASSIGN_OR_RETURN(auto made, world.Split(ranks.empty() ? -1 : ranks[0], 0));
+    place = made.get();
+    if (made != nullptr) grid->made_.push_back(std::move(made));
+  }
+  return grid;
+}
+
+absl::Status Grid::Located(const absl::Status& error) const {
+  if (absl::StrContains(error.message(), kOrigin)) return error;
+  const std::string grid = absl::StrCat(kOrigin, ToString(shape_));
+  for (const GridGroup group : kAll) {
+    const Communicator* const communicator = this->group(group);
+    if (communicator == nullptr || communicator->status().ok()) continue;
+    if (!absl::StrContains(error.message(), communicator->status().message())) continue;
+    const std::vector<int> ranks = RanksOf(shape_, group, rank());
+    return absl::Status(
+        error.code(),
+        absl::StrCat(grid, ", ", Name(group), " group of ", RanksText(ranks), ", of which rank ",
+                     rank(), " is at ", ToString(coordinates_), ": ", error.message()));
+  }
+  return absl::Status(error.code(), absl::StrCat(grid, ", rank ", rank(), " at ",
+                                                 ToString(coordinates_), ": ", error.message()));
+}
+
+absl::Status Grid::Abort(const absl::Status& reason) {
+  const absl::Status located = Located(reason.ok() ? absl::CancelledError("aborted") : reason);
+  for (Communicator* const group : groups_) {
+    if (group != nullptr) group->Abort(located);
+  }
+  return located;
+}
+
+absl::Status Grid::status() const {
+  for (const Communicator* const group : groups_) {
+    if (group != nullptr) BRIGADE_RETURN_IF_ERROR(group->status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::parallel

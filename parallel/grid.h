@@ -1,0 +1,136 @@
+#ifndef BRIGADE_PARALLEL_GRID_H_
+#define BRIGADE_PARALLEL_GRID_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/collectives/communicator.h"
+
+namespace brigade::parallel {
+
+// How many ranks share the model's matrices, a text, the batch and the model's layers. Their
+// product is the number of ranks.
+struct GridShape {
+  int tensor = 1;
+  int context = 1;
+  int data = 1;
+  int pipeline = 1;
+
+  int64_t ranks() const { return int64_t{tensor} * context * data * pipeline; }
+
+  friend bool operator==(const GridShape&, const GridShape&) = default;
+};
+
+// Where a rank is, each from 0 on.
+struct Coordinates {
+  int tensor = 0;
+  int context = 0;
+  int data = 0;
+  int pipeline = 0;
+
+  friend bool operator==(const Coordinates&, const Coordinates&) = default;
+};
+
+// The groups that a rank is in: ranks that differ from it in the named coordinates alone, in
+// ascending order.
+//
+// kReplica    Data and context: the ranks that hold the same weights, and share the optimizer's
+//             state (ZeRO's group).
+// kModel      Tensor and pipeline: the ranks that hold one copy of the model.
+// kTied       The first and the last rank of the pipeline, which share tied embeddings; other ranks
+//             are in no such group.
+enum class GridGroup : uint8_t {
+  kTensor,
+  kContext,
+  kData,
+  kReplica,
+  kPipeline,
+  kModel,
+  kTied,
+  kWorld,
+};
+inline constexpr int kGridGroups = 8;
+
+// "tensor", "context", "data", "replica", "pipeline", "model", "tied", "world"
+absl::string_view Name(GridGroup group);
+
+// "tensor 2 x context 1 x data 4 x pipeline 2"
+std::string ToString(const GridShape& shape);
+// "tensor 1, context 0, data 3, pipeline 0"
+std::string ToString(const Coordinates& coordinates);
+
+// InvalidArgument naming the extent that is not 1 to 32768, or the product and the number of ranks
+// where these differ.
+absl::Status Validate(const GridShape& shape, int64_t ranks);
+
+// Tensor is the fastest, then context, data, pipeline: the ranks that talk most are neighbours.
+// Source: Megatron-LM's order tp-cp-ep-dp-pp.
+Coordinates CoordinatesOf(const GridShape& shape, int rank);
+int RankOf(const GridShape& shape, const Coordinates& coordinates);
+
+// The ranks of a rank's group, ascending; none for kTied between the pipeline's ends, or without a
+// pipeline.
+std::vector<int> RanksOf(const GridShape& shape, GridGroup group, int rank);
+
+// One rank's place among all ranks of a training that is parallel in up to four ways, with a
+// communicator for each group that it is in.
+//
+// Errors       A communicator's error ends its group. The rank that gets it, or that fails by
+//              itself, calls Abort, which ends all groups that it is in; ranks that wait in these
+//              get the error and do the same, so that it reaches every rank that waits for another.
+// Threads      Abort from any thread; the rest from one.
+class Grid {
+ public:
+  // A call of all ranks of `world`, which must outlive the grid; waits. Every group is made now:
+  // none when it is first needed, when ranks may come to it in different orders.
+  //
+  // Errors       Those of Validate, and InvalidArgument on all ranks naming the first one that
+  //              gives another shape than rank 0; those of Communicator::Split.
+  static absl::StatusOr<std::unique_ptr<Grid>> Create(const GridShape& shape,
+                                                      collectives::Communicator& world);
+
+  const GridShape& shape() const { return shape_; }
+  const Coordinates& coordinates() const { return coordinates_; }
+  int rank() const { return world_.rank(); }
+
+  // Null for kTied on a rank that is in no such group.
+  collectives::Communicator* group(GridGroup group) const {
+    return groups_[static_cast<size_t>(group)];
+  }
+  collectives::Communicator& tensor() const { return *group(GridGroup::kTensor); }
+  collectives::Communicator& context() const { return *group(GridGroup::kContext); }
+  collectives::Communicator& replica() const { return *group(GridGroup::kReplica); }
+  collectives::Communicator& world() const { return world_; }
+
+  // Ends every group that this rank is in with one error, which it returns: the one given, and
+  // where it comes from. That is this rank with its coordinates or, for the error of a group, the
+  // group with the ranks that are numbered in it; an error that another rank has passed on says so
+  // already. OK stands for Cancelled.
+  absl::Status Abort(const absl::Status& reason);
+
+  // OK, or the error of a group.
+  absl::Status status() const;
+
+ private:
+  Grid(const GridShape& shape, collectives::Communicator& world);
+
+  // The error with its origin.
+  absl::Status Located(const absl::Status& error) const;
+
+  const GridShape shape_;
+  const Coordinates coordinates_;
+  collectives::Communicator& world_;
+  std::vector<std::unique_ptr<collectives::Communicator>> made_;
+  std::array<collectives::Communicator*, kGridGroups> groups_ = {};
+};
+
+}  // namespace brigade::parallel
+
+#endif  // BRIGADE_PARALLEL_GRID_H_

@@ -1,0 +1,67 @@
+#ifndef BRIGADE_PARALLEL_TENSOR_LINEAR_H_
+#define BRIGADE_PARALLEL_TENSOR_LINEAR_H_
+
+// Linear layers that are cut over tensor shards (parallel/shard.h). By columns: each shard has some
+// of the outputs, of all inputs; then by rows: each has some of the inputs, and outputs are sums
+// over shards. Between the two nothing is exchanged.
+//
+// With one shard both are nn::Linear, with its bits.
+//
+// Source       Shoeybi et al. 2019 (arXiv 1909.08053).
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/blas.h"
+#include "brigade/nn/gradient.h"
+#include "brigade/nn/linear.h"
+#include "brigade/nn/workspace.h"
+#include "brigade/parallel/tensor/tensor_sums.h"
+
+namespace brigade::parallel {
+
+// The outputs of this rank's shards: y[s] = x weight[s]^T, and + bias[s] unless that is null.
+//
+// `shard` is one shard's product: x [rows, inputs], outputs those of one shard. With S local shards
+// weight [S, outputs, inputs], bias [S, outputs], y [S, rows, outputs].
+//
+// Traffic      None.
+// Otherwise    nn::Linear of each shard.
+absl::Status ColumnLinear(const nn::LinearInput& shard, int local_shards, const void* bias, void* y,
+                          nn::Blas& blas, device::Stream& stream);
+
+// From dy, of the shape of y: dweight and dbias of this rank's shards, and dx [rows, inputs], the
+// sum over all shards by `sums` (TensorSums::Sum: a call of all ranks; with SumPart::kOwn the own
+// part of the rows). Those without data are left out.
+//
+// Aliasing     dx, which is written last, may be x.
+absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, void* dx,
+                                  nn::Gradient dweight, nn::Gradient dbias, TensorSums& sums,
+                                  nn::Blas& blas, const nn::Workspace& workspace,
+                                  device::Stream& stream);
+
+// y = the sum over all shards of x[s] weight[s]^T, without a bias, which comes once, after the sum:
+// nn::AddBias.
+//
+// `shard` is one shard's product: inputs those of one shard. With S local shards x [S, rows,
+// inputs], weight [S, outputs, inputs]; y [rows, outputs], or with SumPart::kOwn the own part of
+// the rows.
+//
+// Traffic      That of TensorSums::Sum, of rows * outputs elements: a call of all ranks.
+absl::Status RowLinear(const nn::LinearInput& shard, void* y, TensorSums& sums, nn::Blas& blas,
+                       device::Stream& stream);
+
+// From dy [rows, outputs], all rows: dx and dweight of this rank's shards, of the shapes of x and
+// weight. Those without data are left out. The bias's gradient is that of nn::BiasBackward, over
+// the rows that have it added.
+//
+// Traffic      None.
+// Aliasing     dx, which is written last, may be x.
+absl::Status RowLinearBackward(const nn::LinearInput& shard, int local_shards, const void* dy,
+                               void* dx, nn::Gradient dweight, nn::Blas& blas,
+                               const nn::Workspace& workspace, device::Stream& stream);
+
+}  // namespace brigade::parallel
+
+#endif  // BRIGADE_PARALLEL_TENSOR_LINEAR_H_

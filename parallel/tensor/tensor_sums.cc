@@ -1,0 +1,152 @@
+#include "brigade/parallel/tensor/tensor_sums.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/reduce/reduce.h"
+
+namespace brigade::parallel {
+namespace {
+
+using collectives::Algorithm;
+using collectives::CollectiveKind;
+using collectives::Reduction;
+using precision::DType;
+
+// In which products are added.
+DType WideType(DType dtype) { return precision::SizeOf(dtype) == 2 ? DType::kFloat32 : dtype; }
+
+DType WireType(const TensorSumOptions& options) {
+  return options.wire == SumWire::kModel ? options.dtype : WideType(options.dtype);
+}
+
+// Of a rank's product or sum of products, before it is rounded for the wire. A single product can
+// be rounded by itself.
+DType PartialType(const TensorSumOptions& options) {
+  return options.shards.local() == 1 ? WireType(options) : WideType(options.dtype);
+}
+
+// Partial sums that exist at a time.
+int Levels(const TensorShards& shards) {
+  int levels = 1;
+  while (1 << levels <= shards.local()) ++levels;
+  return levels;
+}
+
+int64_t LevelBytes(const TensorSumOptions& options) {
+  return options.elements * precision::SizeOf(PartialType(options));
+}
+
+}  // namespace
+
+int64_t TensorSums::Bytes(const TensorSumOptions& options) {
+  if (options.shards.count == 1) return 0;
+  return Levels(options.shards) * LevelBytes(options);
+}
+
+collectives::CollectiveSignature TensorSums::SignatureOf(const TensorSumOptions& options,
+                                                         int64_t elements) {
+  const bool all = options.part == SumPart::kAll;
+  const bool tree = options.wire == SumWire::kFloat32;
+  return {.kind = all ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
+          .algorithm = tree ? Algorithm::kHalvingDoubling : Algorithm::kDirect,
+          .dtype = WireType(options),
+          .count = all ? elements : elements / options.shards.ranks,
+          .reduction = tree ? Reduction::kRoundedPerHop : Reduction::kRoundedOnce};
+}
+
+absl::StatusOr<std::unique_ptr<TensorSums>> TensorSums::Create(const TensorSumOptions& options,
+                                                               collectives::Communicator& ranks,
+                                                               device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(options.shards));
+  if (options.shards.ranks != ranks.size() || options.shards.rank != ranks.rank()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor sums: the shards are of rank ", options.shards.rank, " of ", options.shards.ranks,
+        ", the communicator is of rank ", ranks.rank(), " of ", ranks.size()));
+  }
+  if (!precision::IsTrainingFormat(options.dtype) && options.dtype != DType::kFloat64) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor sums: dtype is ",
+                                                   precision::Name(options.dtype),
+                                                   "; it must be float32, float16, bfloat16 or "
+                                                   "float64"));
+  }
+  if (options.elements < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor sums: elements is ", options.elements));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
+                                                         "sums over tensor shards"));
+  if (ranks.size() > 1) {
+    BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(options, options.elements)));
+  }
+  return std::unique_ptr<TensorSums>(new TensorSums(options, ranks, std::move(memory)));
+}
+
+TensorSums::TensorSums(const TensorSumOptions& options, collectives::Communicator& ranks,
+                       device::Buffer memory)
+    : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
+
+void* TensorSums::Level(int level) const {
+  return static_cast<char*>(memory_.data()) + level * LevelBytes(options_);
+}
+
+absl::Status TensorSums::AddLocal(int64_t elements, Product product, void* to,
+                                  device::Stream& stream) {
+  const DType dtype = PartialType(options_);
+  const int local = local_shards();
+  int level = 0;
+  for (int shard = 0; shard < local; ++shard) {
+    BRIGADE_RETURN_IF_ERROR(product(shard, Level(level++), dtype));
+    // As many subtrees are complete as there are ones at the end of `shard`.
+    for (int bit = 1; (shard & bit) != 0; bit *= 2) {
+      --level;
+      const void* const halves[] = {Level(level - 1), Level(level)};
+      void* const sum[] = {2 * bit == local ? to : Level(level - 1)};
+      BRIGADE_RETURN_IF_ERROR(kernels::Reduce(halves, sum, elements, {.dtype = dtype}, stream));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, device::Stream& stream) {
+  const int ranks = options_.shards.ranks;
+  const bool cut = options_.part == SumPart::kOwn;
+  if (elements > options_.elements || (cut && elements % ranks != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor sums: ", elements, " elements of ",
+                                                   ranks, " ranks; at most ", options_.elements,
+                                                   cut ? ", in equal parts" : ""));
+  }
+  if (options_.shards.count == 1) return product(0, out, options_.dtype);
+  const DType partial = PartialType(options_), wire = WireType(options_);
+  // What is last writes where the sum is wanted.
+  const bool rounds_last = wire != options_.dtype;
+  void* sum = ranks == 1 && !rounds_last && partial == wire ? out : Level(0);
+  if (local_shards() == 1) {
+    BRIGADE_RETURN_IF_ERROR(product(0, sum, partial));
+  } else {
+    BRIGADE_RETURN_IF_ERROR(AddLocal(elements, product, sum, stream));
+  }
+  if (partial != wire) {
+    void* const rounded = ranks == 1 ? out : Level(1);
+    const kernels::CastSegment segments[] = {{sum, rounded, elements}};
+    BRIGADE_RETURN_IF_ERROR(
+        kernels::Cast(segments, {.source_dtype = partial, .target_dtype = wire}, stream));
+    sum = rounded;
+  }
+  const collectives::CollectiveSignature signature = SignatureOf(options_, elements);
+  if (ranks > 1) {
+    const collectives::ReduceOptions how = {.reduction = signature.reduction,
+                                            .algorithm = signature.algorithm};
+    const int64_t own = cut ? options_.shards.rank * signature.count : 0;
+    void* const to = rounds_last ? static_cast<char*>(sum) + own * precision::SizeOf(wire) : out;
+    BRIGADE_RETURN_IF_ERROR(cut ? ranks_.ReduceScatter(sum, to, signature.count, wire, how, stream)
+                                : ranks_.AllReduce(sum, to, signature.count, wire, how, stream));
+    sum = to;
+  }
+  if (!rounds_last) return absl::OkStatus();
+  const kernels::CastSegment segments[] = {{sum, out, signature.count}};
+  return kernels::Cast(segments, {.source_dtype = wire, .target_dtype = options_.dtype}, stream);
+}
+
+}  // namespace brigade::parallel

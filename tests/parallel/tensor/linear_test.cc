@@ -1,0 +1,374 @@
+#include "brigade/parallel/tensor/linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/kernels/reduce/reduce.h"
+#include "brigade/nn/pointwise.h"
+#include "brigade/tests/parallel/tensor/tensor_lab.h"
+#include "brigade/tests/spec/parallel.h"
+#include "gmock/gmock.h"
+
+namespace brigade::parallel {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two layers with GELU between, from x [rows, inputs] to y [rows, outputs], and back from dy.
+struct Mlp {
+  int64_t rows, inputs, hidden, outputs;
+  bool gelu = true;
+
+  Shard expand() const { return {.shape = {hidden, inputs}, .axis = 0}; }
+  Shard expand_bias() const { return {.shape = {hidden}, .axis = 0}; }
+  Shard contract() const { return {.shape = {outputs, hidden}, .axis = 1}; }
+};
+
+template <typename T>
+struct Values {
+  std::vector<T> x, expand, bias, contract, dy;
+};
+
+template <typename T>
+struct Results {
+  std::vector<T> y, dx, dexpand, dbias, dcontract;
+};
+
+template <typename T>
+Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
+               SumWire wire = SumWire::kFloat32, SumPart part = SumPart::kAll) {
+  Results<T> whole = {std::vector<T>(static_cast<size_t>(mlp.rows * mlp.outputs)),
+                      std::vector<T>(values.x.size()), std::vector<T>(values.expand.size()),
+                      std::vector<T>(values.bias.size()), std::vector<T>(values.contract.size())};
+  OnTensorRanks(count, ranks, [&](TensorLab& lab) {
+    constexpr DType kType = precision::kDType<T>;
+    device::Stream& stream = lab.stream();
+    const int local = lab.shards().local();
+    const Shard all_x = {.shape = {mlp.rows, mlp.inputs}};
+    const Shard all_y = {.shape = {mlp.rows, mlp.outputs}};
+    const auto x = lab.Cut(all_x, values.x), dy = lab.Cut(all_y, values.dy);
+    const auto expand = lab.Cut(mlp.expand(), values.expand);
+    const auto bias = lab.Cut(mlp.expand_bias(), values.bias);
+    const auto contract = lab.Cut(mlp.contract(), values.contract);
+    const int64_t hidden = mlp.hidden / count, inner = local * mlp.rows * hidden;
+    const int64_t parts = part == SumPart::kOwn ? ranks : 1;
+    const auto h = lab.Raw<T>(inner), act = lab.Raw<T>(inner), dh = lab.Raw<T>(inner);
+    const auto y = lab.Raw<T>(mlp.rows * mlp.outputs / parts);
+    const auto dx = lab.Raw<T>(mlp.rows * mlp.inputs / parts);
+    const auto dexpand = lab.Raw<T>(static_cast<int64_t>(expand.size()));
+    const auto dbias = lab.Raw<T>(static_cast<int64_t>(bias.size()));
+    const auto dcontract = lab.Raw<T>(static_cast<int64_t>(contract.size()));
+    auto sums = TensorSums::Create({.shards = lab.shards(),
+                                    .dtype = kType,
+                                    .wire = wire,
+                                    .part = part,
+                                    .elements = mlp.rows * std::max(mlp.inputs, mlp.outputs)},
+                                   *lab.self().communicator, *lab.self().context)
+                    .value();
+    const nn::LinearInput first = {kType, x.data(), expand.data(), mlp.rows, mlp.inputs, hidden};
+    const nn::LinearInput second = {
+        kType, mlp.gelu ? act.data() : h.data(), contract.data(), mlp.rows, hidden, mlp.outputs};
+    const nn::MatrixShape shape = {kType, local * mlp.rows, hidden};
+    ASSERT_OK(ColumnLinear(first, local, bias.data(), h.data(), lab.blas(), stream));
+    if (mlp.gelu) {
+      ASSERT_OK(nn::Gelu(shape, h.data(), act.data(), stream));
+    }
+    ASSERT_OK(RowLinear(second, y.data(), *sums, lab.blas(), stream));
+    ASSERT_OK(RowLinearBackward(second, local, dy.data(), dh.data(), {dcontract.data()}, lab.blas(),
+                                lab.workspace(), stream));
+    if (mlp.gelu) {
+      ASSERT_OK(nn::GeluBackward(shape, h.data(), dh.data(), stream));
+    }
+    ASSERT_OK(ColumnLinearBackward(first, dh.data(), dx.data(), {dexpand.data()}, {dbias.data()},
+                                   *sums, lab.blas(), lab.workspace(), stream));
+    ASSERT_OK(lab.self().communicator->Synchronize(stream));
+    // The rows of a rank are neighbours.
+    const TensorShards by_rank = {ranks, ranks, lab.shards().rank};
+    const auto rows = [&](int64_t columns) {
+      Shard shard = {.shape = {mlp.rows, columns}};
+      if (part == SumPart::kOwn) shard.axis = 0;
+      return shard;
+    };
+    const auto join_rows = [&](int64_t columns, absl::Span<const T> mine, std::vector<T>& to) {
+      ForEachRun(rows(columns), by_rank, [&](const ShardRun& run) {
+        for (int64_t i = 0; i < run.size; ++i) {
+          if (!rows(columns).counts_on(by_rank)) continue;
+          to[static_cast<size_t>(run.global + i)] = mine[static_cast<size_t>(run.local + i)];
+        }
+      });
+    };
+    join_rows(mlp.outputs, y, whole.y);
+    join_rows(mlp.inputs, dx, whole.dx);
+    lab.Join<T>(mlp.expand(), dexpand, whole.dexpand);
+    lab.Join<T>(mlp.expand_bias(), dbias, whole.dbias);
+    lab.Join<T>(mlp.contract(), dcontract, whole.dcontract);
+  });
+  return whole;
+}
+
+template <typename T>
+void ExpectSameBits(const Results<T>& a, const Results<T>& b) {
+  EXPECT_TRUE(SameBits(a.y, b.y)) << "y";
+  EXPECT_TRUE(SameBits(a.dx, b.dx)) << "dx";
+  EXPECT_TRUE(SameBits(a.dexpand, b.dexpand)) << "dexpand";
+  EXPECT_TRUE(SameBits(a.dbias, b.dbias)) << "dbias";
+  EXPECT_TRUE(SameBits(a.dcontract, b.dcontract)) << "dcontract";
+}
+
+template <typename T>
+class TensorLinearTest : public ::testing::Test {
+ protected:
+  // Unequal, and rows that eight ranks share.
+  static constexpr Mlp kMlp = {.rows = 16, .inputs = 24, .hidden = 48, .outputs = 20};
+
+  static bool IsSkipped() { return kOnGpu && sizeof(T) == 8; }
+
+  static Values<T> Random(const Mlp& mlp) {
+    return {Noise<T>(mlp.rows * mlp.inputs, 1), Noise<T>(mlp.hidden * mlp.inputs, 2),
+            Noise<T>(mlp.hidden, 3), Noise<T>(mlp.outputs * mlp.hidden, 4),
+            Noise<T>(mlp.rows * mlp.outputs, 5)};
+  }
+};
+using Types = ::testing::Types<float, Half, BFloat16, double>;
+TYPED_TEST_SUITE(TensorLinearTest, Types);
+
+// x = (1, 2), A = (1 0; 0 1; 1 1; 1 -1), B = (1 2 3 4): partial sums 5 + 5, gradients (1, 2) +
+// (7, -1).
+TYPED_TEST(TensorLinearTest, GivesTheKnownAnswerOnAnyRanks) {
+  using T = TypeParam;
+  if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
+  const Mlp mlp = {.rows = 1, .inputs = 2, .hidden = 4, .outputs = 1, .gelu = false};
+  const auto of = [](std::initializer_list<float> values) {
+    std::vector<T> result;
+    for (const float value : values) result.push_back(T(value));
+    return result;
+  };
+  const Values<T> values = {of({1, 2}), of({1, 0, 0, 1, 1, 1, 1, -1}), of({0, 0, 0, 0}),
+                            of({1, 2, 3, 4}), of({1})};
+  for (const int count : {1, 2, 4}) {
+    for (int ranks = 1; ranks <= count; ranks *= 2) {
+      for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
+        SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
+        const Results<T> results = Run(mlp, values, count, ranks, wire);
+        EXPECT_THAT(InDouble(results.y), ElementsAre(10));
+        EXPECT_THAT(InDouble(results.dx), ElementsAre(8, 1));
+        EXPECT_THAT(InDouble(results.dexpand), ElementsAre(1, 2, 2, 4, 3, 6, 4, 8));
+        EXPECT_THAT(InDouble(results.dbias), ElementsAre(1, 2, 3, 4));
+        EXPECT_THAT(InDouble(results.dcontract), ElementsAre(1, 2, 3, -1));
+      }
+    }
+  }
+}
+
+TYPED_TEST(TensorLinearTest, TheNumberOfRanksChangesNoBit) {
+  using T = TypeParam;
+  if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
+  const Values<T> values = this->Random(this->kMlp);
+  for (const int count : {2, 4, 8}) {
+    const Results<T> one = Run(this->kMlp, values, count, 1);
+    for (int ranks = 1; ranks <= count; ranks *= 2) {
+      for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
+        SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, part ", part));
+        ExpectSameBits(Run(this->kMlp, values, count, ranks, SumWire::kFloat32, part), one);
+      }
+    }
+  }
+}
+
+// The layers of nn/ in double, from the same values.
+Results<double> Reference(const Mlp& mlp, const Values<double>& values) {
+  return Run(mlp, values, 1, 1);
+}
+
+template <typename T>
+void ExpectNear(const std::vector<T>& values, const std::vector<double>& wanted, double bound,
+                const char* what) {
+  ASSERT_EQ(values.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(nn::Widen(values[i])), wanted[i], bound) << what << " " << i;
+  }
+}
+
+// One shard is nn::Linear, whose own tests are against finite differences; more shards, other
+// ranks, and a 16-bit wire differ from it by roundings alone.
+TYPED_TEST(TensorLinearTest, DiffersFromDoubleByRoundings) {
+  using T = TypeParam;
+  if (kOnGpu) GTEST_SKIP() << "the reference is in doubles, for the CPU";
+  const Values<T> values = this->Random(this->kMlp);
+  const Results<double> wanted =
+      Reference(this->kMlp, {InDouble(values.x), InDouble(values.expand), InDouble(values.bias),
+                             InDouble(values.contract), InDouble(values.dy)});
+  // Sums of up to 48 products of numbers below 8, the inner ones rounded once or twice.
+  const double u = 2 * UnitRoundoff<T>();
+  ForEachSharing([&](int count, int ranks) {
+    for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
+      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, wire ", wire));
+      const Results<T> results = Run(this->kMlp, values, count, ranks, wire);
+      ExpectNear(results.y, wanted.y, 48 * 4 * u, "y");
+      ExpectNear(results.dx, wanted.dx, 48 * 4 * u, "dx");
+      ExpectNear(results.dexpand, wanted.dexpand, 48 * 4 * u, "dexpand");
+      ExpectNear(results.dbias, wanted.dbias, 48 * 4 * u, "dbias");
+      ExpectNear(results.dcontract, wanted.dcontract, 48 * 4 * u, "dcontract");
+    }
+  });
+}
+
+// |Y_t - Y_1| <= u sum |P_j| + 2 u |Y| + 2 (K + t) 2^-24 sum |x w|, with P_j the ranks' partial
+// sums.
+TYPED_TEST(TensorLinearTest, AWireOfTheModelsTypeKeepsItsBound) {
+  using T = TypeParam;
+  if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
+  Mlp mlp = this->kMlp;
+  mlp.gelu = false;
+  const Values<T> values = this->Random(mlp);
+  const Results<T> one = Run(mlp, values, 1, 1);
+  const double u = UnitRoundoff<T>();
+  const auto at = [](const std::vector<T>& array, int64_t i) {
+    return static_cast<double>(nn::Widen(array[static_cast<size_t>(i)]));
+  };
+  for (const int ranks : {2, 4, 8}) {
+    const Results<T> results = Run(mlp, values, ranks, ranks, SumWire::kModel);
+    bool differs = false;
+    for (int64_t r = 0; r < mlp.rows; ++r) {
+      for (int64_t o = 0; o < mlp.outputs; ++o) {
+        double partial_sums = 0, products = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          double partial = 0;
+          const int64_t each = mlp.hidden / ranks;
+          for (int64_t h = rank * each; h < (rank + 1) * each; ++h) {
+            double hidden = at(values.bias, h);
+            for (int64_t i = 0; i < mlp.inputs; ++i) {
+              hidden += at(values.x, r * mlp.inputs + i) * at(values.expand, h * mlp.inputs + i);
+            }
+            partial += hidden * at(values.contract, o * mlp.hidden + h);
+            products += std::abs(hidden * at(values.contract, o * mlp.hidden + h));
+          }
+          partial_sums += std::abs(partial);
+        }
+        const double y = at(one.y, r * mlp.outputs + o), its = at(results.y, r * mlp.outputs + o);
+        const double bound = u * partial_sums + 2 * u * std::abs(y) +
+                             2 * static_cast<double>(mlp.hidden + ranks) * 0x1p-24 * products;
+        // The inner values are rounded alike; their own error does not count.
+        EXPECT_LE(std::abs(its - y), 1.01 * bound) << ranks << " ranks, row " << r << ", " << o;
+        differs |= its != y;
+      }
+    }
+    EXPECT_TRUE(differs || sizeof(T) > 2) << "a test of nothing";
+  }
+}
+
+// Products of shards are added as the specification's tree, in float, and rounded once.
+TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
+  using T = TypeParam;
+  if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
+  using W = nn::Wide<T>;
+  constexpr int kCount = 8;
+  constexpr int64_t kElements = 16;
+  for (const int ranks : {1, 2, 4, 8}) {
+    OnTensorRanks(kCount, ranks, [&](TensorLab& lab) {
+      auto sums =
+          TensorSums::Create(
+              {.shards = lab.shards(), .dtype = precision::kDType<T>, .elements = kElements},
+              *lab.self().communicator, *lab.self().context)
+              .value();
+      std::vector<std::vector<W>> products;
+      for (int s = 0; s < kCount; ++s) products.push_back(Noise<W>(kElements, 100 + s));
+      // Cancels: the order shows.
+      for (W& value : products[3]) value += 1000;
+      for (W& value : products[6]) value -= 1000;
+      std::vector<absl::Span<W>> mine;
+      for (int s = 0; s < lab.shards().local(); ++s) {
+        mine.push_back(lab.Raw<W>(kElements));
+        const auto& from = products[static_cast<size_t>(lab.shards().first() + s)];
+        std::copy(from.begin(), from.end(), mine.back().begin());
+      }
+      const auto out = lab.Raw<T>(kElements);
+      const auto product = [&](int s, void* partial, DType dtype) {
+        EXPECT_EQ(dtype, precision::kDType<W>);
+        const void* const source[] = {mine[static_cast<size_t>(s)].data()};
+        void* const target[] = {partial};
+        return kernels::Reduce(source, target, kElements, {.dtype = dtype}, lab.stream());
+      };
+      ASSERT_OK(sums->Sum(kElements, product, out.data(), lab.stream()));
+      ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
+      for (size_t i = 0; i < size_t{kElements}; ++i) {
+        std::vector<W> parts;
+        for (const auto& each : products) parts.push_back(each[i]);
+        EXPECT_EQ(nn::Widen(out[i]), nn::Widen(T(spec::TreeSum(parts))));
+      }
+    });
+  }
+}
+
+TEST(TensorSumsTest, SendsWhatItSays) {
+  for (const int ranks : {2, 4}) {
+    for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
+      for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
+        OnTensorRanks(ranks, ranks, [&](TensorLab& lab) {
+          constexpr int64_t kElements = 256;
+          collectives::Communicator& group = *lab.self().communicator;
+          auto sums = TensorSums::Create({.shards = lab.shards(),
+                                          .dtype = DType::kBFloat16,
+                                          .wire = wire,
+                                          .part = part,
+                                          .elements = kElements},
+                                         group, *lab.self().context)
+                          .value();
+          const auto sent = [&] {
+            int64_t bytes = 0;
+            for (int to = 0; to < ranks; ++to) bytes += group.sent_bytes(to);
+            return bytes;
+          };
+          const auto out = lab.Raw<BFloat16>(kElements);
+          const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
+          const int64_t before = sent();
+          ASSERT_OK(sums->Sum(kElements, nothing, out.data(), lab.stream()));
+          ASSERT_OK(group.Synchronize(lab.stream()));
+          const int64_t times = part == SumPart::kAll ? 2 : 1;
+          const int64_t element = wire == SumWire::kFloat32 ? 4 : 2;
+          EXPECT_EQ(sent() - before, times * (ranks - 1) * kElements / ranks * element);
+          EXPECT_EQ(TensorSums::Bytes(sums->options()), kElements * element);
+        });
+      }
+    }
+  }
+}
+
+TEST(TensorSumsTest, WrongUsesAreNamed) {
+  OnTensorRanks(2, 2, [](TensorLab& lab) {
+    const auto create = [&](TensorSumOptions options) {
+      return TensorSums::Create(options, *lab.self().communicator, *lab.self().context).status();
+    };
+    const auto invalid = [](const std::string& text) {
+      return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+    };
+    EXPECT_THAT(
+        create({.shards = {4, 4, lab.shards().rank}}),
+        invalid(absl::StrCat("the shards are of rank ", lab.shards().rank,
+                             " of 4, the communicator is of rank ", lab.shards().rank, " of 2")));
+    EXPECT_THAT(create({.shards = {6, 2, lab.shards().rank}}), invalid("cannot share 6 shards"));
+    EXPECT_THAT(create({.shards = lab.shards(), .dtype = DType::kInt32}),
+                invalid("dtype is int32"));
+    EXPECT_THAT(create({.shards = lab.shards(), .elements = -1}), invalid("elements is -1"));
+    auto sums = TensorSums::Create({.shards = lab.shards(), .part = SumPart::kOwn, .elements = 8},
+                                   *lab.self().communicator, *lab.self().context)
+                    .value();
+    const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
+    const auto out = lab.Raw<float>(8);
+    EXPECT_THAT(sums->Sum(10, nothing, out.data(), lab.stream()),
+                invalid("10 elements of 2 ranks; at most 8, in equal parts"));
+    EXPECT_THAT(sums->Sum(7, nothing, out.data(), lab.stream()), invalid("7 elements of 2 ranks"));
+    lab.self().AwaitOthers();
+  });
+}
+
+}  // namespace
+}  // namespace brigade::parallel
