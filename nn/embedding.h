@@ -13,7 +13,7 @@
 namespace brigade::nn {
 
 // x[b, t] = tokens[ids[b, t]], and + positions[t] unless it is null. NaN where the id is none of
-// the vocabulary.
+// the vocabulary, 0 where it is outside of the window.
 //
 // Shapes       tokens [vocabulary, width], positions [context, width], x [batch * context, width];
 //              device memory.
@@ -23,8 +23,8 @@ absl::Status Embedding(const TokenIds& ids, precision::DType dtype, int64_t widt
                        const void* tokens, const void* positions, void* x, device::Stream& stream);
 
 // The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
-// no atomics, the same bits every time. Ids that are none of the vocabulary have no part in
-// dtokens. dpositions is left out without data.
+// no atomics, the same bits every time. Ids that are none of the vocabulary, or outside
+// of the window, have no part in dtokens. dpositions is left out without data.
 //
 // Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows, a
 //              smaller vocabulary or a smaller width, or of another device than the stream.

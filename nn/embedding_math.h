@@ -11,7 +11,7 @@
 
 namespace brigade::nn {
 
-// x[b, t] = tokens[ids[b, t]] (+ positions[t]), NaN for an id that is none
+// x[b, t] = tokens[ids[b, t]] (+ positions[t]), NaN for an id that is none, 0 for one elsewhere
 template <typename T>
 struct EmbeddingRows {
   TokenIds ids;
@@ -25,9 +25,10 @@ struct EmbeddingRows {
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     const int64_t id = ids.token(r);
     T* const out = x + r * columns;
-    if (id == TokenIds::kNone) {
-      const T nan = T(std::numeric_limits<Wide<T>>::quiet_NaN());
-      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = nan; });
+    if (id < 0) {
+      const T value =
+          T(id == TokenIds::kNone ? std::numeric_limits<Wide<T>>::quiet_NaN() : Wide<T>(0));
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = value; });
       return;
     }
     const T* const token = tokens + id * columns;

@@ -11,25 +11,39 @@ namespace brigade::nn {
 // Ids of a vocabulary of any size, [batch, context + 1] in device memory: row r = b * context + t
 // of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts.
 //
+// A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
+// kElsewhere: another rank has their rows of a table, and a layer gives 0 for them here.
+//
 // The host does not see ids, so an id outside of the vocabulary is no error of a call. It is kNone:
 // nothing is read or written where its row of a table would be, and what a layer gives for it is
 // NaN. So are then the loss and gradients, and the optimizer skips the step as after an overflow.
 class TokenIds {
  public:
   static constexpr int64_t kNone = -1;
+  static constexpr int64_t kElsewhere = -2;
 
   TokenIds(const int32_t* ids, int64_t batch, int64_t context, int64_t vocabulary)
-      : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary) {}
+      : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary), all_(vocabulary) {}
   // A view of the same memory.
   TokenIds(const Texts& texts)  // NOLINT: texts are tokens.
       : bytes_(texts.bytes),
         batch_(texts.batch),
         context_(texts.context),
-        vocabulary_(kVocabulary) {}
+        vocabulary_(kVocabulary),
+        all_(kVocabulary) {}
+
+  // The same ids, seen from `size` ids of the vocabulary from `first` on.
+  TokenIds Window(int64_t first, int64_t size) const {
+    TokenIds window = *this;
+    window.first_ += first;
+    window.vocabulary_ = size;
+    return window;
+  }
 
   BRIGADE_INLINE int64_t rows() const { return batch_ * context_; }
   int64_t batch() const { return batch_; }
   BRIGADE_INLINE int64_t context() const { return context_; }
+  // Of the window.
   BRIGADE_INLINE int64_t vocabulary() const { return vocabulary_; }
 
   BRIGADE_INLINE bool are_bytes() const { return bytes_ != nullptr; }
@@ -44,16 +58,19 @@ class TokenIds {
 
  private:
   BRIGADE_INLINE int64_t At(int64_t i) const {
-    if (are_bytes()) return bytes_[i];
-    const int64_t id = ids_[i];
-    return id >= 0 && id < vocabulary_ ? id : kNone;
+    const int64_t id = are_bytes() ? bytes_[i] : ids_[i];
+    if (id < 0 || id >= all_) return kNone;
+    return id >= first_ && id - first_ < vocabulary_ ? id - first_ : kElsewhere;
   }
 
   const uint8_t* bytes_ = nullptr;
   const int32_t* ids_ = nullptr;
   int64_t batch_;
   int64_t context_;
+  // The window, and all of which it is a part.
+  int64_t first_ = 0;
   int64_t vocabulary_;
+  int64_t all_;
 };
 
 }  // namespace brigade::nn

@@ -17,7 +17,8 @@
 
 namespace brigade::nn {
 
-// Device memory. Rows with one token are in ascending order; rows with none come last.
+// Device memory. Rows with one token are in ascending order; rows without a token of the window
+// come last.
 struct TokenOrder {
   // [rows]; those of token v from first_row[v] to first_row[v + 1].
   uint32_t* rows;

@@ -16,10 +16,10 @@ namespace {
 // Of a key.
 constexpr int kBeginBit = 0, kEndBit = 8;
 
-// Rows without a token come last.
+// Rows without a token of the window come last.
 __device__ int64_t KeyOf(const TokenIds& ids, int64_t row) {
   const int64_t token = ids.token(row);
-  return token == TokenIds::kNone ? ids.vocabulary() : token;
+  return token < 0 ? ids.vocabulary() : token;
 }
 
 // Byte `byte` of the keys of `rows`, which are all in ascending order before the first sort.

@@ -34,6 +34,12 @@ absl::Status Validate(const TensorShards& shards) {
                  " shards: that is one for each rank, or a power of two that they divide");
 }
 
+absl::Status Validate(const TensorShards& shards, int rank, int ranks) {
+  if (shards.ranks == ranks && shards.rank == rank) return Validate(shards);
+  return Invalid("tensor shards: they are of rank ", shards.rank, " of ", shards.ranks,
+                 ", the communicator is of rank ", rank, " of ", ranks);
+}
+
 int64_t Shard::size() const { return Product(shape, 0, shape.size()); }
 
 int64_t Shard::local_size(const TensorShards& shards) const {

@@ -34,6 +34,9 @@ struct TensorShards {
 // of two and each rank gets as many: the sums of each rank are then subtrees of the tree of all.
 absl::Status Validate(const TensorShards& shards);
 
+// The same, and that they are those of rank `rank` of a group of `ranks`.
+absl::Status Validate(const TensorShards& shards, int rank, int ranks);
+
 // One parameter. What is cut lies on a rank shard by shard, each as the rank of one shard would
 // hold it: row-major, its `parts` one after another.
 struct Shard {

@@ -60,12 +60,7 @@ collectives::CollectiveSignature TensorSums::SignatureOf(const TensorSumOptions&
 absl::StatusOr<std::unique_ptr<TensorSums>> TensorSums::Create(const TensorSumOptions& options,
                                                                collectives::Communicator& ranks,
                                                                device::Context& context) {
-  BRIGADE_RETURN_IF_ERROR(Validate(options.shards));
-  if (options.shards.ranks != ranks.size() || options.shards.rank != ranks.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor sums: the shards are of rank ", options.shards.rank, " of ", options.shards.ranks,
-        ", the communicator is of rank ", ranks.rank(), " of ", ranks.size()));
-  }
+  BRIGADE_RETURN_IF_ERROR(Validate(options.shards, ranks.rank(), ranks.size()));
   if (!precision::IsTrainingFormat(options.dtype) && options.dtype != DType::kFloat64) {
     return absl::InvalidArgumentError(absl::StrCat("tensor sums: dtype is ",
                                                    precision::Name(options.dtype),
@@ -78,7 +73,11 @@ absl::StatusOr<std::unique_ptr<TensorSums>> TensorSums::Create(const TensorSumOp
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "sums over tensor shards"));
   if (ranks.size() > 1) {
-    BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(options, options.elements)));
+    TensorSumOptions of_one = options;
+    of_one.wire = SumWire::kModel;
+    for (const TensorSumOptions& each : {options, of_one}) {
+      BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(each, options.elements)));
+    }
   }
   return std::unique_ptr<TensorSums>(new TensorSums(options, ranks, std::move(memory)));
 }
@@ -109,7 +108,7 @@ absl::Status TensorSums::AddLocal(int64_t elements, Product product, void* to,
   return absl::OkStatus();
 }
 
-absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, device::Stream& stream) {
+absl::Status TensorSums::CheckElements(int64_t elements) const {
   const int ranks = options_.shards.ranks;
   const bool cut = options_.part == SumPart::kOwn;
   if (elements > options_.elements || (cut && elements % ranks != 0)) {
@@ -117,6 +116,12 @@ absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, devic
                                                    ranks, " ranks; at most ", options_.elements,
                                                    cut ? ", in equal parts" : ""));
   }
+  return absl::OkStatus();
+}
+
+absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckElements(elements));
+  const int ranks = options_.shards.ranks;
   if (options_.shards.count == 1) return product(0, out, options_.dtype);
   const DType partial = PartialType(options_), wire = WireType(options_);
   // What is last writes where the sum is wanted.
@@ -138,6 +143,7 @@ absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, devic
   if (ranks > 1) {
     const collectives::ReduceOptions how = {.reduction = signature.reduction,
                                             .algorithm = signature.algorithm};
+    const bool cut = options_.part == SumPart::kOwn;
     const int64_t own = cut ? options_.shards.rank * signature.count : 0;
     void* const to = rounds_last ? static_cast<char*>(sum) + own * precision::SizeOf(wire) : out;
     BRIGADE_RETURN_IF_ERROR(cut ? ranks_.ReduceScatter(sum, to, signature.count, wire, how, stream)
@@ -147,6 +153,19 @@ absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, devic
   if (!rounds_last) return absl::OkStatus();
   const kernels::CastSegment segments[] = {{sum, out, signature.count}};
   return kernels::Cast(segments, {.source_dtype = wire, .target_dtype = options_.dtype}, stream);
+}
+
+absl::Status TensorSums::SumOfOne(int64_t elements, Product product, void* out,
+                                  device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckElements(elements));
+  const DType dtype = options_.dtype;
+  if (options_.shards.ranks == 1) return product(0, out, dtype);
+  if (options_.part == SumPart::kAll) {
+    BRIGADE_RETURN_IF_ERROR(product(0, out, dtype));
+    return ranks_.AllReduce(out, out, elements, dtype, {}, stream);
+  }
+  BRIGADE_RETURN_IF_ERROR(product(0, Level(0), dtype));
+  return ranks_.ReduceScatter(Level(0), out, elements / options_.shards.ranks, dtype, {}, stream);
 }
 
 }  // namespace brigade::parallel

@@ -48,7 +48,7 @@ struct TensorSumOptions {
 //              rounded once. With one shard it is the product, rounded once.
 // Memory       Bytes, scratch, and the communicator's workspace for these sums; at Create.
 // Traffic      With n elements and t ranks each sends 2 (t-1)/t n elements for kAll where t is a
-//              power of two, (t-1)/t n for kOwn, of 4 bytes or as the wire says.
+//              power of two, (t-1)/t n for kOwn, of 4 bytes or as the wire says (SignatureOf).
 // Stream       Enqueued; allocates nothing, never waits.
 // Source       Shoeybi et al. 2019 (arXiv 1909.08053); Korthikanti et al. 2022 (2205.05198).
 class TensorSums {
@@ -79,10 +79,16 @@ class TensorSums {
   // ranks do not divide.
   absl::Status Sum(int64_t elements, Product product, void* out, device::Stream& stream);
 
+  // The same of sums of which no element has more than one term that is not 0, as of rows that one
+  // rank looks up in its part of a table: nothing rounds, so that they go between ranks in the
+  // model's type whatever the wire. `product` is called once, for all of this rank's shards.
+  absl::Status SumOfOne(int64_t elements, Product product, void* out, device::Stream& stream);
+
  private:
   TensorSums(const TensorSumOptions& options, collectives::Communicator& ranks,
              device::Buffer memory);
 
+  absl::Status CheckElements(int64_t elements) const;
   // A partial sum, by its level in the tree.
   void* Level(int level) const;
   // The sum over this rank's shards, at least two, which `to` gets.

@@ -89,6 +89,10 @@ TEST(ShardTest, WhatDoesNotDivideIsNamed) {
                                                        "power of two that they divide"));
   EXPECT_THAT(Validate(TensorShards{2, 2, 2}), invalid("tensor shards: rank 2 of 2 with 2 shards"));
   EXPECT_THAT(Validate(TensorShards{0, 0, 0}), invalid("tensor shards: rank 0 of 0 with 0 shards"));
+  EXPECT_OK(Validate(TensorShards{8, 2, 1}, 1, 2));
+  EXPECT_THAT(Validate(TensorShards{8, 2, 1}, 1, 4),
+              invalid("tensor shards: they are of rank 1 of 2, the communicator is of rank 1 of "
+                      "4"));
   EXPECT_OK(Validate(Shard{.shape = {12, 5}, .axis = 0, .parts = 3}, {4, 4, 0}));
   EXPECT_OK(Validate(Shard{.shape = {7}}, {4, 4, 0}));
   EXPECT_THAT(Validate(Shard{.shape = {12, 5}, .axis = 0, .parts = 3}, {8, 2, 0}),

@@ -352,7 +352,7 @@ TEST(TensorSumsTest, WrongUsesAreNamed) {
     };
     EXPECT_THAT(
         create({.shards = {4, 4, lab.shards().rank}}),
-        invalid(absl::StrCat("the shards are of rank ", lab.shards().rank,
+        invalid(absl::StrCat("they are of rank ", lab.shards().rank,
                              " of 4, the communicator is of rank ", lab.shards().rank, " of 2")));
     EXPECT_THAT(create({.shards = {6, 2, lab.shards().rank}}), invalid("cannot share 6 shards"));
     EXPECT_THAT(create({.shards = lab.shards(), .dtype = DType::kInt32}),

@@ -1,0 +1,108 @@
+#include "brigade/parallel/tensor/cross_entropy.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/nn/arrays.h"
+#include "brigade/nn/enqueue.h"
+#include "brigade/parallel/tensor/cross_entropy_math.h"
+
+namespace brigade::parallel {
+namespace {
+
+using precision::DType;
+
+DType PartType(DType dtype) { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
+
+constexpr int64_t kNumbers = 3;
+
+}  // namespace
+
+int64_t VocabularyCrossEntropy::Bytes(const VocabularyCrossEntropyOptions& options) {
+  return (options.shards.ranks + 1) * options.rows * kNumbers *
+         precision::SizeOf(PartType(options.dtype));
+}
+
+absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> VocabularyCrossEntropy::Create(
+    const VocabularyCrossEntropyOptions& options, collectives::Communicator& ranks,
+    device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(options.shards, ranks.rank(), ranks.size()));
+  BRIGADE_RETURN_IF_ERROR(nn::WithType("vocabulary_cross_entropy", options.dtype,
+                                       [](auto) { return absl::OkStatus(); }));
+  if (options.rows < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocabulary_cross_entropy: rows is ", options.rows));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
+                                                         "parts of rows of logits"));
+  BRIGADE_RETURN_IF_ERROR(ranks.Reserve({.kind = collectives::CollectiveKind::kAllGather,
+                                         .algorithm = collectives::Algorithm::kAuto,
+                                         .dtype = PartType(options.dtype),
+                                         .count = options.rows * kNumbers}));
+  return std::unique_ptr<VocabularyCrossEntropy>(
+      new VocabularyCrossEntropy(options, ranks, std::move(memory)));
+}
+
+VocabularyCrossEntropy::VocabularyCrossEntropy(const VocabularyCrossEntropyOptions& options,
+                                               collectives::Communicator& ranks,
+                                               device::Buffer memory)
+    : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
+
+absl::Status VocabularyCrossEntropy::CheckRows(const nn::TokenIds& window) const {
+  BRIGADE_RETURN_IF_ERROR(nn::CheckVocabulary("vocabulary_cross_entropy", window));
+  if (window.rows() <= options_.rows && window.vocabulary() % options_.shards.local() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("vocabulary_cross_entropy: ", window.rows(), " rows of ", window.vocabulary(),
+                   " in ", options_.shards.local(), " shards; it is for ", options_.rows, " rows"));
+}
+
+absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const void* logits,
+                                             void* losses, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckRows(window));
+  return nn::WithType("vocabulary_cross_entropy", options_.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using W = nn::Wide<T>;
+    const int64_t rows = window.rows();
+    const int ranks = options_.shards.ranks, local = options_.shards.local();
+    auto* const parts = nn::Typed<SoftmaxPart<W>>(memory_.data());
+    auto* const mine = parts + options_.shards.rank * rows;
+    auto* const whole = parts + ranks * options_.rows;
+    const VocabularyParts<T> of_shards = {window, nn::Typed<T>(logits), mine, local,
+                                          window.vocabulary() / local};
+    BRIGADE_RETURN_IF_ERROR(nn::EnqueueRows(
+        {"vocabulary_parts",
+         {nn::ReadIds(window), nn::Read(of_shards.logits, rows * window.vocabulary()),
+          nn::Write(mine, rows)}},
+        rows, of_shards, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        ranks_.AllGather(mine, parts, rows * kNumbers, precision::kDType<W>, {}, stream));
+    const VocabularyLosses<W> of_ranks = {window, parts, whole, nn::Typed<W>(losses), ranks};
+    return nn::EnqueueRows({"vocabulary_losses",
+                            {nn::ReadIds(window), nn::Read(of_ranks.parts, ranks * rows),
+                             nn::Write(whole, rows), nn::Write(of_ranks.losses, rows)}},
+                           rows, of_ranks, stream);
+  });
+}
+
+absl::Status VocabularyCrossEntropy::Backward(const nn::TokenIds& window, void* logits,
+                                              const float* seed, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckRows(window));
+  return nn::WithType("vocabulary_cross_entropy_backward", options_.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const int64_t rows = window.rows();
+    const int local = options_.shards.local();
+    const auto* const whole =
+        nn::Typed<SoftmaxPart<nn::Wide<T>>>(memory_.data()) + options_.shards.ranks * options_.rows;
+    const VocabularyCrossEntropyGradient<T> gradient = {
+        window, nn::Typed<T>(logits), whole, seed, local, window.vocabulary() / local};
+    return nn::EnqueueRows({"vocabulary_cross_entropy_backward",
+                            {nn::ReadIds(window), nn::Read(whole, rows), nn::Read(seed, 1),
+                             nn::Write(gradient.logits, rows * window.vocabulary())}},
+                           rows, gradient, stream);
+  });
+}
+
+}  // namespace brigade::parallel

@@ -1,0 +1,72 @@
+#ifndef BRIGADE_PARALLEL_TENSOR_CROSS_ENTROPY_H_
+#define BRIGADE_PARALLEL_TENSOR_CROSS_ENTROPY_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/token_ids.h"
+#include "brigade/parallel/shard.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::parallel {
+
+struct VocabularyCrossEntropyOptions {
+  TensorShards shards = {};
+  precision::DType dtype = precision::DType::kFloat32;
+  // Of a call, at most.
+  int64_t rows = 0;
+};
+
+// nn::CrossEntropy of logits whose vocabulary is cut over tensor shards: no rank has a whole row.
+// Of each row a rank tells the others three numbers: its largest logit, the sum of e^(z - max), and
+// the target's logit.
+//
+// Precision    As nn::CrossEntropy, whose bits one shard gives. Parts of rows are joined as an
+//              aligned binary tree over the model's shards: the number of ranks changes no bit.
+// Memory       Bytes, scratch, and the communicator's workspace; at Create.
+// Traffic      One all-gather: a rank sends 3 (t-1) floats (double for float64) a row; backward
+//              none.
+// Stream       Enqueued; allocates nothing, never waits.
+class VocabularyCrossEntropy {
+ public:
+  // `ranks`, with whose size and rank options.shards must agree, must outlive it.
+  //
+  // Errors       InvalidArgument naming what does not fit; those of Context::Allocate and
+  //              Communicator::Reserve.
+  static absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> Create(
+      const VocabularyCrossEntropyOptions& options, collectives::Communicator& ranks,
+      device::Context& context);
+
+  static int64_t Bytes(const VocabularyCrossEntropyOptions& options);
+
+  // losses [rows], the same on all ranks, from logits [local shards, rows, vocabulary / shards].
+  // `window`: VocabularyWindow of the ids (embedding.h). A call of all ranks.
+  absl::Status Forward(const nn::TokenIds& window, const void* logits, void* losses,
+                       device::Stream& stream);
+
+  // In place, after Forward of the same ids and logits: these become the gradient of seed * (mean
+  // of losses).
+  absl::Status Backward(const nn::TokenIds& window, void* logits, const float* seed,
+                        device::Stream& stream);
+
+ private:
+  VocabularyCrossEntropy(const VocabularyCrossEntropyOptions& options,
+                         collectives::Communicator& ranks, device::Buffer memory);
+
+  absl::Status CheckRows(const nn::TokenIds& window) const;
+
+  const VocabularyCrossEntropyOptions options_;
+  collectives::Communicator& ranks_;
+  // The parts of all ranks, of which this one writes its own, and behind them the whole.
+  const device::Buffer memory_;
+};
+
+}  // namespace brigade::parallel
+
+#endif  // BRIGADE_PARALLEL_TENSOR_CROSS_ENTROPY_H_

@@ -1,0 +1,298 @@
+// The embedding and the cross entropy of a vocabulary that is cut over tensor shards.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/embedding.h"
+#include "brigade/nn/functions.h"
+#include "brigade/parallel/tensor/cross_entropy.h"
+#include "brigade/parallel/tensor/embedding.h"
+#include "brigade/tests/parallel/tensor/tensor_lab.h"
+#include "brigade/tests/spec/parallel.h"
+#include "gmock/gmock.h"
+
+namespace brigade::parallel {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 2, kContext = 16, kRows = kBatch * kContext, kWidth = 12;
+constexpr int64_t kVocabulary = 40;
+
+// Ids of all shards, their first and last ones too; row 5 has none of the vocabulary.
+std::vector<int32_t> Ids() {
+  std::vector<int32_t> ids;
+  nn::Random random(3, 0);
+  for (int64_t i = 0; i < kBatch * (kContext + 1); ++i) {
+    ids.push_back(static_cast<int32_t>(random.Next() % kVocabulary));
+  }
+  for (int32_t i = 0; i < 8; ++i) ids[static_cast<size_t>(8 + i)] = 5 * i + (i % 2 == 0 ? 0 : 4);
+  return ids;
+}
+
+template <typename T>
+class VocabularyTest : public ::testing::Test {};
+using Types = ::testing::Types<float, Half, BFloat16, double>;
+TYPED_TEST_SUITE(VocabularyTest, Types);
+
+template <typename T>
+struct Embedded {
+  std::vector<T> x, dtokens, dpositions;
+};
+
+// With nn::Embedding on one shard, where `by_nn`.
+template <typename T>
+Embedded<T> Embed(int count, int ranks, SumPart part, bool by_nn = false) {
+  const Shard table = {.shape = {kVocabulary, kWidth}, .axis = 0};
+  const auto tokens = Noise<T>(kVocabulary * kWidth, 1), positions = Noise<T>(kContext * kWidth, 2);
+  const auto dx = Noise<T>(kRows * kWidth, 3);
+  std::vector<int32_t> bad = Ids();
+  bad[5] = -7;
+  bad[6] = kVocabulary;
+  Embedded<T> whole = {std::vector<T>(dx.size()), std::vector<T>(tokens.size()),
+                       std::vector<T>(positions.size())};
+  OnTensorRanks(count, ranks, [&](TensorLab& lab) {
+    constexpr DType kType = precision::kDType<T>;
+    auto workspace =
+        nn::Workspace::Create(*lab.self().context, kType,
+                              {.rows = kRows, .width = kWidth, .vocabulary = kVocabulary})
+            .value();
+    const auto my_ids = lab.Cut<int32_t>({.shape = {kBatch, kContext + 1}}, bad);
+    const auto my_tokens = lab.Cut(table, tokens);
+    const auto my_positions = lab.Cut({.shape = {kContext, kWidth}}, positions);
+    const auto my_dx = lab.Cut({.shape = {kRows, kWidth}}, dx);
+    const int64_t parts = part == SumPart::kOwn ? ranks : 1;
+    const auto x = lab.Raw<T>(kRows * kWidth / parts);
+    const auto dtokens = lab.Raw<T>(static_cast<int64_t>(my_tokens.size()));
+    const auto dpositions = lab.Raw<T>(kContext * kWidth);
+    const nn::TokenIds ids = {my_ids.data(), kBatch, kContext, kVocabulary};
+    if (by_nn) {
+      ASSERT_OK(nn::Embedding(ids, kType, kWidth, my_tokens.data(), my_positions.data(), x.data(),
+                              lab.stream()));
+      ASSERT_OK(nn::EmbeddingBackward(ids, kType, kWidth, my_dx.data(), {dtokens.data()},
+                                      {dpositions.data()}, workspace, lab.stream()));
+    } else {
+      const nn::TokenIds window = VocabularyWindow(ids, lab.shards()).value();
+      auto sums =
+          TensorSums::Create(
+              {.shards = lab.shards(), .dtype = kType, .part = part, .elements = kRows * kWidth},
+              *lab.self().communicator, *lab.self().context)
+              .value();
+      ASSERT_OK(VocabularyEmbedding(window, kWidth, my_tokens.data(), my_positions.data(), x.data(),
+                                    *sums, lab.stream()));
+      ASSERT_OK(nn::EmbeddingBackward(window, kType, kWidth, my_dx.data(), {dtokens.data()},
+                                      {dpositions.data()}, workspace, lab.stream()));
+    }
+    ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
+    const int64_t first = lab.shards().rank * static_cast<int64_t>(x.size());
+    if (parts > 1 || lab.shards().rank == 0) {
+      std::copy(x.begin(), x.end(), whole.x.begin() + (parts > 1 ? first : 0));
+    }
+    lab.Join<T>(table, dtokens, whole.dtokens);
+    // The same on all ranks.
+    if (lab.shards().rank == ranks - 1) {
+      std::copy(dpositions.begin(), dpositions.end(), whole.dpositions.begin());
+    }
+  });
+  return whole;
+}
+
+TYPED_TEST(VocabularyTest, AnEmbeddingHasTheBitsOfOneTableOnAnyRanks) {
+  using T = TypeParam;
+  const Embedded<T> wanted = Embed<T>(1, 1, SumPart::kAll, /*by_nn=*/true);
+  // Rows 5 and 6 have no token.
+  for (int64_t i = 0; i < kRows * kWidth; ++i) {
+    const bool none = i / kWidth == 5 || i / kWidth == 6;
+    EXPECT_EQ(std::isnan(nn::Widen(wanted.x[static_cast<size_t>(i)])), none) << i;
+  }
+  ForEachSharing([&](int count, int ranks) {
+    for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
+      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, part ", part));
+      const Embedded<T> embedded = Embed<T>(count, ranks, part);
+      // Payloads of NaN aside.
+      for (size_t i = 0; i < wanted.x.size(); ++i) {
+        const auto x = nn::Widen(embedded.x[i]), y = nn::Widen(wanted.x[i]);
+        EXPECT_TRUE(x == y || (std::isnan(x) && std::isnan(y))) << i << ": " << x << ", " << y;
+      }
+      EXPECT_TRUE(SameBits(embedded.dtokens, wanted.dtokens));
+      EXPECT_TRUE(SameBits(embedded.dpositions, wanted.dpositions));
+    }
+  });
+}
+
+template <typename T>
+struct Entropy {
+  std::vector<nn::Wide<T>> losses;
+  std::vector<T> gradient;
+};
+
+constexpr float kSeed = 8.0f;
+
+template <typename T>
+std::vector<T> Logits() {
+  std::vector<T> logits = Noise<T>(kRows * kVocabulary, 4);
+  for (T& z : logits) z = T(nn::Widen(z) * 6);
+  return logits;
+}
+
+// Of whole logits [rows, vocabulary]; by nn::CrossEntropy on one shard, where `by_nn`.
+template <typename T>
+Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>& logits, int count,
+                          int ranks, bool by_nn = false) {
+  using W = nn::Wide<T>;
+  constexpr DType kType = precision::kDType<T>;
+  // Shard by shard [rows, vocabulary / shards]: cut by columns.
+  const Shard columns = {.shape = {kRows, kVocabulary}, .axis = 1};
+  Entropy<T> whole = {std::vector<W>(kRows), std::vector<T>(logits.size())};
+  OnTensorRanks(count, ranks, [&](TensorLab& lab) {
+    const auto my_ids = lab.Cut<int32_t>({.shape = {kBatch, kContext + 1}}, ids);
+    const auto mine = lab.Cut(columns, logits);
+    const auto losses = lab.Raw<W>(kRows);
+    const auto seed = lab.Raw<float>(1);
+    seed[0] = kSeed;
+    const nn::TokenIds all = {my_ids.data(), kBatch, kContext, kVocabulary};
+    if (by_nn) {
+      ASSERT_OK(nn::CrossEntropy(all, kType, mine.data(), losses.data(), lab.stream()));
+      ASSERT_OK(nn::CrossEntropyBackward(all, kType, mine.data(), seed.data(), lab.stream()));
+      ASSERT_OK(lab.stream().Synchronize());
+    } else {
+      const nn::TokenIds window = VocabularyWindow(all, lab.shards()).value();
+      collectives::Communicator& group = *lab.self().communicator;
+      auto entropy =
+          VocabularyCrossEntropy::Create({.shards = lab.shards(), .dtype = kType, .rows = kRows},
+                                         group, *lab.self().context)
+              .value();
+      const auto sent = [&] {
+        int64_t bytes = 0;
+        for (int to = 0; to < ranks; ++to) bytes += group.sent_bytes(to);
+        return bytes;
+      };
+      const int64_t before = sent();
+      ASSERT_OK(entropy->Forward(window, mine.data(), losses.data(), lab.stream()));
+      ASSERT_OK(entropy->Backward(window, mine.data(), seed.data(), lab.stream()));
+      ASSERT_OK(group.Synchronize(lab.stream()));
+      lab.self().AwaitOthers();
+      EXPECT_EQ(sent() - before, 3 * (ranks - 1) * kRows * static_cast<int64_t>(sizeof(W)));
+    }
+    // The losses are the same on all ranks.
+    if (lab.shards().rank == ranks - 1) {
+      std::copy(losses.begin(), losses.end(), whole.losses.begin());
+    }
+    lab.Join<T>(columns, mine, whole.gradient);
+  });
+  return whole;
+}
+
+TYPED_TEST(VocabularyTest, CrossEntropyHasTheSameBitsOnAnyRanks) {
+  using T = TypeParam;
+  const std::vector<T> logits = Logits<T>();
+  for (const int count : {1, 2, 4, 8}) {
+    const Entropy<T> one = CrossEntropyOf(Ids(), logits, count, 1, count == 1);
+    for (int ranks = 1; ranks <= count; ranks *= 2) {
+      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
+      const Entropy<T> entropy = CrossEntropyOf(Ids(), logits, count, ranks);
+      EXPECT_TRUE(SameBits(entropy.losses, one.losses));
+      EXPECT_TRUE(SameBits(entropy.gradient, one.gradient));
+    }
+  }
+}
+
+TYPED_TEST(VocabularyTest, CrossEntropyIsTheSpecificationsInDouble) {
+  using T = TypeParam;
+  const std::vector<T> logits = Logits<T>();
+  const std::vector<double> z = InDouble(logits);
+  const std::vector<int32_t> ids = Ids();
+  constexpr int kCount = 4;
+  constexpr int64_t kEach = kVocabulary / kCount;
+  const Entropy<T> entropy = CrossEntropyOf(ids, logits, kCount, 2);
+  for (int64_t r = 0; r < kRows; ++r) {
+    const int64_t target = ids[static_cast<size_t>(r + r / kContext + 1)];
+    std::vector<spec::SoftmaxPart> parts;
+    for (int64_t s = 0; s < kCount; ++s) {
+      const auto begin = z.begin() + r * kVocabulary + s * kEach;
+      parts.push_back(spec::PartOf({begin, begin + kEach}, target - s * kEach));
+    }
+    const spec::SoftmaxPart whole =
+        spec::Join(spec::Join(parts[0], parts[1]), spec::Join(parts[2], parts[3]));
+    const double u = std::max(UnitRoundoff<nn::Wide<T>>(), 0x1p-50);
+    EXPECT_NEAR(static_cast<double>(entropy.losses[static_cast<size_t>(r)]), spec::LossOf(whole),
+                64 * u * 12);
+    for (int64_t c = 0; c < kVocabulary; ++c) {
+      const auto i = static_cast<size_t>(r * kVocabulary + c);
+      const double wanted =
+          (std::exp(z[i] - whole.max) / whole.sum - (c == target ? 1 : 0)) * kSeed / kRows;
+      EXPECT_NEAR(static_cast<double>(nn::Widen(entropy.gradient[i])), wanted,
+                  2 * UnitRoundoff<T>() * kSeed / kRows + 64 * u);
+    }
+  }
+}
+
+// Logits 0, ln 2 | ln 3, ln 4 and target 2: loss ln(10 / 3), gradient 0.1 0.2 -0.7 0.4.
+TEST(VocabularyCrossEntropyTest, GivesTheKnownAnswer) {
+  OnTensorRanks(2, 2, [](TensorLab& lab) {
+    const auto ids = lab.Raw<int32_t>(2);
+    ids[0] = 0;
+    ids[1] = 2;
+    const auto z = lab.Raw<float>(2), losses = lab.Raw<float>(1), seed = lab.Raw<float>(1);
+    seed[0] = 1;
+    for (int i = 0; i < 2; ++i) z[i] = std::log(static_cast<float>(2 * lab.shards().rank + i + 1));
+    const nn::TokenIds window = VocabularyWindow({ids.data(), 1, 1, 4}, lab.shards()).value();
+    auto entropy = VocabularyCrossEntropy::Create({.shards = lab.shards(), .rows = 1},
+                                                  *lab.self().communicator, *lab.self().context)
+                       .value();
+    ASSERT_OK(entropy->Forward(window, z.data(), losses.data(), lab.stream()));
+    ASSERT_OK(entropy->Backward(window, z.data(), seed.data(), lab.stream()));
+    ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
+    EXPECT_NEAR(losses[0], 1.203973, 1e-6);
+    const float wanted[] = {0.1f, 0.2f, -0.7f, 0.4f};
+    for (int i = 0; i < 2; ++i) EXPECT_NEAR(z[i], wanted[2 * lab.shards().rank + i], 1e-6);
+  });
+}
+
+TEST(VocabularyCrossEntropyTest, AnIdThatIsNoneGivesNan) {
+  std::vector<int32_t> ids = Ids();
+  ids[3] = kVocabulary;
+  const Entropy<float> entropy = CrossEntropyOf(ids, Logits<float>(), 4, 2);
+  for (int64_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(std::isnan(entropy.losses[static_cast<size_t>(r)]), r == 2) << r;
+    for (int64_t c = 0; c < kVocabulary; ++c) {
+      EXPECT_EQ(std::isnan(entropy.gradient[static_cast<size_t>(r * kVocabulary + c)]), r == 2);
+    }
+  }
+}
+
+TEST(VocabularyCrossEntropyTest, WrongUsesAreNamed) {
+  OnTensorRanks(2, 2, [](TensorLab& lab) {
+    const auto invalid = [](const char* text) {
+      return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+    };
+    const auto ids = lab.Raw<int32_t>(10);
+    EXPECT_THAT(VocabularyWindow({ids.data(), 1, 9, 5}, lab.shards()),
+                invalid("a vocabulary of 5 cannot be cut into 2 shards"));
+    const auto create = [&](const VocabularyCrossEntropyOptions& options) {
+      return VocabularyCrossEntropy::Create(options, *lab.self().communicator, *lab.self().context);
+    };
+    EXPECT_THAT(create({.shards = {4, 4, 0}}), invalid("they are of rank 0 of 4"));
+    EXPECT_THAT(create({.shards = lab.shards(), .dtype = DType::kInt32}), invalid("int32"));
+    EXPECT_THAT(create({.shards = lab.shards(), .rows = -1}), invalid("rows is -1"));
+    auto entropy = create({.shards = lab.shards(), .rows = 8}).value();
+    const auto window = VocabularyWindow({ids.data(), 1, 9, 4}, lab.shards()).value();
+    const auto z = lab.Raw<float>(18), losses = lab.Raw<float>(9);
+    EXPECT_THAT(entropy->Forward(window, z.data(), losses.data(), lab.stream()),
+                invalid("9 rows of 2 in 1 shards; it is for 8 rows"));
+  });
+}
+
+}  // namespace
+}  // namespace brigade::parallel
