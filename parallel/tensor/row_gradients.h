@@ -1,0 +1,76 @@
+#ifndef BRIGADE_PARALLEL_TENSOR_ROW_GRADIENTS_H_
+#define BRIGADE_PARALLEL_TENSOR_ROW_GRADIENTS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/gradient.h"
+#include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::parallel {
+
+// Sequence parallelism: norms, dropout, residuals and biases behind row-parallel products see a
+// part of the rows on each rank. The gradients of their parameters, which every rank has whole, are
+// then sums over ranks. Rows are cut as the model is, into a block for each tensor shard: a
+// gradient is made for each of a rank's blocks, and the blocks' are added.
+//
+//   for each block b: nn::LayerNormBackward(rows of b, ..., {gradients.Block(b, offset)}, ...)
+//   gradients.Sum({{offset, size, target}, ...}, stream)
+//
+// Precision    Gradients of blocks are rounded to the model's type, added in fp32 as the tree of
+//              TensorSums, and rounded once: the number of ranks changes no bit.
+// Memory       Bytes, scratch, and the communicator's workspace; at Create.
+// Traffic      One all-reduce of `elements` fp32 for all of a sum's parameters: 2 (t-1)/t of it.
+// Stream       Enqueued; allocates nothing, never waits.
+class RowGradients {
+ public:
+  // A parameter in the memory of a block, and where its gradient goes.
+  struct Target {
+    int64_t offset = 0;
+    int64_t size = 0;
+    nn::Gradient gradient = {};
+  };
+
+  // `elements`: of all parameters of the largest sum. float32, float16 or bfloat16. `ranks` must
+  // outlive it. Errors of TensorSums::Create.
+  static absl::StatusOr<std::unique_ptr<RowGradients>> Create(const TensorShards& shards,
+                                                              precision::DType dtype,
+                                                              int64_t elements,
+                                                              collectives::Communicator& ranks,
+                                                              device::Context& context);
+
+  static int64_t Bytes(const TensorShards& shards, precision::DType dtype, int64_t elements);
+
+  // The gradient of a parameter from the rows of one of this rank's blocks, counted from 0: device
+  // memory, from element `offset` of the block's on.
+  void* Block(int block, int64_t offset) const;
+
+  // The sums over all blocks of all ranks, written where the targets say or added to what is there.
+  // A call of all ranks, with the same offsets and sizes.
+  absl::Status Sum(absl::Span<const Target> targets, device::Stream& stream);
+
+ private:
+  RowGradients(precision::DType dtype, int64_t elements, std::unique_ptr<TensorSums> sums,
+               device::Buffer memory);
+
+  // Behind the blocks: the sum.
+  void* Total() const { return Block(sums_->local_shards(), 0); }
+
+  const precision::DType dtype_;
+  const int64_t elements_;
+  const std::unique_ptr<TensorSums> sums_;
+  const device::Buffer memory_;
+};
+
+}  // namespace brigade::parallel
+
+#endif  // BRIGADE_PARALLEL_TENSOR_ROW_GRADIENTS_H_

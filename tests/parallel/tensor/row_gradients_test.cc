@@ -1,0 +1,178 @@
+#include "brigade/parallel/tensor/row_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/nn/layer_norm.h"
+#include "brigade/nn/pointwise.h"
+#include "brigade/tests/parallel/tensor/tensor_lab.h"
+#include "gmock/gmock.h"
+
+namespace brigade::parallel {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using precision::BFloat16;
+using precision::DType;
+using precision::Half;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 48, kWidth = 20;
+
+template <typename T>
+class RowGradientsTest : public ::testing::Test {};
+using Types = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(RowGradientsTest, Types);
+
+template <typename T>
+struct Gradients {
+  std::vector<T> dx, dweight, dnorm_bias, dbias;
+};
+
+// Of a norm and of a bias, whose gradient is added to ones. Ranks must agree on them.
+template <typename T>
+Gradients<T> Run(int count, int ranks) {
+  const Shard by_rows = {.shape = {kRows, kWidth}, .axis = 0};
+  const auto x = Noise<T>(kRows * kWidth, 1), dy = Noise<T>(kRows * kWidth, 2);
+  const auto weight = Noise<T>(kWidth, 3), norm_bias = Noise<T>(kWidth, 4);
+  Gradients<T> whole = {std::vector<T>(x.size()), std::vector<T>(kWidth), std::vector<T>(kWidth),
+                        std::vector<T>(kWidth)};
+  std::vector<std::vector<T>> of_ranks(static_cast<size_t>(ranks));
+  OnTensorRanks(count, ranks, [&](TensorLab& lab) {
+    constexpr DType kType = precision::kDType<T>;
+    const auto my_x = lab.Cut(by_rows, x), my_dy = lab.Cut(by_rows, dy);
+    const auto my_weight = lab.Cut({.shape = {kWidth}}, weight);
+    const auto my_norm_bias = lab.Cut({.shape = {kWidth}}, norm_bias);
+    const int64_t local = kRows / ranks, each = kRows / count;
+    const auto y = lab.Raw<T>(local * kWidth), dx = lab.Raw<T>(local * kWidth);
+    const auto mean = lab.Raw<float>(local), inverse = lab.Raw<float>(local);
+    const auto dweight = lab.Raw<T>(kWidth), dnorm_bias = lab.Raw<T>(kWidth);
+    const auto dbias = lab.Raw<T>(kWidth);
+    std::fill(dbias.begin(), dbias.end(), T(1.0f));
+    auto gradients = RowGradients::Create(lab.shards(), kType, 3 * kWidth, *lab.self().communicator,
+                                          *lab.self().context)
+                         .value();
+    ASSERT_OK(nn::LayerNorm(
+        {kType, my_x.data(), my_weight.data(), mean.data(), inverse.data(), local, kWidth},
+        my_norm_bias.data(), y.data(), lab.stream()));
+    for (int b = 0; b < lab.shards().local(); ++b) {
+      const int64_t row = b * each, at = row * kWidth;
+      ASSERT_OK(nn::LayerNormBackward(
+          {kType, &my_x[at], my_weight.data(), &mean[row], &inverse[row], each, kWidth}, &my_dy[at],
+          {&dx[at]}, {gradients->Block(b, 0)}, {gradients->Block(b, kWidth)}, lab.workspace(),
+          lab.stream()));
+      ASSERT_OK(nn::BiasBackward({kType, each, kWidth}, &my_dy[at],
+                                 {gradients->Block(b, 2 * kWidth)}, lab.workspace(), lab.stream()));
+    }
+    ASSERT_OK(gradients->Sum({{0, kWidth, {dweight.data()}},
+                              {kWidth, kWidth, {dnorm_bias.data()}},
+                              {2 * kWidth, kWidth, {dbias.data(), true}}},
+                             lab.stream()));
+    ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
+    lab.Join<T>(by_rows, dx, whole.dx);
+    auto& mine = of_ranks[static_cast<size_t>(lab.shards().rank)];
+    for (const auto& each_gradient : {dweight, dnorm_bias, dbias}) {
+      mine.insert(mine.end(), each_gradient.begin(), each_gradient.end());
+    }
+  });
+  for (const std::vector<T>& of_rank : of_ranks) {
+    EXPECT_TRUE(SameBits(of_rank, of_ranks[0])) << "ranks have other bits";
+  }
+  std::copy_n(of_ranks[0].begin(), kWidth, whole.dweight.begin());
+  std::copy_n(of_ranks[0].begin() + kWidth, kWidth, whole.dnorm_bias.begin());
+  std::copy_n(of_ranks[0].begin() + 2 * kWidth, kWidth, whole.dbias.begin());
+  return whole;
+}
+
+TYPED_TEST(RowGradientsTest, TheNumberOfRanksChangesNoBit) {
+  using T = TypeParam;
+  for (const int count : {1, 2, 4, 8}) {
+    const Gradients<T> one = Run<T>(count, 1);
+    for (int ranks = 2; ranks <= count; ranks *= 2) {
+      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
+      const Gradients<T> gradients = Run<T>(count, ranks);
+      EXPECT_TRUE(SameBits(gradients.dx, one.dx));
+      EXPECT_TRUE(SameBits(gradients.dweight, one.dweight));
+      EXPECT_TRUE(SameBits(gradients.dnorm_bias, one.dnorm_bias));
+      EXPECT_TRUE(SameBits(gradients.dbias, one.dbias));
+    }
+  }
+}
+
+// Sums over all rows in double: blocks are summed, never averaged, and nothing counts twice.
+TYPED_TEST(RowGradientsTest, IsTheSumOverAllRows) {
+  using T = TypeParam;
+  const auto x = InDouble(Noise<T>(kRows * kWidth, 1)), dy = InDouble(Noise<T>(kRows * kWidth, 2));
+  std::vector<double> dweight(kWidth), dbias(kWidth);
+  for (int64_t r = 0; r < kRows; ++r) {
+    const auto at = [&](int64_t c) { return static_cast<size_t>(r * kWidth + c); };
+    double mean = 0, variance = 0;
+    for (int64_t c = 0; c < kWidth; ++c) mean += x[at(c)] / kWidth;
+    for (int64_t c = 0; c < kWidth; ++c) variance += std::pow(x[at(c)] - mean, 2) / kWidth;
+    for (int64_t c = 0; c < kWidth; ++c) {
+      dweight[static_cast<size_t>(c)] += dy[at(c)] * (x[at(c)] - mean) / std::sqrt(variance + 1e-5);
+      dbias[static_cast<size_t>(c)] += dy[at(c)];
+    }
+  }
+  // Of each block's gradient and of the sum, with those of 48 terms in float.
+  const double bound = 9 * UnitRoundoff<T>() * 8 + 48 * 0x1p-24 * 16;
+  for (const int count : {1, 4, 8}) {
+    const Gradients<T> gradients = Run<T>(count, count);
+    for (size_t c = 0; c < size_t{kWidth}; ++c) {
+      EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dweight[c])), dweight[c], bound) << c;
+      EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dnorm_bias[c])), dbias[c], bound) << c;
+      EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dbias[c])), dbias[c] + 1,
+                  bound + 16 * UnitRoundoff<T>())
+          << c;
+    }
+  }
+}
+
+TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
+  constexpr int64_t kElements = 64;
+  OnTensorRanks(4, 4, [](TensorLab& lab) {
+    collectives::Communicator& group = *lab.self().communicator;
+    const auto scratch = [&] {
+      return lab.self().context->memory_stats().current_bytes(device::Purpose::kScratch);
+    };
+    const int64_t before = scratch();
+    auto gradients =
+        RowGradients::Create(lab.shards(), DType::kBFloat16, kElements, group, *lab.self().context)
+            .value();
+    // Threads need no workspace of the communicator.
+    EXPECT_EQ(scratch() - before, RowGradients::Bytes(lab.shards(), DType::kBFloat16, kElements));
+    EXPECT_EQ(scratch() - before, 2 * kElements * 2 + kElements * 4);
+    const auto sent = [&] {
+      int64_t bytes = 0;
+      for (int to = 0; to < 4; ++to) bytes += group.sent_bytes(to);
+      return bytes;
+    };
+    const int64_t sent_before = sent();
+    const auto target = lab.Raw<BFloat16>(kElements);
+    ASSERT_OK(gradients->Sum({{0, kElements, {target.data()}}}, lab.stream()));
+    ASSERT_OK(group.Synchronize(lab.stream()));
+    lab.self().AwaitOthers();
+    EXPECT_EQ(sent() - sent_before, 2 * 3 * kElements / 4 * 4);
+  });
+}
+
+TEST(RowGradientsTest, WrongUsesAreNamed) {
+  OnTensorRanks(2, 2, [](TensorLab& lab) {
+    const auto create = [&](DType dtype) {
+      return RowGradients::Create(lab.shards(), dtype, 8, *lab.self().communicator,
+                                  *lab.self().context);
+    };
+    EXPECT_THAT(create(DType::kFloat64),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype is float64")));
+    auto gradients = create(DType::kFloat32).value();
+    const auto target = lab.Raw<float>(16);
+    EXPECT_THAT(gradients->Sum({{4, 8, {target.data()}}}, lab.stream()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("12 elements")));
+  });
+}
+
+}  // namespace
+}  // namespace brigade::parallel
