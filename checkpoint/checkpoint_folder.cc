@@ -142,12 +142,13 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(device::SystemCalls& system,
   const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
   NewCheckpoint self(system, root, step, PartPath(root, step, token), static_cast<int64_t>(free));
   // Before the folder is there: whoever has made it must not give it up while others begin it.
-  const absl::Status has_room = self.CheckRoom(bytes);
-  if (!has_room.ok()) self.Leave();
-  BRIGADE_RETURN_IF_ERROR(has_room);
-  if (system.MakeFolder(self.path_, 0777) != 0 && errno != EEXIST) {
-    return Failed("make", self.path_);
+  absl::Status begun = self.CheckRoom(bytes);
+  if (begun.ok() && system.MakeFolder(self.path_, 0777) != 0 && errno != EEXIST) {
+    begun = Failed("make", self.path_);
   }
+  // Nor must one who has not made it.
+  if (!begun.ok()) self.Leave();
+  BRIGADE_RETURN_IF_ERROR(begun);
   return self;
 }
 
