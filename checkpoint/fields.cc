@@ -311,7 +311,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   // As above: a new option is written here, or left out as one of stage, memory and traffic. The
   // number of micro-batches is left out too: fewer ranks have more of them, of the same batch, and
   // both change the order of sums (loader.h).
-  [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm,
+  [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm, model_ranks,
                                 average_gradients, micro_batches, accumulation, accumulator,
                                 communication_dtype, bucket_elements, overlap_comm, live_units,
                                 backward_units, persistence_threshold, offload, reduction,

@@ -113,7 +113,7 @@ StepController::StepController(const OptimizerOptions& optimizer,
   control_.loss_scale = options.loss_scaler.ToKernelOptions();
   control_.grad_divisor = options.grad_divisor;
   control_.max_grad_norm = options.max_grad_norm;
-  control_.failure_flag = options.failure_flag;
+  control_.failure_flags = options.failure_flags;
   control_.check_overflow = options.loss_scaler.check_overflow;
   control_.betas = betas_;
   control_.lr_table_size = TableSize(optimizer, options);

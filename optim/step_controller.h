@@ -34,9 +34,10 @@ struct StepControllerOptions {
   // Entries of each group's table of learning rates, for schedules that SetSchedule brings; at
   // least those of the longest schedule in any case.
   int64_t lr_table_size = 1;
-  // Memory that the stream's work can read, or null: once it is not 0, steps are skipped and change
-  // nothing (collectives::Communicator::failure_flag). Outlives the controller's work.
-  const int32_t* failure_flag = nullptr;
+  // Memory that the stream's work can read, or null: once one is not 0, steps are skipped and
+  // change nothing (collectives::Communicator::failure_flag, of gradients and of statistics). They
+  // outlive the controller's work.
+  std::array<const int32_t*, kernels::kFailureFlags> failure_flags = {};
 };
 
 // InvalidArgument naming the option and its value.

@@ -46,9 +46,13 @@ struct ZeroOptions {
 
   optim::OptimizerOptions optimizer = {};
   optim::LossScaler loss_scaler = {};
-  // The norm over all ranks to which gradients are clipped; infinity: no clipping.
+  // The norm over all ranks of the world to which gradients are clipped; infinity: no clipping.
   double max_grad_norm = std::numeric_limits<double>::infinity();
-  // Whether gradients are the average over ranks and micro-batches, or the sum.
+  // The ranks that hold one copy of the model between them (tensor and pipeline parallelism), each
+  // in a group of ZeRO's of its own. The norm and whether a step overflows are then of all groups:
+  // ZeroOptimizer::Create takes the communicator of the world. 1: the group is the world.
+  int model_ranks = 1;
+  // Whether gradients are the average over the group's ranks and micro-batches, or the sum.
   bool average_gradients = true;
 
   int micro_batches = 1;

@@ -26,6 +26,18 @@
 
 namespace brigade::zero {
 
+namespace {
+
+absl::Status CheckWorld(const ZeroOptions& options, const collectives::Communicator& group,
+                        const collectives::Communicator& world) {
+  if (int64_t{group.size()} * options.model_ranks == world.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: model_ranks is ", options.model_ranks,
+                                                 ", but groups of ", group.size(),
+                                                 " ranks are parts of a world of ", world.size()));
+}
+
+}  // namespace
+
 ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
     : plan_(std::move(plan)), options_(options) {}
 
@@ -41,23 +53,31 @@ const device::FileStore* ZeroOptimizer::file() const {
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
-    device::Context& context, device::Stream& compute) {
+    device::Context& context, device::Stream& compute, collectives::Communicator* world) {
+  collectives::Communicator& all = world == nullptr ? communicator : *world;
   // A rank that finds a mistake of its own tells the other ranks, which would wait for it
   // otherwise.
   absl::Status mine = Validate(options);
+  if (mine.ok()) mine = CheckWorld(options, communicator, all);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
-  auto streams = internal::StepStreams::Create(options, communicator, context, compute);
+  auto streams = internal::StepStreams::Create(options, communicator, all, context, compute);
   mine.Update(streams.status());
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, communicator));
-  BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPlan(*plan, options, communicator));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
+  mine = internal::AgreeOnPlan(*plan, options, communicator);
+  if (world != nullptr) {
+    // Groups have other models.
+    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
+    mine = internal::AgreeOnOptions(*plan, options, all);
+  }
+  BRIGADE_RETURN_IF_ERROR(mine);
   int host_threads = options.offload.host_threads;
   if (options.offload.enabled()) {
     // Of all ranks, whatever each one's options say of threads.
-    BRIGADE_ASSIGN_OR_RETURN(const int share, collectives::ThreadsOfRank(communicator));
+    BRIGADE_ASSIGN_OR_RETURN(const int share, collectives::ThreadsOfRank(all));
     if (host_threads == 0) host_threads = share;
   }
   std::unique_ptr<ZeroOptimizer> self(new ZeroOptimizer(*std::move(plan), options));
@@ -66,7 +86,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   absl::Status allocated = self->streams_->CreateForOffload(host_threads);
   if (allocated.ok()) allocated = self->Allocate();
   if (!allocated.ok()) self->Free();
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocated, communicator));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(allocated, all));
   return self;
 }
 

@@ -99,9 +99,14 @@ class ZeroOptimizer final : public ParameterSource {
   // InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
   // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough
   // memory, naming, of a tier's limit, what is needed for what.
+  // `world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call together;
+  // it must outlive the optimizer too. Null: `communicator`. Groups have models of their own, with
+  // the same types of gradients; whether a step overflows, its norm, and all that follows of it are
+  // the world's. InvalidArgument for a world of another number of ranks.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
-      device::Context& context, device::Stream& compute);
+      device::Context& context, device::Stream& compute,
+      collectives::Communicator* world = nullptr);
 
   ~ZeroOptimizer() override;
 

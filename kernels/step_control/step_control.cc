@@ -82,7 +82,7 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
   parameters.ranks = static_cast<int64_t>(stats.size());
   parameters.state = state;
   parameters.group_steps = group_steps;
-  parameters.failure_flag = options.failure_flag;
+  std::copy(options.failure_flags.begin(), options.failure_flags.end(), parameters.failure_flags);
   parameters.lr_table = options.lr_table;
   parameters.lr_table_size = options.lr_table_size;
   parameters.window = scale.window;

@@ -1,6 +1,7 @@
 #ifndef BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_H_
 #define BRIGADE_KERNELS_STEP_CONTROL_STEP_CONTROL_H_
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
@@ -56,10 +57,10 @@ struct StepControlOptions {
   const float* lr_table = nullptr;
   // At least 1.
   int64_t lr_table_size = 0;
-  // Memory that the stream's work can read, such as page-locked host memory, or null. If it is not
-  // 0 when the step is decided, what was to give the gradients has failed: `skip` is set, and
-  // nothing else changes.
-  const int32_t* failure_flag = nullptr;
+  // Memory that the stream's work can read, such as page-locked host memory, or null. If one is
+  // not 0 when the step is decided, what was to give the gradients or the statistics has failed:
+  // `skip` is set, and nothing else changes.
+  std::array<const int32_t*, kFailureFlags> failure_flags = {};
 };
 
 // The state before the first step. Copy it into device memory on every rank.

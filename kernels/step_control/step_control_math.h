@@ -21,6 +21,9 @@ struct StepBetas {
   double beta2;
 };
 
+// Of gradients, and of statistics.
+inline constexpr int kFailureFlags = 2;
+
 // All that a call passes; plain so that it travels as a kernel argument.
 struct StepParameters {
   // [ranks].
@@ -29,8 +32,8 @@ struct StepParameters {
   StepState* state;
   // [groups].
   GroupStep* group_steps;
-  // May be null.
-  const int32_t* failure_flag;
+  // Each may be null.
+  const int32_t* failure_flags[kFailureFlags];
   // [groups][lr_table_size].
   const float* lr_table;
   int64_t lr_table_size;
@@ -108,7 +111,8 @@ BRIGADE_INLINE void DecideStep(const StepParameters& p) {
   using precision::Add;
   using precision::Div;
   using precision::Mul;
-  if (HasFailed(p.failure_flag)) {
+  for (const int32_t* const flag : p.failure_flags) {
+    if (!HasFailed(flag)) continue;
     p.state->skip = 1;
     return;
   }

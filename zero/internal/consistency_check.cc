@@ -15,6 +15,7 @@
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 namespace {
@@ -77,6 +78,7 @@ Lines OptionLines(const ZeroOptions& options) {
                    ", at minimum ", static_cast<int>(scaler.at_minimum), ", check_overflow ",
                    scaler.check_overflow),
       absl::StrCat("max_grad_norm ", Number(options.max_grad_norm)),
+      absl::StrCat("model_ranks ", options.model_ranks),
       absl::StrCat("average_gradients ", options.average_gradients),
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
@@ -113,12 +115,8 @@ Lines ModelLines(const Plan& plan) {
   return lines;
 }
 
-}  // namespace
-
-absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
-                         collectives::Communicator& communicator) {
-  Lines lines = OptionLines(options);
-  for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
+// InvalidArgument on all ranks naming the first line that differs.
+absl::Status AgreeOnLines(const Lines& lines, collectives::Communicator& communicator) {
   std::vector<uint64_t> hashes;
   for (const std::string& line : lines) hashes.push_back(Fnv1a(line));
   const std::vector<uint64_t> mine = {hashes.size(), Fnv1a(Bytes<uint64_t>(hashes))};
@@ -148,6 +146,26 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
   return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ",
                                                  device::Printable(texts[0], 800), "; rank ", other,
                                                  " has ", device::Printable(texts[other], 800)));
+}
+
+}  // namespace
+
+absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
+                         collectives::Communicator& communicator) {
+  Lines lines = OptionLines(options);
+  for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
+  return AgreeOnLines(lines, communicator);
+}
+
+absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
+                            collectives::Communicator& world) {
+  Lines lines = OptionLines(options);
+  std::string& types = lines.emplace_back("gradients:");
+  for (const optim::GradientList& list :
+       GradientLists(plan, options, [](int) { return nullptr; })) {
+    absl::StrAppend(&types, " ", precision::Name(list.dtype));
+  }
+  return AgreeOnLines(lines, world);
 }
 
 absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator) {

@@ -17,6 +17,10 @@ namespace brigade::zero::internal {
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator);
 
+// The same of options, and of the types of gradients, in a world of groups whose models differ.
+absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
+                            collectives::Communicator& world);
+
 // InvalidArgument on all ranks unless they are at the same step.
 absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator);
 

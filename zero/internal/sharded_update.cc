@@ -34,13 +34,14 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   // After an error of the communicator gradients are not defined: no update uses them, so that the
   // state can still be saved.
   optim::StepControllerOptions control = ControllerOptions(plan, options);
-  control.failure_flag = streams.communicator().failure_flag();
+  control.failure_flags = {streams.communicator().failure_flag(), streams.world().failure_flag()};
   const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(update->executor_,
-                           optim::StepExecutor::Create(options.optimizer, control, streams.rank(),
-                                                       {GradientLists(plan, options, final_slice),
-                                                        update->ListUpdates(gradients)},
-                                                       streams.context(), streams.comm()));
+  BRIGADE_ASSIGN_OR_RETURN(
+      update->executor_,
+      optim::StepExecutor::Create(
+          options.optimizer, control, streams.world().rank(),
+          {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
+          streams.context(), streams.comm()));
   if (update->lane_ == nullptr) return update;
   update->ListHostUpdates();
   gradients.OnFinal([update = update.get()](int bucket, const void* gradient, device::Event* free) {
@@ -158,6 +159,8 @@ void ShardedUpdate::ListHostUpdates() {
     const Bucket& bucket = plan_.buckets()[b];
     checked_.emplace_back();
     if (!bucket.trainable) continue;
+    const int index = static_cast<int>(b);
+    if (IsOffloaded(index)) lane_->SetWork(index, WorkOf(index));
     // As GradientLists has them.
     const precision::DType dtype = FinalGradientType(options_, bucket);
     const auto list =
@@ -166,9 +169,7 @@ void ShardedUpdate::ListHostUpdates() {
       types.push_back(dtype);
       sizes.push_back(0);
     }
-    checked_.back() = {list, sizes[list]++};
-    const int index = static_cast<int>(b);
-    if (IsOffloaded(index)) lane_->SetWork(index, WorkOf(index));
+    if (bucket.counted) checked_.back() = {list, sizes[list]++};
   }
 }
 
@@ -257,17 +258,18 @@ absl::Status ShardedUpdate::WeightsFromMaster(int index) {
 }
 
 absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {
-  const auto& [list, segment] = checked_[static_cast<size_t>(index)];
-  BRIGADE_RETURN_IF_ERROR(executor_->CheckSegment(list, segment, gradient, streams_.comm()));
+  if (plan_.bucket(index).counted) {
+    const auto& [list, segment] = checked_[static_cast<size_t>(index)];
+    BRIGADE_RETURN_IF_ERROR(executor_->CheckSegment(list, segment, gradient, streams_.comm()));
+  }
   return IsOffloaded(index) ? lane_->TakeGradient(index, gradient, free) : absl::OkStatus();
 }
 
 absl::Status ShardedUpdate::Enqueue() {
   const auto gather = [this](absl::Span<const kernels::GradStats> own,
                              absl::Span<kernels::GradStats> all) {
-    return streams_.AllGather(own.data(), all.data(),
-                              static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)),
-                              precision::DType::kUint8, streams_.traffic.scalars);
+    return streams_.GatherStatistics(own.data(), all.data(),
+                                     static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)));
   };
   if (lane_ == nullptr) return executor_->Enqueue(gather, streams_.comm());
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));

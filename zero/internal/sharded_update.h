@@ -97,7 +97,7 @@ class ShardedUpdate {
   std::vector<device::Buffer> states_;
   // Null without offload.
   std::unique_ptr<HostLane> lane_;
-  // By bucket: its place in the executor's lists of gradients.
+  // By bucket that is counted: its place in the executor's lists of gradients.
   std::vector<std::pair<size_t, size_t>> checked_;
   std::unique_ptr<optim::StepExecutor> executor_;
 };

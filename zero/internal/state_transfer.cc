@@ -299,8 +299,8 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   if (mine.ok() && !chunks->copies()) mine = AwaitState();
   // Before the host writes weights that the last step may still copy.
   if (mine.ok() && file_ != nullptr) mine = streams_.Synchronize();
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(step, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.world()));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStep(step, streams_.world()));
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int b = 0; b < buckets; ++b) {
     // After an error of its own this rank takes part in the gathers that remain.
@@ -312,7 +312,7 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   }
   mine.Update(streams_.Synchronize());
   if (mine.ok() && file_ != nullptr) mine = file_->FinishFilling(step);
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.world()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   update_.SetSteps(step.iteration);
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));

@@ -8,13 +8,19 @@
 namespace brigade::zero::internal {
 
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
-                         device::Context& context, device::Stream& compute)
-    : options_(options), communicator_(communicator), context_(context), compute_(compute) {}
+                         collectives::Communicator& world, device::Context& context,
+                         device::Stream& compute)
+    : options_(options),
+      communicator_(communicator),
+      world_(world),
+      context_(context),
+      compute_(compute) {}
 
 absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
-    const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
-    device::Stream& compute) {
-  std::unique_ptr<StepStreams> streams(new StepStreams(options, communicator, context, compute));
+    const ZeroOptions& options, collectives::Communicator& communicator,
+    collectives::Communicator& world, device::Context& context, device::Stream& compute) {
+  std::unique_ptr<StepStreams> streams(
+      new StepStreams(options, communicator, world, context, compute));
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
@@ -80,26 +86,34 @@ absl::StatusOr<std::vector<collectives::Registration>> StepStreams::Register(
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
     collectives::CollectiveSignature signature = each.signature;
-    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature));
+    collectives::Communicator& group = each.of_world ? world_ : communicator_;
+    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, group));
     signature.algorithm = route.algorithm;
-    BRIGADE_RETURN_IF_ERROR(communicator_.Reserve(signature));
+    BRIGADE_RETURN_IF_ERROR(group.Reserve(signature));
   }
   return absl::OkStatus();
 }
 
+absl::Status StepStreams::Synchronize() {
+  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(comm()));
+  return world_.status();
+}
+
 absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
-    const collectives::CollectiveSignature& signature) {
-  const auto key = std::make_tuple(signature.kind, signature.op, signature.reduction,
+    const collectives::CollectiveSignature& signature, collectives::Communicator& group) {
+  const collectives::Communicator* const of = &group;
+  const auto key = std::make_tuple(of, signature.kind, signature.op, signature.reduction,
                                    signature.dtype, signature.count);
   const auto found = routes_.find(key);
   if (found != routes_.end()) return found->second;
-  BRIGADE_ASSIGN_OR_RETURN(const auto resolved, communicator_.Resolve(signature));
-  return routes_[key] = {resolved.algorithm, collectives::WireBytes(resolved, rank(), ranks())};
+  BRIGADE_ASSIGN_OR_RETURN(const auto resolved, group.Resolve(signature));
+  return routes_[key] = {resolved.algorithm,
+                         collectives::WireBytes(resolved, group.rank(), group.size())};
 }
 
 absl::StatusOr<collectives::Algorithm> StepStreams::Count(
     const collectives::CollectiveSignature& signature, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature));
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, communicator_));
   sent += route.sent_bytes;
   return route.algorithm;
 }
@@ -120,6 +134,14 @@ absl::Status StepStreams::AllGather(const void* input, void* output, int64_t cou
                                     precision::DType dtype, int64_t& sent) {
   BRIGADE_ASSIGN_OR_RETURN(const auto algorithm, Count(AllGatherOf(options_, count, dtype), sent));
   return communicator_.AllGather(input, output, count, dtype, {algorithm}, comm());
+}
+
+absl::Status StepStreams::GatherStatistics(const void* own, void* all, int64_t bytes) {
+  constexpr auto kBytes = precision::DType::kUint8;
+  BRIGADE_ASSIGN_OR_RETURN(const Route route,
+                           RouteOf(AllGatherOf(options_, bytes, kBytes), world_));
+  traffic.scalars += route.sent_bytes;
+  return world_.AllGather(own, all, bytes, kBytes, {route.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,

@@ -74,9 +74,10 @@ enum class WaitPoint : uint8_t {
 // The streams of a rank, the waits between them, and its collectives.
 class StepStreams {
  public:
+  // `world`: of the statistics; it may be `communicator`.
   static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
-      const ZeroOptions& options, collectives::Communicator& communicator, device::Context& context,
-      device::Stream& compute);
+      const ZeroOptions& options, collectives::Communicator& communicator,
+      collectives::Communicator& world, device::Context& context, device::Stream& compute);
 
   // The streams of offload, if options have it, with so many threads of the host beside a GPU.
   absl::Status CreateForOffload(int host_threads);
@@ -102,6 +103,7 @@ class StepStreams {
   int rank() const { return communicator_.rank(); }
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
+  collectives::Communicator& world() { return world_; }
 
   // `waiter` waits for the event, which is on another stream.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
@@ -122,7 +124,7 @@ class StepStreams {
 
   // Waits for the communication stream. An error of the stream or of the communicator: on some
   // engines the stream goes on after the latter, with arrays that hold no results.
-  absl::Status Synchronize() { return communicator_.Synchronize(comm()); }
+  absl::Status Synchronize();
 
   // Waits for all streams, and clears their errors.
   void Reset();
@@ -139,6 +141,8 @@ class StepStreams {
                    void* output);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
+  // Of the world: the statistics of a step.
+  absl::Status GatherStatistics(const void* own, void* all, int64_t bytes);
   // From rank 0, in place.
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
@@ -147,7 +151,7 @@ class StepStreams {
 
  private:
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
-              device::Context& context, device::Stream& compute);
+              collectives::Communicator& world, device::Context& context, device::Stream& compute);
 
   // How a collective is carried out.
   struct Route {
@@ -155,11 +159,13 @@ class StepStreams {
     // By this rank.
     int64_t sent_bytes;
   };
-  // That of an earlier collective of the same signature; else the communicator's choice now.
-  absl::StatusOr<Route> RouteOf(const collectives::CollectiveSignature& signature);
+  // That of an earlier collective of the same signature in this group; else its choice now.
+  absl::StatusOr<Route> RouteOf(const collectives::CollectiveSignature& signature,
+                                collectives::Communicator& group);
 
   const ZeroOptions options_;
   collectives::Communicator& communicator_;
+  collectives::Communicator& world_;
   device::Context& context_;
   device::Stream& compute_;
   // Null without overlap.
@@ -171,9 +177,9 @@ class StepStreams {
   // Null without a file.
   std::unique_ptr<device::Stream> from_file_, to_file_, weights_from_file_, copies_from_file_;
   std::optional<WaitPoint> omitted_;
-  // By kind, operation, reduction, type and count.
-  std::map<std::tuple<collectives::CollectiveKind, kernels::ReduceOp, collectives::Reduction,
-                      precision::DType, int64_t>,
+  // By group, kind, operation, reduction, type and count.
+  std::map<std::tuple<const collectives::Communicator*, collectives::CollectiveKind,
+                      kernels::ReduceOp, collectives::Reduction, precision::DType, int64_t>,
            Route>
       routes_;
 };

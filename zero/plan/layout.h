@@ -159,7 +159,8 @@ inline ElementRange UpdatedRange(const Plan& plan, const ZeroOptions& options, c
   return {rank * slice, slice};
 }
 
-// This rank's slices of the final gradients, by type; `data` gives the slice of a bucket.
+// This rank's slices of the final gradients that it counts, by type; `data` gives the slice of a
+// bucket. Types are those of all gradients, so that ranks with others to count have as many lists.
 template <typename DataOfBucket>
 std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptions& options,
                                                DataOfBucket data) {
@@ -171,6 +172,7 @@ std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptio
     auto list = std::find_if(lists.begin(), lists.end(),
                              [&](const auto& each) { return each.dtype == dtype; });
     if (list == lists.end()) list = lists.insert(list, optim::GradientList{.dtype = dtype});
+    if (!bucket.counted) continue;
     list->segments.push_back({data(static_cast<int>(b)), plan.slice(bucket)});
   }
   return lists;
@@ -182,7 +184,7 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   controller.loss_scaler = options.loss_scaler;
   controller.max_grad_norm = options.max_grad_norm;
   if (options.average_gradients) controller.grad_divisor = plan.ranks() * options.micro_batches;
-  controller.ranks = plan.ranks();
+  controller.ranks = plan.ranks() * options.model_ranks;
   return controller;
 }
 

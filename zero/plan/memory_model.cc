@@ -141,15 +141,20 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
 }
 
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
-                                                 collectives::Communicator& communicator) {
-  collectives::Workspace workspace;
+                                                 collectives::Communicator& communicator,
+                                                 collectives::Communicator* world) {
+  collectives::Workspace workspace, of_world;
   for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+    if (each.of_world && world != nullptr) {
+      BRIGADE_ASSIGN_OR_RETURN(of_world, world->WorkspaceFor(each.signature));
+      continue;
+    }
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, communicator.WorkspaceFor(each.signature));
     workspace = collectives::Max(workspace, needed);
   }
   std::vector<MemoryTerm> terms = MemoryOf(plan, options);
-  terms.push_back(
-      {Tier::kDevice, Purpose::kCommunication, "workspace of collectives", workspace.bytes()});
+  terms.push_back({Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
+                   workspace.bytes() + of_world.bytes()});
   return terms;
 }
 

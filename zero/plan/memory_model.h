@@ -34,9 +34,11 @@ struct MemoryTerm {
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 
 // The same with the workspace of the step's collectives, which the communicator allocates for them
-// beside the arrays above: "workspace of collectives". Errors of Communicator::Resolve.
+// beside the arrays above, and that of the world, where it is another one: "workspace of
+// collectives". Errors of Communicator::Resolve.
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
-                                                 collectives::Communicator& communicator);
+                                                 collectives::Communicator& communicator,
+                                                 collectives::Communicator* world = nullptr);
 
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier, device::Purpose purpose);

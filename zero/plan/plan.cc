@@ -49,9 +49,11 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
 }
 
 // What parameters of one bucket have in common.
-using Kind = std::tuple<bool, precision::DType, bool>;  // trainable, dtype, tied
+using Kind = std::tuple<bool, precision::DType, bool, bool>;  // trainable, dtype, tied, counted
 
-Kind KindOf(const Bucket& bucket) { return {bucket.trainable, bucket.dtype, bucket.tied}; }
+Kind KindOf(const Bucket& bucket) {
+  return {bucket.trainable, bucket.dtype, bucket.tied, bucket.counted};
+}
 
 void Append(Bucket& bucket, int parameter, int64_t size) {
   const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
@@ -132,21 +134,22 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
                       *parameter.spec.dtype,
                       parameter.spec.trainable,
                       used_by.size() > 1,
+                      parameter.spec.counted,
                       0,
                       {},
                       {},
                       {}};
-      const auto found = open.find(KindOf(fresh));
+      const Kind kind = KindOf(fresh);
+      const auto found = open.find(kind);
       const bool fits =
           found != open.end() &&
           plan.buckets_[static_cast<size_t>(found->second)].size + parameter.spec.size <=
               options.bucket_elements;
       if (!fits) {
-        open[KindOf(fresh)] = static_cast<int>(plan.buckets_.size());
+        open[kind] = static_cast<int>(plan.buckets_.size());
         plan.buckets_.push_back(std::move(fresh));
       }
-      parameter.bucket =
-          open[{parameter.spec.trainable, *parameter.spec.dtype, used_by.size() > 1}];
+      parameter.bucket = open[kind];
       Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
       Append(bucket, number, parameter.spec.size);
       parameter.begin = bucket.entries.back().range.begin;
@@ -167,7 +170,8 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
 std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
   return absl::StrCat(p.spec.name, " ", Text(p.spec.shape), " ", precision::Name(*p.spec.dtype),
-                      p.spec.trainable ? "" : " frozen", ", group ", p.spec.group, ", unit \"",
+                      p.spec.trainable ? "" : " frozen", p.spec.counted ? "" : " not counted",
+                      ", group ", p.spec.group, ", unit \"",
                       units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ",
                       p.begin);
 }

@@ -28,6 +28,9 @@ struct ParameterSpec {
   int32_t group = 0;
   // False: frozen, without a gradient and optimizer state.
   bool trainable = true;
+  // Whether its gradient counts in the norm on this rank's group. False where ranks outside of the
+  // group have the same parameter and count it (ZeroOptions::model_ranks).
+  bool counted = true;
   // Row-major, for those who read checkpoints; its product is `size`. Empty: [size].
   std::vector<int64_t> shape = {};
 };
@@ -68,6 +71,7 @@ struct Bucket {
   bool trainable = true;
   // Holds a parameter that several units use.
   bool tied = false;
+  bool counted = true;
   // Elements with padding.
   int64_t size = 0;
   // In ascending order of their ranges.
@@ -100,7 +104,8 @@ struct Unit {
 };
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
-// one type, either trainable or frozen; tied parameters have buckets of their own. Each parameter
+// one type, either trainable or frozen; tied parameters, and those that are not counted, have
+// buckets of their own. Each parameter
 // begins at a multiple of 256 bytes. A bucket is padded so that every rank's slice is a multiple of
 // 256 bytes; rank r owns slice r of each bucket.
 class Plan {

@@ -89,7 +89,8 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   }
   const auto lists = GradientLists(plan, options, [](int) { return nullptr; }).size();
   const auto bytes = static_cast<int64_t>(std::max<size_t>(1, lists) * sizeof(kernels::GradStats));
-  all.push_back({AllGatherOf(options, bytes, precision::DType::kUint8), 1, &Traffic::scalars});
+  all.push_back({AllGatherOf(options, bytes, precision::DType::kUint8), 1, &Traffic::scalars,
+                 /*of_world=*/true});
   return all;
 }
 

@@ -22,6 +22,8 @@ struct StepCollective {
   collectives::CollectiveSignature signature;
   int64_t times = 1;
   int64_t Traffic::*traffic = nullptr;
+  // Of the world, which may be more than the group that shares a state.
+  bool of_world = false;
 };
 
 // The sum of a bucket's gradients over ranks, in the wire's type: a reduce-scatter, or by an

@@ -8,12 +8,14 @@
 namespace brigade::zero {
 
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
-                                      collectives::Communicator& communicator) {
+                                      collectives::Communicator& communicator,
+                                      collectives::Communicator* world) {
   Traffic traffic;
   for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
-    BRIGADE_ASSIGN_OR_RETURN(const auto signature, communicator.Resolve(each.signature));
+    collectives::Communicator& group = each.of_world && world != nullptr ? *world : communicator;
+    BRIGADE_ASSIGN_OR_RETURN(const auto signature, group.Resolve(each.signature));
     traffic.*each.traffic +=
-        each.times * collectives::WireBytes(signature, communicator.rank(), communicator.size());
+        each.times * collectives::WireBytes(signature, group.rank(), group.size());
   }
   return traffic;
 }

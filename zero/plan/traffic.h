@@ -13,7 +13,8 @@ class Communicator;
 
 namespace brigade::zero {
 
-// Payload bytes that a rank has sent, by purpose. Their sum is what its communicator counts.
+// Payload bytes that a rank has sent, by purpose. Their sum is what its communicator counts, and
+// that of the world, where that is another one.
 struct Traffic {
   int64_t gradients = 0;
   int64_t parameters = 0;
@@ -35,8 +36,11 @@ struct Traffic {
 // all-reduce of 4 bytes for each bucket, which counts as gradients. Errors of
 // Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
+//
+// `world`: of the statistics, where it is another one (ZeroOptions::model_ranks).
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
-                                      collectives::Communicator& communicator);
+                                      collectives::Communicator& communicator,
+                                      collectives::Communicator* world = nullptr);
 
 }  // namespace brigade::zero
 

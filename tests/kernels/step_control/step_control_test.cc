@@ -223,14 +223,16 @@ TEST_F(StepControlTest, RejectsOptionsOutOfRange) {
   EXPECT_EQ(state_.iteration, 0);
 }
 
-TEST_F(StepControlTest, SkipsAndChangesNothingElseOnceTheFlagIsSet) {
-  int32_t flag = 0;
-  options_.failure_flag = &flag;
+TEST_F(StepControlTest, SkipsAndChangesNothingElseOnceAFlagIsSet) {
+  int32_t flags[kFailureFlags] = {};
+  options_.failure_flags = {&flags[0], &flags[1]};
   StepWithOverflow(false);
   EXPECT_EQ(state_.step, 1);
   EXPECT_EQ(state_.skip, 0);
-  flag = 1;
-  for (const bool overflow : {false, true}) {
+  for (const auto& [first, overflow] :
+       {std::pair(true, false), std::pair(true, true), std::pair(false, false)}) {
+    flags[0] = first ? 1 : 0;
+    flags[1] = first ? 0 : 1;
     const StepState before = state_;
     const std::vector<GroupStep> groups = group_steps_;
     StepWithOverflow(overflow);
