@@ -6,10 +6,21 @@
 #include "brigade/nn/enqueue.h"
 
 namespace brigade::nn {
+namespace {
+
+absl::Status CheckWhole(absl::string_view operation, const TokenIds& ids) {
+  BRIGADE_RETURN_IF_ERROR(CheckVocabulary(operation, ids));
+  if (ids.vocabulary() == ids.whole_vocabulary()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, ": the ids are a window of ",
+                                                 ids.vocabulary(), " on a vocabulary of ",
+                                                 ids.whole_vocabulary()));
+}
+
+}  // namespace
 
 absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckVocabulary("cross_entropy", ids));
+  BRIGADE_RETURN_IF_ERROR(CheckWhole("cross_entropy", ids));
   return WithType("cross_entropy", dtype, [&](auto tag) {
     using T = decltype(tag);
     const CrossEntropyRows<T> rows = {ids, Typed<T>(logits), Typed<Wide<T>>(losses),
@@ -23,7 +34,7 @@ absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const voi
 
 absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckVocabulary("cross_entropy_backward", ids));
+  BRIGADE_RETURN_IF_ERROR(CheckWhole("cross_entropy_backward", ids));
   return WithType("cross_entropy_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     const CrossEntropyBackwardRows<T> rows = {ids, Typed<T>(logits), seed, ids.vocabulary()};

@@ -16,7 +16,7 @@ namespace brigade::nn {
 // Shapes       logits [rows, vocabulary]; losses [rows], float, or double for float64; device
 //              memory.
 // Stream       Enqueued; allocates nothing, never waits.
-// Errors       InvalidArgument naming the type, or a vocabulary of none.
+// Errors       InvalidArgument naming the type, or a vocabulary of none, or a window on one.
 absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream);
 

@@ -13,7 +13,7 @@
 namespace brigade::nn {
 
 // x[b, t] = tokens[ids[b, t]], and + positions[t] unless it is null. NaN where the id is none of
-// the vocabulary, 0 where it is outside of the window.
+// the vocabulary, -0 where it is outside of the window.
 //
 // Shapes       tokens [vocabulary, width], positions [context, width], x [batch * context, width];
 //              device memory.

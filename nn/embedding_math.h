@@ -11,7 +11,8 @@
 
 namespace brigade::nn {
 
-// x[b, t] = tokens[ids[b, t]] (+ positions[t]), NaN for an id that is none, 0 for one elsewhere
+// x[b, t] = tokens[ids[b, t]] (+ positions[t]), NaN for an id that is none, -0 for one elsewhere:
+// added to anything it leaves the bits
 template <typename T>
 struct EmbeddingRows {
   TokenIds ids;
@@ -27,7 +28,7 @@ struct EmbeddingRows {
     T* const out = x + r * columns;
     if (id < 0) {
       const T value =
-          T(id == TokenIds::kNone ? std::numeric_limits<Wide<T>>::quiet_NaN() : Wide<T>(0));
+          T(id == TokenIds::kNone ? std::numeric_limits<Wide<T>>::quiet_NaN() : -Wide<T>(0));
       row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = value; });
       return;
     }

@@ -12,7 +12,7 @@ namespace brigade::nn {
 // of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts.
 //
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
-// kElsewhere: another rank has their rows of a table, and a layer gives 0 for them here.
+// kElsewhere: another rank has their rows of a table. For embeddings; cross entropy takes none.
 //
 // The host does not see ids, so an id outside of the vocabulary is no error of a call. It is kNone:
 // nothing is read or written where its row of a table would be, and what a layer gives for it is
@@ -43,8 +43,10 @@ class TokenIds {
   BRIGADE_INLINE int64_t rows() const { return batch_ * context_; }
   int64_t batch() const { return batch_; }
   BRIGADE_INLINE int64_t context() const { return context_; }
-  // Of the window.
+  // Of the window: the number of its ids, and the first one in the vocabulary.
   BRIGADE_INLINE int64_t vocabulary() const { return vocabulary_; }
+  int64_t first() const { return first_; }
+  int64_t whole_vocabulary() const { return all_; }
 
   BRIGADE_INLINE bool are_bytes() const { return bytes_ != nullptr; }
   const void* data() const { return are_bytes() ? bytes_ : static_cast<const void*>(ids_); }

@@ -22,7 +22,7 @@ constexpr GridGroup kAll[kGridGroups] = {
 constexpr int kMostExtent = 1 << 15;
 
 // Begins what Located adds.
-constexpr absl::string_view kOrigin = "grid of ";
+constexpr absl::string_view kOrigin = "grid of tensor ";
 
 // In which coordinates the ranks of a group differ.
 struct Free {
@@ -174,21 +174,41 @@ absl::StatusOr<std::unique_ptr<Grid>> Grid::Create(const GridShape& shape, Commu
       continue;
     }
     const std::vector<int> ranks = RanksOf(shape, group, world.rank());
+    // All ranks find the same: a group is another one's equal by the extents alone.
+    Communicator* const equal = grid->FindGroupOf(ranks);
+    if (equal != nullptr) {
+      place = equal;
+      continue;
+    }
     // The lowest rank stands for the group.
-    BRIGADE_ASSIGN_OR_RETURN(auto made, world.Split(ranks.empty() ? -1 : ranks[0], 0));
-    place = made.get();
-    if (made != nullptr) grid->made_.push_back(std::move(made));
+    auto made = world.Split(ranks.empty() ? -1 : ranks[0], 0);
+    if (!made.ok()) {
+      // Others may have theirs, and wait for this rank in the next one.
+      world.Abort(made.status());
+      return made.status();
+    }
+    place = made->get();
+    if (*made != nullptr) grid->made_.push_back({ranks, *std::move(made)});
   }
   return grid;
 }
 
+Communicator* Grid::FindGroupOf(const std::vector<int>& ranks) const {
+  if (static_cast<int>(ranks.size()) == world_.size()) return &world_;
+  for (const auto& [its, communicator] : made_) {
+    if (its == ranks) return communicator.get();
+  }
+  return nullptr;
+}
+
 absl::Status Grid::Located(const absl::Status& error) const {
   if (absl::StrContains(error.message(), kOrigin)) return error;
-  const std::string grid = absl::StrCat(kOrigin, ToString(shape_));
+  const std::string grid = absl::StrCat("grid of ", ToString(shape_));
   for (const GridGroup group : kAll) {
     const Communicator* const communicator = this->group(group);
     if (communicator == nullptr || communicator->status().ok()) continue;
-    if (!absl::StrContains(error.message(), communicator->status().message())) continue;
+    const absl::Status its = communicator->status();
+    if (its.message().empty() || !absl::StrContains(error.message(), its.message())) continue;
     const std::vector<int> ranks = RanksOf(shape_, group, rank());
     return absl::Status(
         error.code(),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -84,7 +85,10 @@ std::vector<int> RanksOf(const GridShape& shape, GridGroup group, int rank);
 //
 // Errors       A communicator's error ends its group. The rank that gets it, or that fails by
 //              itself, calls Abort, which ends all groups that it is in; ranks that wait in these
-//              get the error and do the same, so that it reaches every rank that waits for another.
+//              get the error and do the same, so that it reaches every rank that waits for
+//              another. Create does so by itself.
+// Memory       What the communicators take: at most six beside the world's, fewer where extents are
+//              1. On NCCL each takes memory of the GPU.
 // Threads      Abort from any thread; the rest from one.
 class Grid {
  public:
@@ -100,7 +104,8 @@ class Grid {
   const Coordinates& coordinates() const { return coordinates_; }
   int rank() const { return world_.rank(); }
 
-  // Null for kTied on a rank that is in no such group.
+  // Null for kTied on a rank that is in no such group. Groups of the same ranks have one
+  // communicator.
   collectives::Communicator* group(GridGroup group) const {
     return groups_[static_cast<size_t>(group)];
   }
@@ -121,13 +126,16 @@ class Grid {
  private:
   Grid(const GridShape& shape, collectives::Communicator& world);
 
+  // A communicator of these ranks, if there is one.
+  collectives::Communicator* FindGroupOf(const std::vector<int>& ranks) const;
   // The error with its origin.
   absl::Status Located(const absl::Status& error) const;
 
   const GridShape shape_;
   const Coordinates coordinates_;
   collectives::Communicator& world_;
-  std::vector<std::unique_ptr<collectives::Communicator>> made_;
+  // With their ranks.
+  std::vector<std::pair<std::vector<int>, std::unique_ptr<collectives::Communicator>>> made_;
   std::array<collectives::Communicator*, kGridGroups> groups_ = {};
 };
 

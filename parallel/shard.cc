@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::parallel {
 namespace {
@@ -24,7 +25,9 @@ absl::Status Invalid(const What&... what) {
 }  // namespace
 
 absl::Status Validate(const TensorShards& shards) {
-  if (shards.count < 1 || shards.ranks < 1 || shards.rank < 0 || shards.rank >= shards.ranks) {
+  constexpr int kMostShards = 1 << 15;
+  if (shards.count < 1 || shards.count > kMostShards || shards.ranks < 1 || shards.rank < 0 ||
+      shards.rank >= shards.ranks) {
     return Invalid("tensor shards: rank ", shards.rank, " of ", shards.ranks, " with ",
                    shards.count, " shards");
   }
@@ -47,6 +50,7 @@ int64_t Shard::local_size(const TensorShards& shards) const {
 }
 
 absl::Status Validate(const Shard& shard, const TensorShards& shards) {
+  BRIGADE_RETURN_IF_ERROR(Validate(shards));
   if (!shard.axis.has_value()) return absl::OkStatus();
   const std::string shape = absl::StrCat("[", absl::StrJoin(shard.shape, ", "), "]");
   const int axis = *shard.axis;
@@ -54,7 +58,11 @@ absl::Status Validate(const Shard& shard, const TensorShards& shards) {
     return Invalid("shard: ", shape, " has no axis ", axis);
   }
   const int64_t extent = shard.shape[static_cast<size_t>(axis)];
-  if (shard.parts >= 1 && extent % (shard.parts * shards.count) == 0) return absl::OkStatus();
+  // No product of the two, which may be anything.
+  if (shard.parts >= 1 && extent >= 0 && extent % shard.parts == 0 &&
+      extent / shard.parts % shards.count == 0) {
+    return absl::OkStatus();
+  }
   return Invalid("shard: axis ", axis, " of ", shape, " in ", shard.parts,
                  " parts cannot be cut into ", shards.count, " shards");
 }

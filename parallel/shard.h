@@ -4,7 +4,7 @@
 // How the parameters of a model are cut over tensor ranks. A model has a number of tensor shards,
 // which is a part of it like its width: each shard is multiplied for itself, and sums over shards
 // are added up as one tree. A rank holds as many neighbouring shards as there are for each. So the
-// number of ranks changes no bit.
+// number of ranks need not change a bit (parallel/README.md says of what).
 
 #include <cstdint>
 #include <optional>
@@ -31,7 +31,8 @@ struct TensorShards {
 };
 
 // InvalidArgument naming the numbers, unless each rank gets one shard, or both numbers are powers
-// of two and each rank gets as many: the sums of each rank are then subtrees of the tree of all.
+// of two and each rank gets as many: the sums of each rank are then subtrees of the tree of all. At
+// most 32768 shards.
 absl::Status Validate(const TensorShards& shards);
 
 // The same, and that they are those of rank `rank` of a group of `ranks`.
@@ -46,8 +47,6 @@ struct Shard {
   std::optional<int> axis = std::nullopt;
   // Equal parts of the axis, of which each is cut: 3 for queries, keys and values side by side.
   int64_t parts = 1;
-  // Ranks use it for different rows, and the gradient is the sum of theirs; for what is not cut.
-  bool sum_gradients = false;
 
   // Elements of all of it, and of what a rank holds.
   int64_t size() const;

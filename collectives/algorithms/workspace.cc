@@ -68,6 +68,7 @@ int64_t NcclLandingBytes(int64_t bytes) {
 }
 
 bool IsNcclsOwn(const CollectiveSignature& signature) {
+  if (signature.kind == CollectiveKind::kShift) return false;
   return signature.algorithm == Algorithm::kNative || !HasAlgorithms(signature.kind);
 }
 

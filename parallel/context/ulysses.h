@@ -26,7 +26,8 @@ namespace brigade::parallel {
 //              caller's (Saved).
 // Traffic      A rank sends (c-1)/c of an array of its positions in each exchange: of 3 n and of n
 //              columns in each pass.
-// Stream       Enqueued; allocates nothing, never waits. Calls of all ranks.
+// Stream       Enqueued as the communicator's calls are; allocates nothing. Calls of all ranks, all
+//              on one stream.
 // Determinism  Out has the same bits for any number of ranks, and so has dqkv on GPUs; on the CPU
 //              those of dqkv are the same for numbers of ranks with batch * heads / c of at least
 //              16: below, nn::AttentionBackward adds up gradients of queries in parts, by its

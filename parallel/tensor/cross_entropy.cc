@@ -51,12 +51,17 @@ VocabularyCrossEntropy::VocabularyCrossEntropy(const VocabularyCrossEntropyOptio
 
 absl::Status VocabularyCrossEntropy::CheckRows(const nn::TokenIds& window) const {
   BRIGADE_RETURN_IF_ERROR(nn::CheckVocabulary("vocabulary_cross_entropy", window));
-  if (window.rows() <= options_.rows && window.vocabulary() % options_.shards.local() == 0) {
+  const TensorShards& shards = options_.shards;
+  const int64_t all = window.whole_vocabulary();
+  if (window.rows() <= options_.rows && all % shards.count == 0 &&
+      window.vocabulary() == all / shards.ranks &&
+      window.first() == shards.rank * window.vocabulary()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("vocabulary_cross_entropy: ", window.rows(), " rows of ", window.vocabulary(),
-                   " in ", options_.shards.local(), " shards; it is for ", options_.rows, " rows"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "vocabulary_cross_entropy: ", window.rows(), " rows, ids ", window.first(), " to ",
+      window.first() + window.vocabulary(), " of ", all, ", on rank ", shards.rank, " of ",
+      shards.ranks, " with ", shards.count, " shards; it is for ", options_.rows, " rows"));
 }
 
 absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const void* logits,

@@ -28,11 +28,13 @@ struct VocabularyCrossEntropyOptions {
 // the target's logit.
 //
 // Precision    As nn::CrossEntropy, whose bits one shard gives. Parts of rows are joined as an
-//              aligned binary tree over the model's shards: the number of ranks changes no bit.
+//              aligned binary tree over the model's shards: on a CPU the number of ranks changes
+//              no bit. (Where ranks are no power of two, those behind the last subtree come last.)
 // Memory       Bytes, scratch, and the communicator's workspace; at Create.
 // Traffic      One all-gather: a rank sends 3 (t-1) floats (double for float64) a row; backward
 //              none.
-// Stream       Enqueued; allocates nothing, never waits.
+// Stream       Enqueued as the communicator's calls are; allocates nothing. All calls on one
+//              stream.
 class VocabularyCrossEntropy {
  public:
   // `ranks`, with whose size and rank options.shards must agree, must outlive it.

@@ -14,7 +14,7 @@
 namespace brigade::parallel {
 
 // What is known of a row of logits z from a part of its vocabulary: the largest one, the sum of
-// e^(z - max), and the target's, or -inf where that is elsewhere.
+// e^(z - max), which is 0 where all are -inf, and the target's, or -inf where that is elsewhere.
 template <typename W>
 struct SoftmaxPart {
   W max, sum, target;
@@ -22,9 +22,12 @@ struct SoftmaxPart {
 
 template <typename W>
 BRIGADE_INLINE SoftmaxPart<W> Join(const SoftmaxPart<W>& a, const SoftmaxPart<W>& b) {
+  constexpr W kNone = -std::numeric_limits<W>::infinity();
   const W max = a.max > b.max ? a.max : b.max;
-  return {max, a.sum * nn::Exp(a.max - max) + b.sum * nn::Exp(b.max - max),
-          a.target > b.target ? a.target : b.target};
+  // A part of -inf alone adds nothing to another one; their difference would be NaN.
+  const W first = a.max == kNone ? a.sum : a.sum * nn::Exp(a.max - max);
+  const W second = b.max == kNone ? b.sum : b.sum * nn::Exp(b.max - max);
+  return {max, first + second, a.target > b.target ? a.target : b.target};
 }
 
 // All of `count` parts, part(i) in ascending order, joined as an aligned binary tree; of a number
@@ -64,11 +67,13 @@ struct VocabularyParts {
       const T* const in = logits + (s * ids.rows() + r) * columns;
       const W max =
           row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return nn::Widen(in[c]); });
-      const W sum = row.template Sum<W>(
-          columns, [&](int64_t c) BRIGADE_NN_BODY { return nn::Exp(nn::Widen(in[c]) - max); });
+      constexpr W kNone = -std::numeric_limits<W>::infinity();
+      const W sum = row.template Sum<W>(columns, [&](int64_t c) BRIGADE_NN_BODY {
+        const W z = nn::Widen(in[c]);
+        return max == kNone && z == kNone ? W(0) : nn::Exp(z - max);
+      });
       const int64_t at = target - s * columns;
-      return {max, sum,
-              at >= 0 && at < columns ? nn::Widen(in[at]) : -std::numeric_limits<W>::infinity()};
+      return {max, sum, at >= 0 && at < columns ? nn::Widen(in[at]) : kNone};
     });
     if (row.first()) parts[r] = all;
   }

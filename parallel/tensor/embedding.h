@@ -8,7 +8,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/parallel/shard.h"
-#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::parallel {
@@ -27,10 +27,10 @@ absl::StatusOr<nn::TokenIds> VocabularyWindow(const nn::TokenIds& ids, const Ten
 //
 // Shapes       tokens [vocabulary / ranks, width], positions [context, width], x [rows, width], or
 //              with SumPart::kOwn the own part of the rows.
-// Traffic      TensorSums::SumOfOne of rows * width: a call of all ranks.
-// Errors       Those of nn::Embedding and TensorSums::Sum.
+// Traffic      ShardSums::SumOfOne of rows * width: a call of all ranks.
+// Errors       Those of nn::Embedding and ShardSums::Sum.
 absl::Status VocabularyEmbedding(const nn::TokenIds& window, int64_t width, const void* tokens,
-                                 const void* positions, void* x, TensorSums& sums,
+                                 const void* positions, void* x, ShardSums& sums,
                                  device::Stream& stream);
 
 }  // namespace brigade::parallel

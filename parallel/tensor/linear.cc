@@ -1,5 +1,6 @@
 #include "brigade/parallel/tensor/linear.h"
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/precision/dtype.h"
 
@@ -22,6 +23,13 @@ const void* WeightOf(const nn::LinearInput& shard, int s) {
   return Of(shard.weight, s, shard.outputs * shard.inputs, shard.dtype);
 }
 
+absl::Status CheckType(const nn::LinearInput& shard, const ShardSums& sums) {
+  if (shard.dtype == sums.options().dtype) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("linear: dtype is ", precision::Name(shard.dtype),
+                                                 ", that of the sums ",
+                                                 precision::Name(sums.options().dtype)));
+}
+
 }  // namespace
 
 absl::Status ColumnLinear(const nn::LinearInput& shard, int local_shards, const void* bias, void* y,
@@ -37,9 +45,10 @@ absl::Status ColumnLinear(const nn::LinearInput& shard, int local_shards, const 
 }
 
 absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, void* dx,
-                                  nn::Gradient dweight, nn::Gradient dbias, TensorSums& sums,
+                                  nn::Gradient dweight, nn::Gradient dbias, ShardSums& sums,
                                   nn::Blas& blas, const nn::Workspace& workspace,
                                   device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckType(shard, sums));
   const auto dy_of = [&](int s) { return Of(dy, s, shard.rows * shard.outputs, shard.dtype); };
   for (int s = 0; s < sums.local_shards(); ++s) {
     BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
@@ -58,11 +67,12 @@ absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, 
                       .c_dtype = dtype},
                      stream);
   };
-  return sums.Sum(shard.rows * shard.inputs, product, dx, stream);
+  return sums.Sum(shard.rows, shard.inputs, product, dx, stream);
 }
 
-absl::Status RowLinear(const nn::LinearInput& shard, void* y, TensorSums& sums, nn::Blas& blas,
+absl::Status RowLinear(const nn::LinearInput& shard, void* y, ShardSums& sums, nn::Blas& blas,
                        device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckType(shard, sums));
   const auto product = [&](int s, void* partial, precision::DType dtype) {
     return blas.Gemm(
         {.dtype = shard.dtype,
@@ -76,7 +86,7 @@ absl::Status RowLinear(const nn::LinearInput& shard, void* y, TensorSums& sums, 
          .c_dtype = dtype},
         stream);
   };
-  return sums.Sum(shard.rows * shard.outputs, product, y, stream);
+  return sums.Sum(shard.rows, shard.outputs, product, y, stream);
 }
 
 absl::Status RowLinearBackward(const nn::LinearInput& shard, int local_shards, const void* dy,

@@ -17,7 +17,7 @@
 #include "brigade/nn/gradient.h"
 #include "brigade/nn/linear.h"
 #include "brigade/nn/workspace.h"
-#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 
 namespace brigade::parallel {
 
@@ -32,12 +32,12 @@ absl::Status ColumnLinear(const nn::LinearInput& shard, int local_shards, const 
                           nn::Blas& blas, device::Stream& stream);
 
 // From dy, of the shape of y: dweight and dbias of this rank's shards, and dx [rows, inputs], the
-// sum over all shards by `sums` (TensorSums::Sum: a call of all ranks; with SumPart::kOwn the own
+// sum over all shards by `sums` (ShardSums::Sum: a call of all ranks; with SumPart::kOwn the own
 // part of the rows). Those without data are left out.
 //
 // Aliasing     dx, which is written last, may be x.
 absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, void* dx,
-                                  nn::Gradient dweight, nn::Gradient dbias, TensorSums& sums,
+                                  nn::Gradient dweight, nn::Gradient dbias, ShardSums& sums,
                                   nn::Blas& blas, const nn::Workspace& workspace,
                                   device::Stream& stream);
 
@@ -48,8 +48,8 @@ absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, 
 // inputs], weight [S, outputs, inputs]; y [rows, outputs], or with SumPart::kOwn the own part of
 // the rows.
 //
-// Traffic      That of TensorSums::Sum, of rows * outputs elements: a call of all ranks.
-absl::Status RowLinear(const nn::LinearInput& shard, void* y, TensorSums& sums, nn::Blas& blas,
+// Traffic      That of ShardSums::Sum, of rows * outputs elements: a call of all ranks.
+absl::Status RowLinear(const nn::LinearInput& shard, void* y, ShardSums& sums, nn::Blas& blas,
                        device::Stream& stream);
 
 // From dy [rows, outputs], all rows: dx and dweight of this rank's shards, of the shapes of x and

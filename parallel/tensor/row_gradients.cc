@@ -13,7 +13,9 @@ namespace {
 
 using precision::DType;
 
-TensorSumOptions SumOptions(const TensorShards& shards, DType dtype, int64_t elements) {
+constexpr size_t kSegmentsAtOnce = 16;
+
+ShardSumOptions SumOptions(const TensorShards& shards, DType dtype, int64_t elements) {
   return {.shards = shards, .dtype = dtype, .elements = elements};
 }
 
@@ -21,7 +23,7 @@ TensorSumOptions SumOptions(const TensorShards& shards, DType dtype, int64_t ele
 
 int64_t RowGradients::Bytes(const TensorShards& shards, DType dtype, int64_t elements) {
   return (shards.local() + 1) * elements * precision::SizeOf(dtype) +
-         TensorSums::Bytes(SumOptions(shards, dtype, elements));
+         ShardSums::Bytes(SumOptions(shards, dtype, elements));
 }
 
 absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(const TensorShards& shards,
@@ -33,8 +35,8 @@ absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(const TensorS
                                                    precision::Name(dtype),
                                                    "; it must be float32, float16 or bfloat16"));
   }
-  const TensorSumOptions options = SumOptions(shards, dtype, elements);
-  BRIGADE_ASSIGN_OR_RETURN(auto sums, TensorSums::Create(options, ranks, context));
+  const ShardSumOptions options = SumOptions(shards, dtype, elements);
+  BRIGADE_ASSIGN_OR_RETURN(auto sums, ShardSums::Create(options, ranks, context));
   BRIGADE_ASSIGN_OR_RETURN(
       auto memory, context.Allocate((shards.local() + 1) * elements * precision::SizeOf(dtype),
                                     device::Purpose::kScratch, "gradients of blocks of rows"));
@@ -42,7 +44,7 @@ absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(const TensorS
       new RowGradients(dtype, elements, std::move(sums), std::move(memory)));
 }
 
-RowGradients::RowGradients(DType dtype, int64_t elements, std::unique_ptr<TensorSums> sums,
+RowGradients::RowGradients(DType dtype, int64_t elements, std::unique_ptr<ShardSums> sums,
                            device::Buffer memory)
     : dtype_(dtype), elements_(elements), sums_(std::move(sums)), memory_(std::move(memory)) {}
 
@@ -58,19 +60,26 @@ absl::Status RowGradients::Sum(absl::Span<const Target> targets, device::Stream&
     const kernels::CastSegment segment[] = {{Block(block, 0), partial, size}};
     return kernels::Cast(segment, {.source_dtype = dtype_, .target_dtype = dtype}, stream);
   };
-  BRIGADE_RETURN_IF_ERROR(sums_->Sum(size, widen, Total(), stream));
+  BRIGADE_RETURN_IF_ERROR(sums_->Sum(1, size, widen, Total(), stream));
   for (const bool accumulate : {false, true}) {
-    absl::InlinedVector<kernels::CastSegment, 16> segments;
+    // Without an allocation, however many there are.
+    absl::InlinedVector<kernels::CastSegment, kSegmentsAtOnce> segments;
+    const auto deliver = [&]() -> absl::Status {
+      if (segments.empty()) return absl::OkStatus();
+      const absl::Status delivered = kernels::Cast(
+          segments, {.source_dtype = dtype_, .target_dtype = dtype_, .accumulate = accumulate},
+          stream);
+      segments.clear();
+      return delivered;
+    };
     for (const Target& target : targets) {
       if (target.gradient.accumulate != accumulate || target.gradient.data == nullptr) continue;
       const char* const from =
           static_cast<const char*>(Total()) + target.offset * precision::SizeOf(dtype_);
       segments.push_back({from, target.gradient.data, target.size});
+      if (segments.size() == kSegmentsAtOnce) BRIGADE_RETURN_IF_ERROR(deliver());
     }
-    if (segments.empty()) continue;
-    BRIGADE_RETURN_IF_ERROR(kernels::Cast(
-        segments, {.source_dtype = dtype_, .target_dtype = dtype_, .accumulate = accumulate},
-        stream));
+    BRIGADE_RETURN_IF_ERROR(deliver());
   }
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
 #include "brigade/parallel/shard.h"
-#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::parallel {
@@ -27,10 +27,12 @@ namespace brigade::parallel {
 //   gradients.Sum({{offset, size, target}, ...}, stream)
 //
 // Precision    Gradients of blocks are rounded to the model's type, added in fp32 as the tree of
-//              TensorSums, and rounded once: the number of ranks changes no bit.
+//              ShardSums, and rounded once; where that is added to what is there, once more. On a
+//              CPU the number of ranks changes no bit.
 // Memory       Bytes, scratch, and the communicator's workspace; at Create.
 // Traffic      One all-reduce of `elements` fp32 for all of a sum's parameters: 2 (t-1)/t of it.
-// Stream       Enqueued; allocates nothing, never waits.
+// Stream       Enqueued as the communicator's calls are; allocates nothing. All calls on one
+//              stream.
 class RowGradients {
  public:
   // A parameter in the memory of a block, and where its gradient goes.
@@ -41,7 +43,7 @@ class RowGradients {
   };
 
   // `elements`: of all parameters of the largest sum. float32, float16 or bfloat16. `ranks` must
-  // outlive it. Errors of TensorSums::Create.
+  // outlive it. Errors of ShardSums::Create.
   static absl::StatusOr<std::unique_ptr<RowGradients>> Create(const TensorShards& shards,
                                                               precision::DType dtype,
                                                               int64_t elements,
@@ -59,7 +61,7 @@ class RowGradients {
   absl::Status Sum(absl::Span<const Target> targets, device::Stream& stream);
 
  private:
-  RowGradients(precision::DType dtype, int64_t elements, std::unique_ptr<TensorSums> sums,
+  RowGradients(precision::DType dtype, int64_t elements, std::unique_ptr<ShardSums> sums,
                device::Buffer memory);
 
   // Behind the blocks: the sum.
@@ -67,7 +69,7 @@ class RowGradients {
 
   const precision::DType dtype_;
   const int64_t elements_;
-  const std::unique_ptr<TensorSums> sums_;
+  const std::unique_ptr<ShardSums> sums_;
   const device::Buffer memory_;
 };
 

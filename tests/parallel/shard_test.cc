@@ -88,6 +88,8 @@ TEST(ShardTest, WhatDoesNotDivideIsNamed) {
                                                        "shards: that is one for each rank, or a "
                                                        "power of two that they divide"));
   EXPECT_THAT(Validate(TensorShards{2, 2, 2}), invalid("tensor shards: rank 2 of 2 with 2 shards"));
+  EXPECT_THAT(Validate(TensorShards{1 << 16, 1, 0}),
+              invalid("tensor shards: rank 0 of 1 with 65536 shards"));
   EXPECT_THAT(Validate(TensorShards{0, 0, 0}), invalid("tensor shards: rank 0 of 0 with 0 shards"));
   EXPECT_OK(Validate(TensorShards{8, 2, 1}, 1, 2));
   EXPECT_THAT(Validate(TensorShards{8, 2, 1}, 1, 4),
@@ -99,6 +101,11 @@ TEST(ShardTest, WhatDoesNotDivideIsNamed) {
               invalid("shard: axis 0 of [12, 5] in 3 parts cannot be cut into 8 shards"));
   EXPECT_THAT(Validate(Shard{.shape = {12, 5}, .axis = 1}, {2, 2, 0}),
               invalid("shard: axis 1 of [12, 5] in 1 parts cannot be cut into 2 shards"));
+  EXPECT_THAT(Validate(Shard{.shape = {-4}, .axis = 0}, {2, 2, 0}),
+              invalid("shard: axis 0 of [-4] in 1 parts cannot be cut into 2 shards"));
+  EXPECT_THAT(Validate(Shard{.shape = {12}}, {6, 2, 0}),
+              invalid("tensor shards: 2 ranks cannot share 6 shards: that is one for each rank, or "
+                      "a power of two that they divide"));
   EXPECT_THAT(Validate(Shard{.shape = {12}, .axis = 1}, {2, 2, 0}),
               invalid("shard: [12] has no axis 1"));
   EXPECT_THAT(Validate(Shard{.shape = {12}, .axis = 0, .parts = 0}, {2, 2, 0}),

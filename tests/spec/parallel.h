@@ -34,7 +34,7 @@ inline SoftmaxPart PartOf(const std::vector<double>& logits, int64_t target) {
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   SoftmaxPart part = {kNone, 0, kNone};
   for (const double z : logits) part.max = z > part.max ? z : part.max;
-  for (const double z : logits) part.sum += std::exp(z - part.max);
+  for (const double z : logits) part.sum += z == kNone ? 0 : std::exp(z - part.max);
   if (target >= 0 && target < static_cast<int64_t>(logits.size())) {
     part.target = logits[static_cast<size_t>(target)];
   }
@@ -43,8 +43,10 @@ inline SoftmaxPart PartOf(const std::vector<double>& logits, int64_t target) {
 
 inline SoftmaxPart Join(const SoftmaxPart& a, const SoftmaxPart& b) {
   const double max = a.max > b.max ? a.max : b.max;
-  return {max, a.sum * std::exp(a.max - max) + b.sum * std::exp(b.max - max),
-          a.target > b.target ? a.target : b.target};
+  const auto decayed = [&](const SoftmaxPart& part) {
+    return part.sum == 0 ? 0 : part.sum * std::exp(part.max - max);
+  };
+  return {max, decayed(a) + decayed(b), a.target > b.target ? a.target : b.target};
 }
 
 inline double LossOf(const SoftmaxPart& whole) {

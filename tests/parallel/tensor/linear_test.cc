@@ -66,12 +66,12 @@ Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
     const auto dexpand = lab.Raw<T>(static_cast<int64_t>(expand.size()));
     const auto dbias = lab.Raw<T>(static_cast<int64_t>(bias.size()));
     const auto dcontract = lab.Raw<T>(static_cast<int64_t>(contract.size()));
-    auto sums = TensorSums::Create({.shards = lab.shards(),
-                                    .dtype = kType,
-                                    .wire = wire,
-                                    .part = part,
-                                    .elements = mlp.rows * std::max(mlp.inputs, mlp.outputs)},
-                                   *lab.self().communicator, *lab.self().context)
+    auto sums = ShardSums::Create({.shards = lab.shards(),
+                                   .dtype = kType,
+                                   .wire = wire,
+                                   .part = part,
+                                   .elements = mlp.rows * std::max(mlp.inputs, mlp.outputs)},
+                                  *lab.self().communicator, *lab.self().context)
                     .value();
     const nn::LinearInput first = {kType, x.data(), expand.data(), mlp.rows, mlp.inputs, hidden};
     const nn::LinearInput second = {
@@ -90,23 +90,8 @@ Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
     ASSERT_OK(ColumnLinearBackward(first, dh.data(), dx.data(), {dexpand.data()}, {dbias.data()},
                                    *sums, lab.blas(), lab.workspace(), stream));
     ASSERT_OK(lab.self().communicator->Synchronize(stream));
-    // The rows of a rank are neighbours.
-    const TensorShards by_rank = {ranks, ranks, lab.shards().rank};
-    const auto rows = [&](int64_t columns) {
-      Shard shard = {.shape = {mlp.rows, columns}};
-      if (part == SumPart::kOwn) shard.axis = 0;
-      return shard;
-    };
-    const auto join_rows = [&](int64_t columns, absl::Span<const T> mine, std::vector<T>& to) {
-      ForEachRun(rows(columns), by_rank, [&](const ShardRun& run) {
-        for (int64_t i = 0; i < run.size; ++i) {
-          if (!rows(columns).counts_on(by_rank)) continue;
-          to[static_cast<size_t>(run.global + i)] = mine[static_cast<size_t>(run.local + i)];
-        }
-      });
-    };
-    join_rows(mlp.outputs, y, whole.y);
-    join_rows(mlp.inputs, dx, whole.dx);
+    lab.JoinRows<T>(part, y, whole.y);
+    lab.JoinRows<T>(part, dx, whole.dx);
     lab.Join<T>(mlp.expand(), dexpand, whole.dexpand);
     lab.Join<T>(mlp.expand_bias(), dbias, whole.dbias);
     lab.Join<T>(mlp.contract(), dcontract, whole.dcontract);
@@ -153,12 +138,16 @@ TYPED_TEST(TensorLinearTest, GivesTheKnownAnswerOnAnyRanks) {
   };
   const Values<T> values = {of({1, 2}), of({1, 0, 0, 1, 1, 1, 1, -1}), of({0, 0, 0, 0}),
                             of({1, 2, 3, 4}), of({1})};
+  // With biases 1, 0, 0, -2 the second layer gets 1 and -8 more.
+  Values<T> biased = values;
+  biased.bias = of({1, 0, 0, -2});
   for (const int count : {1, 2, 4}) {
     for (int ranks = 1; ranks <= count; ranks *= 2) {
       for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
         SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
         const Results<T> results = Run(mlp, values, count, ranks, wire);
         EXPECT_THAT(InDouble(results.y), ElementsAre(10));
+        EXPECT_THAT(InDouble(Run(mlp, biased, count, ranks, wire).y), ElementsAre(3));
         EXPECT_THAT(InDouble(results.dx), ElementsAre(8, 1));
         EXPECT_THAT(InDouble(results.dexpand), ElementsAre(1, 2, 2, 4, 3, 6, 4, 8));
         EXPECT_THAT(InDouble(results.dbias), ElementsAre(1, 2, 3, 4));
@@ -183,9 +172,50 @@ TYPED_TEST(TensorLinearTest, TheNumberOfRanksChangesNoBit) {
   }
 }
 
-// The layers of nn/ in double, from the same values.
-Results<double> Reference(const Mlp& mlp, const Values<double>& values) {
-  return Run(mlp, values, 1, 1);
+// The layers of nn/.
+template <typename T>
+Results<T> ByNn(const Mlp& mlp, const Values<T>& values) {
+  Results<T> whole;
+  OnTensorRanks(1, 1, [&](TensorLab& lab) {
+    constexpr DType kType = precision::kDType<T>;
+    device::Stream& stream = lab.stream();
+    const auto in = [&](const std::vector<T>& array) {
+      return lab.Cut({.shape = {static_cast<int64_t>(array.size())}}, array);
+    };
+    const auto x = in(values.x), expand = in(values.expand), bias = in(values.bias);
+    const auto contract = in(values.contract), dy = in(values.dy);
+    const auto h = lab.Raw<T>(mlp.rows * mlp.hidden), act = lab.Raw<T>(mlp.rows * mlp.hidden);
+    const auto dh = lab.Raw<T>(mlp.rows * mlp.hidden), y = lab.Raw<T>(mlp.rows * mlp.outputs);
+    const auto dx = lab.Raw<T>(mlp.rows * mlp.inputs);
+    const auto dexpand = lab.Raw<T>(mlp.hidden * mlp.inputs), dbias = lab.Raw<T>(mlp.hidden);
+    const auto dcontract = lab.Raw<T>(mlp.outputs * mlp.hidden);
+    const nn::LinearInput first = {kType,    x.data(),   expand.data(),
+                                   mlp.rows, mlp.inputs, mlp.hidden};
+    const nn::LinearInput second = {kType,    act.data(), contract.data(),
+                                    mlp.rows, mlp.hidden, mlp.outputs};
+    const nn::MatrixShape shape = {kType, mlp.rows, mlp.hidden};
+    ASSERT_OK(nn::Linear(first, bias.data(), h.data(), lab.blas(), stream));
+    ASSERT_OK(nn::Gelu(shape, h.data(), act.data(), stream));
+    ASSERT_OK(nn::Linear(second, nullptr, y.data(), lab.blas(), stream));
+    ASSERT_OK(nn::LinearBackward(second, dy.data(), {dh.data()}, {dcontract.data()}, {}, lab.blas(),
+                                 lab.workspace(), stream));
+    ASSERT_OK(nn::GeluBackward(shape, h.data(), dh.data(), stream));
+    ASSERT_OK(nn::LinearBackward(first, dh.data(), {dx.data()}, {dexpand.data()}, {dbias.data()},
+                                 lab.blas(), lab.workspace(), stream));
+    ASSERT_OK(stream.Synchronize());
+    const auto out = [](absl::Span<const T> array) {
+      return std::vector<T>(array.begin(), array.end());
+    };
+    whole = {out(y), out(dx), out(dexpand), out(dbias), out(dcontract)};
+  });
+  return whole;
+}
+
+TYPED_TEST(TensorLinearTest, OneShardHasTheBitsOfNnsLayers) {
+  using T = TypeParam;
+  if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
+  const Values<T> values = this->Random(this->kMlp);
+  ExpectSameBits(Run(this->kMlp, values, 1, 1), ByNn(this->kMlp, values));
 }
 
 template <typename T>
@@ -197,26 +227,28 @@ void ExpectNear(const std::vector<T>& values, const std::vector<double>& wanted,
   }
 }
 
-// One shard is nn::Linear, whose own tests are against finite differences; more shards, other
-// ranks, and a 16-bit wire differ from it by roundings alone.
+// nn::Linear's own tests are against finite differences; shards, ranks, and a 16-bit wire differ
+// from it in double by roundings alone.
 TYPED_TEST(TensorLinearTest, DiffersFromDoubleByRoundings) {
   using T = TypeParam;
   if (kOnGpu) GTEST_SKIP() << "the reference is in doubles, for the CPU";
   const Values<T> values = this->Random(this->kMlp);
   const Results<double> wanted =
-      Reference(this->kMlp, {InDouble(values.x), InDouble(values.expand), InDouble(values.bias),
-                             InDouble(values.contract), InDouble(values.dy)});
-  // Sums of up to 48 products of numbers below 8, the inner ones rounded once or twice.
-  const double u = 2 * UnitRoundoff<T>();
+      ByNn<double>(this->kMlp, {InDouble(values.x), InDouble(values.expand), InDouble(values.bias),
+                                InDouble(values.contract), InDouble(values.dy)});
+  // Sums of 48 products of an inner number below 4 and one below 1: each inner one is off by three
+  // roundings, and the sum by one for each of up to 8 ranks and two at its end.
+  const double bound = (48 * 3 + 8 + 2) * UnitRoundoff<T>() * 4;
   ForEachSharing([&](int count, int ranks) {
+    // Any number, where each rank has one.
     for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
       SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, wire ", wire));
       const Results<T> results = Run(this->kMlp, values, count, ranks, wire);
-      ExpectNear(results.y, wanted.y, 48 * 4 * u, "y");
-      ExpectNear(results.dx, wanted.dx, 48 * 4 * u, "dx");
-      ExpectNear(results.dexpand, wanted.dexpand, 48 * 4 * u, "dexpand");
-      ExpectNear(results.dbias, wanted.dbias, 48 * 4 * u, "dbias");
-      ExpectNear(results.dcontract, wanted.dcontract, 48 * 4 * u, "dcontract");
+      ExpectNear(results.y, wanted.y, bound, "y");
+      ExpectNear(results.dx, wanted.dx, bound, "dx");
+      ExpectNear(results.dexpand, wanted.dexpand, bound, "dexpand");
+      ExpectNear(results.dbias, wanted.dbias, bound, "dbias");
+      ExpectNear(results.dcontract, wanted.dcontract, bound, "dcontract");
     }
   });
 }
@@ -254,8 +286,9 @@ TYPED_TEST(TensorLinearTest, AWireOfTheModelsTypeKeepsItsBound) {
           partial_sums += std::abs(partial);
         }
         const double y = at(one.y, r * mlp.outputs + o), its = at(results.y, r * mlp.outputs + o);
-        const double bound = u * partial_sums + 2 * u * std::abs(y) +
-                             2 * static_cast<double>(mlp.hidden + ranks) * 0x1p-24 * products;
+        const double bound =
+            u * partial_sums + 2 * u * std::abs(y) +
+            2 * static_cast<double>(mlp.hidden + ranks) * UnitRoundoff<nn::Wide<T>>() * products;
         // The inner values are rounded alike; their own error does not count.
         EXPECT_LE(std::abs(its - y), 1.01 * bound) << ranks << " ranks, row " << r << ", " << o;
         differs |= its != y;
@@ -271,11 +304,12 @@ TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
   if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
   using W = nn::Wide<T>;
   constexpr int kCount = 8;
-  constexpr int64_t kElements = 16;
+  // Several blocks, unequal ones, on each of eight ranks.
+  constexpr int64_t kElements = 203;
   for (const int ranks : {1, 2, 4, 8}) {
     OnTensorRanks(kCount, ranks, [&](TensorLab& lab) {
       auto sums =
-          TensorSums::Create(
+          ShardSums::Create(
               {.shards = lab.shards(), .dtype = precision::kDType<T>, .elements = kElements},
               *lab.self().communicator, *lab.self().context)
               .value();
@@ -297,7 +331,7 @@ TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
         void* const target[] = {partial};
         return kernels::Reduce(source, target, kElements, {.dtype = dtype}, lab.stream());
       };
-      ASSERT_OK(sums->Sum(kElements, product, out.data(), lab.stream()));
+      ASSERT_OK(sums->Sum(1, kElements, product, out.data(), lab.stream()));
       ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
       for (size_t i = 0; i < size_t{kElements}; ++i) {
         std::vector<W> parts;
@@ -308,19 +342,19 @@ TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
   }
 }
 
-TEST(TensorSumsTest, SendsWhatItSays) {
+TEST(ShardSumsTest, SendsWhatItSays) {
   for (const int ranks : {2, 4}) {
     for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
       for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
         OnTensorRanks(ranks, ranks, [&](TensorLab& lab) {
           constexpr int64_t kElements = 256;
           collectives::Communicator& group = *lab.self().communicator;
-          auto sums = TensorSums::Create({.shards = lab.shards(),
-                                          .dtype = DType::kBFloat16,
-                                          .wire = wire,
-                                          .part = part,
-                                          .elements = kElements},
-                                         group, *lab.self().context)
+          auto sums = ShardSums::Create({.shards = lab.shards(),
+                                         .dtype = DType::kBFloat16,
+                                         .wire = wire,
+                                         .part = part,
+                                         .elements = kElements},
+                                        group, *lab.self().context)
                           .value();
           const auto sent = [&] {
             int64_t bytes = 0;
@@ -330,22 +364,22 @@ TEST(TensorSumsTest, SendsWhatItSays) {
           const auto out = lab.Raw<BFloat16>(kElements);
           const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
           const int64_t before = sent();
-          ASSERT_OK(sums->Sum(kElements, nothing, out.data(), lab.stream()));
+          ASSERT_OK(sums->Sum(4, kElements / 4, nothing, out.data(), lab.stream()));
           ASSERT_OK(group.Synchronize(lab.stream()));
           const int64_t times = part == SumPart::kAll ? 2 : 1;
           const int64_t element = wire == SumWire::kFloat32 ? 4 : 2;
           EXPECT_EQ(sent() - before, times * (ranks - 1) * kElements / ranks * element);
-          EXPECT_EQ(TensorSums::Bytes(sums->options()), kElements * element);
+          EXPECT_EQ(ShardSums::Bytes(sums->options()), kElements * element);
         });
       }
     }
   }
 }
 
-TEST(TensorSumsTest, WrongUsesAreNamed) {
+TEST(ShardSumsTest, WrongUsesAreNamed) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
-    const auto create = [&](TensorSumOptions options) {
-      return TensorSums::Create(options, *lab.self().communicator, *lab.self().context).status();
+    const auto create = [&](ShardSumOptions options) {
+      return ShardSums::Create(options, *lab.self().communicator, *lab.self().context).status();
     };
     const auto invalid = [](const std::string& text) {
       return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
@@ -358,14 +392,22 @@ TEST(TensorSumsTest, WrongUsesAreNamed) {
     EXPECT_THAT(create({.shards = lab.shards(), .dtype = DType::kInt32}),
                 invalid("dtype is int32"));
     EXPECT_THAT(create({.shards = lab.shards(), .elements = -1}), invalid("elements is -1"));
-    auto sums = TensorSums::Create({.shards = lab.shards(), .part = SumPart::kOwn, .elements = 8},
-                                   *lab.self().communicator, *lab.self().context)
+    auto sums = ShardSums::Create({.shards = lab.shards(), .part = SumPart::kOwn, .elements = 8},
+                                  *lab.self().communicator, *lab.self().context)
                     .value();
     const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
     const auto out = lab.Raw<float>(8);
-    EXPECT_THAT(sums->Sum(10, nothing, out.data(), lab.stream()),
-                invalid("10 elements of 2 ranks; at most 8, in equal parts"));
-    EXPECT_THAT(sums->Sum(7, nothing, out.data(), lab.stream()), invalid("7 elements of 2 ranks"));
+    for (const auto& [rows, columns] : {std::pair(10, 1), std::pair(3, 2), std::pair(-2, 1)}) {
+      EXPECT_THAT(sums->Sum(rows, columns, nothing, out.data(), lab.stream()),
+                  invalid(absl::StrCat("[", rows, ", ", columns,
+                                       "] on 2 ranks; at most 8 elements, of rows that the ranks "
+                                       "divide")));
+      EXPECT_THAT(sums->SumOfOne(rows, columns, nothing, out.data(), lab.stream()),
+                  invalid("on 2 ranks"));
+    }
+    EXPECT_THAT(RowLinear({DType::kBFloat16, out.data(), out.data(), 2, 1, 1}, out.data(), *sums,
+                          lab.blas(), lab.stream()),
+                invalid("linear: dtype is bfloat16, that of the sums float32"));
     lab.self().AwaitOthers();
   });
 }

@@ -87,6 +87,31 @@ Gradients<T> Run(int count, int ranks) {
   return whole;
 }
 
+TYPED_TEST(RowGradientsTest, OneShardHasTheBitsOfNnsLayers) {
+  using T = TypeParam;
+  const Gradients<T> gradients = Run<T>(1, 1);
+  const auto x = Noise<T>(kRows * kWidth, 1), dy = Noise<T>(kRows * kWidth, 2);
+  OnTensorRanks(1, 1, [&](TensorLab& lab) {
+    constexpr DType kType = precision::kDType<T>;
+    const auto my_x = lab.Cut({.shape = {kRows, kWidth}}, x);
+    const auto my_dy = lab.Cut({.shape = {kRows, kWidth}}, dy);
+    const auto weight = lab.Cut({.shape = {kWidth}}, Noise<T>(kWidth, 3));
+    const auto bias = lab.Cut({.shape = {kWidth}}, Noise<T>(kWidth, 4));
+    const auto y = lab.Raw<T>(kRows * kWidth), dx = lab.Raw<T>(kRows * kWidth);
+    const auto mean = lab.Raw<float>(kRows), inverse = lab.Raw<float>(kRows);
+    const auto dweight = lab.Raw<T>(kWidth), dbias = lab.Raw<T>(kWidth);
+    const nn::LayerNormInput input = {kType,          my_x.data(), weight.data(), mean.data(),
+                                      inverse.data(), kRows,       kWidth};
+    ASSERT_OK(nn::LayerNorm(input, bias.data(), y.data(), lab.stream()));
+    ASSERT_OK(nn::LayerNormBackward(input, my_dy.data(), {dx.data()}, {dweight.data()},
+                                    {dbias.data()}, lab.workspace(), lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    EXPECT_TRUE(SameBits(gradients.dweight, std::vector<T>(dweight.begin(), dweight.end())));
+    EXPECT_TRUE(SameBits(gradients.dnorm_bias, std::vector<T>(dbias.begin(), dbias.end())));
+    EXPECT_TRUE(SameBits(gradients.dx, std::vector<T>(dx.begin(), dx.end())));
+  });
+}
+
 TYPED_TEST(RowGradientsTest, TheNumberOfRanksChangesNoBit) {
   using T = TypeParam;
   for (const int count : {1, 2, 4, 8}) {
@@ -119,7 +144,7 @@ TYPED_TEST(RowGradientsTest, IsTheSumOverAllRows) {
   }
   // Of each block's gradient and of the sum, with those of 48 terms in float.
   const double bound = 9 * UnitRoundoff<T>() * 8 + 48 * 0x1p-24 * 16;
-  for (const int count : {1, 4, 8}) {
+  for (const int count : {1, 3, 4, 6, 8}) {
     const Gradients<T> gradients = Run<T>(count, count);
     for (size_t c = 0; c < size_t{kWidth}; ++c) {
       EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dweight[c])), dweight[c], bound) << c;
@@ -151,11 +176,19 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
       return bytes;
     };
     const int64_t sent_before = sent();
+    // More targets than are delivered at once.
     const auto target = lab.Raw<BFloat16>(kElements);
-    ASSERT_OK(gradients->Sum({{0, kElements, {target.data()}}}, lab.stream()));
+    std::vector<RowGradients::Target> targets;
+    const auto ones = absl::MakeSpan(static_cast<BFloat16*>(gradients->Block(0, 0)), kElements);
+    if (!kOnGpu) std::fill(ones.begin(), ones.end(), BFloat16(1.0f));
+    for (int64_t i = 0; i < kElements; ++i) targets.push_back({i, 1, {&target[i]}});
+    ASSERT_OK(gradients->Sum(targets, lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
     lab.self().AwaitOthers();
     EXPECT_EQ(sent() - sent_before, 2 * 3 * kElements / 4 * 4);
+    for (int64_t i = 0; i < kElements && !kOnGpu; ++i) {
+      EXPECT_EQ(static_cast<float>(target[i]), 4.0f) << i;
+    }
   });
 }
 
@@ -170,7 +203,8 @@ TEST(RowGradientsTest, WrongUsesAreNamed) {
     auto gradients = create(DType::kFloat32).value();
     const auto target = lab.Raw<float>(16);
     EXPECT_THAT(gradients->Sum({{4, 8, {target.data()}}}, lab.stream()),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("12 elements")));
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("[1, 12] on 2 ranks; at most 8 elements")));
   });
 }
 

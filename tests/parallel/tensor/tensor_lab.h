@@ -18,7 +18,7 @@
 #include "brigade/nn/random.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/parallel/shard.h"
-#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "gtest/gtest.h"
@@ -111,6 +111,21 @@ class TensorLab {
     });
   }
 
+  // What this rank has of rows: all of them, the same as the others, or its own part. The whole is
+  // then [all rows], of which ranks that have all must agree in every bit.
+  template <typename T>
+  void JoinRows(SumPart part, absl::Span<const T> local, std::vector<T>& whole) const {
+    const int64_t size = static_cast<int64_t>(local.size());
+    if (part == SumPart::kOwn) {
+      std::copy(local.begin(), local.end(), whole.begin() + shards_.rank * size);
+      return;
+    }
+    if (shards_.rank == 0) std::copy(local.begin(), local.end(), whole.begin());
+    self_.AwaitOthers();
+    EXPECT_TRUE(SameBits(std::vector<T>(local.begin(), local.end()), whole))
+        << "rank " << shards_.rank;
+  }
+
  private:
   collectives::Rank& self_;
   const TensorShards shards_;
@@ -136,6 +151,8 @@ inline void ForEachSharing(const std::function<void(int count, int ranks)>& body
   for (const int count : {1, 2, 4, 8}) {
     for (int ranks = 1; ranks <= count; ranks *= 2) body(count, ranks);
   }
+  // No powers of two: one for each rank.
+  for (const int count : {3, 6}) body(count, count);
 }
 
 }  // namespace brigade::parallel

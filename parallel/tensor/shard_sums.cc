@@ -1,4 +1,4 @@
-#include "brigade/parallel/tensor/tensor_sums.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 
 #include <utility>
 
@@ -18,13 +18,13 @@ using precision::DType;
 // In which products are added.
 DType WideType(DType dtype) { return precision::SizeOf(dtype) == 2 ? DType::kFloat32 : dtype; }
 
-DType WireType(const TensorSumOptions& options) {
+DType WireType(const ShardSumOptions& options) {
   return options.wire == SumWire::kModel ? options.dtype : WideType(options.dtype);
 }
 
 // Of a rank's product or sum of products, before it is rounded for the wire. A single product can
 // be rounded by itself.
-DType PartialType(const TensorSumOptions& options) {
+DType PartialType(const ShardSumOptions& options) {
   return options.shards.local() == 1 ? WireType(options) : WideType(options.dtype);
 }
 
@@ -35,19 +35,20 @@ int Levels(const TensorShards& shards) {
   return levels;
 }
 
-int64_t LevelBytes(const TensorSumOptions& options) {
-  return options.elements * precision::SizeOf(PartialType(options));
+// Rounded up, so that all levels are aligned alike.
+int64_t LevelBytes(const ShardSumOptions& options) {
+  return (options.elements * precision::SizeOf(PartialType(options)) + 255) / 256 * 256;
 }
 
 }  // namespace
 
-int64_t TensorSums::Bytes(const TensorSumOptions& options) {
+int64_t ShardSums::Bytes(const ShardSumOptions& options) {
   if (options.shards.count == 1) return 0;
   return Levels(options.shards) * LevelBytes(options);
 }
 
-collectives::CollectiveSignature TensorSums::SignatureOf(const TensorSumOptions& options,
-                                                         int64_t elements) {
+collectives::CollectiveSignature ShardSums::SignatureOf(const ShardSumOptions& options,
+                                                        int64_t elements) {
   const bool all = options.part == SumPart::kAll;
   const bool tree = options.wire == SumWire::kFloat32;
   return {.kind = all ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
@@ -57,41 +58,41 @@ collectives::CollectiveSignature TensorSums::SignatureOf(const TensorSumOptions&
           .reduction = tree ? Reduction::kRoundedPerHop : Reduction::kRoundedOnce};
 }
 
-absl::StatusOr<std::unique_ptr<TensorSums>> TensorSums::Create(const TensorSumOptions& options,
-                                                               collectives::Communicator& ranks,
-                                                               device::Context& context) {
+absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptions& options,
+                                                             collectives::Communicator& ranks,
+                                                             device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(options.shards, ranks.rank(), ranks.size()));
   if (!precision::IsTrainingFormat(options.dtype) && options.dtype != DType::kFloat64) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor sums: dtype is ",
+    return absl::InvalidArgumentError(absl::StrCat("shard sums: dtype is ",
                                                    precision::Name(options.dtype),
                                                    "; it must be float32, float16, bfloat16 or "
                                                    "float64"));
   }
   if (options.elements < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor sums: elements is ", options.elements));
+    return absl::InvalidArgumentError(absl::StrCat("shard sums: elements is ", options.elements));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "sums over tensor shards"));
   if (ranks.size() > 1) {
-    TensorSumOptions of_one = options;
+    ShardSumOptions of_one = options;
     of_one.wire = SumWire::kModel;
-    for (const TensorSumOptions& each : {options, of_one}) {
+    for (const ShardSumOptions& each : {options, of_one}) {
       BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(each, options.elements)));
     }
   }
-  return std::unique_ptr<TensorSums>(new TensorSums(options, ranks, std::move(memory)));
+  return std::unique_ptr<ShardSums>(new ShardSums(options, ranks, std::move(memory)));
 }
 
-TensorSums::TensorSums(const TensorSumOptions& options, collectives::Communicator& ranks,
-                       device::Buffer memory)
+ShardSums::ShardSums(const ShardSumOptions& options, collectives::Communicator& ranks,
+                     device::Buffer memory)
     : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
 
-void* TensorSums::Level(int level) const {
+void* ShardSums::Level(int level) const {
   return static_cast<char*>(memory_.data()) + level * LevelBytes(options_);
 }
 
-absl::Status TensorSums::AddLocal(int64_t elements, Product product, void* to,
-                                  device::Stream& stream) {
+absl::Status ShardSums::AddLocal(int64_t elements, Product product, void* to,
+                                 device::Stream& stream) {
   const DType dtype = PartialType(options_);
   const int local = local_shards();
   int level = 0;
@@ -108,20 +109,23 @@ absl::Status TensorSums::AddLocal(int64_t elements, Product product, void* to,
   return absl::OkStatus();
 }
 
-absl::Status TensorSums::CheckElements(int64_t elements) const {
+absl::Status ShardSums::CheckSize(int64_t rows, int64_t columns) const {
   const int ranks = options_.shards.ranks;
   const bool cut = options_.part == SumPart::kOwn;
-  if (elements > options_.elements || (cut && elements % ranks != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor sums: ", elements, " elements of ",
-                                                   ranks, " ranks; at most ", options_.elements,
-                                                   cut ? ", in equal parts" : ""));
+  if (rows >= 0 && columns >= 0 && (!cut || rows % ranks == 0) &&
+      (columns == 0 || rows <= options_.elements / columns)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("shard sums: [", rows, ", ", columns, "] on ", ranks, " ranks; at most ",
+                   options_.elements, " elements", cut ? ", of rows that the ranks divide" : ""));
 }
 
-absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckElements(elements));
+absl::Status ShardSums::Sum(int64_t rows, int64_t columns, Product product, void* out,
+                            device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckSize(rows, columns));
   const int ranks = options_.shards.ranks;
+  const int64_t elements = rows * columns;
   if (options_.shards.count == 1) return product(0, out, options_.dtype);
   const DType partial = PartialType(options_), wire = WireType(options_);
   // What is last writes where the sum is wanted.
@@ -155,9 +159,10 @@ absl::Status TensorSums::Sum(int64_t elements, Product product, void* out, devic
   return kernels::Cast(segments, {.source_dtype = wire, .target_dtype = options_.dtype}, stream);
 }
 
-absl::Status TensorSums::SumOfOne(int64_t elements, Product product, void* out,
-                                  device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckElements(elements));
+absl::Status ShardSums::SumOfOne(int64_t rows, int64_t columns, Product product, void* out,
+                                 device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckSize(rows, columns));
+  const int64_t elements = rows * columns;
   const DType dtype = options_.dtype;
   if (options_.shards.ranks == 1) return product(0, out, dtype);
   if (options_.part == SumPart::kAll) {
