@@ -18,7 +18,7 @@ using precision::Half;
 using ::testing::HasSubstr;
 
 // 16 heads of all texts on each of four ranks: gradients of queries are of one part.
-constexpr int64_t kBatch = 4, kContext = 24, kHeads = 16, kHeadWidth = 8;
+constexpr int64_t kBatch = 4, kContext = 12, kHeads = 16, kHeadWidth = 8;
 constexpr int64_t kWidth = kHeads * kHeadWidth, kRows = kBatch * kContext;
 
 template <typename T>
@@ -49,8 +49,7 @@ Results<T> Whole(const std::vector<T>& qkv, const std::vector<T>& dout) {
     ASSERT_OK(nn::AttentionBackward(shape, in.data(), out.data(), lse.data(), up.data(),
                                     workspace.data(), dqkv.data(), lab.stream()));
     ASSERT_OK(lab.stream().Synchronize());
-    std::copy(out.begin(), out.end(), results.out.begin());
-    std::copy(dqkv.begin(), dqkv.end(), results.dqkv.begin());
+    results = {lab.Read(out), lab.Read(dqkv)};
   });
   return results;
 }
@@ -98,6 +97,7 @@ TYPED_TEST(UlyssesTest, HasTheBitsOfAttentionOnOneRank) {
   const auto qkv = Noise<T>(3 * kRows * kWidth, 1), dout = Noise<T>(kRows * kWidth, 2);
   const Results<T> whole = Whole(qkv, dout);
   for (const int ranks : {1, 2, 4}) {
+    if (testing::IsEmulated() && ranks != 2) continue;
     SCOPED_TRACE(absl::StrCat(ranks, " ranks"));
     const Results<T> results = Exchanged(qkv, dout, ranks);
     EXPECT_TRUE(SameBits(results.out, whole.out));

@@ -5,6 +5,7 @@
 // arrays, and what it computes goes back to its place in whole arrays. The same tests run on the
 // CPU and, by BRIGADE_LAB_DEVICE of their target, on a GPU.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/emulated.h"
 #include "gtest/gtest.h"
 
 #ifndef BRIGADE_LAB_DEVICE
@@ -80,50 +82,71 @@ class TensorLab {
   const nn::Workspace& workspace() const { return workspace_; }
   nn::Blas& blas() { return *blas_; }
 
-  // Memory that the device and the host reach, with its 0xFF of birth.
+  // Memory of the device, with its 0xFF of birth.
   template <typename T>
   absl::Span<T> Raw(int64_t size) {
-    arrays_.push_back(self_.context
-                          ->AllocateHost(size * static_cast<int64_t>(sizeof(T)),
-                                         device::Purpose::kScratch, "array")
-                          .value());
+    arrays_.push_back(
+        self_.context
+            ->Allocate(size * static_cast<int64_t>(sizeof(T)), device::Purpose::kScratch, "array")
+            .value());
     return arrays_.back().as<T>();
+  }
+
+  // From and to the host; they wait.
+  template <typename T>
+  void Write(const std::vector<T>& from, absl::Span<T> to) const {
+    EXPECT_OK(
+        self_.stream->Copy(to.data(), from.data(), static_cast<int64_t>(from.size() * sizeof(T))));
+    EXPECT_OK(self_.stream->Synchronize());
+  }
+  template <typename T>
+  std::vector<T> Read(absl::Span<T> from) const {
+    std::vector<T> to(from.size());
+    EXPECT_OK(
+        self_.stream->Copy(to.data(), from.data(), static_cast<int64_t>(from.size() * sizeof(T))));
+    EXPECT_OK(self_.stream->Synchronize());
+    return to;
+  }
+  template <typename T>
+  absl::Span<T> Array(const std::vector<T>& values) {
+    const absl::Span<T> array = Raw<T>(static_cast<int64_t>(values.size()));
+    Write(values, array);
+    return array;
   }
 
   // This rank's part of a whole array.
   template <typename T>
   absl::Span<T> Cut(const Shard& shard, const std::vector<T>& whole) {
-    const absl::Span<T> local = Raw<T>(shard.local_size(shards_));
+    std::vector<T> local(static_cast<size_t>(shard.local_size(shards_)));
     ForEachRun(shard, shards_, [&](const ShardRun& run) {
       std::copy_n(whole.begin() + run.global, run.size, local.begin() + run.local);
     });
-    return local;
+    return Array(local);
   }
 
   // The other way; of what is not cut, what the first rank has.
   template <typename T>
-  void Join(const Shard& shard, absl::Span<const T> local, std::vector<T>& whole) const {
+  void Join(const Shard& shard, absl::Span<T> local, std::vector<T>& whole) const {
+    const std::vector<T> mine = Read(local);
+    if (!shard.counts_on(shards_)) return;
     ForEachRun(shard, shards_, [&](const ShardRun& run) {
-      for (int64_t i = 0; i < run.size; ++i) {
-        if (!shard.counts_on(shards_)) continue;
-        whole[static_cast<size_t>(run.global + i)] = local[static_cast<size_t>(run.local + i)];
-      }
+      std::copy_n(mine.begin() + run.local, run.size, whole.begin() + run.global);
     });
   }
 
   // What this rank has of rows: all of them, the same as the others, or its own part. The whole is
   // then [all rows], of which ranks that have all must agree in every bit.
   template <typename T>
-  void JoinRows(SumPart part, absl::Span<const T> local, std::vector<T>& whole) const {
-    const int64_t size = static_cast<int64_t>(local.size());
+  void JoinRows(SumPart part, absl::Span<T> local, std::vector<T>& whole) const {
+    const std::vector<T> mine = Read(local);
     if (part == SumPart::kOwn) {
-      std::copy(local.begin(), local.end(), whole.begin() + shards_.rank * size);
+      const auto size = static_cast<int64_t>(mine.size());
+      std::copy(mine.begin(), mine.end(), whole.begin() + shards_.rank * size);
       return;
     }
-    if (shards_.rank == 0) std::copy(local.begin(), local.end(), whole.begin());
+    if (shards_.rank == 0) whole = mine;
     self_.AwaitOthers();
-    EXPECT_TRUE(SameBits(std::vector<T>(local.begin(), local.end()), whole))
-        << "rank " << shards_.rank;
+    EXPECT_TRUE(SameBits(mine, whole)) << "rank " << shards_.rank;
   }
 
  private:
@@ -146,13 +169,19 @@ inline void OnTensorRanks(int count, int ranks, const std::function<void(TensorL
                          });
 }
 
+// Numbers of shards that several numbers of ranks can share; fewer on the emulator, which is slow.
+inline std::vector<int> Counts() {
+  return testing::IsEmulated() ? std::vector<int>{2, 4} : std::vector<int>{1, 2, 4, 8};
+}
+
 // Calls body(count, ranks) for numbers of shards, and of ranks that can share them.
 inline void ForEachSharing(const std::function<void(int count, int ranks)>& body) {
-  for (const int count : {1, 2, 4, 8}) {
+  for (const int count : Counts()) {
     for (int ranks = 1; ranks <= count; ranks *= 2) body(count, ranks);
   }
   // No powers of two: one for each rank.
-  for (const int count : {3, 6}) body(count, count);
+  body(3, 3);
+  if (!testing::IsEmulated()) body(6, 6);
 }
 
 }  // namespace brigade::parallel
