@@ -98,6 +98,7 @@ class RankLoad {
 };
 
 absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
+  BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero_.options()));
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system_, folder_));
   reader_.emplace(std::move(reader));
   BRIGADE_ASSIGN_OR_RETURN(layout_, Layout::Create(zero_.plan().parameters(), zero_.state_arrays(),

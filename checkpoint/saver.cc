@@ -59,6 +59,7 @@ class Saver::Impl {
 
   absl::Status Allocate(device::Context& context, int rank, int ranks) {
     BRIGADE_RETURN_IF_ERROR(Validate(options_));
+    BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero_.options()));
     BRIGADE_ASSIGN_OR_RETURN(layout_, Layout::Create(zero_.plan().parameters(),
                                                      zero_.state_arrays(), options_.file_bytes));
     BRIGADE_ASSIGN_OR_RETURN(

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/loader.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/other_system_calls.h"
@@ -212,6 +213,26 @@ class HalfOfADisk final : public OtherSystemCalls {
  private:
   std::atomic<int> fails_ = -1, slow_ = -1, slow_writes_ = 0;
 };
+
+// Two groups of one rank, each with a part of a model.
+TEST(SaverStopTest, PartsOfAModelAreNotSavedAsTheWhole) {
+  CrashFileSystem disk;
+  OtherSystemCalls system(&disk);
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto group = self.communicator->Split(self.rank, 0).value();
+    zero::ZeroOptions options = ToyOptions(1);
+    options.model_ranks = kRanks;
+    auto zero = zero::ZeroOptimizer::Create(zero::ToyModel(), options, *group, *self.context,
+                                            *self.stream, self.communicator.get())
+                    .value();
+    const auto refused = StatusIs(absl::StatusCode::kUnimplemented,
+                                  HasSubstr("model_ranks is 2; there are no checkpoints of parts"));
+    EXPECT_THAT(Saver::Create(ToRoot(WriteMode::kInPlace), *zero, *group, *self.context, system),
+                refused);
+    EXPECT_THAT(Load(kRoot, TrainingFields(), *zero, *group, {}, system), refused);
+    self.AwaitOthers();
+  });
+}
 
 TEST(SaverStopTest, ARankThatStopsForAnotherOneTellsItsError) {
   CrashFileSystem disk;
