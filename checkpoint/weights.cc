@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/checkpoint/durable_file.h"
+#include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_files.h"
 #include "brigade/collectives/agree.h"
@@ -147,6 +148,7 @@ absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, const LoadWeightsOptions& options,
                          device::SystemCalls& system) {
+  BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero.options()));
   WeightReader reader(options, zero.plan());
   const bool reads = communicator.rank() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(

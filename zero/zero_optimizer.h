@@ -71,7 +71,8 @@ class StepStreams;
 //              algorithms that send each part once, in a step of one micro-batch: 2 (N-1)/N of the
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
 //              (tied ones count for each use, persistent ones 2; a unit that backward_units name
-//              again, another (N-1)/N), plus 16 (N-1) bytes for each type of gradient. More
+//              again, another (N-1)/N), plus 16 (N-1) bytes for each type of gradient (N: of the
+//              world). More
 //              micro-batches: another (N-1)/N of the gradients for each, or one reduction in the
 //              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
@@ -90,6 +91,12 @@ class StepStreams;
 //              which. CancelStep, then LendState give it, on every engine. Weights and gradients
 //              are not defined after such an error, nor is the state after one in
 //              InitializeParameters or LoadState.
+// World        With ZeroOptions::model_ranks groups hold parts of one model. Create, Step,
+//              InitializeParameters and LoadState are then calls of all ranks of the world; the
+//              others, and all other collectives, are the group's. An error that a group meets
+//              elsewhere ends the group: its ranks end the world too (parallel::Grid::Abort), or
+//              the others wait for them in Step. A group's failure that shows on NCCL after Step is
+//              enqueued may let the other groups take that step.
 // Threads      One at a time, but for ReturnState.
 class ZeroOptimizer final : public ParameterSource {
  public:
@@ -99,10 +106,10 @@ class ZeroOptimizer final : public ParameterSource {
   // InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
   // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough
   // memory, naming, of a tier's limit, what is needed for what.
-  // `world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call together;
-  // it must outlive the optimizer too. Null: `communicator`. Groups have models of their own, with
-  // the same types of gradients; whether a step overflows, its norm, and all that follows of it are
-  // the world's. InvalidArgument for a world of another number of ranks.
+  // `world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call together,
+  // each with it; it must outlive the optimizer too. Null: `communicator`. Groups have models of
+  // their own, with as many types of gradients; whether a step overflows, its norm, and all that
+  // follows of it are the world's. InvalidArgument for a world of another number of ranks.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute,

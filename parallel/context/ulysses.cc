@@ -41,6 +41,10 @@ absl::StatusOr<std::unique_ptr<Ulysses>> Ulysses::Create(const nn::AttentionShap
           "ulysses: ", size, " ", name, " cannot be cut over ", ranks.size(), " context ranks"));
     }
   }
+  if (shape.width % shape.heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ulysses: width is ", shape.width, " for ", shape.heads, " heads"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto memory,
                            context.Allocate(Bytes(shape, ranks.size(), context.device()),
                                             device::Purpose::kScratch, "exchanges of heads"));

@@ -26,6 +26,7 @@ namespace brigade::parallel {
 //              caller's (Saved).
 // Traffic      A rank sends (c-1)/c of an array of its positions in each exchange: of 3 n and of n
 //              columns in each pass.
+// Aliasing     None.
 // Stream       Enqueued as the communicator's calls are; allocates nothing. Calls of all ranks, all
 //              on one stream.
 // Determinism  Out has the same bits for any number of ranks, and so has dqkv on GPUs; on the CPU
@@ -47,7 +48,7 @@ class Ulysses {
   // `shape`: of whole texts and all heads. `ranks` must outlive it.
   //
   // Errors       InvalidArgument naming both numbers for heads or a context that the ranks do not
-  //              divide; those of Context::Allocate.
+  //              divide, or a width that the heads do not; those of Context::Allocate.
   static absl::StatusOr<std::unique_ptr<Ulysses>> Create(const nn::AttentionShape& shape,
                                                          collectives::Communicator& ranks,
                                                          device::Context& context);

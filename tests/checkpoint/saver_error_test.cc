@@ -17,6 +17,7 @@
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/loader.h"
 #include "brigade/checkpoint/saver.h"
+#include "brigade/checkpoint/weights.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/other_system_calls.h"
 #include "brigade/tests/checkpoint/toy_training.h"
@@ -230,6 +231,7 @@ TEST(SaverStopTest, PartsOfAModelAreNotSavedAsTheWhole) {
     EXPECT_THAT(Saver::Create(ToRoot(WriteMode::kInPlace), *zero, *group, *self.context, system),
                 refused);
     EXPECT_THAT(Load(kRoot, TrainingFields(), *zero, *group, {}, system), refused);
+    EXPECT_THAT(LoadWeights(kRoot, *zero, *group, {}, system), refused);
     self.AwaitOthers();
   });
 }

@@ -43,8 +43,10 @@ ModelSpec WholeModel() {
   return {{"unit", {{"own.0", kOwn}, {"own.1", kOwn}, {"shared", kShared}}}};
 }
 
-ZeroOptions Options(int stage, DType dtype) {
+ZeroOptions Options(int stage, DType dtype, device::Tier state = device::Tier::kDevice) {
   ZeroOptions options;
+  options.offload.optimizer_state = state;
+  if (state == device::Tier::kFile) options.offload.file.directory = ::testing::TempDir();
   options.stage = stage;
   options.dtype = dtype;
   options.optimizer.groups[0].lr = 0.125;
@@ -118,20 +120,42 @@ void TakeStates(ZeroOptimizer& zero, Result& result) {
   result.states.push_back(**state);
 }
 
-class WorldTest : public ::testing::TestWithParam<std::tuple<int, DType>> {};
-INSTANTIATE_TEST_SUITE_P(Stages, WorldTest,
-                         ::testing::Combine(::testing::Range(0, kStages),
-                                            ::testing::Values(DType::kFloat32, DType::kFloat16,
-                                                              DType::kBFloat16)),
-                         [](const auto& info) {
-                           return absl::StrCat(
-                               "stage_", std::get<0>(info.param), "_",
-                               std::string(precision::Name(std::get<1>(info.param))));
-                         });
+// A step with gradients of one element each.
+void ExpectNorm(ZeroOptimizer& zero, Rank& self, const std::vector<float>& gradients, double norm) {
+  ASSERT_OK(zero.Acquire(0, Pass::kForward));
+  ASSERT_OK(zero.Release(0));
+  ASSERT_OK(zero.Acquire(0, Pass::kBackward));
+  ASSERT_OK(zero.Release(0));
+  for (size_t p = 0; p < zero.plan().parameters().size(); ++p) {
+    const GradientTarget target = zero.Gradient(0, static_cast<int>(p)).value();
+    ASSERT_OK(self.stream->Copy(target.data, &gradients[p], sizeof(float)));
+  }
+  ASSERT_OK(self.stream->Synchronize());
+  ASSERT_OK(zero.GradientsReady(0));
+  ASSERT_OK(zero.FinishBackward());
+  ASSERT_OK(zero.Step());
+  Result result;
+  TakeStates(zero, result);
+  EXPECT_EQ(result.states[0].grad_norm, norm);
+}
+
+class WorldTest : public ::testing::TestWithParam<std::tuple<int, DType, device::Tier>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Stages, WorldTest,
+    ::testing::Combine(::testing::Range(0, kStages),
+                       ::testing::Values(DType::kFloat32, DType::kFloat16, DType::kBFloat16),
+                       ::testing::Values(device::Tier::kDevice, device::Tier::kHost,
+                                         device::Tier::kFile)),
+    [](const auto& info) {
+      return absl::StrCat("stage_", std::get<0>(info.param), "_",
+                          precision::Name(std::get<1>(info.param)), "_on_",
+                          device::ToString(std::get<2>(info.param)));
+    });
 
 TEST_P(WorldTest, GroupsWithPartsTrainAsOneWithTheWhole) {
-  const auto& [stage, dtype] = GetParam();
-  const ZeroOptions options = Options(stage, dtype);
+  const auto& [stage, dtype, state] = GetParam();
+  const ZeroOptions options = Options(stage, dtype, state);
+  if (!Validate(options).ok()) GTEST_SKIP() << "this stage has no offload";
   // The oracle: the same training with all parameters in one group of as many replicas.
   Result whole;
   std::vector<std::vector<float>> wanted(3);
@@ -203,6 +227,26 @@ TEST_P(WorldTest, GroupsWithPartsTrainAsOneWithTheWhole) {
   }
 }
 
+// A group that counts nothing has statistics all the same: 4 | 3 that is counted.
+TEST(WorldNormTest, AGroupMayCountNothing) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ParameterSpec shared = {"shared", 1};
+    shared.counted = self.rank == 0;
+    UnitSpec unit = {"unit", {shared}};
+    if (self.rank == 0) unit.parameters.push_back({"own", 1});
+    ZeroOptions options;
+    options.dtype = DType::kFloat32;
+    options.model_ranks = 2;
+    auto group = self.communicator->Split(self.rank, 0).value();
+    auto zero = ZeroOptimizer::Create({unit}, options, *group, *self.context, *self.stream,
+                                      self.communicator.get())
+                    .value();
+    ASSERT_OK(Initialize(*zero));
+    ExpectNorm(*zero, self, {4.0f, 3.0f}, 5.0);
+    self.AwaitOthers();
+  });
+}
+
 // Cut gradients 3 | 4 and one of 12 that both ranks have: 13, not 17.69.
 TEST(WorldNormTest, IsTheKnownAnswer) {
   OnThreads({.size = 2}, [](Rank& self) {
@@ -216,21 +260,7 @@ TEST(WorldNormTest, IsTheKnownAnswer) {
                                       *self.context, *self.stream, self.communicator.get())
                     .value();
     ASSERT_OK(Initialize(*zero));
-    ASSERT_OK(zero->Acquire(0, Pass::kForward));
-    ASSERT_OK(zero->Release(0));
-    ASSERT_OK(zero->Acquire(0, Pass::kBackward));
-    ASSERT_OK(zero->Release(0));
-    const float own = self.rank == 0 ? 3.0f : 4.0f, all = 12.0f;
-    for (const auto& [parameter, value] : {std::pair(0, own), std::pair(1, all)}) {
-      ASSERT_OK(self.stream->Copy(zero->Gradient(0, parameter)->data, &value, sizeof(float)));
-      ASSERT_OK(self.stream->Synchronize());
-    }
-    ASSERT_OK(zero->GradientsReady(0));
-    ASSERT_OK(zero->FinishBackward());
-    ASSERT_OK(zero->Step());
-    Result result;
-    TakeStates(*zero, result);
-    EXPECT_EQ(result.states[0].grad_norm, 13.0);
+    ExpectNorm(*zero, self, {self.rank == 0 ? 3.0f : 4.0f, 12.0f}, 13.0);
     self.AwaitOthers();
   });
 }
@@ -266,7 +296,8 @@ TEST(WorldErrorTest, WrongUsesAreNamedOnAllRanks) {
     if (self.rank % 2 == 1) other_types[0].parameters[0].dtype = DType::kFloat32;
     EXPECT_THAT(create(options, other_types, self.communicator.get()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("rank 0 has gradients: bfloat16; rank 1 has gradients: ")));
+                         HasSubstr("rank 0 has gradients of 1 types; rank 1 has gradients of 2 "
+                                   "types")));
     // Inside one group alone: told to the other one.
     ModelSpec larger = model;
     if (self.rank == 3) larger[0].parameters[0].size = 2 * kOwn;

@@ -86,10 +86,6 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
                                                ? precision::Name(*options.communication_dtype)
                                                : "none"),
-      absl::StrCat("bucket_elements ", options.bucket_elements),
-      absl::StrCat("live_units ", options.live_units),
-      absl::StrCat("backward_units ", absl::StrJoin(options.backward_units, " ")),
-      absl::StrCat("persistence_threshold ", options.persistence_threshold),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
                    Number(options.offload.host_share), ", parameters on the ",
@@ -103,8 +99,12 @@ Lines OptionLines(const ZeroOptions& options) {
   return lines;
 }
 
-Lines ModelLines(const Plan& plan) {
-  Lines lines;
+// Of one group: those of another part of a model differ.
+Lines PlanLines(const Plan& plan, const ZeroOptions& options) {
+  Lines lines = {absl::StrCat("bucket_elements ", options.bucket_elements),
+                 absl::StrCat("live_units ", options.live_units),
+                 absl::StrCat("backward_units ", absl::StrJoin(options.backward_units, " ")),
+                 absl::StrCat("persistence_threshold ", options.persistence_threshold)};
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     lines.push_back(absl::StrCat("parameter ", p, ", ", plan.Describe(static_cast<int>(p))));
   }
@@ -153,18 +153,16 @@ absl::Status AgreeOnLines(const Lines& lines, collectives::Communicator& communi
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator) {
   Lines lines = OptionLines(options);
-  for (std::string& line : ModelLines(plan)) lines.push_back(std::move(line));
+  for (std::string& line : PlanLines(plan, options)) lines.push_back(std::move(line));
   return AgreeOnLines(lines, communicator);
 }
 
 absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
                             collectives::Communicator& world) {
   Lines lines = OptionLines(options);
-  std::string& types = lines.emplace_back("gradients:");
-  for (const optim::GradientList& list :
-       GradientLists(plan, options, [](int) { return nullptr; })) {
-    absl::StrAppend(&types, " ", precision::Name(list.dtype));
-  }
+  // As many statistics.
+  const size_t types = GradientLists(plan, options, [](int) { return nullptr; }).size();
+  lines.push_back(absl::StrCat("gradients of ", std::max<size_t>(1, types), " types"));
   return AgreeOnLines(lines, world);
 }
 

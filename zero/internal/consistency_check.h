@@ -17,7 +17,8 @@ namespace brigade::zero::internal {
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator);
 
-// The same of options, and of the types of gradients, in a world of groups whose models differ.
+// The same of options that are not a part's, and of the number of types of gradients, in a world of
+// groups that hold parts of a model.
 absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
                             collectives::Communicator& world);
 

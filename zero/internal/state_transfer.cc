@@ -85,14 +85,14 @@ class StateTransfer::Chunks {
   size_t next_ = 0;
 };
 
-absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(const absl::Status& ready) {
+absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(
+    const absl::Status& ready, collectives::Communicator& ranks) {
   int64_t largest = 0;
   for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
   absl::StatusOr<device::Buffer> whole =
       streams_.context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
                                   device::Purpose::kCommunication, "whole bucket in float32");
-  BRIGADE_RETURN_IF_ERROR(
-      collectives::AgreeOnStatus(ready.ok() ? whole.status() : ready, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(ready.ok() ? whole.status() : ready, ranks));
   return whole;
 }
 
@@ -186,7 +186,7 @@ absl::Status StateTransfer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   // Declared before `whole`, whose destruction waits for the copies from this memory.
   std::vector<float> host;
-  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready, streams_.world()));
   device::Stream& stream = streams_.comm();
   // This rank's own error, of which the others hear before the next bucket, or at the end.
   absl::Status written;
@@ -206,16 +206,19 @@ absl::Status StateTransfer::InitializeParameters(
       // The next bucket's values go into the same host memory.
       written.Update(streams_.Synchronize());
     }
-    BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.communicator()));
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup));
+    written = collectives::AgreeOnStatus(written, streams_.communicator());
+    if (written.ok()) {
+      written = streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup);
+    }
+    // Of this group; others of the world wait for it below.
+    if (!written.ok()) break;
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
   update_.SetSteps(0);
   const kernels::StepState first =
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
   if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.communicator()));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.world()));
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(first, stream));
   return streams_.Synchronize();
 }
@@ -254,7 +257,7 @@ absl::Status StateTransfer::ExportParameters(
     const absl::Status& ready,
     absl::FunctionRef<absl::Status(int parameter, absl::Span<const float> values)> read) {
   std::vector<float> host;
-  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready));
+  BRIGADE_ASSIGN_OR_RETURN(auto whole, AllocateWholeOnAllRanks(ready, streams_.communicator()));
   device::Stream& stream = streams_.comm();
   absl::Status status;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -308,7 +311,10 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
       mine = IsInFile(plan_.bucket(b)) ? FillSlices(b, read, chunks->bytes())
                                        : WriteSlices(b, read, *chunks);
     }
-    BRIGADE_RETURN_IF_ERROR(ShareBucket(b));
+    const absl::Status shared = ShareBucket(b);
+    mine.Update(shared);
+    // Of this group; others of the world wait for it below.
+    if (!shared.ok()) break;
   }
   mine.Update(streams_.Synchronize());
   if (mine.ok() && file_ != nullptr) mine = file_->FinishFilling(step);

@@ -62,7 +62,8 @@ class StateTransfer {
   }
 
   // A call of all ranks: memory for the largest bucket in float32, or the first error of any rank.
-  absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready);
+  absl::StatusOr<device::Buffer> AllocateWholeOnAllRanks(const absl::Status& ready,
+                                                         collectives::Communicator& ranks);
   absl::Status WriteSlice(int bucket, const float* values);
   absl::Status ReadSlice(int bucket, float* values);
   absl::Status SetBucket(int bucket, const float* whole);

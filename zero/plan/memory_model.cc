@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
                                                  collectives::Communicator* world) {
   collectives::Workspace workspace, of_world;
   for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
-    if (each.of_world && world != nullptr) {
+    if (each.of_world && world != nullptr && world != &communicator) {
       BRIGADE_ASSIGN_OR_RETURN(of_world, world->WorkspaceFor(each.signature));
       continue;
     }

@@ -134,7 +134,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
                       *parameter.spec.dtype,
                       parameter.spec.trainable,
                       used_by.size() > 1,
-                      parameter.spec.counted,
+                      parameter.spec.counted || !parameter.spec.trainable,
                       0,
                       {},
                       {},

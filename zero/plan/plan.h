@@ -28,11 +28,12 @@ struct ParameterSpec {
   int32_t group = 0;
   // False: frozen, without a gradient and optimizer state.
   bool trainable = true;
-  // Whether its gradient counts in the norm on this rank's group. False where ranks outside of the
-  // group have the same parameter and count it (ZeroOptions::model_ranks).
-  bool counted = true;
   // Row-major, for those who read checkpoints; its product is `size`. Empty: [size].
   std::vector<int64_t> shape = {};
+  // Whether its gradient counts in the norm, and is looked at for overflow, in this group. False
+  // where another group of the world has the same parameter, with a gradient of the same bits, and
+  // counts it (ZeroOptions::model_ranks).
+  bool counted = true;
 };
 
 // Parameters that are used, gathered and released together: a layer.

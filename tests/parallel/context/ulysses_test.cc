@@ -117,6 +117,9 @@ TEST(UlyssesErrorTest, WhatRanksDoNotDivideIsNamed) {
                                        "ulysses: 7 positions cannot be cut over 2 context ranks"));
     EXPECT_THAT(create(8, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 heads")));
     EXPECT_OK(create(8, 2));
+    EXPECT_THAT(Ulysses::Create({DType::kFloat32, 1, 8, 2, 17}, *lab.self().communicator,
+                                *lab.self().context),
+                StatusIs(absl::StatusCode::kInvalidArgument, "ulysses: width is 17 for 2 heads"));
   });
 }
 
