@@ -13,11 +13,6 @@ namespace {
 
 using collectives::Communicator;
 
-constexpr GridGroup kAll[kGridGroups] = {
-    GridGroup::kTensor,   GridGroup::kContext, GridGroup::kData, GridGroup::kReplica,
-    GridGroup::kPipeline, GridGroup::kModel,   GridGroup::kTied, GridGroup::kWorld,
-};
-
 // Four of them are less than 2^63.
 constexpr int kMostExtent = 1 << 15;
 
@@ -167,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Grid>> Grid::Create(const GridShape& shape, Commu
   }
   BRIGADE_RETURN_IF_ERROR(Validate(shape, world.size()));
   std::unique_ptr<Grid> grid(new Grid(shape, world));
-  for (const GridGroup group : kAll) {
+  for (const GridGroup group : kGridGroups) {
     Communicator*& place = grid->groups_[static_cast<size_t>(group)];
     if (group == GridGroup::kWorld) {
       place = &world;
@@ -204,10 +199,11 @@ Communicator* Grid::FindGroupOf(const std::vector<int>& ranks) const {
 absl::Status Grid::Located(const absl::Status& error) const {
   if (absl::StrContains(error.message(), kOrigin)) return error;
   const std::string grid = absl::StrCat("grid of ", ToString(shape_));
-  for (const GridGroup group : kAll) {
+  for (const GridGroup group : kGridGroups) {
     const Communicator* const communicator = this->group(group);
-    if (communicator == nullptr || communicator->status().ok()) continue;
+    if (communicator == nullptr) continue;
     const absl::Status its = communicator->status();
+    // Of one that has not failed it is empty too.
     if (its.message().empty() || !absl::StrContains(error.message(), its.message())) continue;
     const std::vector<int> ranks = RanksOf(shape_, group, rank());
     return absl::Status(

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,7 +58,10 @@ enum class GridGroup : uint8_t {
   kTied,
   kWorld,
 };
-inline constexpr int kGridGroups = 8;
+inline constexpr GridGroup kGridGroups[] = {
+    GridGroup::kTensor,   GridGroup::kContext, GridGroup::kData, GridGroup::kReplica,
+    GridGroup::kPipeline, GridGroup::kModel,   GridGroup::kTied, GridGroup::kWorld,
+};
 
 // "tensor", "context", "data", "replica", "pipeline", "model", "tied", "world"
 absl::string_view Name(GridGroup group);
@@ -136,7 +140,7 @@ class Grid {
   collectives::Communicator& world_;
   // With their ranks.
   std::vector<std::pair<std::vector<int>, std::unique_ptr<collectives::Communicator>>> made_;
-  std::array<collectives::Communicator*, kGridGroups> groups_ = {};
+  std::array<collectives::Communicator*, std::size(kGridGroups)> groups_ = {};
 };
 
 }  // namespace brigade::parallel

@@ -19,10 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr GridGroup kGroups[] = {GridGroup::kTensor,  GridGroup::kContext,  GridGroup::kData,
-                                 GridGroup::kReplica, GridGroup::kPipeline, GridGroup::kModel,
-                                 GridGroup::kTied,    GridGroup::kWorld};
-
 std::set<std::vector<int>> AllGroups(const GridShape& shape, GridGroup group) {
   std::set<std::vector<int>> groups;
   for (int rank = 0; rank < shape.ranks(); ++rank) groups.insert(RanksOf(shape, group, rank));
@@ -65,7 +61,7 @@ TEST(GridTest, CoordinatesAndRanksAreInverse) {
   const GridShape shape = {.tensor = 2, .context = 3, .data = 4, .pipeline = 5};
   for (int rank = 0; rank < shape.ranks(); ++rank) {
     EXPECT_EQ(RankOf(shape, CoordinatesOf(shape, rank)), rank);
-    for (const GridGroup group : kGroups) {
+    for (const GridGroup group : kGridGroups) {
       if (group == GridGroup::kTied) continue;
       const std::vector<int> ranks = RanksOf(shape, group, rank);
       EXPECT_THAT(ranks, ::testing::Contains(rank)) << Name(group);
@@ -102,7 +98,7 @@ TEST(GridTest, EveryGroupExchangesBetweenItsRanks) {
       EXPECT_EQ((*grid)->coordinates(), CoordinatesOf(shape, self.rank));
       EXPECT_EQ((*grid)->rank(), self.rank);
       const std::vector<float> mine = {static_cast<float>(self.rank)};
-      for (const GridGroup group : kGroups) {
+      for (const GridGroup group : kGridGroups) {
         const std::vector<int> ranks = RanksOf(shape, group, self.rank);
         collectives::Communicator* const communicator = (*grid)->group(group);
         if (ranks.empty()) {

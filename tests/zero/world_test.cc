@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -62,37 +63,42 @@ float GradientOf(int parameter_of_whole, int64_t i, int step) {
   return std::ldexp(i % 2 == 0 ? 1.0f : -1.0f, 4 + (parameter_of_whole + step) % 3);
 }
 
-// A step with the gradients of the whole model's parameters `numbers`, by the optimizer's own;
-// `overflows`: one of them is infinite.
-void Step(ZeroOptimizer& zero, device::Stream& stream, const std::vector<int>& numbers, int step,
-          bool overflows) {
+// One step, in which write(parameter, target) enqueues each gradient.
+void TakeStep(ZeroOptimizer& zero,
+              const std::function<absl::Status(int parameter, void* target)>& write) {
   ASSERT_OK(zero.Acquire(0, Pass::kForward));
   ASSERT_OK(zero.Release(0));
   ASSERT_OK(zero.Acquire(0, Pass::kBackward));
   ASSERT_OK(zero.Release(0));
-  for (size_t p = 0; p < numbers.size(); ++p) {
-    const int parameter = static_cast<int>(p);
-    const GradientTarget target = zero.Gradient(0, parameter).value();
-    const int64_t size = zero.plan().parameter(parameter).spec.size;
-    const DType dtype = zero.TypeOf(parameter);
-    const int number = numbers[p];
-    ASSERT_OK(
-        stream.Enqueue({"gradient", {device::Writes(target.data, size * precision::SizeOf(dtype))}},
-                       [=](device::ThreadPool&) {
-                         precision::VisitFloat(dtype, [&](auto tag) {
-                           using T = decltype(tag);
-                           for (int64_t i = 0; i < size; ++i) {
-                             static_cast<T*>(target.data)[i] =
-                                 T(overflows && i == 1 ? std::numeric_limits<float>::infinity()
-                                                       : GradientOf(number, i, step));
-                           }
-                         });
-                         return absl::OkStatus();
-                       }));
+  for (int p = 0; p < static_cast<int>(zero.plan().parameters().size()); ++p) {
+    ASSERT_OK(write(p, zero.Gradient(0, p).value().data));
   }
   ASSERT_OK(zero.GradientsReady(0));
   ASSERT_OK(zero.FinishBackward());
   ASSERT_OK(zero.Step());
+}
+
+// With the gradients of the whole model's parameters `numbers`, by the optimizer's own;
+// `overflows`: one of them is infinite.
+void Step(ZeroOptimizer& zero, device::Stream& stream, const std::vector<int>& numbers, int step,
+          bool overflows) {
+  TakeStep(zero, [&](int parameter, void* target) {
+    const int64_t size = zero.plan().parameter(parameter).spec.size;
+    const DType dtype = zero.TypeOf(parameter);
+    const int number = numbers[static_cast<size_t>(parameter)];
+    return stream.Enqueue({"gradient", {device::Writes(target, size * precision::SizeOf(dtype))}},
+                          [=](device::ThreadPool&) {
+                            precision::VisitFloat(dtype, [&](auto tag) {
+                              using T = decltype(tag);
+                              for (int64_t i = 0; i < size; ++i) {
+                                static_cast<T*>(target)[i] =
+                                    T(overflows && i == 1 ? std::numeric_limits<float>::infinity()
+                                                          : GradientOf(number, i, step));
+                              }
+                            });
+                            return absl::OkStatus();
+                          });
+  });
 }
 
 struct Result {
@@ -122,18 +128,10 @@ void TakeStates(ZeroOptimizer& zero, Result& result) {
 
 // A step with gradients of one element each.
 void ExpectNorm(ZeroOptimizer& zero, Rank& self, const std::vector<float>& gradients, double norm) {
-  ASSERT_OK(zero.Acquire(0, Pass::kForward));
-  ASSERT_OK(zero.Release(0));
-  ASSERT_OK(zero.Acquire(0, Pass::kBackward));
-  ASSERT_OK(zero.Release(0));
-  for (size_t p = 0; p < zero.plan().parameters().size(); ++p) {
-    const GradientTarget target = zero.Gradient(0, static_cast<int>(p)).value();
-    ASSERT_OK(self.stream->Copy(target.data, &gradients[p], sizeof(float)));
-  }
+  TakeStep(zero, [&](int parameter, void* target) {
+    return self.stream->Copy(target, &gradients[static_cast<size_t>(parameter)], sizeof(float));
+  });
   ASSERT_OK(self.stream->Synchronize());
-  ASSERT_OK(zero.GradientsReady(0));
-  ASSERT_OK(zero.FinishBackward());
-  ASSERT_OK(zero.Step());
   Result result;
   TakeStates(zero, result);
   EXPECT_EQ(result.states[0].grad_norm, norm);

@@ -132,16 +132,19 @@ absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature,
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto algorithm, Count(AllGatherOf(options_, count, dtype), sent));
-  return communicator_.AllGather(input, output, count, dtype, {algorithm}, comm());
+  return GatherIn(communicator_, input, output, count, dtype, sent);
 }
 
 absl::Status StepStreams::GatherStatistics(const void* own, void* all, int64_t bytes) {
-  constexpr auto kBytes = precision::DType::kUint8;
-  BRIGADE_ASSIGN_OR_RETURN(const Route route,
-                           RouteOf(AllGatherOf(options_, bytes, kBytes), world_));
-  traffic.scalars += route.sent_bytes;
-  return world_.AllGather(own, all, bytes, kBytes, {route.algorithm}, comm());
+  return GatherIn(world_, own, all, bytes, precision::DType::kUint8, traffic.scalars);
+}
+
+absl::Status StepStreams::GatherIn(collectives::Communicator& group, const void* input,
+                                   void* output, int64_t count, precision::DType dtype,
+                                   int64_t& sent) {
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(AllGatherOf(options_, count, dtype), group));
+  sent += route.sent_bytes;
+  return group.AllGather(input, output, count, dtype, {route.algorithm}, comm());
 }
 
 absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType dtype,

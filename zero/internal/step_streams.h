@@ -159,6 +159,8 @@ class StepStreams {
     // By this rank.
     int64_t sent_bytes;
   };
+  absl::Status GatherIn(collectives::Communicator& group, const void* input, void* output,
+                        int64_t count, precision::DType dtype, int64_t& sent);
   // That of an earlier collective of the same signature in this group; else its choice now.
   absl::StatusOr<Route> RouteOf(const collectives::CollectiveSignature& signature,
                                 collectives::Communicator& group);

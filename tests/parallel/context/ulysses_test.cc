@@ -63,28 +63,21 @@ Results<T> Exchanged(const std::vector<T>& qkv, const std::vector<T>& dout, int 
     const auto in = lab.Cut(Positions(3 * kWidth), qkv), up = lab.Cut(Positions(kWidth), dout);
     const auto out = lab.Raw<T>(kRows * kWidth / ranks);
     const auto dqkv = lab.Raw<T>(3 * kRows * kWidth / ranks);
-    const auto scratch = [&] {
-      return lab.self().context->memory_stats().current_bytes(device::Purpose::kScratch);
-    };
-    const int64_t before = scratch();
+    const int64_t before = lab.scratch_bytes();
     auto ulysses = Ulysses::Create(shape, group, *lab.self().context).value();
-    EXPECT_EQ(scratch() - before, Ulysses::Bytes(shape, ranks, lab.self().context->device()));
+    EXPECT_EQ(lab.scratch_bytes() - before,
+              Ulysses::Bytes(shape, ranks, lab.self().context->device()));
     const auto saved_qkv = lab.Raw<T>(3 * kRows * kWidth / ranks);
     const auto saved_out = lab.Raw<T>(kRows * kWidth / ranks);
     const auto lse = lab.Raw<nn::Wide<T>>(ulysses->local_shape().statistics());
     const Ulysses::Saved saved = {saved_qkv.data(), saved_out.data(), lse.data()};
-    const auto sent = [&] {
-      int64_t bytes = 0;
-      for (int to = 0; to < ranks; ++to) bytes += group.sent_bytes(to);
-      return bytes;
-    };
-    const int64_t sent_before = sent();
+    const int64_t sent_before = lab.sent_bytes();
     ASSERT_OK(ulysses->Forward(in.data(), saved, out.data(), lab.stream()));
     ASSERT_OK(ulysses->Backward(up.data(), saved, dqkv.data(), lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
     lab.self().AwaitOthers();
     // Four columns' width there and back, twice: 8 (c - 1) / c^2 of what one rank would have.
-    EXPECT_EQ(sent() - sent_before,
+    EXPECT_EQ(lab.sent_bytes() - sent_before,
               8 * (ranks - 1) * kRows * kWidth / ranks / ranks * static_cast<int64_t>(sizeof(T)));
     lab.Join<T>(Positions(kWidth), out, results.out);
     lab.Join<T>(Positions(3 * kWidth), dqkv, results.dqkv);

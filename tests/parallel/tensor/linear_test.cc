@@ -354,19 +354,14 @@ TEST(ShardSumsTest, SendsWhatItSays) {
                                          .elements = kElements},
                                         group, *lab.self().context)
                           .value();
-          const auto sent = [&] {
-            int64_t bytes = 0;
-            for (int to = 0; to < ranks; ++to) bytes += group.sent_bytes(to);
-            return bytes;
-          };
           const auto out = lab.Raw<BFloat16>(kElements);
           const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
-          const int64_t before = sent();
+          const int64_t before = lab.sent_bytes();
           ASSERT_OK(sums->Sum(4, kElements / 4, nothing, out.data(), lab.stream()));
           ASSERT_OK(group.Synchronize(lab.stream()));
           const int64_t times = part == SumPart::kAll ? 2 : 1;
           const int64_t element = wire == SumWire::kFloat32 ? 4 : 2;
-          EXPECT_EQ(sent() - before, times * (ranks - 1) * kElements / ranks * element);
+          EXPECT_EQ(lab.sent_bytes() - before, times * (ranks - 1) * kElements / ranks * element);
           EXPECT_EQ(ShardSums::Bytes(sums->options()), kElements * element);
         });
       }

@@ -161,22 +161,15 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
   constexpr int64_t kElements = 64;
   OnTensorRanks(4, 4, [](TensorLab& lab) {
     collectives::Communicator& group = *lab.self().communicator;
-    const auto scratch = [&] {
-      return lab.self().context->memory_stats().current_bytes(device::Purpose::kScratch);
-    };
-    const int64_t before = scratch();
+    const int64_t before = lab.scratch_bytes();
     auto gradients =
         RowGradients::Create(lab.shards(), DType::kBFloat16, kElements, group, *lab.self().context)
             .value();
     // Threads need no workspace of the communicator.
-    EXPECT_EQ(scratch() - before, RowGradients::Bytes(lab.shards(), DType::kBFloat16, kElements));
-    EXPECT_EQ(scratch() - before, 2 * kElements * 2 + kElements * 4);
-    const auto sent = [&] {
-      int64_t bytes = 0;
-      for (int to = 0; to < 4; ++to) bytes += group.sent_bytes(to);
-      return bytes;
-    };
-    const int64_t sent_before = sent();
+    EXPECT_EQ(lab.scratch_bytes() - before,
+              RowGradients::Bytes(lab.shards(), DType::kBFloat16, kElements));
+    EXPECT_EQ(lab.scratch_bytes() - before, 2 * kElements * 2 + kElements * 4);
+    const int64_t sent_before = lab.sent_bytes();
     // More targets than are delivered at once.
     const auto target = lab.Raw<BFloat16>(kElements);
     std::vector<RowGradients::Target> targets;
@@ -186,7 +179,7 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
     ASSERT_OK(gradients->Sum(targets, lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
     lab.self().AwaitOthers();
-    EXPECT_EQ(sent() - sent_before, 2 * 3 * kElements / 4 * 4);
+    EXPECT_EQ(lab.sent_bytes() - sent_before, 2 * 3 * kElements / 4 * 4);
     for (const BFloat16 value : lab.Read(target)) EXPECT_EQ(static_cast<float>(value), 4.0f);
   });
 }

@@ -82,6 +82,16 @@ class TensorLab {
   const nn::Workspace& workspace() const { return workspace_; }
   nn::Blas& blas() { return *blas_; }
 
+  // To all others, so far; and what the rank has of scratch now.
+  int64_t sent_bytes() const {
+    int64_t bytes = 0;
+    for (int to = 0; to < shards_.ranks; ++to) bytes += self_.communicator->sent_bytes(to);
+    return bytes;
+  }
+  int64_t scratch_bytes() const {
+    return self_.context->memory_stats().current_bytes(device::Purpose::kScratch);
+  }
+
   // Memory of the device, with its 0xFF of birth.
   template <typename T>
   absl::Span<T> Raw(int64_t size) {

@@ -173,17 +173,13 @@ Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>&
           VocabularyCrossEntropy::Create({.shards = lab.shards(), .dtype = kType, .rows = kRows},
                                          group, *lab.self().context)
               .value();
-      const auto sent = [&] {
-        int64_t bytes = 0;
-        for (int to = 0; to < ranks; ++to) bytes += group.sent_bytes(to);
-        return bytes;
-      };
-      const int64_t before = sent();
+      const int64_t before = lab.sent_bytes();
       ASSERT_OK(entropy->Forward(window, mine.data(), losses.data(), lab.stream()));
       ASSERT_OK(entropy->Backward(window, mine.data(), seed.data(), lab.stream()));
       ASSERT_OK(group.Synchronize(lab.stream()));
       lab.self().AwaitOthers();
-      EXPECT_EQ(sent() - before, 3 * (ranks - 1) * kRows * static_cast<int64_t>(sizeof(W)));
+      EXPECT_EQ(lab.sent_bytes() - before,
+                3 * (ranks - 1) * kRows * static_cast<int64_t>(sizeof(W)));
     }
     lab.JoinRows<W>(SumPart::kAll, losses, whole.losses);
     lab.Join<T>(columns, mine, whole.gradient);
