@@ -21,6 +21,12 @@ std::vector<int64_t> ChunksOf(absl::Span<const int64_t> slot_bytes) {
   return chunks;
 }
 
+device::FileOptions ForStash(device::FileOptions file) {
+  file.operations = 1;
+  file.crash_safety = device::CrashSafety::kNone;
+  return file;
+}
+
 // In each direction: one is filled while the other is emptied.
 size_t PassagesOf(absl::Span<const int64_t> slot_bytes) {
   return std::min<size_t>(ChunksOf(slot_bytes).size(), 2);
@@ -33,9 +39,10 @@ int64_t PassageBytes(absl::Span<const int64_t> slot_bytes) {
 
 }  // namespace
 
-int64_t Stash::HostBytes(absl::Span<const int64_t> slot_bytes, bool in_file) {
-  if (in_file) {
-    return 2 * static_cast<int64_t>(PassagesOf(slot_bytes)) * PassageBytes(slot_bytes);
+int64_t Stash::HostBytes(absl::Span<const int64_t> slot_bytes, const device::FileOptions* file) {
+  if (file != nullptr) {
+    return 2 * static_cast<int64_t>(PassagesOf(slot_bytes)) * PassageBytes(slot_bytes) +
+           device::FileStoreMemoryBytes(ForStash(*file), ChunksOf(slot_bytes));
   }
   int64_t sum = 0;
   for (const int64_t bytes : slot_bytes) sum += AlignedBytes(bytes);
@@ -85,12 +92,14 @@ absl::Status Stash::CreateFile(absl::Span<const int64_t> slot_bytes,
   for (size_t s = 0; s < slot_bytes.size(); ++s) {
     if (slot_bytes[s] > 0) slots.push_back(static_cast<int>(s));
   }
-  device::FileOptions file = options;
-  file.operations = 1;
-  file.crash_safety = device::CrashSafety::kNone;
+  const device::FileOptions file = ForStash(options);
+  const std::vector<int64_t> chunks = ChunksOf(slot_bytes);
   BRIGADE_ASSIGN_OR_RETURN(
-      file_,
-      device::FileStore::Create(file, device::NewFileName("brigade_stash"), ChunksOf(slot_bytes)));
+      memory_, context.AllocateHost(device::FileStoreMemoryBytes(file, chunks),
+                                    device::Purpose::kActivations, "blocks of the stash's file"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      file_, device::FileStore::Create(file, device::NewFileName("brigade_stash"), chunks,
+                                       {.memory = memory_.as<char>()}));
   file_->NameChunks([slots = std::move(slots)](int64_t chunk) {
     return absl::StrCat("input of stage ", slots[static_cast<size_t>(chunk)]);
   });

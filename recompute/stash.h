@@ -60,8 +60,7 @@ struct StashMovement {
 // written, and written anew after it was read back. In a file, a stream of the host writes and
 // reads in that order, beside the copies, through two pieces of memory for each direction.
 //
-// Memory       Of the host, page-locked on CUDA: HostBytes, of purpose activations; with a file
-//              also FileStoreMemoryBytes, in no books. All at Create.
+// Memory       Of the host, page-locked on CUDA: HostBytes, of purpose activations. All at Create.
 // File         Two slots for each state (FileBytes). It has no name, and ends with the process.
 // Stream       `compute` is the same stream in all calls. Allocates nothing, and waits on no host.
 // Errors       Those of the streams, which an event carries from one to the other; then it is of no
@@ -75,7 +74,8 @@ class Stash {
   static absl::StatusOr<std::unique_ptr<Stash>> Create(absl::Span<const int64_t> slot_bytes,
                                                        device::Context& context,
                                                        const device::FileOptions* file = nullptr);
-  static int64_t HostBytes(absl::Span<const int64_t> slot_bytes, bool in_file = false);
+  static int64_t HostBytes(absl::Span<const int64_t> slot_bytes,
+                           const device::FileOptions* file = nullptr);
   static int64_t FileBytes(absl::Span<const int64_t> slot_bytes);
 
   // A forward pass begins, whatever the last pass has left: its operations may write to all states.
@@ -132,6 +132,7 @@ class Stash {
   absl::Status WriteToFile(const Slot& slot, Passage& from);
   absl::Status ReadFromFile(const Slot& slot, Passage& to);
 
+  // Of the states, or of the file's store.
   device::Buffer memory_;
   std::vector<Slot> slots_;
   // With a file: its stream is a CPU's, of a context of its own beside a GPU.

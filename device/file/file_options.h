@@ -76,8 +76,8 @@ struct FileOptions {
 // and two copies of the table, each in whole blocks of 4096 bytes.
 int64_t FileStoreBytes(absl::Span<const int64_t> chunk_bytes);
 
-// What such a store takes of the host's memory: the table, and for each block in flight 64 KiB
-// through which go the bytes that O_DIRECT does not take. Constant after Create.
+// What such a store takes of the host's memory: for each block in flight 64 KiB, through which go
+// the bytes that O_DIRECT does not take, and with a CrashSafety the table. Constant after Create.
 int64_t FileStoreMemoryBytes(const FileOptions& options, absl::Span<const int64_t> chunk_bytes);
 
 }  // namespace brigade::device

@@ -65,6 +65,31 @@ Access SkipOf(const int32_t* skip) {
   return Reads(skip, skip == nullptr ? 0 : static_cast<int64_t>(sizeof(*skip)));
 }
 
+// If the caller gives none, which it then points to.
+absl::StatusOr<internal::AlignedMemory> MemoryFor(const FileOptions& options,
+                                                  absl::Span<const int64_t> chunk_bytes,
+                                                  FileBackend& backend) {
+  const int64_t bytes = FileStoreMemoryBytes(options, chunk_bytes);
+  if (backend.memory.empty()) {
+    internal::AlignedMemory own = internal::AllocateAligned(bytes);
+    if (own == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the system refuses ", bytes, " bytes of memory for a file's blocks"));
+    }
+    backend.memory = absl::MakeSpan(own.get(), static_cast<size_t>(bytes));
+    return own;
+  }
+  const auto address = reinterpret_cast<uintptr_t>(backend.memory.data());
+  if (static_cast<int64_t>(backend.memory.size()) == bytes &&
+      address % internal::kFileBlockBytes == 0) {
+    return internal::AlignedMemory();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("FileBackend::memory has ", backend.memory.size(), " bytes, ",
+                   address % internal::kFileBlockBytes, " behind a multiple of 4096; needed are ",
+                   bytes, " on one"));
+}
+
 std::string WhatFor(absl::Span<const int64_t> chunk_bytes) {
   int64_t bytes = 0;
   for (const int64_t chunk : chunk_bytes) bytes += chunk;
@@ -76,19 +101,23 @@ std::string WhatFor(absl::Span<const int64_t> chunk_bytes) {
 
 class FileStore::State {
  public:
+  // Its memory is `backend`'s, else its own.
   State(const FileOptions& options, absl::Span<const int64_t> chunk_bytes, StoreFile file,
-        std::unique_ptr<FileEngine> engine, FileEngineKind kind)
+        FileBackend backend, FileEngineKind kind, internal::AlignedMemory own)
       : options_(options),
         kind_(kind),
+        own_memory_(std::move(own)),
+        memory_(backend.memory),
         chunk_bytes_(chunk_bytes.begin(), chunk_bytes.end()),
         begins_(chunk_bytes.size()),
         file_(std::move(file)),
-        engine_(std::move(engine)),
-        versions_(file_, chunk_bytes, options.crash_safety) {
+        engine_(std::move(backend.engine)),
+        versions_(file_, chunk_bytes, options.crash_safety,
+                  memory_.subspan(At(options.operations * BytesOfOperation()))) {
     internal::LayOut(chunk_bytes_, absl::MakeSpan(begins_));
   }
 
-  // Memory, rings and threads; a new file gets its table, of another one it is read.
+  // Rings and threads; a new file gets its table, of another one it is read.
   absl::Status Start(bool is_new);
 
   absl::Status Check(absl::string_view call, int64_t chunk, const void* memory, size_t bytes) const;
@@ -131,12 +160,17 @@ class FileStore::State {
                         absl::StrCat("cannot read ", NameOf(chunk), ": ", cause.message()));
   }
 
+  int64_t BytesOfOperation() const { return options_.queue_depth * internal::kStagingBytes; }
+
   // Between memory and the file; the sum if it is asked for.
   absl::StatusOr<uint32_t> Carry(Transfer transfer);
   int64_t SlotBegin(int64_t chunk, int32_t slot) const;
 
   const FileOptions options_;
   const FileEngineKind kind_;
+  const internal::AlignedMemory own_memory_;
+  // kStagingBytes for each block in flight, then the table.
+  const absl::Span<char> memory_;
   std::function<std::string(int64_t)> name_;
   const std::vector<int64_t> chunk_bytes_;
   // Of the first slots.
@@ -158,8 +192,10 @@ class FileStore::State {
 
 absl::Status FileStore::State::Start(bool is_new) {
   for (int i = 0; i < options_.operations; ++i) {
-    BRIGADE_ASSIGN_OR_RETURN(auto transfers, FileTransfers::Create(*engine_, options_.queue_depth,
-                                                                   options_.block_bytes));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto transfers,
+        FileTransfers::Create(*engine_, options_.queue_depth, options_.block_bytes,
+                              memory_.data() + i * BytesOfOperation()));
     transfers_.push_back(std::move(transfers));
   }
   {
@@ -303,9 +339,15 @@ absl::Status FileStore::State::Commit(const int32_t* skip) {
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& options,
                                                            absl::string_view name,
                                                            absl::Span<const int64_t> chunk_bytes,
-                                                           Backend backend, FileEngineKind kind,
-                                                           bool is_new) {
+                                                           FileBackend backend, bool is_new) {
   const internal::FileSizeSignalBlock no_signal;
+  FileEngineKind kind = FileEngineKind::kAuto;
+  if (backend.engine == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(auto chosen, internal::ChooseEngine(options.engine));
+    backend.engine = std::move(chosen.engine);
+    kind = chosen.kind;
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto own_memory, MemoryFor(options, chunk_bytes, backend));
   SystemCalls& system = *backend.system;
   const int64_t bytes = FileStoreBytes(chunk_bytes);
   const bool keeps_name = options.crash_safety != CrashSafety::kNone;
@@ -317,7 +359,7 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& op
   StoreFile file = *std::move(opened);
   const std::string path = file.path();
   auto state = std::make_shared<State>(options, chunk_bytes, std::move(file),
-                                       std::move(backend.engine), kind);
+                                       std::move(backend), kind, std::move(own_memory));
   if (absl::Status status = state->Start(is_new); !status.ok()) {
     if (is_new && keeps_name) system.Unlink(path);
     return status;
@@ -325,38 +367,20 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& op
   return std::unique_ptr<FileStore>(new FileStore(std::move(state)));
 }
 
-absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Create(
-    const FileOptions& options, absl::string_view name, absl::Span<const int64_t> chunk_bytes) {
-  BRIGADE_RETURN_IF_ERROR(Validate(options, chunk_bytes));
-  BRIGADE_ASSIGN_OR_RETURN(auto chosen, internal::ChooseEngine(options.engine));
-  return Make(options, name, chunk_bytes, {std::move(chosen.engine)}, chosen.kind, /*is_new=*/true);
-}
-
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Create(const FileOptions& options,
                                                              absl::string_view name,
                                                              absl::Span<const int64_t> chunk_bytes,
-                                                             Backend backend) {
+                                                             FileBackend backend) {
   BRIGADE_RETURN_IF_ERROR(Validate(options, chunk_bytes));
-  return Make(options, name, chunk_bytes, std::move(backend), FileEngineKind::kAuto,
-              /*is_new=*/true);
-}
-
-absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const FileOptions& options,
-                                                           absl::string_view name,
-                                                           absl::Span<const int64_t> chunk_bytes) {
-  BRIGADE_RETURN_IF_ERROR(ValidateToOpen(options, chunk_bytes));
-  BRIGADE_ASSIGN_OR_RETURN(auto chosen, internal::ChooseEngine(options.engine));
-  return Make(options, name, chunk_bytes, {std::move(chosen.engine)}, chosen.kind,
-              /*is_new=*/false);
+  return Make(options, name, chunk_bytes, std::move(backend), /*is_new=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const FileOptions& options,
                                                            absl::string_view name,
                                                            absl::Span<const int64_t> chunk_bytes,
-                                                           Backend backend) {
+                                                           FileBackend backend) {
   BRIGADE_RETURN_IF_ERROR(ValidateToOpen(options, chunk_bytes));
-  return Make(options, name, chunk_bytes, std::move(backend), FileEngineKind::kAuto,
-              /*is_new=*/false);
+  return Make(options, name, chunk_bytes, std::move(backend), /*is_new=*/false);
 }
 
 FileStore::FileStore(std::shared_ptr<State> state) : state_(std::move(state)) {}

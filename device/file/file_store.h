@@ -17,6 +17,18 @@
 
 namespace brigade::device {
 
+// What a store works with.
+struct FileBackend {
+  // Null: the engine of FileOptions::engine.
+  std::unique_ptr<FileEngine> engine = nullptr;
+  // For all that is no transfer.
+  SystemCalls* system = &SystemCalls::Real();
+  // FileStoreMemoryBytes of the host's, on an address that 4096 divides, which live until the last
+  // operation is over; so they are in the caller's books. Empty: the store takes its own, which are
+  // in none.
+  absl::Span<char> memory = {};
+};
+
 // Chunks of bytes in one file, read and written by operations on streams, in steps that happen as a
 // whole or not at all.
 //
@@ -40,7 +52,7 @@ namespace brigade::device {
 //              *skip is not 0, and Commit abandons: a step is given up on without the host.
 // Memory       Any address; one that is not aligned as O_DIRECT asks (Context's memory from 4096
 //              bytes up is) costs a copy in memory. It must live until the operation is over.
-// Allocation   None in steady state. FileStoreMemoryBytes, taken at Create.
+// Allocation   None in steady state. FileStoreMemoryBytes, taken at Create or given to it.
 // Errors       A call's: InvalidArgument naming chunk and bytes, before anything is enqueued. An
 //              operation's fails the stream, and names file, chunk, offset, bytes asked and done,
 //              and what the system says: DataLoss for a file that was cut, removed or changed and
@@ -58,7 +70,8 @@ class FileStore {
   // there; Unavailable for an engine that the kernel lacks or forbids.
   static absl::StatusOr<std::unique_ptr<FileStore>> Create(const FileOptions& options,
                                                            absl::string_view name,
-                                                           absl::Span<const int64_t> chunk_bytes);
+                                                           absl::Span<const int64_t> chunk_bytes,
+                                                           FileBackend backend = {});
 
   // What a store with CrashSafety left there, as of its last commit; the chunks must be the same.
   // Waits for at most a second while a killed process still uses the file. InvalidArgument for
@@ -67,21 +80,8 @@ class FileStore {
   // copies of the table are damaged.
   static absl::StatusOr<std::unique_ptr<FileStore>> Open(const FileOptions& options,
                                                          absl::string_view name,
-                                                         absl::Span<const int64_t> chunk_bytes);
-
-  // With an engine of the caller's, and with other system calls for all that is no transfer.
-  struct Backend {
-    std::unique_ptr<FileEngine> engine;
-    SystemCalls* system = &SystemCalls::Real();
-  };
-  static absl::StatusOr<std::unique_ptr<FileStore>> Create(const FileOptions& options,
-                                                           absl::string_view name,
-                                                           absl::Span<const int64_t> chunk_bytes,
-                                                           Backend backend);
-  static absl::StatusOr<std::unique_ptr<FileStore>> Open(const FileOptions& options,
-                                                         absl::string_view name,
                                                          absl::Span<const int64_t> chunk_bytes,
-                                                         Backend backend);
+                                                         FileBackend backend = {});
 
   // Errors say what this says of a chunk behind its number. Before the first operation.
   void NameChunks(std::function<std::string(int64_t chunk)> name);
@@ -134,8 +134,7 @@ class FileStore {
   static absl::StatusOr<std::unique_ptr<FileStore>> Make(const FileOptions& options,
                                                          absl::string_view name,
                                                          absl::Span<const int64_t> chunk_bytes,
-                                                         Backend backend, FileEngineKind kind,
-                                                         bool is_new);
+                                                         FileBackend backend, bool is_new);
 
   // Shared with the operations that are enqueued.
   std::shared_ptr<State> state_;

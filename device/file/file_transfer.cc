@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/file/aligned_memory.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
@@ -24,13 +25,9 @@ bool IsAligned(const char* address, int64_t alignment) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileTransfers>> FileTransfers::Create(FileEngine& engine, int depth,
-                                                                     int64_t block_bytes) {
-  std::unique_ptr<FileTransfers> transfers(new FileTransfers(depth, block_bytes));
-  transfers->staging_ = AllocateAligned(depth * kStagingBytes);
-  if (transfers->staging_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the system refuses ", depth * kStagingBytes, " bytes of memory"));
-  }
+                                                                     int64_t block_bytes,
+                                                                     char* staging) {
+  std::unique_ptr<FileTransfers> transfers(new FileTransfers(depth, block_bytes, staging));
   transfers->free_.reserve(transfers->blocks_.size());
   for (Block& block : transfers->blocks_) transfers->free_.push_back(&block);
   BRIGADE_ASSIGN_OR_RETURN(transfers->queue_, engine.CreateQueue(depth));
@@ -108,7 +105,7 @@ absl::StatusOr<uint32_t> FileTransfers::Run(const Transfer& transfer) {
     while (status.ok() && position < transfer.bytes && !free_.empty()) {
       Block& block = *free_.back();
       free_.pop_back();
-      char* const staging = staging_.get() + (&block - blocks_.data()) * kStagingBytes;
+      char* const staging = staging_ + (&block - blocks_.data()) * kStagingBytes;
       position = Cut(transfer, position, staging, block);
       queue_->Start(block);
     }

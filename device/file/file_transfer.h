@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/device/file/aligned_memory.h"
 #include "brigade/device/file/file_engine.h"
 
 namespace brigade::device::internal {
@@ -45,9 +44,10 @@ struct Transfer {
 // Threads      One at a time.
 class FileTransfers {
  public:
-  // ResourceExhausted without memory; errors of CreateQueue.
+  // `staging` has depth * kStagingBytes, on an address that kFileBlockBytes divides, and outlives
+  // it. Errors of CreateQueue.
   static absl::StatusOr<std::unique_ptr<FileTransfers>> Create(FileEngine& engine, int depth,
-                                                               int64_t block_bytes);
+                                                               int64_t block_bytes, char* staging);
 
   // The CRC-32C of the bytes, or 0 if it is not asked for. The first error, which says of a block
   // "1048576 bytes at byte 4198400, 4096 of them done: No space left on device". DataLoss for EIO
@@ -69,7 +69,8 @@ class FileTransfers {
     char* staging = nullptr;
   };
 
-  FileTransfers(int depth, int64_t block_bytes) : block_bytes_(block_bytes), blocks_(depth) {}
+  FileTransfers(int depth, int64_t block_bytes, char* staging)
+      : block_bytes_(block_bytes), blocks_(depth), staging_(staging) {}
 
   // The block at `position` of the transfer; returns the position behind it.
   int64_t Cut(const Transfer& transfer, int64_t position, char* staging, Block& block) const;
@@ -80,7 +81,7 @@ class FileTransfers {
   const int64_t block_bytes_;
   std::vector<Block> blocks_;
   std::vector<Block*> free_;
-  AlignedMemory staging_;
+  char* const staging_;
   std::unique_ptr<FileQueue> queue_;
 };
 

@@ -10,24 +10,17 @@
 namespace brigade::device::internal {
 
 StoreVersions::StoreVersions(const StoreFile& file, absl::Span<const int64_t> chunk_bytes,
-                             CrashSafety safety)
+                             CrashSafety safety, absl::Span<char> table)
     : file_(file),
       safety_(safety),
       layout_sum_(LayoutSum(chunk_bytes)),
-      table_bytes_(static_cast<size_t>(TableBytes(static_cast<int64_t>(chunk_bytes.size())))),
       current_(chunk_bytes.size()),
       written_(chunk_bytes.size()),
-      next_(chunk_bytes.size()) {}
-
-absl::Status StoreVersions::AllocateTable() {
-  table_ = AllocateAligned(static_cast<int64_t>(table_bytes_));
-  return table_ != nullptr ? absl::OkStatus()
-                           : absl::ResourceExhaustedError("the system refuses memory");
-}
+      next_(chunk_bytes.size()),
+      table_(table) {}
 
 absl::Status StoreVersions::Create() {
   MutexLock lock(mutex_);
-  BRIGADE_RETURN_IF_ERROR(AllocateTable());
   if (safety_ == CrashSafety::kNone) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(WriteTable(current_, 0));
   return syncs() ? file_.SyncDirectory() : absl::OkStatus();
@@ -35,14 +28,12 @@ absl::Status StoreVersions::Create() {
 
 absl::Status StoreVersions::Open() {
   MutexLock lock(mutex_);
-  BRIGADE_RETURN_IF_ERROR(AllocateTable());
-  const absl::Span<char> table(table_.get(), table_bytes_);
   absl::Status first_error;
   TableHead newest = {.commits = -1};
   for (int copy = 0; copy < 2; ++copy) {
-    BRIGADE_RETURN_IF_ERROR(file_.Read(table, copy * static_cast<int64_t>(table_bytes_)));
+    BRIGADE_RETURN_IF_ERROR(file_.Read(table_, copy * static_cast<int64_t>(table_.size())));
     const absl::StatusOr<TableHead> head =
-        ReadTable({table.data(), table.size()}, layout_sum_, absl::MakeSpan(next_));
+        ReadTable({table_.data(), table_.size()}, layout_sum_, absl::MakeSpan(next_));
     if (!head.ok() && first_error.ok()) first_error = head.status();
     if (!head.ok() || head->commits <= newest.commits) continue;
     newest = *head;
@@ -103,9 +94,8 @@ absl::Status StoreVersions::WriteTable(absl::Span<const ChunkVersion> versions, 
   BRIGADE_RETURN_IF_ERROR(file_.Check());
   // Else the disk may take the table before what it says.
   if (syncs()) BRIGADE_RETURN_IF_ERROR(file_.Sync());
-  const absl::Span<char> table(table_.get(), table_bytes_);
-  internal::WriteTable({layout_sum_, syncs() ? 0 : boot_sum_, commits}, versions, table);
-  absl::Status status = file_.Write(table, commits % 2 * static_cast<int64_t>(table_bytes_));
+  internal::WriteTable({layout_sum_, syncs() ? 0 : boot_sum_, commits}, versions, table_);
+  absl::Status status = file_.Write(table_, commits % 2 * static_cast<int64_t>(table_.size()));
   if (status.ok() && syncs()) status = file_.Sync();
   if (status.ok()) return status;
   broken_ = absl::Status(

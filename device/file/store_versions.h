@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/device/file/aligned_memory.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/device/file/store_file.h"
 #include "brigade/device/file/store_table.h"
@@ -24,12 +23,14 @@ namespace brigade::device::internal {
 // Errors       Those of the file. A table that could not be written may be on the disk all the
 //              same; from then on BeginWrite and Commit return its error, because a crash would
 //              find that commit, with what is written next in it.
-// Allocation   None after Create and Open.
+// Allocation   None after the constructor.
 // Threads      Safe from any thread.
 class StoreVersions {
  public:
-  // `file` outlives it.
-  StoreVersions(const StoreFile& file, absl::Span<const int64_t> chunk_bytes, CrashSafety safety);
+  // `file` outlives it, and so does `table`: TableBytes, on an address that kFileBlockBytes divides.
+  // Empty for CrashSafety::kNone.
+  StoreVersions(const StoreFile& file, absl::Span<const int64_t> chunk_bytes, CrashSafety safety,
+                absl::Span<char> table);
 
   // Of a new file: nothing is committed. Of one that is there: its last commit.
   absl::Status Create();
@@ -63,7 +64,6 @@ class StoreVersions {
   int64_t AllBytes() const { return static_cast<int64_t>(current_.size() * sizeof(ChunkVersion)); }
   bool syncs() const { return safety_ == CrashSafety::kMachine; }
 
-  absl::Status AllocateTable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteTable(absl::Span<const ChunkVersion> versions, int64_t commits)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -71,16 +71,13 @@ class StoreVersions {
   const CrashSafety safety_;
   const uint32_t layout_sum_;
   const uint32_t boot_sum_ = BootSum();
-  // Of one copy.
-  const size_t table_bytes_;
-
   mutable Mutex mutex_;
   // Their sizes stay. Their contents are guarded by the mutex.
   std::vector<ChunkVersion> current_;
   // Slot -1: nothing.
   std::vector<ChunkVersion> written_;
   std::vector<ChunkVersion> next_ ABSL_GUARDED_BY(mutex_);
-  AlignedMemory table_ ABSL_GUARDED_BY(mutex_);
+  const absl::Span<char> table_ ABSL_GUARDED_BY(mutex_);
   // Of a table that could not be written.
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int64_t> commits_{0};

@@ -124,7 +124,7 @@ absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
       transformer_,
       Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_,
-                          StashesInFile() ? &job_.config.zero.offload.file : nullptr));
+                          StashFile()));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one,
                            context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));
@@ -289,8 +289,9 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
   return stopped_;
 }
 
-bool RankTrainer::StashesInFile() const {
-  return job_.config.recompute.stash == recompute::StashTier::kFile;
+const device::FileOptions* RankTrainer::StashFile() const {
+  const bool in_file = job_.config.recompute.stash == recompute::StashTier::kFile;
+  return in_file ? &job_.config.zero.offload.file : nullptr;
 }
 
 recompute::StashMovement RankTrainer::Stashed() const {
@@ -389,10 +390,10 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
       transformer_->layers_bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
   summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
-      recompute::Stash::HostBytes(schedule_.written_bytes, StashesInFile());
+      recompute::Stash::HostBytes(schedule_.written_bytes, StashFile());
   const int64_t stashed = micro_batches() * schedule_.WrittenBytes();
   summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
-  if (StashesInFile()) {
+  if (StashFile() != nullptr) {
     summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
     summary.file_bytes_model += recompute::Stash::FileBytes(schedule_.written_bytes);
     summary.file_bytes += transformer_->stash()->file()->bytes();

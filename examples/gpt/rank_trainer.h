@@ -96,7 +96,8 @@ class RankTrainer {
   // Waits for the step, if there is one, and tells the observer.
   absl::Status Collect(StepInFlight& in_flight, Observer* observer);
   absl::Status CollectAll(Observer* observer);
-  bool StashesInFile() const;
+  // Null unless the inputs of stages go to a file.
+  const device::FileOptions* StashFile() const;
   // So far.
   recompute::StashMovement Stashed() const;
   // Time and traffic between the two calls are those of the steps.

@@ -209,11 +209,13 @@ TEST_P(StashTest, StatesComeBackInTheBytesOfTheFormula) {
     const int64_t written = toy.schedule().WrittenBytes();
     EXPECT_GT(written, 0);
     const std::vector<int64_t>& slots = toy.schedule().written_bytes;
-    const int64_t of_host = Stash::HostBytes(slots, InFile());
+    const device::FileOptions file;
+    const int64_t of_host = Stash::HostBytes(slots, InFile() ? &file : nullptr);
     // The sizes are multiples already.
     const int64_t largest = *std::max_element(slots.begin(), slots.end());
     const auto states = std::count_if(slots.begin(), slots.end(), [](int64_t b) { return b > 0; });
-    EXPECT_EQ(of_host, InFile() ? 2 * std::min<int64_t>(states, 2) * largest : written);
+    const int64_t blocks = file.queue_depth * (int64_t{64} << 10);
+    EXPECT_EQ(of_host, InFile() ? 2 * std::min<int64_t>(states, 2) * largest + blocks : written);
     EXPECT_EQ(toy.context().host_memory_stats().peak_bytes(device::Purpose::kActivations), of_host);
     ASSERT_EQ(toy.stash().file() != nullptr, InFile());
     if (InFile()) {
@@ -252,10 +254,12 @@ TEST_P(StashTest, AForwardPassAloneMayBeFollowedByAnother) {
 TEST(StashBytesTest, SlotsAreRoundedUp) {
   EXPECT_EQ(Stash::HostBytes({}), 0);
   EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}), 256 + 256 + 512);
-  // Two in each direction, if there are two.
-  EXPECT_EQ(Stash::HostBytes({}, /*in_file=*/true), 0);
-  EXPECT_EQ(Stash::HostBytes({0, 257, 0}, /*in_file=*/true), 2 * 512);
-  EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}, /*in_file=*/true), 4 * 512);
+  // Two in each direction, if there are two, and the file's blocks in flight.
+  const device::FileOptions file = {.queue_depth = 3, .operations = 9};
+  const int64_t blocks = 3 * 65536;
+  EXPECT_EQ(Stash::HostBytes({}, &file), blocks);
+  EXPECT_EQ(Stash::HostBytes({0, 257, 0}, &file), 2 * 512 + blocks);
+  EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}, &file), 4 * 512 + blocks);
   // Two slots for each, and two tables, in blocks.
   EXPECT_EQ(Stash::FileBytes({0, 1, 4096, 0, 4097}), 2 * (4096 + 4096 + 8192) + 2 * 4096);
 }

@@ -16,11 +16,16 @@ absl::StatusOr<std::unique_ptr<RankFile>> RankFile::Create(const Plan& plan,
                                                            const ZeroOptions& options,
                                                            StepStreams& streams) {
   std::unique_ptr<RankFile> self(new RankFile(plan, options, streams));
-  device::FileOptions file = options.offload.file;
-  file.operations = options.offload.file_parameters() ? 4 : 3;
+  const std::vector<int64_t> sizes = self->layout_.Sizes();
+  const device::FileOptions file = FileOptionsOf(options);
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->blocks_,
+      streams.context().AllocateHost(device::FileStoreMemoryBytes(file, sizes),
+                                     device::Purpose::kScratch, "blocks of the file in flight"));
   const std::string name = device::NewFileName(absl::StrCat("brigade_rank_", streams.rank()));
-  BRIGADE_ASSIGN_OR_RETURN(self->store_,
-                           device::FileStore::Create(file, name, self->layout_.Sizes()));
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->store_,
+      device::FileStore::Create(file, name, sizes, {.memory = self->blocks_.as<char>()}));
   self->store_->NameChunks(
       [layout = self->layout_](int64_t chunk) { return ToString(layout.chunk(chunk)); });
   device::Context& host = streams.host_context();

@@ -104,6 +104,8 @@ class RankFile {
   const ZeroOptions& options_;
   StepStreams& streams_;
   const FileLayout layout_;
+  // The store's.
+  device::Buffer blocks_;
   std::unique_ptr<device::FileStore> store_;
   // Of the optimizer state; of weights on their way to the file, and to the device.
   std::vector<Slot> states_, weights_, raised_;

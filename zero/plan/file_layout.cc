@@ -8,6 +8,13 @@
 
 namespace brigade::zero::internal {
 
+device::FileOptions FileOptionsOf(const ZeroOptions& options) {
+  device::FileOptions file = options.offload.file;
+  // The optimizer state from the file and to it, copies of it, and the weights from it.
+  file.operations = options.offload.file_parameters() ? 4 : 3;
+  return file;
+}
+
 FileLayout::FileLayout(const Plan& plan, const ZeroOptions& options)
     : state_of(plan.buckets().size()), weights_of(plan.buckets().size(), -1) {
   const OffloadOptions& offload = options.offload;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/device/file/file_options.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -19,6 +20,9 @@ struct FileChunk {
   ElementRange range = {};
   int64_t bytes = 0;
 };
+
+// offload.file, with the operations that are on their way at a time.
+device::FileOptions FileOptionsOf(const ZeroOptions& options);
 
 // What is where in a rank's file, the same on every rank: the chunks of the optimizer state as the
 // update takes them, the last bucket first; then, with file_parameters, each bucket's weights.

@@ -106,6 +106,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     const std::vector<int64_t> sizes = file.Sizes();
     add(Tier::kFile, Purpose::kScratch, "table and whole blocks",
         device::FileStoreBytes(sizes) - 2 * (file.Bytes(kState) + file.Bytes(!kState)));
+    add(Tier::kHost, Purpose::kScratch, "blocks of the file in flight",
+        device::FileStoreMemoryBytes(internal::FileOptionsOf(options), sizes));
     add(Tier::kHost, Purpose::kScratch, "step control", sizeof(kernels::StepState));
   }
   const auto add_buffers = [&](const char* name, int64_t bytes) {
