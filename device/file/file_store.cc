@@ -84,10 +84,10 @@ absl::StatusOr<internal::AlignedMemory> MemoryFor(const FileOptions& options,
       address % internal::kFileBlockBytes == 0) {
     return internal::AlignedMemory();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("FileBackend::memory has ", backend.memory.size(), " bytes, ",
-                   address % internal::kFileBlockBytes, " behind a multiple of 4096; needed are ",
-                   bytes, " on one"));
+  return absl::InvalidArgumentError(absl::StrCat("FileBackend::memory has ", backend.memory.size(),
+                                                 " bytes, ", address % internal::kFileBlockBytes,
+                                                 " behind a multiple of 4096; needed are ", bytes,
+                                                 " on one"));
 }
 
 std::string WhatFor(absl::Span<const int64_t> chunk_bytes) {
@@ -193,9 +193,8 @@ class FileStore::State {
 absl::Status FileStore::State::Start(bool is_new) {
   for (int i = 0; i < options_.operations; ++i) {
     BRIGADE_ASSIGN_OR_RETURN(
-        auto transfers,
-        FileTransfers::Create(*engine_, options_.queue_depth, options_.block_bytes,
-                              memory_.data() + i * BytesOfOperation()));
+        auto transfers, FileTransfers::Create(*engine_, options_.queue_depth, options_.block_bytes,
+                                              memory_.data() + i * BytesOfOperation()));
     transfers_.push_back(std::move(transfers));
   }
   {
@@ -358,8 +357,8 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Make(const FileOptions& op
   if (!opened.ok()) return std::move(opened).status();
   StoreFile file = *std::move(opened);
   const std::string path = file.path();
-  auto state = std::make_shared<State>(options, chunk_bytes, std::move(file),
-                                       std::move(backend), kind, std::move(own_memory));
+  auto state = std::make_shared<State>(options, chunk_bytes, std::move(file), std::move(backend),
+                                       kind, std::move(own_memory));
   if (absl::Status status = state->Start(is_new); !status.ok()) {
     if (is_new && keeps_name) system.Unlink(path);
     return status;

@@ -122,9 +122,8 @@ absl::Status RankTrainer::Initialize() {
 
 absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
-      transformer_,
-      Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_, context_,
-                          StashFile()));
+      transformer_, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_,
+                                        context_, StashFile()));
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one,
                            context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));

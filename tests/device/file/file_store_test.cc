@@ -395,9 +395,9 @@ TEST_P(FileStoreTest, TakesMemoryOfTheCallers) {
   const auto refused = StatusIs(absl::StatusCode::kInvalidArgument,
                                 AllOf(HasSubstr("FileBackend::memory"), HasSubstr("528384")));
   EXPECT_THAT(FileStore::Create(options_, "less", sizes, {.memory = given.subspan(4096)}), refused);
-  EXPECT_THAT(FileStore::Create(options_, "odd", sizes,
-                                {.memory = memory.subspan(64, given.size())}),
-              refused);
+  EXPECT_THAT(
+      FileStore::Create(options_, "odd", sizes, {.memory = memory.subspan(64, given.size())}),
+      refused);
 }
 
 // More operations at a time than there are rings wait for each other.
