@@ -7,6 +7,7 @@
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
 #include "brigade/parallel/tensor/cross_entropy_math.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 
 namespace brigade::parallel {
 namespace {
@@ -25,9 +26,9 @@ int64_t VocabularyCrossEntropy::Bytes(const VocabularyCrossEntropyOptions& optio
 }
 
 absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> VocabularyCrossEntropy::Create(
-    const VocabularyCrossEntropyOptions& options, collectives::Communicator& ranks,
+    const VocabularyCrossEntropyOptions& options, collectives::Communicator* ranks,
     device::Context& context) {
-  BRIGADE_RETURN_IF_ERROR(Validate(options.shards, ranks.rank(), ranks.size()));
+  BRIGADE_RETURN_IF_ERROR(CheckRanks(options.shards, ranks));
   BRIGADE_RETURN_IF_ERROR(nn::WithType("vocabulary_cross_entropy", options.dtype,
                                        [](auto) { return absl::OkStatus(); }));
   if (options.rows < 0) {
@@ -36,16 +37,18 @@ absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> VocabularyCrossEntropy::
   }
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "parts of rows of logits"));
-  BRIGADE_RETURN_IF_ERROR(ranks.Reserve({.kind = collectives::CollectiveKind::kAllGather,
-                                         .algorithm = collectives::Algorithm::kAuto,
-                                         .dtype = PartType(options.dtype),
-                                         .count = options.rows * kNumbers}));
+  if (options.shards.ranks > 1) {
+    BRIGADE_RETURN_IF_ERROR(ranks->Reserve({.kind = collectives::CollectiveKind::kAllGather,
+                                            .algorithm = collectives::Algorithm::kAuto,
+                                            .dtype = PartType(options.dtype),
+                                            .count = options.rows * kNumbers}));
+  }
   return std::unique_ptr<VocabularyCrossEntropy>(
       new VocabularyCrossEntropy(options, ranks, std::move(memory)));
 }
 
 VocabularyCrossEntropy::VocabularyCrossEntropy(const VocabularyCrossEntropyOptions& options,
-                                               collectives::Communicator& ranks,
+                                               collectives::Communicator* ranks,
                                                device::Buffer memory)
     : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
 
@@ -82,8 +85,10 @@ absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const v
          {nn::ReadIds(window), nn::Read(of_shards.logits, rows * window.vocabulary()),
           nn::Write(mine, rows)}},
         rows, of_shards, stream));
-    BRIGADE_RETURN_IF_ERROR(
-        ranks_.AllGather(mine, parts, rows * kNumbers, precision::kDType<W>, {}, stream));
+    if (ranks > 1) {
+      BRIGADE_RETURN_IF_ERROR(
+          ranks_->AllGather(mine, parts, rows * kNumbers, precision::kDType<W>, {}, stream));
+    }
     const VocabularyLosses<W> of_ranks = {window, parts, whole, nn::Typed<W>(losses), ranks};
     return nn::EnqueueRows({"vocabulary_losses",
                             {nn::ReadIds(window), nn::Read(of_ranks.parts, ranks * rows),

@@ -37,12 +37,13 @@ struct VocabularyCrossEntropyOptions {
 //              stream.
 class VocabularyCrossEntropy {
  public:
-  // `ranks`, with whose size and rank options.shards must agree, must outlive it.
+  // `ranks`, with whose size and rank options.shards must agree, must outlive it; null for one
+  // rank.
   //
   // Errors       InvalidArgument naming what does not fit; those of Context::Allocate and
   //              Communicator::Reserve.
   static absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> Create(
-      const VocabularyCrossEntropyOptions& options, collectives::Communicator& ranks,
+      const VocabularyCrossEntropyOptions& options, collectives::Communicator* ranks,
       device::Context& context);
 
   static int64_t Bytes(const VocabularyCrossEntropyOptions& options);
@@ -59,12 +60,12 @@ class VocabularyCrossEntropy {
 
  private:
   VocabularyCrossEntropy(const VocabularyCrossEntropyOptions& options,
-                         collectives::Communicator& ranks, device::Buffer memory);
+                         collectives::Communicator* ranks, device::Buffer memory);
 
   absl::Status CheckRows(const nn::TokenIds& window) const;
 
   const VocabularyCrossEntropyOptions options_;
-  collectives::Communicator& ranks_;
+  collectives::Communicator* const ranks_;
   // The parts of all ranks, of which this one writes its own, and behind them the whole.
   const device::Buffer memory_;
 };

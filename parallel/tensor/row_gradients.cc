@@ -28,7 +28,7 @@ int64_t RowGradients::Bytes(const TensorShards& shards, DType dtype, int64_t ele
 
 absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(const TensorShards& shards,
                                                                    DType dtype, int64_t elements,
-                                                                   collectives::Communicator& ranks,
+                                                                   collectives::Communicator* ranks,
                                                                    device::Context& context) {
   if (!precision::IsTrainingFormat(dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("row gradients: dtype is ",

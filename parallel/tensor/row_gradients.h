@@ -43,11 +43,11 @@ class RowGradients {
   };
 
   // `elements`: of all parameters of the largest sum. float32, float16 or bfloat16. `ranks` must
-  // outlive it. Errors of ShardSums::Create.
+  // outlive it; null for one rank. Errors of ShardSums::Create.
   static absl::StatusOr<std::unique_ptr<RowGradients>> Create(const TensorShards& shards,
                                                               precision::DType dtype,
                                                               int64_t elements,
-                                                              collectives::Communicator& ranks,
+                                                              collectives::Communicator* ranks,
                                                               device::Context& context);
 
   static int64_t Bytes(const TensorShards& shards, precision::DType dtype, int64_t elements);

@@ -42,6 +42,10 @@ int64_t LevelBytes(const ShardSumOptions& options) {
 
 }  // namespace
 
+absl::Status CheckRanks(const TensorShards& shards, const collectives::Communicator* ranks) {
+  return ranks == nullptr ? Validate(shards, 0, 1) : Validate(shards, ranks->rank(), ranks->size());
+}
+
 int64_t ShardSums::Bytes(const ShardSumOptions& options) {
   if (options.shards.count == 1) return 0;
   return Levels(options.shards) * LevelBytes(options);
@@ -59,9 +63,9 @@ collectives::CollectiveSignature ShardSums::SignatureOf(const ShardSumOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptions& options,
-                                                             collectives::Communicator& ranks,
+                                                             collectives::Communicator* ranks,
                                                              device::Context& context) {
-  BRIGADE_RETURN_IF_ERROR(Validate(options.shards, ranks.rank(), ranks.size()));
+  BRIGADE_RETURN_IF_ERROR(CheckRanks(options.shards, ranks));
   if (!precision::IsTrainingFormat(options.dtype) && options.dtype != DType::kFloat64) {
     return absl::InvalidArgumentError(absl::StrCat("shard sums: dtype is ",
                                                    precision::Name(options.dtype),
@@ -73,17 +77,17 @@ absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptio
   }
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "sums over tensor shards"));
-  if (ranks.size() > 1) {
+  if (options.shards.ranks > 1) {
     ShardSumOptions of_one = options;
     of_one.wire = SumWire::kModel;
     for (const ShardSumOptions& each : {options, of_one}) {
-      BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(each, options.elements)));
+      BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(each, options.elements)));
     }
   }
   return std::unique_ptr<ShardSums>(new ShardSums(options, ranks, std::move(memory)));
 }
 
-ShardSums::ShardSums(const ShardSumOptions& options, collectives::Communicator& ranks,
+ShardSums::ShardSums(const ShardSumOptions& options, collectives::Communicator* ranks,
                      device::Buffer memory)
     : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
 
@@ -150,8 +154,8 @@ absl::Status ShardSums::Sum(int64_t rows, int64_t columns, Product product, void
     const bool cut = options_.part == SumPart::kOwn;
     const int64_t own = cut ? options_.shards.rank * signature.count : 0;
     void* const to = rounds_last ? static_cast<char*>(sum) + own * precision::SizeOf(wire) : out;
-    BRIGADE_RETURN_IF_ERROR(cut ? ranks_.ReduceScatter(sum, to, signature.count, wire, how, stream)
-                                : ranks_.AllReduce(sum, to, signature.count, wire, how, stream));
+    BRIGADE_RETURN_IF_ERROR(cut ? ranks_->ReduceScatter(sum, to, signature.count, wire, how, stream)
+                                : ranks_->AllReduce(sum, to, signature.count, wire, how, stream));
     sum = to;
   }
   if (!rounds_last) return absl::OkStatus();
@@ -167,10 +171,10 @@ absl::Status ShardSums::SumOfOne(int64_t rows, int64_t columns, Product product,
   if (options_.shards.ranks == 1) return product(0, out, dtype);
   if (options_.part == SumPart::kAll) {
     BRIGADE_RETURN_IF_ERROR(product(0, out, dtype));
-    return ranks_.AllReduce(out, out, elements, dtype, {}, stream);
+    return ranks_->AllReduce(out, out, elements, dtype, {}, stream);
   }
   BRIGADE_RETURN_IF_ERROR(product(0, Level(0), dtype));
-  return ranks_.ReduceScatter(Level(0), out, elements / options_.shards.ranks, dtype, {}, stream);
+  return ranks_->ReduceScatter(Level(0), out, elements / options_.shards.ranks, dtype, {}, stream);
 }
 
 }  // namespace brigade::parallel

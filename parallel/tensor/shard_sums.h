@@ -39,6 +39,9 @@ struct ShardSumOptions {
   int64_t elements = 0;
 };
 
+// InvalidArgument unless the shards are those of this rank of `ranks`; null stands for a rank alone.
+absl::Status CheckRanks(const TensorShards& shards, const collectives::Communicator* ranks);
+
 // Sums over the tensor shards of a model: what row-parallel products and the gradients of
 // column-parallel ones end with.
 //
@@ -58,12 +61,13 @@ struct ShardSumOptions {
 // Source       Shoeybi et al. 2019 (arXiv 1909.08053); Korthikanti et al. 2022 (2205.05198).
 class ShardSums {
  public:
-  // `ranks`, with whose size and rank options.shards must agree, must outlive the sums.
+  // `ranks`, with whose size and rank options.shards must agree, must outlive the sums; null for
+  // one rank.
   //
   // Errors       InvalidArgument naming what does not fit: shards, type, elements; those of
   //              Context::Allocate and Communicator::Reserve.
   static absl::StatusOr<std::unique_ptr<ShardSums>> Create(const ShardSumOptions& options,
-                                                           collectives::Communicator& ranks,
+                                                           collectives::Communicator* ranks,
                                                            device::Context& context);
 
   static int64_t Bytes(const ShardSumOptions& options);
@@ -92,7 +96,7 @@ class ShardSums {
                         device::Stream& stream);
 
  private:
-  ShardSums(const ShardSumOptions& options, collectives::Communicator& ranks,
+  ShardSums(const ShardSumOptions& options, collectives::Communicator* ranks,
             device::Buffer memory);
 
   absl::Status CheckSize(int64_t rows, int64_t columns) const;
@@ -102,7 +106,7 @@ class ShardSums {
   absl::Status AddLocal(int64_t elements, Product product, void* to, device::Stream& stream);
 
   const ShardSumOptions options_;
-  collectives::Communicator& ranks_;
+  collectives::Communicator* const ranks_;
   const device::Buffer memory_;
 };
 

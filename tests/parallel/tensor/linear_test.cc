@@ -71,7 +71,7 @@ Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
                                    .wire = wire,
                                    .part = part,
                                    .elements = mlp.rows * std::max(mlp.inputs, mlp.outputs)},
-                                  *lab.self().communicator, *lab.self().context)
+                                  lab.self().communicator.get(), *lab.self().context)
                     .value();
     const nn::LinearInput first = {kType, x.data(), expand.data(), mlp.rows, mlp.inputs, hidden};
     const nn::LinearInput second = {
@@ -310,7 +310,7 @@ TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
       auto sums =
           ShardSums::Create(
               {.shards = lab.shards(), .dtype = precision::kDType<T>, .elements = kElements},
-              *lab.self().communicator, *lab.self().context)
+              lab.self().communicator.get(), *lab.self().context)
               .value();
       std::vector<std::vector<W>> products;
       for (int s = 0; s < kCount; ++s) products.push_back(Noise<W>(kElements, 100 + s));
@@ -352,7 +352,7 @@ TEST(ShardSumsTest, SendsWhatItSays) {
                                          .wire = wire,
                                          .part = part,
                                          .elements = kElements},
-                                        group, *lab.self().context)
+                                        &group, *lab.self().context)
                           .value();
           const auto out = lab.Raw<BFloat16>(kElements);
           const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
@@ -372,7 +372,8 @@ TEST(ShardSumsTest, SendsWhatItSays) {
 TEST(ShardSumsTest, WrongUsesAreNamed) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
     const auto create = [&](ShardSumOptions options) {
-      return ShardSums::Create(options, *lab.self().communicator, *lab.self().context).status();
+      return ShardSums::Create(options, lab.self().communicator.get(), *lab.self().context)
+          .status();
     };
     const auto invalid = [](const std::string& text) {
       return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
@@ -386,7 +387,7 @@ TEST(ShardSumsTest, WrongUsesAreNamed) {
                 invalid("dtype is int32"));
     EXPECT_THAT(create({.shards = lab.shards(), .elements = -1}), invalid("elements is -1"));
     auto sums = ShardSums::Create({.shards = lab.shards(), .part = SumPart::kOwn, .elements = 8},
-                                  *lab.self().communicator, *lab.self().context)
+                                  lab.self().communicator.get(), *lab.self().context)
                     .value();
     const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
     const auto out = lab.Raw<float>(8);

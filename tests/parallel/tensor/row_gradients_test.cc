@@ -51,8 +51,8 @@ Gradients<T> Run(int count, int ranks) {
     const auto mean = lab.Raw<float>(local), inverse = lab.Raw<float>(local);
     const auto dweight = lab.Raw<T>(kWidth), dnorm_bias = lab.Raw<T>(kWidth);
     const auto dbias = lab.Array(std::vector<T>(kWidth, T(1.0f)));
-    auto gradients = RowGradients::Create(lab.shards(), kType, 3 * kWidth, *lab.self().communicator,
-                                          *lab.self().context)
+    auto gradients = RowGradients::Create(lab.shards(), kType, 3 * kWidth,
+                                          lab.self().communicator.get(), *lab.self().context)
                          .value();
     ASSERT_OK(nn::LayerNorm(
         {kType, my_x.data(), my_weight.data(), mean.data(), inverse.data(), local, kWidth},
@@ -163,7 +163,7 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
     collectives::Communicator& group = *lab.self().communicator;
     const int64_t before = lab.scratch_bytes();
     auto gradients =
-        RowGradients::Create(lab.shards(), DType::kBFloat16, kElements, group, *lab.self().context)
+        RowGradients::Create(lab.shards(), DType::kBFloat16, kElements, &group, *lab.self().context)
             .value();
     // Threads need no workspace of the communicator.
     EXPECT_EQ(lab.scratch_bytes() - before,
@@ -187,7 +187,7 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
 TEST(RowGradientsTest, WrongUsesAreNamed) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
     const auto create = [&](DType dtype) {
-      return RowGradients::Create(lab.shards(), dtype, 8, *lab.self().communicator,
+      return RowGradients::Create(lab.shards(), dtype, 8, lab.self().communicator.get(),
                                   *lab.self().context);
     };
     EXPECT_THAT(create(DType::kFloat64),

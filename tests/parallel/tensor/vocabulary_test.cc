@@ -91,7 +91,7 @@ Embedded<T> Embed(int count, int ranks, SumPart part, bool by_nn = false) {
       auto sums =
           ShardSums::Create(
               {.shards = lab.shards(), .dtype = kType, .part = part, .elements = kRows * kWidth},
-              *lab.self().communicator, *lab.self().context)
+              lab.self().communicator.get(), *lab.self().context)
               .value();
       ASSERT_OK(VocabularyEmbedding(window, kWidth, my_tokens.data(), my_positions.data(), x.data(),
                                     *sums, lab.stream()));
@@ -171,7 +171,7 @@ Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>&
       collectives::Communicator& group = *lab.self().communicator;
       auto entropy =
           VocabularyCrossEntropy::Create({.shards = lab.shards(), .dtype = kType, .rows = kRows},
-                                         group, *lab.self().context)
+                                         &group, *lab.self().context)
               .value();
       const int64_t before = lab.sent_bytes();
       ASSERT_OK(entropy->Forward(window, mine.data(), losses.data(), lab.stream()));
@@ -264,9 +264,10 @@ TEST(VocabularyCrossEntropyTest, GivesTheKnownAnswer) {
     const auto first = static_cast<float>(2 * lab.shards().rank + 1);
     const auto z = lab.Array<float>({std::log(first), std::log(first + 1)});
     const nn::TokenIds window = VocabularyWindow({ids.data(), 1, 1, 4}, lab.shards()).value();
-    auto entropy = VocabularyCrossEntropy::Create({.shards = lab.shards(), .rows = 1},
-                                                  *lab.self().communicator, *lab.self().context)
-                       .value();
+    auto entropy =
+        VocabularyCrossEntropy::Create({.shards = lab.shards(), .rows = 1},
+                                       lab.self().communicator.get(), *lab.self().context)
+            .value();
     ASSERT_OK(entropy->Forward(window, z.data(), losses.data(), lab.stream()));
     ASSERT_OK(entropy->Backward(window, z.data(), seed.data(), lab.stream()));
     ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
@@ -300,7 +301,8 @@ TEST(VocabularyCrossEntropyTest, WrongUsesAreNamed) {
     EXPECT_THAT(VocabularyWindow({ids.data(), 1, 9, 5}, lab.shards()),
                 invalid("a vocabulary of 5 cannot be cut into 2 shards"));
     const auto create = [&](const VocabularyCrossEntropyOptions& options) {
-      return VocabularyCrossEntropy::Create(options, *lab.self().communicator, *lab.self().context);
+      return VocabularyCrossEntropy::Create(options, lab.self().communicator.get(),
+                                            *lab.self().context);
     };
     EXPECT_THAT(create({.shards = {4, 4, 0}}), invalid("they are of rank 0 of 4"));
     EXPECT_THAT(create({.shards = lab.shards(), .dtype = DType::kInt32}), invalid("int32"));
