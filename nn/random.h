@@ -11,6 +11,9 @@ class Random {
  public:
   Random(uint64_t seed, uint64_t purpose) : state_(Mix(seed) ^ Mix(~purpose)) {}
 
+  // As so many calls of Next.
+  void Skip(uint64_t numbers) { state_ += numbers * kGamma; }
+
   uint64_t Next() { return Mix(state_ += kGamma); }
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }  // [0, 1)
 

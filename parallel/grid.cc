@@ -198,6 +198,9 @@ Communicator* Grid::FindGroupOf(const std::vector<int>& ranks) const {
 
 absl::Status Grid::Located(const absl::Status& error) const {
   if (absl::StrContains(error.message(), kOrigin)) return error;
+  if (std::max({shape_.tensor, shape_.context, shape_.data, shape_.pipeline}) == shape_.ranks()) {
+    return error;
+  }
   const std::string grid = absl::StrCat("grid of ", ToString(shape_));
   for (const GridGroup group : kGridGroups) {
     const Communicator* const communicator = this->group(group);

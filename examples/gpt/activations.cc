@@ -9,20 +9,16 @@
 namespace brigade::gpt {
 namespace {
 
-int64_t MatrixBytes(const ModelOptions& model, int64_t batch, int64_t columns,
-                    precision::DType dtype) {
-  return batch * model.context * columns * precision::SizeOf(dtype);
-}
-
 struct HeadSizes {
   int64_t norm, statistics, logits;
   int64_t saved() const { return norm + 2 * statistics + logits; }
 };
-HeadSizes SizesOfHead(const ModelOptions& model, int64_t batch, precision::DType dtype) {
-  const auto sum_type = dtype == precision::DType::kFloat64 ? dtype : precision::DType::kFloat32;
-  return {recompute::AlignedBytes(MatrixBytes(model, batch, model.width, dtype)),
-          recompute::AlignedBytes(MatrixBytes(model, batch, 1, sum_type)),
-          recompute::AlignedBytes(MatrixBytes(model, batch, nn::kVocabulary, dtype))};
+HeadSizes SizesOfHead(const PassShape& shape) {
+  const auto sum_type =
+      shape.dtype == precision::DType::kFloat64 ? shape.dtype : precision::DType::kFloat32;
+  return {recompute::AlignedBytes(shape.bytes_of(shape.rows() * shape.model.width)),
+          recompute::AlignedBytes(shape.own_rows() * precision::SizeOf(sum_type)),
+          recompute::AlignedBytes(shape.bytes_of(shape.Cut(nn::kVocabulary)))};
 }
 
 // What a block's backward pass makes again.
@@ -32,10 +28,9 @@ double TimeAgain(const BlockSaveOption& option, const PassCosts& costs) {
          (option.drops_attention ? costs.attention : 0);
 }
 
-recompute::Stage BlockStage(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                            int64_t layer, const PassCosts& costs) {
-  const BlockLayout layout(model, batch, dtype);
-  const int64_t output = recompute::AlignedBytes(GradientBytes(model, batch, dtype));
+recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCosts& costs) {
+  const BlockLayout layout(shape);
+  const int64_t output = recompute::AlignedBytes(shape.residual_bytes());
   recompute::Stage stage = {.name = absl::StrCat("h.", layer),
                             .forward_time = costs.block.forward,
                             .output_bytes = output,
@@ -54,13 +49,8 @@ recompute::Stage BlockStage(const ModelOptions& model, int64_t batch, precision:
 
 }  // namespace
 
-int64_t GradientBytes(const ModelOptions& model, int64_t batch, precision::DType dtype) {
-  return MatrixBytes(model, batch, model.width, dtype);
-}
-
-HeadMemory PlaceHead(const ModelOptions& model, int64_t batch, precision::DType dtype, char* saved,
-                     char* transient) {
-  const HeadSizes sizes = SizesOfHead(model, batch, dtype);
+HeadMemory PlaceHead(const PassShape& shape, char* saved, char* transient) {
+  const HeadSizes sizes = SizesOfHead(shape);
   char* const statistics = saved + sizes.norm;
   return {.norm = saved,
           .mean = statistics,
@@ -69,15 +59,17 @@ HeadMemory PlaceHead(const ModelOptions& model, int64_t batch, precision::DType 
           .dwidth = transient};
 }
 
-PassCosts CountOperations(const ModelOptions& model, int64_t batch) {
-  const auto rows = static_cast<double>(batch * model.context);
-  const auto width = static_cast<double>(model.width);
+PassCosts CountOperations(const PassShape& shape) {
+  const auto rows = static_cast<double>(shape.rows());
+  const auto width = static_cast<double>(shape.model.width);
+  const double ranks = shape.tensor_ranks;
   // A product [rows, width] by [width, width]; attention, which sees half of the context; and two
   // norms and the GELU of four widths, by so many operations an element.
-  const double product = 2 * rows * width * width;
-  const double attention = 2 * rows * static_cast<double>(model.context) * width;
-  const double pointwise = rows * width * (2 * 8 + 4 * 16);
-  const double logits = 2 * rows * width * nn::kVocabulary;
+  const double product = 2 * rows * width * width / ranks;
+  const double attention = 2 * rows * static_cast<double>(shape.model.context) * width / ranks;
+  const double pointwise =
+      width * (2 * 8 * static_cast<double>(shape.own_rows()) + 4 * 16 * rows / ranks);
+  const double logits = 2 * rows * width * nn::kVocabulary / ranks;
   // Backward twice the products, and two and a half times those of attention.
   return {.block = {.forward = 12 * product + attention + pointwise,
                     .backward = 24 * product + 2.5 * attention + pointwise},
@@ -89,34 +81,38 @@ PassCosts CountOperations(const ModelOptions& model, int64_t batch) {
           .attention = attention};
 }
 
-recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                                 const PassCosts& costs) {
-  const int64_t width = recompute::AlignedBytes(GradientBytes(model, batch, dtype));
+recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs) {
+  const int64_t residual = recompute::AlignedBytes(shape.residual_bytes());
+  // Of all rows, whose tokens the rank may have.
+  const int64_t gathered =
+      shape.shares_rows() ? recompute::AlignedBytes(shape.residual_bytes() * shape.tensor_ranks)
+                          : 0;
   recompute::Chain chain;
-  chain.stages.push_back(
-      {.name = "embedding",
-       .forward_time = costs.embedding.forward,
-       .output_bytes = width,
-       .gradient_bytes = width,
-       .options = {
-           {.name = "output", .saved_bytes = width, .backward_time = costs.embedding.backward}}});
-  for (int64_t layer = 0; layer < model.layers; ++layer) {
-    chain.stages.push_back(BlockStage(model, batch, dtype, layer, costs));
+  chain.stages.push_back({.name = "embedding",
+                          .forward_time = costs.embedding.forward,
+                          .output_bytes = residual,
+                          .gradient_bytes = residual,
+                          .options = {{.name = "output",
+                                       .saved_bytes = residual,
+                                       .backward_transient_bytes = gathered,
+                                       .backward_time = costs.embedding.backward}}});
+  for (int64_t layer = 0; layer < shape.model.layers; ++layer) {
+    chain.stages.push_back(BlockStage(shape, layer, costs));
   }
-  const int64_t saved = SizesOfHead(model, batch, dtype).saved();
+  const int64_t saved = SizesOfHead(shape).saved();
   chain.stages.push_back({.name = "head",
                           .forward_time = costs.head.forward,
-                          .gradient_bytes = width,
+                          .gradient_bytes = residual,
                           .transient_bytes = saved,
                           .options = {{.name = "all",
                                        .saved_bytes = saved,
-                                       .backward_transient_bytes = width,
+                                       .backward_transient_bytes = residual,
                                        .backward_time = costs.head.backward}}});
   return chain;
 }
 
-recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype) {
-  return ActivationChain(model, batch, dtype, CountOperations(model, batch));
+recompute::Chain ActivationChain(const PassShape& shape) {
+  return ActivationChain(shape, CountOperations(shape));
 }
 
 absl::StatusOr<recompute::Plan> PlanOf(const recompute::Chain& chain,

@@ -8,21 +8,21 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/examples/gpt/block_layout.h"
-#include "brigade/examples/gpt/model.h"
-#include "brigade/precision/dtype.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/recompute/chain.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/policy.h"
 
 namespace brigade::gpt {
 
-// Where the head has its arrays: in one piece, and, of the backward pass, in a transient one.
+// Where the head has its arrays: in one piece, and, of the backward pass, in a transient one. Norm
+// [rows, width], of which the mean and the inverse deviation have the own rows; logits of the rank's
+// shards; dwidth of own rows.
 struct HeadMemory {
   void *norm = nullptr, *mean = nullptr, *inverse = nullptr, *logits = nullptr;
   void* dwidth = nullptr;
 };
-HeadMemory PlaceHead(const ModelOptions& model, int64_t batch, precision::DType dtype, char* saved,
-                     char* transient);
+HeadMemory PlaceHead(const PassShape& shape, char* saved, char* transient);
 
 // Of a stage's passes that make nothing again.
 struct StageTimes {
@@ -38,17 +38,13 @@ struct PassCosts {
 };
 
 // In operations: of products, and roughly of norms and GELU. trial.h measures seconds.
-PassCosts CountOperations(const ModelOptions& model, int64_t batch);
+PassCosts CountOperations(const PassShape& shape);
 
 // Sizes in bytes, times from `costs`. Blocks have kBlockSaveOptions. The one gradient, of the
 // residual stream, is that of every stage.
-recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                                 const PassCosts& costs);
+recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs);
 // By operations.
-recompute::Chain ActivationChain(const ModelOptions& model, int64_t batch, precision::DType dtype);
-
-// The residual stream's gradient, beside the arena.
-int64_t GradientBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+recompute::Chain ActivationChain(const PassShape& shape);
 
 // The plan of a policy, from the chain's times: the same on every rank. InvalidArgument for a
 // budget that is too small, naming the least.

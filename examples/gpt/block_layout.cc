@@ -15,9 +15,11 @@ bool IsSaved(const BlockSaveOption& option, BlockArray array) {
     case kMiddle:
       return !option.drops_middle;
     case kQkv:
+    case kHeadQkv:
       return !option.drops_qkv;
     case kExpanded:
       return !option.drops_expanded;
+    case kHeadAttention:
     case kAttention:
     case kLogSumExp:
       return !option.drops_attention;
@@ -59,29 +61,45 @@ class BlockLayout::Pieces {
   int64_t parts_[kParts] = {};
 };
 
-BlockLayout::BlockLayout(const ModelOptions& model, int64_t batch, precision::DType dtype)
-    : width_bytes_(batch * model.context * model.width * precision::SizeOf(dtype)),
-      column_bytes_(batch * model.context *
-                    static_cast<int64_t>(dtype == precision::DType::kFloat64 ? sizeof(double)
-                                                                             : sizeof(float))),
-      heads_(model.heads) {}
+bool BlockLayout::Saves(const BlockSaveOption& option, BlockArray array) const {
+  // Where ranks share texts, attention is that of the heads.
+  if (array == kQkv && shape_.context_ranks > 1) return false;
+  return IsSaved(option, array);
+}
 
-int64_t BlockLayout::BytesOf(BlockArray array) const {
+bool BlockLayout::SavesOwnNorms(const BlockSaveOption& option) const {
+  return shape_.shares_rows() && !shape_.keep_gathered && IsSaved(option, kNorm1);
+}
+
+int64_t BlockLayout::BytesOf(BlockArray array, bool has_own_norms) const {
+  const int64_t width = shape_.model.width;
+  const auto sums = shape_.dtype == precision::DType::kFloat64 ? precision::DType::kFloat64
+                                                               : precision::DType::kFloat32;
+  const bool has_heads = shape_.context_ranks > 1;
   switch (array) {
+    case kNorm1:
+    case kNorm2:
+      return shape_.bytes_of((has_own_norms ? shape_.own_rows() : shape_.rows()) * width);
     case kMean1:
     case kInverse1:
     case kMean2:
     case kInverse2:
-      return column_bytes_;
+      return shape_.own_rows() * precision::SizeOf(sums);
     case kLogSumExp:
-      return heads_ * column_bytes_;
+      return shape_.Cut(shape_.model.heads) * precision::SizeOf(sums);
     case kQkv:
-      return 3 * width_bytes_;
+      return shape_.bytes_of(shape_.Cut(3 * width));
+    case kHeadQkv:
+      return has_heads ? shape_.bytes_of(shape_.Cut(3 * width)) : 0;
+    case kHeadAttention:
+      return has_heads ? shape_.bytes_of(shape_.Cut(width)) : 0;
+    case kAttention:
+      return shape_.bytes_of(shape_.Cut(width));
     case kExpanded:
     case kGelu:
-      return 4 * width_bytes_;
+      return shape_.bytes_of(shape_.Cut(4 * width));
     default:
-      return width_bytes_;
+      return shape_.residual_bytes();
   }
 }
 
@@ -92,6 +110,8 @@ void BlockLayout::PlaceForward(const BlockSaveOption* option, Pieces& pieces,
     switch (array) {
       case kNorm1:
       case kQkv:
+      case kHeadQkv:
+      case kHeadAttention:
         return Pieces::kAttentionPart;
       case kNorm2:
       case kExpanded:
@@ -101,37 +121,50 @@ void BlockLayout::PlaceForward(const BlockSaveOption* option, Pieces& pieces,
         return Pieces::kAlways;
     }
   };
+  memory.has_own_norms = option != nullptr && SavesOwnNorms(*option);
+  const auto bytes_of = [&](BlockArray array) { return BytesOf(array, memory.has_own_norms); };
+  if (memory.has_own_norms) {
+    memory.gathered = pieces.Take(Pieces::kAlways, BytesOf(kNorm1, /*has_own_norms=*/false));
+  }
   for (const Pieces::Part part : {Pieces::kAlways, Pieces::kAttentionPart, Pieces::kMlpPart}) {
     for (int a = 0; a < kBlockArrays; ++a) {
       const auto array = static_cast<BlockArray>(a);
-      if (part_of(array) != part || (option != nullptr && IsSaved(*option, array))) continue;
-      memory.arrays[a] = pieces.Take(part, BytesOf(array));
+      if (part_of(array) != part || (option != nullptr && Saves(*option, array))) continue;
+      memory.arrays[a] = pieces.Take(part, bytes_of(array));
     }
   }
   if (option == nullptr) return;
-  memory.output = pieces.Save(width_bytes_);
+  memory.output = pieces.Save(shape_.residual_bytes());
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
-    if (IsSaved(*option, array)) memory.arrays[a] = pieces.Save(BytesOf(array));
+    if (Saves(*option, array)) memory.arrays[a] = pieces.Save(bytes_of(array));
   }
 }
 
 void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
                                 BlockMemory& memory) const {
-  memory.dwidth = pieces.Take(Pieces::kAlways, width_bytes_);
-  memory.output = pieces.Save(width_bytes_);
+  memory.has_own_norms = SavesOwnNorms(option);
+  const auto bytes_of = [&](BlockArray array) { return BytesOf(array, memory.has_own_norms); };
+  memory.dwidth =
+      pieces.Take(Pieces::kAlways, std::max(shape_.residual_bytes(), bytes_of(kAttention)));
+  if (shape_.shares_rows()) {
+    memory.gathered = pieces.Take(Pieces::kAlways, BytesOf(kNorm1, /*has_own_norms=*/false));
+  }
+  memory.output = pieces.Save(shape_.residual_bytes());
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
-    const bool is_of_attention =
-        array == kNorm1 || array == kQkv || array == kAttention || array == kLogSumExp;
-    memory.arrays[a] = IsSaved(option, array) ? pieces.Save(BytesOf(array))
-                                              : pieces.Take(is_of_attention ? Pieces::kAttentionPart
-                                                                            : Pieces::kMlpPart,
-                                                            BytesOf(array));
+    // Only on the way to all positions, when those are made again.
+    if (array == kQkv && shape_.context_ranks > 1 && IsSaved(option, kQkv)) continue;
+    const bool is_of_attention = array == kNorm1 || (array >= kQkv && array <= kLogSumExp);
+    const Pieces::Part part = is_of_attention ? Pieces::kAttentionPart : Pieces::kMlpPart;
+    memory.arrays[a] =
+        Saves(option, array) ? pieces.Save(bytes_of(array)) : pieces.Take(part, bytes_of(array));
   }
   memory.dmlp = memory.arrays[kGelu];
-  memory.dqkv = IsSaved(option, kGelu) ? memory.arrays[kGelu]
-                                       : pieces.Take(Pieces::kAttentionPart, 3 * width_bytes_);
+  const int64_t dqkv_bytes = std::max(bytes_of(kQkv), shape_.residual_bytes());
+  memory.dqkv = Saves(option, kGelu) && dqkv_bytes <= bytes_of(kGelu)
+                    ? memory.arrays[kGelu]
+                    : pieces.Take(Pieces::kAttentionPart, dqkv_bytes);
 }
 
 int64_t BlockLayout::SavedBytes(int option) const {

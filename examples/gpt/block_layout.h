@@ -5,26 +5,29 @@
 #include <iterator>
 #include <optional>
 
-#include "brigade/examples/gpt/model.h"
-#include "brigade/precision/dtype.h"
+#include "brigade/examples/gpt/pass_shape.h"
 
 namespace brigade::gpt {
 
 // What a block's forward pass computes, in this order; rows of the micro-batch by so many columns.
-// The means and inverse deviations of the norms and the log-sum-exps are in the type of sums.
+// The means and inverse deviations of the norms and the log-sum-exps are in the type of sums. Where
+// ranks share the model, "cut" columns are those of this rank's tensor shards, [shards, rows,
+// columns of a shard], and "own" rows those of the residual stream that it has.
 enum BlockArray : uint8_t {
-  kNorm1,      // width
-  kMean1,      // 1
-  kInverse1,   // 1
-  kQkv,        // 3 width
-  kAttention,  // width
-  kLogSumExp,  // heads
-  kMiddle,     // width: the residual stream between attention and MLP
-  kNorm2,      // width
-  kMean2,      // 1
-  kInverse2,   // 1
-  kExpanded,   // 4 width
-  kGelu,       // 4 width
+  kNorm1,          // width; of own rows if it is saved so (PassShape::keep_gathered)
+  kMean1,          // 1, own
+  kInverse1,       // 1, own
+  kQkv,            // 3 width, cut
+  kHeadQkv,        // 3 width, cut: of all positions of some heads, where ranks share texts
+  kHeadAttention,  // width, cut: likewise
+  kAttention,      // width, cut
+  kLogSumExp,      // heads, cut
+  kMiddle,         // width, own: the residual stream between attention and MLP
+  kNorm2,          // as kNorm1
+  kMean2,          // 1, own
+  kInverse2,       // 1, own
+  kExpanded,       // 4 width, cut
+  kGelu,           // 4 width, cut
   kBlockArrays,
 };
 
@@ -61,6 +64,7 @@ inline constexpr int kBlockSaveOptionCount = std::size(kBlockSaveOptions);
 inline constexpr int kSaveAll = 0, kSaveProducts = 1;
 inline constexpr int kSaveAttention = 8, kSaveMiddle = 12;
 
+// Where an option says nothing of an array it is saved.
 bool IsSaved(const BlockSaveOption& option, BlockArray array);
 
 // Where a block has its arrays in a pass.
@@ -73,6 +77,11 @@ struct BlockMemory {
   // if kGelu is saved. With dropout the gradients of what the MLP, and attention, add to the
   // residual stream are in dwidth, and in dqkv, before them.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
+  // Where ranks share rows, all of them: of a norm that is saved of own rows, and of the gradient of
+  // a branch. Null where nothing is gathered.
+  void* gathered = nullptr;
+  // Norms are of own rows.
+  bool has_own_norms = false;
 };
 
 // The memory of a block's passes, which is the same for all blocks. Arrays begin at multiples of
@@ -81,7 +90,7 @@ struct BlockMemory {
 // place.
 class BlockLayout {
  public:
-  BlockLayout(const ModelOptions& model, int64_t batch, precision::DType dtype);
+  explicit BlockLayout(const PassShape& shape) : shape_(shape) {}
 
   // `option`: of kBlockSaveOptions. A forward pass without one saves nothing.
   int64_t SavedBytes(int option) const;
@@ -95,13 +104,14 @@ class BlockLayout {
  private:
   class Pieces;
 
-  int64_t BytesOf(BlockArray array) const;
+  bool Saves(const BlockSaveOption& option, BlockArray array) const;
+  // Whether what is saved of norms is the own rows.
+  bool SavesOwnNorms(const BlockSaveOption& option) const;
+  int64_t BytesOf(BlockArray array, bool has_own_norms) const;
   void PlaceForward(const BlockSaveOption* option, Pieces& pieces, BlockMemory& memory) const;
   void PlaceBackward(const BlockSaveOption& option, Pieces& pieces, BlockMemory& memory) const;
 
-  // Of [rows, width], and of a number in the type of sums for each row.
-  int64_t width_bytes_, column_bytes_;
-  int64_t heads_;
+  const PassShape shape_;
 };
 
 }  // namespace brigade::gpt

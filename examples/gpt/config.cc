@@ -17,7 +17,9 @@
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_keys.h"
+#include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/json_reader.h"
+#include "brigade/parallel/shard.h"
 
 namespace brigade::gpt {
 namespace {
@@ -140,6 +142,7 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
   const bool any_file = has_file || stashes_in_file;
   const std::string no_file = absl::StrCat(no_state, ", and brigade.stash is not \"file\"");
   const std::string directory = Directory(s).value_or("");
+  const std::string other_size = absl::StrCat("autotp_size is ", s.autotp_size);
   const Rule rules[] = {
       {"aio", any_file, no_file},
       {"brigade.file_checksums", any_file, no_file},
@@ -164,6 +167,14 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
       {"brigade.stash", unstashable.empty(), unstashable},
       {"brigade.stash", !stashes_in_file || !directory.empty(),
        "brigade.file_directory is missing"},
+      {"activation_checkpointing.partition_activations",
+       s.partition_activations == s.sequence_parallel,
+       "ranks share activations as brigade.sequence_parallel says"},
+      {"brigade.keep_gathered", s.sequence_parallel,
+       "nothing is gathered: brigade.sequence_parallel is not true"},
+      {"tensor_parallel.tp.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size, other_size},
+      {"tensor_parallel.tensor_parallel.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size,
+       other_size},
       {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable},
       {"activation_checkpointing.cpu_checkpointing",
        !s.cpu_checkpointing || policy.stash != recompute::StashTier::kNone,
@@ -225,6 +236,43 @@ absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ran
                                                  " would do"));
 }
 
+// All of it is given.
+ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
+  const auto chosen = [](int flag, int of_config, int otherwise) {
+    return flag != 0 ? flag : of_config != 0 ? of_config : otherwise;
+  };
+  ModelParallelism merged;
+  merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
+  merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
+  merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
+  merged.sequence_parallel = flags.sequence_parallel.value_or(s.sequence_parallel);
+  return merged;
+}
+
+// With the data ranks that are left.
+absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ranks) {
+  const auto invalid = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(what...));
+  };
+  // Flags may have any numbers.
+  constexpr int kMost = 1 << 15;
+  for (const auto& [name, number] :
+       {std::pair("tensor", model.tensor), std::pair("context", model.context),
+        std::pair("tensor shards", model.tensor_shards)}) {
+    if (number >= 1 && number <= kMost) continue;
+    return invalid(name, ": ", number, "; it must be 1 to ", kMost);
+  }
+  BRIGADE_RETURN_IF_ERROR(parallel::Validate(
+      parallel::TensorShards{.count = model.tensor_shards, .ranks = model.tensor}));
+  const int64_t of_text = int64_t{model.tensor} * model.context;
+  if (ranks % of_text != 0) {
+    return invalid(Counted(ranks, "rank"), " cannot be a grid of tensor ", model.tensor,
+                   " x context ", model.context, " x data: ", of_text, " does not divide ", ranks);
+  }
+  return parallel::GridShape{
+      .tensor = model.tensor, .context = model.context, .data = static_cast<int>(ranks / of_text)};
+}
+
 optim::OptimizerOptions Optimizer(const Settings& s) {
   const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
   optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
@@ -242,8 +290,8 @@ absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
       absl::StrCat("\"", text, "\" is neither operations nor measured"));
 }
 
-absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
-                                        absl::string_view folder) {
+absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
+                                        const ModelParallelism& flags) {
   BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
   Settings s;
   BRIGADE_RETURN_IF_ERROR(ReadObject(config, ConfigKeys(s)));
@@ -251,9 +299,12 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
     return Contradiction("fp16.enabled", true, "bf16.enabled is true as well");
   }
   BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
-  BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, ranks));
+  const ModelParallelism model = Merged(s, flags);
+  BRIGADE_ASSIGN_OR_RETURN(const parallel::GridShape grid, GridOf(model, ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, grid.data));
 
   zero::ZeroOptions& zero = s.zero;
+  zero.model_ranks = grid.tensor;
   zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
@@ -279,16 +330,26 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
   BRIGADE_RETURN_IF_ERROR(communicator.status());
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
-  return TrainConfig{
-      batch, zero, policy, s.recompute_times, s.dropout, mode, *std::move(communicator)};
+  return TrainConfig{.batch = batch,
+                     .zero = zero,
+                     .recompute = policy,
+                     .recompute_times = s.recompute_times,
+                     .dropout = s.dropout,
+                     .write_mode = mode,
+                     .communicator = *std::move(communicator),
+                     .grid = grid,
+                     .tensor_shards = model.tensor_shards,
+                     .sequence_parallel = *model.sequence_parallel,
+                     .keep_gathered = s.keep_gathered};
 }
 
-absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks) {
+absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
+                                       const ModelParallelism& flags) {
   BRIGADE_ASSIGN_OR_RETURN(const std::string text,
                            device::ReadFile(path, checkpoint::JsonLimits().bytes));
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
-  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder);
+  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder, flags);
   if (config.ok()) return config;
   return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
 }

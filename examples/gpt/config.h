@@ -2,12 +2,14 @@
 #define BRIGADE_EXAMPLES_GPT_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -25,9 +27,20 @@ enum class RecomputeTimes : uint8_t {
 // "operations", "measured". InvalidArgument naming the text and what it may be.
 absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text);
 
+// How ranks share a model, as far as it is given elsewhere.
+struct ModelParallelism {
+  // Ranks that share its matrices, and each text; 0: not given.
+  int tensor = 0;
+  int context = 0;
+  // ModelOptions::tensor_shards; 0: not given.
+  int tensor_shards = 0;
+  // ModelOptions::sequence_parallel.
+  std::optional<bool> sequence_parallel = std::nullopt;
+};
+
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
-  // All three sizes are set.
+  // All three sizes are set. The ranks that divide train_batch_size are the grid's data ranks.
   zero::BatchSizes batch;
   // Valid; micro_batches is batch.gradient_accumulation_steps.
   zero::ZeroOptions zero;
@@ -40,6 +53,12 @@ struct TrainConfig {
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
   // Of the group of all ranks: its topology, if any.
   collectives::CommunicatorOptions communicator;
+  // Of all ranks.
+  parallel::GridShape grid = {};
+  // ModelOptions' and PassShape's.
+  int tensor_shards = 1;
+  bool sequence_parallel = false;
+  bool keep_gathered = false;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -72,6 +91,10 @@ struct TrainConfig {
 //   checkpoint                          of --save and --resume:
 //     use_node_local_storage            a file for each rank, on the disk of its host
 //     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
+//   tensor_parallel                     ranks that share the model's matrices:
+//     autotp_size, tp.tp_size           of which one is enough; tensor_parallel is another name of
+//                                       tp
+//   sequence_parallel_size              ranks that share each text
 //   brigade                             what DeepSpeed has no key for:
 //     accumulation                      every_micro_batch | at_boundary
 //     algorithm                         auto | direct | ring | bidirectional_ring |
@@ -94,6 +117,10 @@ struct TrainConfig {
 //     dropout                           0 to below 1, default 0; of the embedding's output and of
 //                                       what blocks add to the residual stream
 //     live_units
+//     tensor_shards                     of the model's matrices (parallel/shard.h); default: one for
+//                                       each tensor rank
+//     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)
+//     keep_gathered                     true: of these, inputs of products are kept whole
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing
 //     recompute_times                   operations | measured: how the plan counts the time of
@@ -111,11 +138,14 @@ struct TrainConfig {
 //              the nearest key; of text that is not JSON line and column. No exceptions, whatever
 //              the text.
 // Paths in it begin at `folder`.
+// `flags`: what is given there comes before what the file says.
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
-                                        absl::string_view folder = ".");
+                                        absl::string_view folder = ".",
+                                        const ModelParallelism& flags = {});
 
 // The same of a file, whose path begins every error; NotFound and others as the system says.
-absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks);
+absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
+                                       const ModelParallelism& flags = {});
 
 }  // namespace brigade::gpt
 

@@ -19,6 +19,7 @@ constexpr NumberRange kUnit = {0.0, 1.0, "0 to 1"};
 constexpr NumberRange kScale = {0x1p-60, 0x1p126, "2^-60 to 2^126"};
 constexpr NumberRange kSteps = {1.0, kMaxSteps, "1 to 2^24"};
 constexpr NumberRange kMicroBatches = {1.0, 1 << 20, "1 to 2^20"};
+constexpr NumberRange kRanks = {1.0, 1 << 15, "1 to 2^15"};
 constexpr NumberRange kCount = {1.0, kLargest, "1 or more"};
 
 constexpr char kMustBeGiven[] = "it has no default";
@@ -279,7 +280,7 @@ Keys ZeroKeys(Settings& s) {
 // Of activations that are made again. The section itself asks for it.
 Keys ActivationKeys(Settings& s) {
   return {
-      {"partition_activations", Only(false, "no two ranks have the same activations")},
+      {"partition_activations", Flag(&s.partition_activations)},
       {"cpu_checkpointing", Flag(&s.cpu_checkpointing)},
       {"contiguous_memory_optimization", Only(false, "activations lie in one piece, always")},
       {"number_checkpoints", Only(nullptr, "activations lie in one piece, always")},
@@ -296,6 +297,17 @@ Read Policy(std::optional<recompute::Policy>* target) {
     *target = *policy;
     return "";
   };
+}
+
+// Of ranks that share a model's matrices.
+Keys TensorKeys(Settings& s) {
+  const Keys inner = {{"tp_size", Whole(&s.tp_size, kRanks)}, {"tp_grain_size"}, {"tp_group"}};
+  return {{"autotp_size", Whole(&s.autotp_size, {0.0, 1 << 15, "0 to 2^15"})},
+          {"tensor_parallel", nullptr, inner},
+          {"tp", nullptr, inner},
+          {"tp_overlap_comm", Only(false, "products wait for what they need of other ranks")},
+          {"partition_config"},
+          {"preset_model"}};
 }
 
 // What DeepSpeed has no key for.
@@ -336,16 +348,19 @@ Keys BrigadeKeys(Settings& s) {
                                       {"io_uring", device::FileEngineKind::kIoUring},
                                       {"threads", device::FileEngineKind::kThreads}})},
       {"file_limit", Whole(&s.zero.offload.file_limit_bytes, kCount)},
+      {"keep_gathered", Flag(&s.keep_gathered)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},
       {"recompute_times",
        OneOf<RecomputeTimes>(&s.recompute_times, {{"operations", RecomputeTimes::kOperations},
                                                   {"measured", RecomputeTimes::kMeasured}})},
+      {"sequence_parallel", Flag(&s.sequence_parallel)},
       {"stash", OneOf<std::optional<recompute::StashTier>>(
                     &s.stash, {{"none", recompute::StashTier::kNone},
                                {"host", recompute::StashTier::kHost},
                                {"file", recompute::StashTier::kFile}})},
+      {"tensor_shards", Whole(&s.tensor_shards, kRanks)},
       {"topology", Text(&s.topology)},
   };
 }
@@ -383,6 +398,8 @@ Keys ConfigKeys(Settings& s) {
           {"activation_checkpointing", nullptr, ActivationKeys(s)},
           {"aio", nullptr, AioKeys(s.zero.offload.file)},
           {"checkpoint", nullptr, CheckpointKeys(s)},
+          {"sequence_parallel_size", Whole(&s.sequence_parallel_size, kRanks)},
+          {"tensor_parallel", nullptr, TensorKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
           // A permission that is not needed here: ZeRO works with every optimizer that there is.
           {"zero_allow_untested_optimizer", Flag(nullptr)},
@@ -416,7 +433,6 @@ Keys ConfigKeys(Settings& s) {
        "seq_parallel_communication_data_type",
        "sparse_attention",
        "steps_per_print",
-       "tensor_parallel",
        "tensorboard",
        "torch_autocast",
        "vocabulary_size",

@@ -60,6 +60,14 @@ struct Settings {
   // Checkpoints in files of each rank's own, on disks that other hosts do not see.
   bool use_node_local_storage = false;
 
+  // Ranks that share a model: of its matrices DeepSpeed has two keys. 0: not given.
+  int autotp_size = 0, tp_size = 0;
+  int tensor_shards = 0;
+  int sequence_parallel_size = 0;
+  bool sequence_parallel = false;
+  bool keep_gathered = false;
+  bool partition_activations = false;
+
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;
   std::optional<int> ranks_per_node;

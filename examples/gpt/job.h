@@ -1,7 +1,9 @@
 #ifndef BRIGADE_EXAMPLES_GPT_JOB_H_
 #define BRIGADE_EXAMPLES_GPT_JOB_H_
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,10 @@
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/time_split.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/traffic.h"
@@ -55,6 +59,19 @@ struct Job {
   int64_t device_link = 0;
   Checkpoints checkpoints = {};
 };
+
+// Of a rank's passes.
+inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
+  const parallel::GridShape& grid = job.config.grid;
+  return {.model = job.model,
+          .batch = job.config.batch.train_micro_batch_size_per_gpu,
+          .dtype = job.config.zero.dtype,
+          .tensor_ranks = grid.tensor,
+          .tensor_rank = at.tensor,
+          .context_ranks = grid.context,
+          .context_rank = at.context,
+          .keep_gathered = job.config.keep_gathered};
+}
 
 // One step, as all ranks know it.
 struct StepMetrics {
@@ -101,6 +118,9 @@ struct SaveEvent {
   absl::StatusOr<checkpoint::SaveReport> report;
 };
 
+// By parallel::GridGroup; groups that have the communicator of one before have 0.
+using GroupBytes = std::array<int64_t, std::size(parallel::kGridGroups)>;
+
 // What one rank used. Plain bytes: they are gathered from all ranks.
 struct RankSummary {
   // The measured peak, in bytes by purpose.
@@ -120,6 +140,10 @@ struct RankSummary {
   zero::Traffic traffic = {};
   // The bytes of one step by formula.
   zero::Traffic traffic_of_step = {};
+  // Sent in all: by ZeRO, by ranks that share a model or texts, and for the mean loss and the wish
+  // to stop.
+  GroupBytes sent = {};
+  GroupBytes sent_of_step = {};
   // Of a micro-batch's pass: its arena and gradient, in bytes, and its time by the plan, in
   // operations or seconds (TrainConfig::recompute_times); and both where nothing is made again.
   int64_t activation_bytes = 0;

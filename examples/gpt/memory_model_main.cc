@@ -96,7 +96,7 @@ absl::Status Main() {
     return absl::InvalidArgumentError(
         absl::StrCat("--points is ", points, "; it must be at least 2"));
   }
-  const recompute::Chain chain = ActivationChain(model, batch, options.dtype);
+  const recompute::Chain chain = ActivationChain({model, batch, options.dtype});
   BRIGADE_RETURN_IF_ERROR(recompute::Validate(chain));
   BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan none, recompute::PlanNone(chain));
   const std::vector<recompute::Policy> policies =

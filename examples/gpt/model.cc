@@ -17,6 +17,12 @@ namespace {
 
 constexpr int64_t kMlpFactor = 4;
 
+// In the order of Block.
+constexpr const char* kBlockNames[kBlockParameters] = {
+    "norm1.weight",      "norm1.bias",      "qkv.weight",      "qkv.bias",
+    "projection.weight", "projection.bias", "norm2.weight",    "norm2.bias",
+    "expand.weight",     "expand.bias",     "contract.weight", "contract.bias"};
+
 absl::Status CheckSize(absl::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -35,44 +41,77 @@ absl::Status Validate(const ModelOptions& options) {
                                                    "; it must be a multiple of its ", options.heads,
                                                    " heads"));
   }
-  return CheckSize("width of a head", options.width / options.heads, nn::kMaxHeadWidth);
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSize("width of a head", options.width / options.heads, nn::kMaxHeadWidth));
+  BRIGADE_RETURN_IF_ERROR(CheckSize("number of tensor shards", options.tensor_shards, 1 << 15));
+  const auto divides = [&](absl::string_view what, int64_t number) {
+    if (number % options.tensor_shards == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("the model's ", what, " ", number,
+                                                   " cannot be cut into ", options.tensor_shards,
+                                                   " tensor shards"));
+  };
+  BRIGADE_RETURN_IF_ERROR(divides("heads, which are", options.heads));
+  BRIGADE_RETURN_IF_ERROR(divides("vocabulary, which has", nn::kVocabulary));
+  if (options.sequence_parallel && options.tensor_shards == 1) {
+    return absl::InvalidArgumentError(
+        "sequence parallelism shares rows as the model is shared, which has one tensor shard");
+  }
+  return absl::OkStatus();
+}
+
+parallel::Shard ShardOf(const ModelOptions& options, int parameter) {
+  const int64_t width = options.width, inner = kMlpFactor * width;
+  if (parameter == kTokens) return {.shape = {nn::kVocabulary, width}, .axis = 0};
+  if (parameter == kPositions) return {.shape = {options.context, width}};
+  if (parameter >= HeadParameter(options, kFinalNormWeight)) return {.shape = {width}};
+  switch ((parameter - kEmbeddingParameters) % kBlockParameters) {
+    case kQkvWeight:
+      return {.shape = {3 * width, width}, .axis = 0, .parts = 3};
+    case kQkvBias:
+      return {.shape = {3 * width}, .axis = 0, .parts = 3};
+    case kProjectionWeight:
+      return {.shape = {width, width}, .axis = 1};
+    case kExpandWeight:
+      return {.shape = {inner, width}, .axis = 0};
+    case kExpandBias:
+      return {.shape = {inner}, .axis = 0};
+    case kContractWeight:
+      return {.shape = {width, inner}, .axis = 1};
+    default:
+      return {.shape = {width}};
+  }
+}
+
+zero::ModelSpec SpecOf(const ModelOptions& options, const parallel::TensorShards& shards) {
+  int number = 0;
+  const auto parameter = [&](std::string name) {
+    const parallel::Shard shard = ShardOf(options, number++);
+    zero::ParameterSpec spec = {.name = std::move(name),
+                                .size = shard.local_size(shards),
+                                .counted = shard.counts_on(shards)};
+    // Of several shards the elements lie otherwise.
+    if (shards.count == 1 || !shard.axis.has_value()) spec.shape = shard.shape;
+    return spec;
+  };
+  zero::ModelSpec spec = {{"embedding", {parameter("tokens"), parameter("positions")}, {}}};
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    zero::UnitSpec& block = spec.emplace_back(zero::UnitSpec{absl::StrCat("h.", layer), {}, {}});
+    for (const char* const name : kBlockNames) {
+      block.parameters.push_back(parameter(absl::StrCat(block.name, ".", name)));
+    }
+  }
+  spec.push_back({"head", {parameter("norm.weight"), parameter("norm.bias")}, {"tokens"}});
+  return spec;
 }
 
 zero::ModelSpec SpecOf(const ModelOptions& options) {
-  const int64_t width = options.width, inner = kMlpFactor * width;
-  const auto matrix = [](std::string name, int64_t rows, int64_t columns) {
-    return zero::ParameterSpec{
-        .name = std::move(name), .size = rows * columns, .shape = {rows, columns}};
-  };
-  zero::ModelSpec spec = {
-      {"embedding",
-       {matrix("tokens", nn::kVocabulary, width), matrix("positions", options.context, width)},
-       {}}};
-  for (int64_t layer = 0; layer < options.layers; ++layer) {
-    const std::string h = absl::StrCat("h.", layer);
-    spec.push_back({h,
-                    {{h + ".norm1.weight", width},
-                     {h + ".norm1.bias", width},
-                     matrix(h + ".qkv.weight", 3 * width, width),
-                     {h + ".qkv.bias", 3 * width},
-                     matrix(h + ".projection.weight", width, width),
-                     {h + ".projection.bias", width},
-                     {h + ".norm2.weight", width},
-                     {h + ".norm2.bias", width},
-                     matrix(h + ".expand.weight", inner, width),
-                     {h + ".expand.bias", inner},
-                     matrix(h + ".contract.weight", width, inner),
-                     {h + ".contract.bias", width}},
-                    {}});
-  }
-  spec.push_back({"head", {{"norm.weight", width}, {"norm.bias", width}}, {"tokens"}});
-  return spec;
+  return SpecOf(options, {.count = options.tensor_shards});
 }
 
 int64_t ParameterCount(const ModelOptions& options) {
   int64_t count = 0;
-  for (const zero::UnitSpec& unit : SpecOf(options)) {
-    for (const zero::ParameterSpec& parameter : unit.parameters) count += parameter.size;
+  for (int p = 0; p <= HeadParameter(options, kFinalNormBias); ++p) {
+    count += ShardOf(options, p).size();
   }
   return count;
 }
@@ -89,7 +128,7 @@ double FlopsPerToken(const ModelOptions& options) {
 }
 
 void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,
-                         absl::Span<float> values) {
+                         const parallel::TensorShards& shards, absl::Span<float> values) {
   double deviation = 0.02;
   if (parameter >= HeadParameter(options, kFinalNormWeight)) {
     const bool weight = parameter == HeadParameter(options, kFinalNormWeight);
@@ -112,13 +151,17 @@ void InitializeParameter(const ModelOptions& options, int parameter, uint64_t se
     }
   }
   constexpr uint64_t kPurpose = uint64_t{1} << 63;  // samples of the text are below
-  // Box and Muller 1958: a pair of numbers in (0, 1) makes one with a normal distribution.
-  nn::Random random(seed, kPurpose | static_cast<uint64_t>(parameter));
-  for (float& value : values) {
-    const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
-    const double angle = 2 * std::numbers::pi * random.Uniform();
-    value = static_cast<float>(deviation * radius * std::cos(angle));
-  }
+  const auto count = static_cast<int64_t>(values.size());
+  ForEachRun(ShardOf(options, parameter), shards, [&](const parallel::ShardRun& run) {
+    // Box and Muller 1958: a pair of numbers in (0, 1) makes one with a normal distribution.
+    nn::Random random(seed, kPurpose | static_cast<uint64_t>(parameter));
+    random.Skip(2 * static_cast<uint64_t>(run.global));
+    for (int64_t i = run.local; i < std::min(run.local + run.size, count); ++i) {
+      const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
+      const double angle = 2 * std::numbers::pi * random.Uniform();
+      values[static_cast<size_t>(i)] = static_cast<float>(deviation * radius * std::cos(angle));
+    }
+  });
 }
 
 }  // namespace brigade::gpt

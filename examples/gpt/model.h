@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "brigade/parallel/shard.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::gpt {
@@ -24,6 +25,12 @@ struct ModelOptions {
   int64_t width = 128;
   // The number of bytes in a text.
   int64_t context = 128;
+  // Of its matrices (parallel/shard.h): they divide heads and vocabulary. Ranks that share them
+  // change no bit; another number of shards does.
+  int tensor_shards = 1;
+  // Gradients of norms, and of biases of whole widths, are added up by as many blocks of rows as
+  // there are shards, so that the ranks that share these can share the rows too.
+  bool sequence_parallel = false;
 };
 
 // InvalidArgument naming the option and its value.
@@ -55,9 +62,16 @@ inline int HeadParameter(const ModelOptions& options, Head which) {
   return kEmbeddingParameters + static_cast<int>(options.layers) * kBlockParameters + which;
 }
 
-// Units: the embedding, each block, the head with the tokens tied to it.
+// How a parameter of the spec is cut: the vocabulary, queries, keys and values by heads, and what is
+// inside of the MLP.
+parallel::Shard ShardOf(const ModelOptions& options, int parameter);
+
+// Units: the embedding, each block, the head with the tokens tied to it. Of a rank with these of the
+// model's tensor_shards: each parameter's part, as parallel::Shard places it.
+zero::ModelSpec SpecOf(const ModelOptions& options, const parallel::TensorShards& shards);
 zero::ModelSpec SpecOf(const ModelOptions& options);
 
+// Of the whole model.
 int64_t ParameterCount(const ModelOptions& options);
 
 // Operations of a token's forward and backward pass, a multiplication and an addition each counting
@@ -65,10 +79,11 @@ int64_t ParameterCount(const ModelOptions& options);
 double FlopsPerToken(const ModelOptions& options);
 
 // A parameter's first values: normal with deviation 0.02, matrices that end in the residual stream
-// with 0.02 / sqrt(2 layers); norms 1, biases 0. The same for each seed wherever the C library's
-// log and cos are.
+// with 0.02 / sqrt(2 layers); norms 1, biases 0. An element's value depends on its index in the
+// whole parameter, not on the shards of which `values` are the first ones. The same for each seed
+// wherever the C library's log and cos are.
 void InitializeParameter(const ModelOptions& options, int parameter, uint64_t seed,
-                         absl::Span<float> values);
+                         const parallel::TensorShards& shards, absl::Span<float> values);
 
 }  // namespace brigade::gpt
 

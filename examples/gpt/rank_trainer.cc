@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/weights.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
@@ -49,28 +50,53 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
   sum.file_written += now.file_written - before.file_written;
 }
 
+// RankTrainer::AddUp's.
+constexpr collectives::CollectiveSignature kAddUp = {
+    .kind = collectives::CollectiveKind::kAllReduce,
+    .algorithm = collectives::ReduceOptions().algorithm,
+    .dtype = DType::kFloat32,
+    .count = 2};
+
+// Calls visit(index of the group, communicator) for each group whose communicator no group before
+// it has.
+template <typename Visit>
+void ForEachOwnGroup(const parallel::Grid& grid, Visit visit) {
+  std::vector<const collectives::Communicator*> seen;
+  for (const parallel::GridGroup each : parallel::kGridGroups) {
+    collectives::Communicator* const group = grid.group(each);
+    if (group == nullptr || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
+    seen.push_back(group);
+    visit(static_cast<size_t>(each), *group);
+  }
+}
+
 }  // namespace
 
-RankTrainer::RankTrainer(const Job& job, collectives::Communicator& communicator,
-                         device::Context& context, device::Stream& compute, Recorder& recorder)
+RankTrainer::RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
+                         device::Stream& compute, Recorder& recorder)
     : job_(job),
-      batch_(job.config.batch.train_micro_batch_size_per_gpu),
-      communicator_(communicator),
+      grid_(grid),
+      shape_(ShapeOf(job, grid.coordinates())),
+      groups_{&grid.tensor(), &grid.context()},
+      replica_(grid.replica()),
       context_(context),
       compute_(compute),
-      recorder_(recorder) {}
+      recorder_(recorder),
+      text_(static_cast<size_t>(job.model.context + 1)) {}
 
-absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
-    const Job& job, collectives::Communicator& communicator, device::Context& context,
-    device::Stream& compute, Recorder& recorder) {
+absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
+                                                                 parallel::Grid& grid,
+                                                                 device::Context& context,
+                                                                 device::Stream& compute,
+                                                                 Recorder& recorder) {
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
-  std::unique_ptr<RankTrainer> trainer(
-      new RankTrainer(job, communicator, context, compute, recorder));
+  std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, grid, context, compute, recorder));
+  const PassShape& shape = trainer->shape_;
+  BRIGADE_RETURN_IF_ERROR(Validate(shape));
   // The same on all ranks, or an error on all.
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
-  const recompute::Chain chain =
-      ActivationChain(job.model, trainer->batch_, job.config.zero.dtype, costs);
+  const recompute::Chain chain = ActivationChain(shape, costs);
   BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan, PlanOf(chain, job.config.recompute));
   BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan without, recompute::PlanNone(chain));
   BRIGADE_ASSIGN_OR_RETURN(trainer->schedule_, recompute::Place(chain, plan));
@@ -83,12 +109,14 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
   const auto allocate = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(
         trainer->zero_,
-        zero::ZeroOptimizer::Create(SpecOf(job.model), options, communicator, context, compute));
+        zero::ZeroOptimizer::Create(SpecOf(job.model, shape.shards()), options, trainer->replica_,
+                                    context, compute, &grid.world()));
     return trainer->Allocate();
   };
   BRIGADE_RETURN_IF_ERROR(WithAdvice(options, allocate()));
-  BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
-                           RankCheckpoints::Create(job, *trainer->zero_, communicator, context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      trainer->checkpoints_,
+      RankCheckpoints::Create(job, *trainer->zero_, trainer->replica_, context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
@@ -105,25 +133,28 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(
 
 absl::StatusOr<PassCosts> RankTrainer::Costs() {
   if (job_.config.recompute_times == RecomputeTimes::kOperations) {
-    return CountOperations(job_.model, batch_);
+    return CountOperations(shape_);
   }
-  return AgreeOnCosts(MeasurePasses(job_, context_, compute_, recorder_), communicator_);
+  return AgreeOnCosts(MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_),
+                      grid_.world());
 }
 
 absl::Status RankTrainer::Initialize() {
   if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
-    return checkpoint::LoadWeights(weights, *zero_, communicator_);
+    return checkpoint::LoadWeights(weights, *zero_, replica_);
   }
   return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-    InitializeParameter(job_.model, parameter, job_.seed, values);
+    InitializeParameter(job_.model, parameter, job_.seed, shape_.shards(), values);
     return absl::OkStatus();
   });
 }
 
 absl::Status RankTrainer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(
-      transformer_, Transformer::Create(job_.model, batch_, job_.config.zero.dtype, schedule_,
-                                        context_, StashFile()));
+  BRIGADE_ASSIGN_OR_RETURN(transformer_,
+                           Transformer::Create(shape_, schedule_, context_, groups_, StashFile()));
+  for (collectives::Communicator* const group : {&replica_, &grid_.world()}) {
+    BRIGADE_RETURN_IF_ERROR(group->Reserve(kAddUp));
+  }
   BRIGADE_ASSIGN_OR_RETURN(one_, context_.Allocate(2 * sizeof(float), Purpose::kScratch, "one"));
   BRIGADE_ASSIGN_OR_RETURN(auto host_one,
                            context_.AllocateHost(sizeof(float), device::Purpose::kScratch, "one"));
@@ -148,17 +179,17 @@ absl::Status RankTrainer::Allocate() {
 }
 
 nn::Texts RankTrainer::TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const {
-  return {
-      in_flight.device.as<uint8_t>().data() + TextsOffset() + micro_batch * batch_ * text_bytes(),
-      batch_, job_.model.context};
+  return {in_flight.device.as<uint8_t>().data() + TextsOffset() +
+              micro_batch * shape_.batch * text_bytes(),
+          shape_.batch, shape_.positions()};
 }
 
 nn::DropoutMask RankTrainer::Dropout(int64_t micro_batch) const {
-  const int64_t first_text = (communicator_.rank() * micro_batches() + micro_batch) * batch_;
+  const int64_t before = replica_.rank() * micro_batches() + micro_batch;
   return {.probability = job_.config.dropout,
           .seed = job_.seed,
           .step = &zero_->controller().state()->iteration,
-          .first_element = first_text * job_.model.context * job_.model.width};
+          .first_element = before * shape_.rows() * job_.model.width};
 }
 
 double* RankTrainer::LossPartsOf(const StepInFlight& in_flight) {
@@ -167,18 +198,34 @@ double* RankTrainer::LossPartsOf(const StepInFlight& in_flight) {
 
 float* RankTrainer::LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const {
   return reinterpret_cast<float*>(in_flight.device.as<uint8_t>().data() + LossesOffset()) +
-         micro_batch * batch_ * job_.model.context;
+         micro_batch * shape_.rows();
+}
+
+void RankTrainer::SampleInto(int64_t step, int64_t sample, uint8_t* part) {
+  SampleText(job_.corpus, job_.seed, step, sample, absl::MakeSpan(text_));
+  std::memcpy(part, text_.data() + shape_.first_position(), static_cast<size_t>(text_bytes()));
+}
+
+absl::Status RankTrainer::AddUp(float* sums, device::Stream& stream) {
+  collectives::Communicator& world = grid_.world();
+  if (&replica_ == &world) return world.AllReduce(sums, sums, 2, DType::kFloat32, {}, stream);
+  BRIGADE_RETURN_IF_ERROR(replica_.AllReduce(sums, sums, 1, DType::kFloat32, {}, stream));
+  return world.AllReduce(sums + 1, sums + 1, 1, DType::kFloat32, {}, stream);
+}
+
+absl::Status RankTrainer::Synchronize(device::Stream& stream) const {
+  BRIGADE_RETURN_IF_ERROR(grid_.world().Synchronize(stream));
+  return grid_.status();
 }
 
 absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   StepInFlight& in_flight = steps_[static_cast<size_t>(step % kInFlight)];
-  // The batch's samples, micro-batch by micro-batch, each rank's side by side: which rank has which
-  // depends on their number, what the batch consists of does not.
-  const int64_t samples = micro_batches() * batch_;
+  // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
+  // which depends on their number, what the batch consists of does not.
+  const int64_t samples = micro_batches() * shape_.batch;
   uint8_t* const texts = in_flight.host_in.as<uint8_t>().data() + TextsOffset();
   for (int64_t i = 0; i < samples; ++i) {
-    SampleText(job_.corpus, job_.seed, step, communicator_.rank() * samples + i,
-               absl::MakeSpan(texts + i * text_bytes(), static_cast<size_t>(text_bytes())));
+    SampleInto(step, grid_.coordinates().data * samples + i, texts + i * text_bytes());
   }
   const Sums mine = {0.0f, stop ? 1.0f : 0.0f};
   std::memcpy(in_flight.host_in.data(), &mine, sizeof(mine));
@@ -204,7 +251,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   BRIGADE_RETURN_IF_ERROR(zero_->Step());
   device::Stream& stream = zero_->step_stream();
   BRIGADE_RETURN_IF_ERROR(stream.Wait(*in_flight.computed));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 2, DType::kFloat32, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(AddUp(sums, stream));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(in_flight.host_out.data(), sums, sizeof(Sums)));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
   BRIGADE_RETURN_IF_ERROR(stream.Record(*in_flight.done));
@@ -215,20 +262,20 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
 absl::Status RankTrainer::Collect(StepInFlight& in_flight, Observer* observer) {
   if (in_flight.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(in_flight.done->Synchronize());
-  // On some engines the streams go on after the communicator's error, with what is no result.
-  BRIGADE_RETURN_IF_ERROR(communicator_.status());
+  // On some engines the streams go on after a communicator's error, with what is no result.
+  BRIGADE_RETURN_IF_ERROR(grid_.status());
   BRIGADE_ASSIGN_OR_RETURN(auto state, zero_->controller().TakeState());
   Sums sums;
   std::memcpy(&sums, in_flight.host_out.data(), sizeof(sums));
   stopped_ = stopped_ || sums.stop > 0;
 
   const int64_t now = SteadyNs();
-  const double tokens = static_cast<double>(losses() * communicator_.size());
+  const double tokens = static_cast<double>(losses() * replica_.size());
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
   const StepMetrics metrics = {
       .step = in_flight.step + 1,
       .seconds = 1e-9 * static_cast<double>(trained_ns_ + now - started_ns_),
-      .loss = static_cast<double>(sums.loss) / communicator_.size(),
+      .loss = static_cast<double>(sums.loss) / replica_.size(),
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
       .loss_scale = static_cast<double>(state->loss_scale),
       .grad_norm = state->grad_norm,
@@ -302,13 +349,14 @@ void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
   movement_before_ = zero_->movement();
   stash_before_ = Stashed();
+  sent_before_ = SentInGroups();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
 }
 
 absl::Status RankTrainer::StopCounting() {
-  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
-  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(zero_->step_stream()));
+  BRIGADE_RETURN_IF_ERROR(Synchronize(compute_));
+  BRIGADE_RETURN_IF_ERROR(Synchronize(zero_->step_stream()));
   trained_ns_ += SteadyNs() - started_ns_;
   const Recording recording = recorder_.End(context_.name());
   summary_.time += recording.time;
@@ -319,6 +367,8 @@ absl::Status RankTrainer::StopCounting() {
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
   AddSince(movement_before_, zero_->movement(), summary_.movement);
   AddSince(stash_before_, Stashed(), summary_.stashed);
+  const GroupBytes sent = SentInGroups();
+  for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
   return absl::OkStatus();
 }
 
@@ -327,50 +377,116 @@ absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to ranks batch by batch. All ranks do as
-// many passes; places beyond the end get the first text, whose loss is not counted.
+// Texts side by side over the held-out part, dealt out to data ranks batch by batch. All ranks do
+// as many passes; places beyond the end get the first text, whose loss is not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   StepInFlight& in_flight = steps_[0];
   const std::string& held_out = job_.corpus.held_out;
   const int64_t context = job_.model.context;
   const int64_t texts = (static_cast<int64_t>(held_out.size()) - 1) / context;
-  const int64_t at_once = batch_ * communicator_.size();
+  const int64_t batch = shape_.batch, before = grid_.coordinates().data * batch;
   uint8_t* const host = in_flight.host_in.as<uint8_t>().data() + TextsOffset();
   const auto* const losses = in_flight.host_out.as<float>().data();
   double sum = 0;
-  for (int64_t first = communicator_.rank() * batch_; first < texts + communicator_.rank() * batch_;
-       first += at_once) {
-    for (int64_t i = 0; i < batch_; ++i) {
+  for (int64_t first = before; first < texts + before; first += batch * grid_.shape().data) {
+    for (int64_t i = 0; i < batch; ++i) {
       const int64_t text = first + i < texts ? first + i : 0;
-      std::memcpy(host + i * text_bytes(), held_out.data() + text * context,
+      std::memcpy(host + i * text_bytes(),
+                  held_out.data() + text * context + shape_.first_position(),
                   static_cast<size_t>(text_bytes()));
     }
     const nn::Texts on_device = TextsOf(in_flight, 0);
     BRIGADE_RETURN_IF_ERROR(
-        compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch_ * text_bytes()));
+        compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch * text_bytes()));
     BRIGADE_RETURN_IF_ERROR(
         transformer_->Forward(on_device, LossesOf(in_flight, 0), {}, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), LossesOf(in_flight, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
-    BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
-    const int64_t counted = std::clamp<int64_t>(texts - first, 0, batch_) * context;
+    BRIGADE_RETURN_IF_ERROR(Synchronize(compute_));
+    const int64_t counted = std::clamp<int64_t>(texts - first, 0, batch) * shape_.positions();
     for (int64_t i = 0; i < counted; ++i) sum += static_cast<double>(losses[i]);
   }
   auto* const sums = static_cast<float*>(in_flight.device.data());
   auto* const host_sums = static_cast<float*>(in_flight.host_in.data());
   host_sums[0] = static_cast<float>(sum);
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(sums, host_sums, sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
+  BRIGADE_RETURN_IF_ERROR(replica_.AllReduce(sums, sums, 1, DType::kFloat32, {}, compute_));
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), sums, sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
+  BRIGADE_RETURN_IF_ERROR(Synchronize(compute_));
   return static_cast<double>(losses[0]) / static_cast<double>(texts * context);
+}
+
+GroupBytes RankTrainer::SentInGroups() const {
+  GroupBytes sent = {};
+  ForEachOwnGroup(grid_, [&](size_t g, const collectives::Communicator& group) {
+    for (int to = 0; to < group.size(); ++to) sent[g] += group.sent_bytes(to);
+  });
+  return sent;
+}
+
+absl::StatusOr<GroupBytes> RankTrainer::SentInGroupsOfStep() {
+  const zero::Plan& plan = zero_->plan();
+  BRIGADE_ASSIGN_OR_RETURN(const zero::Traffic traffic,
+                           zero::TrafficOfStep(plan, zero_->options(), replica_, &grid_.world()));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor,
+                           SentInPasses(shape_, schedule_, groups_, &PassGroups::tensor));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_context,
+                           SentInPasses(shape_, schedule_, groups_, &PassGroups::context));
+  GroupBytes sent = {};
+  absl::Status status;
+  ForEachOwnGroup(grid_, [&](size_t g, collectives::Communicator& group) {
+    if (&group == groups_.tensor) sent[g] += micro_batches() * of_tensor;
+    if (&group == groups_.context) sent[g] += micro_batches() * of_context;
+    if (&group == &replica_) sent[g] += traffic.gradients + traffic.parameters;
+    if (&group == &grid_.world()) sent[g] += traffic.scalars;
+    const int64_t sums = (&group == &replica_ ? 1 : 0) + (&group == &grid_.world() ? 1 : 0);
+    if (sums == 0) return;
+    collectives::CollectiveSignature signature = kAddUp;
+    signature.count = sums;
+    const auto resolved = group.Resolve(signature);
+    status.Update(resolved.status());
+    if (!resolved.ok()) return;
+    sent[g] += collectives::WireBytes(*resolved, group.rank(), group.size());
+  });
+  BRIGADE_RETURN_IF_ERROR(status);
+  return sent;
+}
+
+absl::StatusOr<int64_t> RankTrainer::WorkspaceBytes() {
+  const zero::Plan& plan = zero_->plan();
+  const zero::ZeroOptions& options = zero_->options();
+  int64_t bytes = 0;
+  absl::Status status;
+  ForEachOwnGroup(grid_, [&](size_t, collectives::Communicator& group) {
+    collectives::Workspace workspace;
+    const auto add = [&](const absl::StatusOr<collectives::Workspace>& needed) {
+      status.Update(needed.status());
+      if (needed.ok()) workspace = collectives::Max(workspace, *needed);
+    };
+    if (&group == groups_.tensor) {
+      add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::tensor));
+    }
+    if (&group == groups_.context) {
+      add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::context));
+    }
+    if (&group == &replica_) add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/false));
+    if (&group == &grid_.world()) {
+      add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/true));
+    }
+    if (&group == &replica_ || &group == &grid_.world()) add(group.WorkspaceFor(kAddUp));
+    bytes += workspace.bytes();
+  });
+  BRIGADE_RETURN_IF_ERROR(status);
+  return bytes;
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() {
   RankSummary summary = summary_;
   checkpoints_->AddTo(summary);
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
-                           zero::MemoryOf(zero_->plan(), zero_->options(), communicator_));
+  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(zero_->plan(), zero_->options());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t workspace_bytes, WorkspaceBytes());
+  terms.push_back({device::Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
+                   workspace_bytes});
   for (int i = 0; i < device::kPurposes; ++i) {
     summary.memory[i] = context_.memory_stats().peak_bytes(static_cast<Purpose>(i));
     summary.memory_model[i] = zero::Total(terms, device::Tier::kDevice, static_cast<Purpose>(i));
@@ -380,13 +496,11 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += 2 * kInFlight * StepBytes();
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero_->file() != nullptr) summary.file_bytes = zero_->file()->bytes();
-  const DType dtype = job_.config.zero.dtype;
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      Transformer::ActivationBytes(job_.model, batch_, dtype, schedule_) + kInFlight * StepBytes();
+      Transformer::ActivationBytes(shape_, schedule_) + kInFlight * StepBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
-      nn::Blas::ScratchBytes(context_.device(),
-                             Transformer::WorkspaceBytes(job_.model, batch_, dtype)) +
-      transformer_->layers_bytes() + one_.bytes();
+      nn::Blas::ScratchBytes(context_.device(), Layers::WorkspaceBytes(shape_)) +
+      transformer_->layers().bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
   summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
       recompute::Stash::HostBytes(schedule_.written_bytes, StashFile());
@@ -397,8 +511,10 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
     summary.file_bytes_model += recompute::Stash::FileBytes(schedule_.written_bytes);
     summary.file_bytes += transformer_->stash()->file()->bytes();
   }
-  BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
-                           zero::TrafficOfStep(zero_->plan(), zero_->options(), communicator_));
+  BRIGADE_ASSIGN_OR_RETURN(
+      summary.traffic_of_step,
+      zero::TrafficOfStep(zero_->plan(), zero_->options(), replica_, &grid_.world()));
+  BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
   }
@@ -406,16 +522,17 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
 }
 
 absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& mine) {
-  std::vector<RankSummary> all(static_cast<size_t>(communicator_.size()));
+  collectives::Communicator& world = grid_.world();
+  std::vector<RankSummary> all(static_cast<size_t>(world.size()));
   constexpr int64_t kBytes = sizeof(RankSummary);
-  BRIGADE_ASSIGN_OR_RETURN(auto buffer, context_.Allocate(kBytes * communicator_.size(),
-                                                          Purpose::kScratch, "summaries"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto buffer, context_.Allocate(kBytes * world.size(), Purpose::kScratch, "summaries"));
   char* const data = static_cast<char*>(buffer.data());
-  char* const own = data + communicator_.rank() * kBytes;
+  char* const own = data + world.rank() * kBytes;
   BRIGADE_RETURN_IF_ERROR(compute_.Copy(own, &mine, kBytes));
-  BRIGADE_RETURN_IF_ERROR(communicator_.AllGather(own, data, kBytes, DType::kUint8, {}, compute_));
-  BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * communicator_.size()));
-  BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(compute_));
+  BRIGADE_RETURN_IF_ERROR(world.AllGather(own, data, kBytes, DType::kUint8, {}, compute_));
+  BRIGADE_RETURN_IF_ERROR(compute_.Copy(all.data(), data, kBytes * world.size()));
+  BRIGADE_RETURN_IF_ERROR(Synchronize(compute_));
   return all;
 }
 

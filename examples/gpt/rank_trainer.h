@@ -16,11 +16,14 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/pass_collectives.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/dropout.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/recompute/schedule.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/zero/zero_optimizer.h"
@@ -35,13 +38,16 @@ namespace brigade::gpt {
 //              steps later.
 // Errors       Those of the parts; FailedPrecondition when the loss scale is stuck at its minimum;
 //              OutOfRange when the loss is not finite in a step that was not skipped. The other
-//              ranks learn of it by the communicator's end.
+//              ranks learn of it by the grid's end (Grid::Abort).
+// Ranks        The grid's tensor ranks share the model, its context ranks the texts, its data ranks
+//              the batch; data and context ranks are ZeRO's group. Losses are means over these.
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer. Loads what job.checkpoints resumes.
-  static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(
-      const Job& job, collectives::Communicator& communicator, device::Context& context,
-      device::Stream& compute, Recorder& recorder);
+  static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(const Job& job, parallel::Grid& grid,
+                                                             device::Context& context,
+                                                             device::Stream& compute,
+                                                             Recorder& recorder);
 
   // Trains to the end or until `stop`, and saves as job.checkpoints says. `observer` may be null.
   // True if interrupted.
@@ -68,7 +74,7 @@ class RankTrainer {
     int64_t step = -1;
   };
 
-  RankTrainer(const Job& job, collectives::Communicator& communicator, device::Context& context,
+  RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
               device::Stream& compute, Recorder& recorder);
 
   // By which the plan of recomputation is made: the same on all ranks.
@@ -78,13 +84,16 @@ class RankTrainer {
   absl::Status Initialize();
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
-  int64_t text_bytes() const { return job_.model.context + 1; }
-  int64_t losses() const { return micro_batches() * batch_ * job_.model.context; }
+  // Of a text, this rank's positions and what follows the last one.
+  int64_t text_bytes() const { return shape_.positions() + 1; }
+  int64_t losses() const { return micro_batches() * shape_.rows(); }
   // The device memory of a step: sums, parts of the mean loss, losses, texts.
   static constexpr int64_t LossPartsOffset() { return 256; }
   int64_t LossesOffset() const { return LossPartsOffset() + nn::PartsOfLosses(losses()) * 8; }
   int64_t TextsOffset() const { return LossesOffset() + losses() * 4; }
-  int64_t StepBytes() const { return TextsOffset() + micro_batches() * batch_ * text_bytes(); }
+  int64_t StepBytes() const {
+    return TextsOffset() + micro_batches() * shape_.batch * text_bytes();
+  }
   nn::Texts TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const;
   // Of a micro-batch of the step that is next on the device: the step's number is the count of
   // updates that were tried before, skipped ones too, which a checkpoint has.
@@ -92,7 +101,13 @@ class RankTrainer {
   static double* LossPartsOf(const StepInFlight& in_flight);
   float* LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const;
 
+  // This rank's part of the text that ranks share, in host memory of text_bytes.
+  void SampleInto(int64_t step, int64_t sample, uint8_t* part);
   absl::Status EnqueueStep(int64_t step, bool stop);
+  // Adds the sums of all ranks up: the loss over the ranks that differ in their texts.
+  absl::Status AddUp(float* sums, device::Stream& stream);
+  // Waits, and gives the error of the stream or of a group.
+  absl::Status Synchronize(device::Stream& stream) const;
   // Waits for the step, if there is one, and tells the observer.
   absl::Status Collect(StepInFlight& in_flight, Observer* observer);
   absl::Status CollectAll(Observer* observer);
@@ -100,6 +115,11 @@ class RankTrainer {
   const device::FileOptions* StashFile() const;
   // So far.
   recompute::StashMovement Stashed() const;
+  // What this rank has sent so far in each group that has a communicator of its own.
+  GroupBytes SentInGroups() const;
+  absl::StatusOr<GroupBytes> SentInGroupsOfStep();
+  // The workspaces of all communicators.
+  absl::StatusOr<int64_t> WorkspaceBytes();
   // Time and traffic between the two calls are those of the steps.
   void StartCounting();
   // Waits for the steps.
@@ -108,9 +128,11 @@ class RankTrainer {
   absl::Status EvaluateAndTell(int64_t step, Observer* observer);
 
   const Job& job_;
-  // The number of texts in a micro-batch of this rank.
-  const int64_t batch_;
-  collectives::Communicator& communicator_;
+  parallel::Grid& grid_;
+  const PassShape shape_;
+  const PassGroups groups_;
+  // Of the ranks that differ in their texts.
+  collectives::Communicator& replica_;
   device::Context& context_;
   device::Stream& compute_;
   Recorder& recorder_;
@@ -129,6 +151,9 @@ class RankTrainer {
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;
   recompute::StashMovement stash_before_;
+  GroupBytes sent_before_ = {};
+  // Where a text is before it is cut.
+  std::vector<uint8_t> text_;
   // The start of counting.
   int64_t started_ns_ = 0;
   // The time of training before that.

@@ -91,6 +91,18 @@ ABSL_FLAG(
     std::string, stash, "",
     "where the inputs that --recompute=block and segments:K keep are between the passes: none "
     "(on the device), host, or file (in --offload_dir). Before the config's; default none");
+ABSL_FLAG(int, tensor, 0,
+          "ranks that share the matrices of the model; they divide its heads. Before the config's; "
+          "default 1");
+ABSL_FLAG(int, tensor_shards, 0,
+          "of the model's matrices: --tensor must divide them, and changes no bit of the training. "
+          "Before the config's; default as --tensor");
+ABSL_FLAG(std::optional<bool>, sequence_parallel, std::nullopt,
+          "whether --tensor's ranks share the rows between products too: norms, dropout and "
+          "residuals. Before the config's; default false");
+ABSL_FLAG(int, context_parallel, 0,
+          "ranks that share each text; they divide the heads of a tensor shard. Before the "
+          "config's; default 1");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -158,7 +170,23 @@ std::string FolderOfUser(const std::string& path) {
   return folder;
 }
 
-absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
+absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
+  for (const auto& [name, number] :
+       {std::pair("tensor", absl::GetFlag(FLAGS_tensor)),
+        std::pair("tensor_shards", absl::GetFlag(FLAGS_tensor_shards)),
+        std::pair("context_parallel", absl::GetFlag(FLAGS_context_parallel))}) {
+    if (number >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is ", number, "; it must be at least 1"));
+  }
+  return ModelParallelism{.tensor = absl::GetFlag(FLAGS_tensor),
+                          .context = absl::GetFlag(FLAGS_context_parallel),
+                          .tensor_shards = absl::GetFlag(FLAGS_tensor_shards),
+                          .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel)};
+}
+
+absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,
+                                          const ModelParallelism& parallelism) {
   std::string precision = absl::GetFlag(FLAGS_precision);
   if (precision.empty()) precision = "fp16";
   if (precision != "fp32" && precision != "fp16" && precision != "bf16") {
@@ -168,7 +196,11 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
   const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
   const std::string section =
       precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
-  const int64_t batch = (kDefaultBatch + ranks - 1) / ranks * ranks;
+  // Of ranks that share texts, or a model, one is as many as all.
+  const int64_t of_text =
+      int64_t{std::max(parallelism.tensor, 1)} * std::max(parallelism.context, 1);
+  const int64_t data_ranks = std::max<int64_t>(ranks / of_text, 1);
+  const int64_t batch = (kDefaultBatch + data_ranks - 1) / data_ranks * data_ranks;
   // In fewer than 40 steps this learning rate throws the weights far off.
   const int64_t warm_up = std::max({steps / 20, std::min<int64_t>(steps / 2, 40), int64_t{2}});
   return ParseConfig(absl::StrFormat(
@@ -180,7 +212,7 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps) {
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
                          batch, section, std::max<int64_t>(steps, 3), warm_up, stage),
-                     ranks);
+                     ranks, ".", parallelism);
 }
 
 absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
@@ -258,9 +290,10 @@ absl::Status SetOffload(zero::ZeroOptions& options) {
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
   Job job;
-  job.model = {absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_width),
-               absl::GetFlag(FLAGS_context)};
-  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
+  job.model = {.layers = absl::GetFlag(FLAGS_layers),
+               .heads = absl::GetFlag(FLAGS_heads),
+               .width = absl::GetFlag(FLAGS_width),
+               .context = absl::GetFlag(FLAGS_context)};
   job.steps = absl::GetFlag(FLAGS_steps);
   if (job.steps < 1) {
     return absl::InvalidArgumentError(
@@ -283,8 +316,12 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     return absl::InvalidArgumentError(
         "--stage and --precision are in the file that --config names, not beside it");
   }
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.config, config.empty() ? DefaultConfig(ranks, job.steps) : ReadConfig(config, ranks));
+  BRIGADE_ASSIGN_OR_RETURN(const ModelParallelism parallelism, ParallelismOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty() ? DefaultConfig(ranks, job.steps, parallelism)
+                                                      : ReadConfig(config, ranks, parallelism));
+  job.model.tensor_shards = job.config.tensor_shards;
+  job.model.sequence_parallel = job.config.sequence_parallel;
+  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
     const recompute::StashTier stash = job.config.recompute.stash;
     BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));

@@ -12,6 +12,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/parallel/grid.h"
 
 namespace brigade::gpt {
 namespace {
@@ -60,8 +61,11 @@ collectives::JobValues ValuesOf(const Job& job) {
                     " ", group.momentum, "\n");
   }
   return {
-      {"model", absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ",
-                             model.width, ", context ", model.context)},
+      {"model",
+       absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ", model.width,
+                    ", context ", model.context, ", ", model.tensor_shards, " tensor shards",
+                    model.sequence_parallel ? ", sequence parallel" : "")},
+      {"grid", parallel::ToString(job.config.grid)},
       {"seed", absl::StrCat(job.seed)},
       {"data",
        absl::StrCat(job.corpus.training.size(), " bytes to train on, ", job.corpus.held_out.size(),
@@ -97,10 +101,12 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
                                   RootCause& root_cause) {
   const bool first = communicator.rank() == 0;
   BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
+  std::unique_ptr<parallel::Grid> grid;
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
-    BRIGADE_ASSIGN_OR_RETURN(
-        trainer, RankTrainer::Create(job, communicator, context, *compute, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(grid, parallel::Grid::Create(job.config.grid, communicator));
+    BRIGADE_ASSIGN_OR_RETURN(trainer,
+                             RankTrainer::Create(job, *grid, context, *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());
@@ -109,11 +115,16 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   };
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
-    root_cause.Note(outcome.status());
     // While the trainer is there: it waits for its streams at its end, and they may wait for other
     // ranks.
-    communicator.Abort(outcome.status());
-    return outcome;
+    absl::Status error = outcome.status();
+    if (grid != nullptr) {
+      error = grid->Abort(error);
+    } else {
+      communicator.Abort(error);
+    }
+    root_cause.Note(error);
+    return error;
   }
   if (first && watchers.report != nullptr) watchers.report(*outcome);
   // All is done and said: a rank that fails from here on is no error.
@@ -129,6 +140,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   BRIGADE_ASSIGN_OR_RETURN(auto group,
                            collectives::ThreadGroup::Create(
                                {.size = ranks, .timeout = timeout, .stream_timeout = timeout}));
+  BRIGADE_RETURN_IF_ERROR(parallel::Validate(job.config.grid, ranks));
   // What may be refused comes before the first rank begins to wait for the others.
   struct Rank {
     std::unique_ptr<device::Context> context;

@@ -7,63 +7,25 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/pass_times.h"
-#include "brigade/nn/cross_entropy.h"
-#include "brigade/nn/embedding.h"
-#include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
 
 using recompute::Action;
 using recompute::PlacedOperation;
 
-Transformer::Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                         recompute::Schedule schedule)
-    : model_(model),
-      batch_(batch),
-      rows_(batch * model.context),
-      dtype_(dtype),
-      schedule_(std::move(schedule)),
-      layout_(model, batch, dtype) {}
-
-int64_t Transformer::ActivationBytes(const ModelOptions& model, int64_t batch,
-                                     precision::DType dtype, const recompute::Schedule& schedule) {
-  return schedule.arena_bytes + recompute::AlignedBytes(GradientBytes(model, batch, dtype));
-}
-
-int64_t Transformer::WorkspaceBytes(const ModelOptions& model, int64_t batch,
-                                    precision::DType dtype) {
-  const int64_t rows = batch * model.context;
-  const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
-    return nn::Blas::WorkspaceBytes(dtype, m, n, k);
-  };
-  return std::max(
-      {bytes(rows, 4 * model.width, model.width), bytes(rows, nn::kVocabulary, model.width)});
+int64_t Transformer::ActivationBytes(const PassShape& shape, const recompute::Schedule& schedule) {
+  return schedule.arena_bytes + recompute::AlignedBytes(shape.residual_bytes());
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(
-    const ModelOptions& model, int64_t batch, precision::DType dtype, recompute::Schedule schedule,
-    device::Context& context, const device::FileOptions* stash_file) {
-  BRIGADE_RETURN_IF_ERROR(Validate(model));
-  if (batch < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("batch is ", batch, "; it must be at least 1"));
-  }
-  std::unique_ptr<Transformer> transformer(
-      new Transformer(model, batch, dtype, std::move(schedule)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      transformer->memory_,
-      context.Allocate(ActivationBytes(model, batch, dtype, transformer->schedule_),
-                       device::Purpose::kActivations, "activations"));
-  BRIGADE_ASSIGN_OR_RETURN(transformer->blas_,
-                           nn::Blas::Create(context, WorkspaceBytes(model, batch, dtype)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      transformer->workspace_,
-      nn::Workspace::Create(
-          context, dtype,
-          {.rows = transformer->rows_, .sums = 4 * model.width, .width = model.width}));
-  BRIGADE_ASSIGN_OR_RETURN(
-      transformer->attention_workspace_,
-      context.Allocate(nn::AttentionWorkspaceBytes(transformer->Attention(), context.device()),
-                       device::Purpose::kScratch, "workspace of attention"));
+    const PassShape& shape, recompute::Schedule schedule, device::Context& context,
+    const PassGroups& groups, const device::FileOptions* stash_file) {
+  BRIGADE_RETURN_IF_ERROR(Validate(shape));
+  std::unique_ptr<Transformer> transformer(new Transformer(shape, std::move(schedule)));
+  BRIGADE_ASSIGN_OR_RETURN(transformer->memory_,
+                           context.Allocate(ActivationBytes(shape, transformer->schedule_),
+                                            device::Purpose::kActivations, "activations"));
+  BRIGADE_ASSIGN_OR_RETURN(transformer->layers_, Layers::Create(shape, groups, context));
   if (transformer->schedule_.WrittenBytes() > 0) {
     BRIGADE_ASSIGN_OR_RETURN(
         transformer->stash_,
@@ -150,7 +112,7 @@ absl::Status Transformer::Compute(const PlacedOperation& placed, const Call& cal
     BRIGADE_RETURN_IF_ERROR(stash_->AwaitWrite(placed.after_write, call.stream));
   }
   if (stage == 0) {
-    return action == Action::kBackward ? BackwardEmbedding(call, unit)
+    return action == Action::kBackward ? BackwardEmbedding(placed, call, unit)
                                        : ForwardEmbedding(placed, call, unit);
   }
   if (stage == head()) {
@@ -180,55 +142,57 @@ absl::Status Transformer::ForwardEmbedding(const PlacedOperation& placed, const 
   const void* const positions = unit.weights(kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
   void* const x = At(placed.output);
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Embedding(call.texts, dtype_, model_.width, tokens, positions, x, call.stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->Embedding(call.texts, tokens, positions, x, call.stream));
   if (call.dropout.probability == 0) return absl::OkStatus();
-  return nn::Dropout(dtype_, rows_ * model_.width, Mask(call, kEmbeddingPlace), x, nullptr, x,
-                     call.stream);
+  return nn::Dropout(shape_.dtype, shape_.own_rows() * width(), Mask(call, kEmbeddingPlace), x,
+                     nullptr, x, call.stream);
 }
 
-absl::Status Transformer::BackwardEmbedding(const Call& call, zero::UnitScope& unit) {
+absl::Status Transformer::BackwardEmbedding(const PlacedOperation& placed, const Call& call,
+                                            zero::UnitScope& unit) {
   const nn::Gradient dtokens = GradientOf(unit, kTokens);
   const nn::Gradient dpositions = GradientOf(unit, kPositions);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  BRIGADE_ASSIGN_OR_RETURN(const void* const dy, BranchGradient(call, kEmbeddingPlace, dx()));
-  return nn::EmbeddingBackward(call.texts, dtype_, model_.width, dy, dtokens, dpositions,
-                               workspace_, call.stream);
+  BRIGADE_ASSIGN_OR_RETURN(const void* const own, BranchGradient(call, kEmbeddingPlace, dx()));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all,
+                           layers_->GatherRows(own, At(placed.transient), call.stream));
+  return layers_->EmbeddingBackward(call.texts, all, dtokens, dpositions, call.stream);
 }
 
 absl::Status Transformer::ForwardHead(const PlacedOperation& placed, const Call& call,
                                       zero::UnitScope& unit) {
-  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
-  const void* const bias = unit.weights(HeadParameter(model_, kFinalNormBias));
+  const void* const weight = unit.weights(HeadParameter(shape_.model, kFinalNormWeight));
+  const void* const bias = unit.weights(HeadParameter(shape_.model, kFinalNormBias));
   const void* const tokens = unit.weights(kTokens);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  const HeadMemory memory = PlaceHead(model_, batch_, dtype_, At(placed.saved), nullptr);
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(
-      {dtype_, At(placed.input), weight, memory.mean, memory.inverse, rows_, model_.width}, bias,
-      memory.norm, call.stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(memory.norm, model_.width, tokens, nn::kVocabulary),
-                                     nullptr, memory.logits, *blas_, call.stream));
-  return nn::CrossEntropy(call.texts, dtype_, memory.logits, call.losses, call.stream);
+  const HeadMemory memory = PlaceHead(shape_, At(placed.saved), nullptr);
+  BRIGADE_ASSIGN_OR_RETURN(
+      const void* const norm,
+      layers_->Norm(NormOf(At(placed.input), weight, memory.mean, memory.inverse), bias,
+                    memory.norm, {}, call.stream));
+  BRIGADE_RETURN_IF_ERROR(
+      layers_->Column(norm, tokens, nullptr, nn::kVocabulary, memory.logits, call.stream));
+  return layers_->CrossEntropy(call.texts, memory.logits, call.losses, call.stream);
 }
 
 absl::Status Transformer::BackwardHead(const PlacedOperation& placed, const Call& call,
                                        zero::UnitScope& unit) {
-  const void* const weight = unit.weights(HeadParameter(model_, kFinalNormWeight));
+  const void* const weight = unit.weights(HeadParameter(shape_.model, kFinalNormWeight));
   const void* const tokens = unit.weights(kTokens);
-  const nn::Gradient dweight = GradientOf(unit, HeadParameter(model_, kFinalNormWeight));
-  const nn::Gradient dbias = GradientOf(unit, HeadParameter(model_, kFinalNormBias));
+  const nn::Gradient dweight = GradientOf(unit, HeadParameter(shape_.model, kFinalNormWeight));
+  const nn::Gradient dbias = GradientOf(unit, HeadParameter(shape_.model, kFinalNormBias));
   const nn::Gradient dtokens = GradientOf(unit, kTokens);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  const HeadMemory memory =
-      PlaceHead(model_, batch_, dtype_, At(placed.saved), At(placed.transient));
+  const HeadMemory memory = PlaceHead(shape_, At(placed.saved), At(placed.transient));
   BRIGADE_RETURN_IF_ERROR(
-      nn::CrossEntropyBackward(call.texts, dtype_, memory.logits, call.seed, call.stream));
+      layers_->CrossEntropyBackward(call.texts, memory.logits, call.seed, call.stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(memory.norm, tokens, nn::kVocabulary,
+                                                  memory.logits, memory.dwidth, dtokens, {},
+                                                  call.stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::LinearBackward(Product(memory.norm, model_.width, tokens, nn::kVocabulary), memory.logits,
-                         {memory.dwidth}, dtokens, {}, *blas_, workspace_, call.stream));
-  return nn::LayerNormBackward(
-      {dtype_, At(placed.input), weight, memory.mean, memory.inverse, rows_, model_.width},
-      memory.dwidth, {dx(), false}, dweight, dbias, workspace_, call.stream);
+      layers_->NormBackward(NormOf(At(placed.input), weight, memory.mean, memory.inverse),
+                            memory.dwidth, {dx(), false}, dweight, dbias, 0, call.stream));
+  return layers_->SumRowGradients({dweight, dbias}, call.stream);
 }
 
 }  // namespace brigade::gpt

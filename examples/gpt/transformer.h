@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,32 +11,37 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/block_layout.h"
-#include "brigade/examples/gpt/model.h"
-#include "brigade/nn/attention.h"
-#include "brigade/nn/blas.h"
+#include "brigade/examples/gpt/layers.h"
+#include "brigade/examples/gpt/pass_collectives.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/nn/gradient.h"
-#include "brigade/nn/linear.h"
+#include "brigade/nn/layer_norm.h"
 #include "brigade/nn/pointwise.h"
 #include "brigade/nn/texts.h"
-#include "brigade/nn/workspace.h"
-#include "brigade/precision/dtype.h"
 #include "brigade/recompute/schedule.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::gpt {
 
-// The model's forward and backward pass over a micro-batch. The weights come from, and the
-// gradients go to, a zero::ParameterSource with the units of SpecOf; it must expect the backward
-// pass to use them in the order of Schedule::BackwardUses.
+// The model's forward and backward pass over a micro-batch, on a rank alone or on ranks that share
+// the model's tensor shards, the rows between its products, and texts (PassShape). The weights come
+// from, and the gradients go to, a zero::ParameterSource with the units of SpecOf; it must expect
+// the backward pass to use them in the order of Schedule::BackwardUses.
 //
-// Precision    Weights, activations and their gradients are of `dtype`; losses are float (double
-//              for float64).
+// Precision    Weights, activations and their gradients are of the shape's type; losses are float
+//              (double for float64).
+// Ranks        All of a group make the same calls. Those of the tensor group have the same texts:
+//              they get the same losses, the gradients of their parts of the weights, and of what
+//              all have whole the same gradients. Those of the context group have their positions
+//              of the same texts, and gradients of these, of which the mean is that of all.
 // Memory       Activations and their gradients: ActivationBytes, of purpose activations; the
-//              workspaces of matrix products (Blas::WorkspaceBytes of the largest one), of sums
-//              and of attention (layers_bytes), scratch. On the host, for a schedule on two tiers,
-//              what it writes: Stash::HostBytes. All of it at Create.
+//              workspaces of matrix products (Blas::ScratchBytes of Layers::WorkspaceBytes) and of
+//              layers (layers().bytes()), scratch; the communicators' workspaces
+//              (WorkspaceOfPasses). On the host, for a schedule on two tiers, what it writes:
+//              Stash::HostBytes. All of it at Create.
+// Traffic      SentInPasses.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 //              Copies to the host and back run on another (recompute::Stash), also those of a
 //              forward pass that no backward pass follows.
@@ -43,31 +49,28 @@ namespace brigade::gpt {
 //              add to the residual stream; attention's probabilities, which are nowhere in memory,
 //              have none. Masks are made again wherever they are needed, and take no memory. With a
 //              probability of 0 nothing is enqueued for them.
-// Determinism  The same bits with every schedule, with dropout too.
+// Determinism  The same bits with every schedule, with dropout too; and on the CPU for any number of
+//              ranks that share the tensor shards (parallel/README.md). Masks of dropout do not
+//              depend on these; ranks that share texts have masks of their own.
 // Tracing      Which part of a pass the stream is in, by marks (pass_times.h).
 // Errors       Create: InvalidArgument naming the option; those of Blas and Stash.
 class Transformer {
  public:
-  // `schedule`: of ActivationChain of the same model, batch and type. `stash_file`: what the
-  // schedule writes goes there, instead of to the host.
+  // `schedule`: of ActivationChain of the same shape. `groups`: of as many ranks as the shape says.
+  // `stash_file`: what the schedule writes goes there, instead of to the host.
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(
-      const ModelOptions& model, int64_t batch, precision::DType dtype,
-      recompute::Schedule schedule, device::Context& context,
-      const device::FileOptions* stash_file = nullptr);
+      const PassShape& shape, recompute::Schedule schedule, device::Context& context,
+      const PassGroups& groups = {}, const device::FileOptions* stash_file = nullptr);
 
-  static int64_t ActivationBytes(const ModelOptions& model, int64_t batch, precision::DType dtype,
-                                 const recompute::Schedule& schedule);
-  static int64_t WorkspaceBytes(const ModelOptions& model, int64_t batch, precision::DType dtype);
+  static int64_t ActivationBytes(const PassShape& shape, const recompute::Schedule& schedule);
 
-  // Of sums and of attention.
-  int64_t layers_bytes() const {
-    return workspace_.memory().bytes() + attention_workspace_.bytes();
-  }
+  const Layers& layers() const { return *layers_; }
 
   // Null where the schedule writes nothing.
   const recompute::Stash* stash() const { return stash_.get(); }
 
-  // losses [batch * context], device memory: the cross entropy of each position, in nats.
+  // Texts of this rank's positions. losses [rows], device memory: the cross entropy of each
+  // position, in nats.
   // `dropout`: its first_element is the index of the texts' first element in the residual stream of
   // the step's whole batch; its layer does not count, each place has its own number.
   absl::Status Forward(const nn::Texts& texts, void* losses, const nn::DropoutMask& dropout,
@@ -92,26 +95,25 @@ class Transformer {
     bool is_backward() const { return seed != nullptr; }
   };
 
-  Transformer(const ModelOptions& model, int64_t batch, precision::DType dtype,
-              recompute::Schedule schedule);
+  Transformer(const PassShape& shape, recompute::Schedule schedule)
+      : shape_(shape), schedule_(std::move(schedule)), layout_(shape) {}
 
-  nn::AttentionShape Attention() const {
-    return {dtype_, batch_, model_.context, model_.heads, model_.width};
-  }
-  nn::MatrixShape Shape(int64_t columns) const { return {dtype_, rows_, columns}; }
-  nn::LinearInput Product(const void* x, int64_t inputs, const void* weight,
-                          int64_t outputs) const {
-    return {dtype_, x, weight, rows_, inputs, outputs};
+  int64_t width() const { return shape_.model.width; }
+  // The residual stream.
+  nn::MatrixShape Residual() const { return {shape_.dtype, shape_.own_rows(), width()}; }
+  nn::LayerNormInput NormOf(const void* x, const void* weight, void* mean, void* inverse) const {
+    return {shape_.dtype, x, weight, mean, inverse, shape_.own_rows(), width()};
   }
   static nn::Gradient GradientOf(zero::UnitScope& unit, int parameter) {
     const zero::GradientTarget target = unit.gradient(parameter);
     return {target.data, target.accumulate};
   }
 
-  // Of the call's texts, of an array of the width.
-  static nn::DropoutMask Mask(const Call& call, uint32_t place) {
+  // Of the call's texts, of the residual stream.
+  nn::DropoutMask Mask(const Call& call, uint32_t place) const {
     nn::DropoutMask mask = call.dropout;
     mask.layer = place;
+    mask.first_element += shape_.first_own_row() * width();
     return mask;
   }
   // x = dropout(x + bias) + residual.
@@ -123,7 +125,7 @@ class Transformer {
 
   // In the arena.
   char* At(int64_t offset) { return memory_.as<char>().data() + offset; }
-  int head() const { return static_cast<int>(model_.layers) + 1; }
+  int head() const { return static_cast<int>(shape_.model.layers) + 1; }
   // Of the residual stream, where each stage leaves that of its input. Behind the arena.
   void* dx() { return At(schedule_.arena_bytes); }
 
@@ -138,7 +140,8 @@ class Transformer {
                                 zero::UnitScope& unit);
   absl::Status ForwardHead(const recompute::PlacedOperation& placed, const Call& call,
                            zero::UnitScope& unit);
-  absl::Status BackwardEmbedding(const Call& call, zero::UnitScope& unit);
+  absl::Status BackwardEmbedding(const recompute::PlacedOperation& placed, const Call& call,
+                                 zero::UnitScope& unit);
   absl::Status BackwardHead(const recompute::PlacedOperation& placed, const Call& call,
                             zero::UnitScope& unit);
   absl::Status ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
@@ -146,15 +149,11 @@ class Transformer {
   absl::Status BackwardBlock(int64_t layer, const BlockSaveOption& option, const void* x,
                              const BlockMemory& memory, const Call& call, zero::UnitScope& unit);
 
-  const ModelOptions model_;
-  const int64_t batch_, rows_;
-  const precision::DType dtype_;
+  const PassShape shape_;
   const recompute::Schedule schedule_;
   const BlockLayout layout_;
   device::Buffer memory_;
-  std::unique_ptr<nn::Blas> blas_;
-  nn::Workspace workspace_;
-  device::Buffer attention_workspace_;
+  std::unique_ptr<Layers> layers_;
   // Null where the schedule writes nothing to the host.
   std::unique_ptr<recompute::Stash> stash_;
 };

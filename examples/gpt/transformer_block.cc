@@ -3,31 +3,36 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/transformer.h"
-#include "brigade/nn/layer_norm.h"
 
 namespace brigade::gpt {
+namespace {
+
+// Of Layers::SumRowGradients.
+constexpr int kNorm1Place = 0, kProjectionBiasPlace = 2, kNorm2Place = 3, kContractBiasPlace = 5;
+
+}  // namespace
 
 absl::Status Transformer::AddBranch(const Call& call, uint32_t place, const void* bias,
                                     const void* residual, void* x) {
   if (call.dropout.probability == 0) {
-    return nn::AddBias(Shape(model_.width), x, bias, residual, call.stream);
+    return nn::AddBias(Residual(), x, bias, residual, call.stream);
   }
-  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Shape(model_.width), x, bias, nullptr, call.stream));
-  return nn::Dropout(dtype_, rows_ * model_.width, Mask(call, place), x, residual, x, call.stream);
+  BRIGADE_RETURN_IF_ERROR(nn::AddBias(Residual(), x, bias, nullptr, call.stream));
+  return nn::Dropout(shape_.dtype, shape_.own_rows() * width(), Mask(call, place), x, residual, x,
+                     call.stream);
 }
 
 absl::StatusOr<const void*> Transformer::BranchGradient(const Call& call, uint32_t place,
                                                         void* memory) {
   if (call.dropout.probability == 0) return dx();
-  BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(dtype_, rows_ * model_.width, Mask(call, place), dx(),
-                                              {memory}, call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(shape_.dtype, shape_.own_rows() * width(),
+                                              Mask(call, place), dx(), {memory}, call.stream));
   return memory;
 }
 
 absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
                                        const Call& call, zero::UnitScope& unit) {
   device::Stream& stream = call.stream;
-  const int64_t width = model_.width;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
@@ -44,25 +49,22 @@ absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const Block
   const void* const contract_bias = weights(kContractBias);
   BRIGADE_RETURN_IF_ERROR(unit.status());
 
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm({dtype_, x, norm1, at[kMean1], at[kInverse1], rows_, width},
-                                        norm1_bias, at[kNorm1], stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Attention(Attention(), at[kQkv], at[kAttention], at[kLogSumExp], stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
-                                     at[kMiddle], *blas_, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm1,
+                           layers_->Norm(NormOf(x, norm1, at[kMean1], at[kInverse1]), norm1_bias,
+                                         at[kNorm1], memory, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->Column(all_norm1, qkv, qkv_bias, 3 * width(), at[kQkv], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->GatherQkv(memory, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->Attention(memory, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kAttention], width(), projection, at[kMiddle], stream));
   BRIGADE_RETURN_IF_ERROR(AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
 
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm2,
+                           layers_->Norm(NormOf(at[kMiddle], norm2, at[kMean2], at[kInverse2]),
+                                         norm2_bias, at[kNorm2], memory, stream));
   BRIGADE_RETURN_IF_ERROR(
-      nn::LayerNorm({dtype_, at[kMiddle], norm2, at[kMean2], at[kInverse2], rows_, width},
-                    norm2_bias, at[kNorm2], stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kNorm2], width, expand, 4 * width), nullptr,
-                                     at[kExpanded], *blas_, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
-  BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kGelu], 4 * width, contract, width), nullptr,
-                                     memory.output, *blas_, stream));
+      layers_->Column(all_norm2, expand, nullptr, 4 * width(), at[kExpanded], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->AddBiasGelu(memory, expand_bias, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kGelu], 4 * width(), contract, memory.output, stream));
   return AddBranch(call, MlpPlace(layer), contract_bias, at[kMiddle], memory.output);
 }
 
@@ -72,7 +74,6 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
                                         const BlockMemory& memory, const Call& call,
                                         zero::UnitScope& unit) {
   device::Stream& stream = call.stream;
-  const int64_t width = model_.width;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
   const void* const norm1 = weights(kNorm1Weight);
@@ -91,9 +92,8 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   for (int i = 0; i < kBlockParameters; ++i) {
     gradients[i] = GradientOf(unit, BlockParameter(layer, static_cast<Block>(i)));
   }
-  const nn::LayerNormInput first = {dtype_, x, norm1, at[kMean1], at[kInverse1], rows_, width};
-  const nn::LayerNormInput second = {dtype_,        at[kMiddle], norm2, at[kMean2],
-                                     at[kInverse2], rows_,       width};
+  const nn::LayerNormInput first = NormOf(x, norm1, at[kMean1], at[kInverse1]),
+                           second = NormOf(at[kMiddle], norm2, at[kMean2], at[kInverse2]);
   BRIGADE_RETURN_IF_ERROR(unit.status());
   const auto mark = [&](PassPart part) {
     return MarkPart(part, static_cast<int>(layer) + 1, stream);
@@ -101,68 +101,80 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
 
   if (option.drops_middle) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeMiddle));
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kAttention], width, projection, width), nullptr,
-                                       at[kMiddle], *blas_, stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kAttention], width(), projection, at[kMiddle], stream));
     BRIGADE_RETURN_IF_ERROR(
         AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
   }
   if (option.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
-    BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(second, norm2_bias, at[kNorm2], stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->Norm(second, norm2_bias, at[kNorm2], memory, stream).status());
   }
   if (option.drops_expanded) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeExpanded));
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(Product(at[kNorm2], width, expand, 4 * width), nullptr,
-                                       at[kExpanded], *blas_, stream));
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(
-        nn::AddBiasGelu(Shape(4 * width), at[kExpanded], expand_bias, at[kGelu], stream));
+        layers_->Column(at[kNorm2], expand, nullptr, 4 * width(), at[kExpanded], stream));
+    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
+    BRIGADE_RETURN_IF_ERROR(layers_->AddBiasGelu(memory, expand_bias, stream));
   } else if (option.drops_pointwise) {
-    BRIGADE_RETURN_IF_ERROR(nn::Gelu(Shape(4 * width), at[kExpanded], at[kGelu], stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->Gelu(memory, stream));
   }
   BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   // Until their own gradients come, dwidth and dqkv are free for that of a branch.
   BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
                            BranchGradient(call, MlpPlace(layer), memory.dwidth));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kGelu], 4 * width, contract, width),
-                                             dmlp_branch, {memory.dmlp}, gradients[kContractWeight],
-                                             gradients[kContractBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(Shape(4 * width), at[kExpanded], memory.dmlp, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kNorm2], width, expand, 4 * width),
-                                             memory.dmlp, {memory.dwidth}, gradients[kExpandWeight],
-                                             gradients[kExpandBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(second, memory.dwidth, {dx(), true},
+  BRIGADE_RETURN_IF_ERROR(
+      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_dmlp_branch,
+                           layers_->GatherRows(dmlp_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kGelu], 4 * width(), contract, all_dmlp_branch,
+                                               memory.dmlp, gradients[kContractWeight], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->GeluBackward(memory, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm2,
+                           layers_->GatherNorm(at[kNorm2], memory, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(all_norm2, expand, 4 * width(), memory.dmlp,
+                                                  memory.dwidth, gradients[kExpandWeight],
+                                                  gradients[kExpandBias], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(second, memory.dwidth, {dx(), true},
                                                 gradients[kNorm2Weight], gradients[kNorm2Bias],
-                                                workspace_, stream));
+                                                kNorm2Place, stream));
 
   if (option.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
-    BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(first, norm1_bias, at[kNorm1], stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->Norm(first, norm1_bias, at[kNorm1], memory, stream).status());
   }
   if (option.drops_qkv) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeQkv));
     BRIGADE_RETURN_IF_ERROR(
-        nn::Linear(Product(at[kNorm1], width, qkv, 3 * width), qkv_bias, at[kQkv], *blas_, stream));
+        layers_->Column(at[kNorm1], qkv, qkv_bias, 3 * width(), at[kQkv], stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->GatherQkv(memory, stream));
   }
   if (option.drops_attention) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeAttention));
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Attention(Attention(), at[kQkv], at[kAttention], at[kLogSumExp], stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->Attention(memory, stream));
   }
   BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
                            BranchGradient(call, AttentionPlace(layer), memory.dqkv));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
-      Product(at[kAttention], width, projection, width), dattention_branch, {memory.dwidth},
-      gradients[kProjectionWeight], gradients[kProjectionBias], *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(Attention(), at[kQkv], at[kAttention],
-                                                at[kLogSumExp], memory.dwidth,
-                                                attention_workspace_.data(), memory.dqkv, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(Product(at[kNorm1], width, qkv, 3 * width),
-                                             memory.dqkv, {memory.dwidth}, gradients[kQkvWeight],
-                                             gradients[kQkvBias], *blas_, workspace_, stream));
-  return nn::LayerNormBackward(first, memory.dwidth, {dx(), true}, gradients[kNorm1Weight],
-                               gradients[kNorm1Bias], workspace_, stream);
+  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
+                                                kProjectionBiasPlace, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_dattention_branch,
+                           layers_->GatherRows(dattention_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kAttention], width(), projection,
+                                               all_dattention_branch, memory.dwidth,
+                                               gradients[kProjectionWeight], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->AttentionBackward(memory, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm1,
+                           layers_->GatherNorm(at[kNorm1], memory, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(all_norm1, qkv, 3 * width(), memory.dqkv,
+                                                  memory.dwidth, gradients[kQkvWeight],
+                                                  gradients[kQkvBias], stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(first, memory.dwidth, {dx(), true},
+                                                gradients[kNorm1Weight], gradients[kNorm1Bias],
+                                                kNorm1Place, stream));
+  return layers_->SumRowGradients(
+      {gradients[kNorm1Weight], gradients[kNorm1Bias], gradients[kProjectionBias],
+       gradients[kNorm2Weight], gradients[kNorm2Bias], gradients[kContractBias]},
+      stream);
 }
 
 }  // namespace brigade::gpt

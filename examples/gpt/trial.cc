@@ -40,19 +40,19 @@ enum Stage : uint8_t { kEmbeddingStage, kBlockStage, kHeadStage, kStages };
 // parameters they repeat.
 class TrialParameters final : public zero::ParameterSource {
  public:
-  static absl::StatusOr<std::unique_ptr<TrialParameters>> Create(const ModelOptions& model,
-                                                                 precision::DType dtype,
+  static absl::StatusOr<std::unique_ptr<TrialParameters>> Create(const PassShape& shape,
                                                                  device::Context& context,
                                                                  device::Stream& stream) {
+    const precision::DType dtype = shape.dtype;
     std::unique_ptr<TrialParameters> trial(new TrialParameters(dtype));
-    for (const zero::UnitSpec& unit : SpecOf(model)) {
+    for (const zero::UnitSpec& unit : SpecOf(shape.model, shape.shards())) {
       for (const zero::ParameterSpec& parameter : unit.parameters) {
         const int64_t bytes = parameter.size * precision::SizeOf(dtype);
         BRIGADE_ASSIGN_OR_RETURN(
             auto weights, context.Allocate(bytes, Purpose::kParameters, "weights of the trial"));
         BRIGADE_ASSIGN_OR_RETURN(
             auto gradients, context.Allocate(bytes, Purpose::kGradients, "gradients of the trial"));
-        BRIGADE_RETURN_IF_ERROR(Fill(model, static_cast<int>(trial->weights_.size()), dtype,
+        BRIGADE_RETURN_IF_ERROR(Fill(shape, static_cast<int>(trial->weights_.size()),
                                      parameter.size, static_cast<char*>(weights.data()), stream));
         trial->weights_.push_back(std::move(weights));
         trial->gradients_.push_back(std::move(gradients));
@@ -77,11 +77,11 @@ class TrialParameters final : public zero::ParameterSource {
  private:
   explicit TrialParameters(precision::DType dtype) : dtype_(dtype) {}
 
-  static absl::Status Fill(const ModelOptions& model, int parameter, precision::DType dtype,
-                           int64_t size, char* weights, device::Stream& stream) {
+  static absl::Status Fill(const PassShape& shape, int parameter, int64_t size, char* weights,
+                           device::Stream& stream) {
     constexpr int64_t kMostDifferent = 1 << 20;
     std::vector<float> values(static_cast<size_t>(std::min(size, kMostDifferent)));
-    InitializeParameter(model, parameter, /*seed=*/1, absl::MakeSpan(values));
+    InitializeParameter(shape.model, parameter, /*seed=*/1, shape.shards(), absl::MakeSpan(values));
     absl::Status status;
     const auto copy = [&](auto tag) {
       using T = decltype(tag);
@@ -93,9 +93,9 @@ class TrialParameters final : public zero::ParameterSource {
       }
       status.Update(stream.Synchronize());
     };
-    if (!precision::VisitFloat(dtype, copy)) {
+    if (!precision::VisitFloat(shape.dtype, copy)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a trial in ", std::string(precision::Name(dtype))));
+          absl::StrCat("a trial in ", std::string(precision::Name(shape.dtype))));
     }
     return status;
   }
@@ -108,17 +108,15 @@ class TrialParameters final : public zero::ParameterSource {
 // What passes read beside the weights, and write beside their gradients: in device memory.
 class TrialBatch {
  public:
-  static absl::StatusOr<std::unique_ptr<TrialBatch>> Create(const Job& job,
+  static absl::StatusOr<std::unique_ptr<TrialBatch>> Create(const Job& job, const PassShape& shape,
                                                             device::Context& context,
                                                             device::Stream& stream) {
-    const int64_t batch = job.config.batch.train_micro_batch_size_per_gpu;
-    const int64_t length = job.model.context + 1;
+    const int64_t batch = shape.batch, length = shape.positions() + 1;
     std::unique_ptr<TrialBatch> trial(new TrialBatch);
     BRIGADE_ASSIGN_OR_RETURN(trial->texts_bytes_,
                              context.Allocate(batch * length, Purpose::kActivations, "texts"));
-    BRIGADE_ASSIGN_OR_RETURN(trial->losses_,
-                             context.Allocate(batch * job.model.context * int64_t{sizeof(float)},
-                                              Purpose::kActivations, "losses"));
+    BRIGADE_ASSIGN_OR_RETURN(trial->losses_, context.Allocate(shape.rows() * int64_t{sizeof(float)},
+                                                              Purpose::kActivations, "losses"));
     BRIGADE_ASSIGN_OR_RETURN(trial->seed_,
                              context.Allocate(sizeof(float), Purpose::kScratch, "loss scale"));
     BRIGADE_ASSIGN_OR_RETURN(trial->step_,
@@ -136,7 +134,7 @@ class TrialBatch {
     BRIGADE_RETURN_IF_ERROR(stream.Copy(trial->seed_.data(), &seed, sizeof(seed)));
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(trial->step_.data(), 0, sizeof(int64_t)));
     BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
-    trial->texts_ = {trial->texts_bytes_.as<uint8_t>().data(), batch, job.model.context};
+    trial->texts_ = {trial->texts_bytes_.as<uint8_t>().data(), batch, shape.positions()};
     trial->dropout_ = {.probability = job.config.dropout,
                        .seed = job.seed,
                        .step = trial->step_.as<int64_t>().data()};
@@ -170,16 +168,14 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-absl::StatusOr<PassCosts> MeasurePasses(const Job& job, device::Context& context,
+absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
+                                        const PassGroups& groups, device::Context& context,
                                         device::Stream& compute, Recorder& recorder) {
-  ModelOptions model = job.model;
-  model.layers = 1;
-  const int64_t batch = job.config.batch.train_micro_batch_size_per_gpu;
-  const precision::DType dtype = job.config.zero.dtype;
-  BRIGADE_ASSIGN_OR_RETURN(auto parameters,
-                           TrialParameters::Create(model, dtype, context, compute));
-  BRIGADE_ASSIGN_OR_RETURN(auto trial, TrialBatch::Create(job, context, compute));
-  const recompute::Chain chain = ActivationChain(model, batch, dtype);
+  PassShape one_block = shape;
+  one_block.model.layers = 1;
+  BRIGADE_ASSIGN_OR_RETURN(auto parameters, TrialParameters::Create(one_block, context, compute));
+  BRIGADE_ASSIGN_OR_RETURN(auto trial, TrialBatch::Create(job, one_block, context, compute));
+  const recompute::Chain chain = ActivationChain(one_block);
   // Of each pass that counts its seconds, without what is made again; and its parts in units of
   // them, because what else the machine does meanwhile slows all parts down.
   std::vector<double> seconds, parts[kStages][kPassParts];
@@ -187,8 +183,8 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, device::Context& context
     BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan,
                              recompute::PlanSelective(chain, {0, option, 0}));
     BRIGADE_ASSIGN_OR_RETURN(auto schedule, recompute::Place(chain, plan));
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto transformer, Transformer::Create(model, batch, dtype, std::move(schedule), context));
+    BRIGADE_ASSIGN_OR_RETURN(auto transformer,
+                             Transformer::Create(one_block, std::move(schedule), context, groups));
     BRIGADE_RETURN_IF_ERROR(trial->Pass(*transformer, *parameters, compute));
     for (int pass = 0; pass < kPasses; ++pass) {
       recorder.Begin(context.name());

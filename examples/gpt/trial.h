@@ -9,11 +9,14 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/pass_collectives.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/recorder.h"
 
 namespace brigade::gpt {
 
-// Seconds, from passes over a micro-batch of the job's first texts by a model of one block: with
+// Seconds, from passes over a micro-batch of the job's first texts by a model of one block, which
+// ranks share as they will share the model; a call of all ranks of the groups. With
 // each of two save options, between which it makes everything again that a block may drop, one that
 // does not count, and some that do. Each part has its median, in units of the pass that it is of:
 // the whole pass slows down with it where the machine has other work.
@@ -22,7 +25,8 @@ namespace brigade::gpt {
 //              again when the call returns. The training's own are not touched.
 // Stream       Waits for `compute`, of `context`, whose tracer is the recorder's.
 // Errors       Those of Transformer; FailedPrecondition if the recorder has not seen the passes.
-absl::StatusOr<PassCosts> MeasurePasses(const Job& job, device::Context& context,
+absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
+                                        const PassGroups& groups, device::Context& context,
                                         device::Stream& compute, Recorder& recorder);
 
 // Rank 0's, by which all ranks make the same plan; or the error of a rank that has one. A call of

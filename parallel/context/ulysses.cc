@@ -31,6 +31,13 @@ int64_t Ulysses::Bytes(const nn::AttentionShape& shape, int ranks, device::Devic
          nn::AttentionWorkspaceBytes(LocalShape(shape, ranks), device);
 }
 
+collectives::CollectiveSignature Ulysses::SignatureOf(const nn::AttentionShape& shape, int ranks,
+                                                      int64_t parts) {
+  return {.kind = collectives::CollectiveKind::kAllToAll,
+          .dtype = shape.dtype,
+          .count = shape.rows() * parts * shape.width / ranks / ranks};
+}
+
 absl::StatusOr<std::unique_ptr<Ulysses>> Ulysses::Create(const nn::AttentionShape& shape,
                                                          collectives::Communicator& ranks,
                                                          device::Context& context) {
@@ -48,10 +55,7 @@ absl::StatusOr<std::unique_ptr<Ulysses>> Ulysses::Create(const nn::AttentionShap
   BRIGADE_ASSIGN_OR_RETURN(auto memory,
                            context.Allocate(Bytes(shape, ranks.size(), context.device()),
                                             device::Purpose::kScratch, "exchanges of heads"));
-  BRIGADE_RETURN_IF_ERROR(
-      ranks.Reserve({.kind = collectives::CollectiveKind::kAllToAll,
-                     .dtype = shape.dtype,
-                     .count = shape.rows() * 3 * shape.width / ranks.size() / ranks.size()}));
+  BRIGADE_RETURN_IF_ERROR(ranks.Reserve(SignatureOf(shape, ranks.size(), 3)));
   return std::unique_ptr<Ulysses>(new Ulysses(shape, ranks, std::move(memory)));
 }
 
@@ -101,9 +105,11 @@ absl::Status Ulysses::GatherHeads(int64_t parts, const void* all, void* mine,
   return Exchange(parts, PieceOrder::kByPosition, all, PieceOrder::kByHead, mine, stream);
 }
 
-absl::Status Ulysses::Forward(const void* qkv, const Saved& saved, void* out,
-                              device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(GatherPositions(3, qkv, saved.qkv, stream));
+absl::Status Ulysses::GatherQkv(const void* qkv, const Saved& saved, device::Stream& stream) {
+  return GatherPositions(3, qkv, saved.qkv, stream);
+}
+
+absl::Status Ulysses::Attend(const Saved& saved, void* out, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(nn::Attention(local_, saved.qkv, saved.out, saved.log_sum_exp, stream));
   return GatherHeads(1, saved.out, out, stream);
 }

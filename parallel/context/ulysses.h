@@ -55,10 +55,16 @@ class Ulysses {
 
   static int64_t Bytes(const nn::AttentionShape& shape, int ranks, device::Device device);
 
+  // An exchange of so many matrices: one or three in each.
+  static collectives::CollectiveSignature SignatureOf(const nn::AttentionShape& shape, int ranks,
+                                                      int64_t parts);
+
   // What this rank attends to: whole texts, its heads.
   const nn::AttentionShape& local_shape() const { return local_; }
 
-  absl::Status Forward(const void* qkv, const Saved& saved, void* out, device::Stream& stream);
+  // The forward pass: saved.qkv, and from it all else, so that either can be made again.
+  absl::Status GatherQkv(const void* qkv, const Saved& saved, device::Stream& stream);
+  absl::Status Attend(const Saved& saved, void* out, device::Stream& stream);
   absl::Status Backward(const void* dout, const Saved& saved, void* dqkv, device::Stream& stream);
 
  private:

@@ -25,6 +25,14 @@ int64_t VocabularyCrossEntropy::Bytes(const VocabularyCrossEntropyOptions& optio
          precision::SizeOf(PartType(options.dtype));
 }
 
+collectives::CollectiveSignature VocabularyCrossEntropy::SignatureOf(
+    const VocabularyCrossEntropyOptions& options, int64_t rows) {
+  return {.kind = collectives::CollectiveKind::kAllGather,
+          .algorithm = collectives::GatherOptions().algorithm,
+          .dtype = PartType(options.dtype),
+          .count = rows * kNumbers};
+}
+
 absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> VocabularyCrossEntropy::Create(
     const VocabularyCrossEntropyOptions& options, collectives::Communicator* ranks,
     device::Context& context) {
@@ -38,10 +46,7 @@ absl::StatusOr<std::unique_ptr<VocabularyCrossEntropy>> VocabularyCrossEntropy::
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "parts of rows of logits"));
   if (options.shards.ranks > 1) {
-    BRIGADE_RETURN_IF_ERROR(ranks->Reserve({.kind = collectives::CollectiveKind::kAllGather,
-                                            .algorithm = collectives::Algorithm::kAuto,
-                                            .dtype = PartType(options.dtype),
-                                            .count = options.rows * kNumbers}));
+    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(options, options.rows)));
   }
   return std::unique_ptr<VocabularyCrossEntropy>(
       new VocabularyCrossEntropy(options, ranks, std::move(memory)));

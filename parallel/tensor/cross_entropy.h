@@ -47,6 +47,9 @@ class VocabularyCrossEntropy {
       device::Context& context);
 
   static int64_t Bytes(const VocabularyCrossEntropyOptions& options);
+  // What the ranks exchange for so many rows.
+  static collectives::CollectiveSignature SignatureOf(const VocabularyCrossEntropyOptions& options,
+                                                      int64_t rows);
 
   // losses [rows], the same on all ranks, from logits [local shards, rows, vocabulary / shards].
   // `window`: VocabularyWindow of the ids (embedding.h). A call of all ranks.

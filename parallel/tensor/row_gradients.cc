@@ -26,6 +26,11 @@ int64_t RowGradients::Bytes(const TensorShards& shards, DType dtype, int64_t ele
          ShardSums::Bytes(SumOptions(shards, dtype, elements));
 }
 
+collectives::CollectiveSignature RowGradients::SignatureOf(const TensorShards& shards, DType dtype,
+                                                           int64_t elements) {
+  return ShardSums::SignatureOf(SumOptions(shards, dtype, elements), elements);
+}
+
 absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(const TensorShards& shards,
                                                                    DType dtype, int64_t elements,
                                                                    collectives::Communicator* ranks,

@@ -52,6 +52,10 @@ class RowGradients {
 
   static int64_t Bytes(const TensorShards& shards, precision::DType dtype, int64_t elements);
 
+  // What the ranks exchange for a sum of so many elements.
+  static collectives::CollectiveSignature SignatureOf(const TensorShards& shards,
+                                                      precision::DType dtype, int64_t elements);
+
   // The gradient of a parameter from the rows of one of this rank's blocks, counted from 0: device
   // memory, from element `offset` of the block's on.
   void* Block(int block, int64_t offset) const;

@@ -62,6 +62,16 @@ collectives::CollectiveSignature ShardSums::SignatureOf(const ShardSumOptions& o
           .reduction = tree ? Reduction::kRoundedPerHop : Reduction::kRoundedOnce};
 }
 
+collectives::CollectiveSignature ShardSums::SignatureOfOne(const ShardSumOptions& options,
+                                                           int64_t elements) {
+  const collectives::ReduceOptions how;
+  collectives::CollectiveSignature signature = SignatureOf(options, elements);
+  signature.algorithm = how.algorithm;
+  signature.reduction = how.reduction;
+  signature.dtype = options.dtype;
+  return signature;
+}
+
 absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptions& options,
                                                              collectives::Communicator* ranks,
                                                              device::Context& context) {
@@ -78,11 +88,8 @@ absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptio
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "sums over tensor shards"));
   if (options.shards.ranks > 1) {
-    ShardSumOptions of_one = options;
-    of_one.wire = SumWire::kModel;
-    for (const ShardSumOptions& each : {options, of_one}) {
-      BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(each, options.elements)));
-    }
+    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(options, options.elements)));
+    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOfOne(options, options.elements)));
   }
   return std::unique_ptr<ShardSums>(new ShardSums(options, ranks, std::move(memory)));
 }

@@ -75,6 +75,8 @@ class ShardSums {
   // What a sum is between ranks.
   static collectives::CollectiveSignature SignatureOf(const ShardSumOptions& options,
                                                       int64_t elements);
+  static collectives::CollectiveSignature SignatureOfOne(const ShardSumOptions& options,
+                                                         int64_t elements);
 
   const ShardSumOptions& options() const { return options_; }
   int local_shards() const { return options_.shards.local(); }

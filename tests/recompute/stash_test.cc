@@ -266,14 +266,15 @@ TEST(StashBytesTest, SlotsAreRoundedUp) {
 
 TEST_P(StashTest, MoreThanTheHostsLimitIsRefused) {
   const std::vector<int64_t> slots = {512, 512};
+  const device::FileOptions file = InTestFolder();
+  const int64_t needed = Stash::HostBytes(slots, InFile() ? &file : nullptr);
   auto context =
       device::Context::Create(
-          {.device = BRIGADE_STASH_DEVICE, .host_memory_limit_bytes = 1000, .name = "rank 3"})
+          {.device = BRIGADE_STASH_DEVICE, .host_memory_limit_bytes = needed - 1, .name = "rank 3"})
           .value();
-  const device::FileOptions file = InTestFolder();
   EXPECT_THAT(Stash::Create(slots, *context, InFile() ? &file : nullptr),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr(InFile() ? "\"stash to the file\"" : "\"stash\"")));
+                       HasSubstr(InFile() ? "\"stash from the file\"" : "\"stash\"")));
   EXPECT_EQ(context->host_memory_stats().current_bytes(device::Purpose::kActivations), 0);
 }
 

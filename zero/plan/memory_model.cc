@@ -142,17 +142,28 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   return terms;
 }
 
+absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
+                                                       collectives::Communicator& group,
+                                                       bool of_world) {
+  collectives::Workspace workspace;
+  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+    if (each.of_world != of_world) continue;
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, group.WorkspaceFor(each.signature));
+    workspace = collectives::Max(workspace, needed);
+  }
+  return workspace;
+}
+
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
                                                  collectives::Communicator& communicator,
                                                  collectives::Communicator* world) {
-  collectives::Workspace workspace, of_world;
-  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
-    if (each.of_world && world != nullptr && world != &communicator) {
-      BRIGADE_ASSIGN_OR_RETURN(of_world, world->WorkspaceFor(each.signature));
-      continue;
-    }
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed, communicator.WorkspaceFor(each.signature));
-    workspace = collectives::Max(workspace, needed);
+  const bool is_whole = world == nullptr || world == &communicator;
+  BRIGADE_ASSIGN_OR_RETURN(auto workspace, WorkspaceOfStep(plan, options, communicator, false));
+  BRIGADE_ASSIGN_OR_RETURN(auto of_world,
+                           WorkspaceOfStep(plan, options, is_whole ? communicator : *world, true));
+  if (is_whole) {
+    workspace = collectives::Max(workspace, of_world);
+    of_world = {};
   }
   std::vector<MemoryTerm> terms = MemoryOf(plan, options);
   terms.push_back({Tier::kDevice, Purpose::kCommunication, "workspace of collectives",

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/communicator.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -39,6 +41,13 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
                                                  collectives::Communicator& communicator,
                                                  collectives::Communicator* world = nullptr);
+
+// Of that, what a group's communicator allocates: for what the step does in the group, or for its
+// statistics, which are of the world. Who uses a communicator for other calls too needs the larger
+// of each part (collectives::Max).
+absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
+                                                       collectives::Communicator& group,
+                                                       bool of_world);
 
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier, device::Purpose purpose);

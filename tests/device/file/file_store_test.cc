@@ -387,8 +387,8 @@ TEST_P(FileStoreTest, TakesMemoryOfTheCallers) {
     ASSERT_OK(CommitNow(*store));
   }
   const auto store = FileStore::Open(options_, "state", sizes, {.memory = given}).value();
-  EXPECT_THAT(ReadNow(*store, 0), IsOkAndHolds(Bytes(5000, 1)));
-  EXPECT_THAT(ReadNow(*store, 1), IsOkAndHolds(Bytes(70'001, 2)));
+  EXPECT_EQ(ReadNow(*store, 0).value(), Bytes(5000, 1));
+  EXPECT_EQ(ReadNow(*store, 1).value(), Bytes(70'001, 2));
   EXPECT_TRUE(std::all_of(memory.begin() + bytes, memory.end(), [](char c) { return c == '-'; }));
   EXPECT_FALSE(std::all_of(given.begin(), given.end(), [](char c) { return c == '-'; }));
 

@@ -43,6 +43,9 @@ int64_t BytesOf(BlockArray array, DType dtype) {
       return kModel.heads * sums;
     case kQkv:
       return 3 * width;
+    case kHeadQkv:
+    case kHeadAttention:
+      return 0;
     case kExpanded:
     case kGelu:
       return 4 * width;
@@ -102,7 +105,7 @@ class Moment {
 class BlockLayoutTest : public ::testing::TestWithParam<DType> {
  protected:
   const DType dtype_ = GetParam();
-  const BlockLayout layout_{kModel, kBatch, dtype_};
+  const BlockLayout layout_{{kModel, kBatch, dtype_}};
   std::vector<char> saved_ = std::vector<char>(1 << 20), transient_ = std::vector<char>(1 << 20);
 
   Piece Saved(int64_t bytes) { return {"saved", saved_.data(), bytes}; }
@@ -199,7 +202,7 @@ TEST_P(BlockLayoutTest, BackwardPassesFindWhatForwardPassesSaved) {
 
 // What a planner counts is what the model takes: a byte more would not show in any pass.
 TEST_P(BlockLayoutTest, TheChainHasTheSizesOfTheLayout) {
-  const recompute::Chain chain = ActivationChain(kModel, kBatch, dtype_);
+  const recompute::Chain chain = ActivationChain({kModel, kBatch, dtype_});
   const int64_t width = Rounded(BytesOf(kMiddle, dtype_));
   ASSERT_EQ(chain.stages.size(), 3u);
   for (const recompute::Stage& stage : chain.stages) EXPECT_EQ(stage.gradient_bytes, width);
@@ -237,7 +240,7 @@ TEST_P(BlockLayoutTest, TheChainHasTheSizesOfTheLayout) {
 // Where the context is shorter than the width, attention is the cheapest array of its size.
 TEST(BlockSaveOptionTest, WideModelsDropAttentionForLess) {
   const ModelOptions model = {.layers = 8, .heads = 32, .width = 4096, .context = 1024};
-  recompute::Chain chain = ActivationChain(model, 1, DType::kBFloat16);
+  recompute::Chain chain = ActivationChain({model, 1, DType::kBFloat16});
   const int64_t half = recompute::PlanNone(chain)->peak_bytes / 2;
   const double with = recompute::PlanBudget(chain, half)->time;
   for (recompute::Stage& stage : chain.stages) {

@@ -39,9 +39,9 @@ constexpr ModelOptions kModel = {.layers = 2, .heads = 2, .width = 16, .context 
 
 std::unique_ptr<Transformer> Create(const ModelOptions& model, int64_t batch, DType dtype,
                                     device::Context& context) {
-  const recompute::Chain chain = ActivationChain(model, batch, dtype);
+  const recompute::Chain chain = ActivationChain({model, batch, dtype});
   auto schedule = recompute::Place(chain, recompute::PlanNone(chain).value()).value();
-  return Transformer::Create(model, batch, dtype, std::move(schedule), context).value();
+  return Transformer::Create({model, batch, dtype}, std::move(schedule), context).value();
 }
 
 TEST(DropoutTest, EachPlaceHasAMaskOfItsOwn) {

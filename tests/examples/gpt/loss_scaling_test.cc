@@ -60,9 +60,9 @@ class OneRank {
                                                             : DType::kBFloat16;
   nn::Lab lab_;
   const Corpus corpus_ = ReadLicences().value();
-  const recompute::Chain chain_ = ActivationChain(kModel, kBatch, kDType);
+  const recompute::Chain chain_ = ActivationChain({kModel, kBatch, kDType});
   const std::unique_ptr<Transformer> transformer_ =
-      Transformer::Create(kModel, kBatch, kDType,
+      Transformer::Create({kModel, kBatch, kDType},
                           recompute::Place(chain_, recompute::PlanNone(chain_).value()).value(),
                           lab_.context())
           .value();

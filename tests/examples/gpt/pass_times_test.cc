@@ -105,7 +105,7 @@ std::vector<std::string> MarksOf(const recompute::Chain& chain, const ModelOptio
   options.tracer = &tracer;
   auto context = device::Context::Create(options).value();
   auto stream = context->CreateStream("compute").value();
-  auto transformer = Transformer::Create(model, 1, precision::DType::kFloat32,
+  auto transformer = Transformer::Create({model, 1, precision::DType::kFloat32},
                                          recompute::Place(chain, plan).value(), *context)
                          .value();
   PlainParameters<float> parameters(model, 3);
@@ -135,7 +135,7 @@ std::vector<std::string> MarksOf(const recompute::Chain& chain, const ModelOptio
 
 TEST(PassTimesTest, ATransformerMarksWhatItMakesAgain) {
   const ModelOptions model = {.layers = 1, .heads = 2, .width = 6, .context = 5};
-  const recompute::Chain chain = ActivationChain(model, 1, precision::DType::kFloat32);
+  const recompute::Chain chain = ActivationChain({model, 1, precision::DType::kFloat32});
   EXPECT_THAT(MarksOf(chain, model, recompute::PlanBlocks(chain).value()),
               ElementsAre("forward 0", "forward 1", "forward 2", "backward 2", "recompute 1",
                           "backward 1", "recompute 0", "backward 0"));

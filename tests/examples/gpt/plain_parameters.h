@@ -19,7 +19,8 @@ class PlainParameters final : public zero::ParameterSource {
     for (const zero::UnitSpec& unit : SpecOf(model)) {
       for (const zero::ParameterSpec& parameter : unit.parameters) {
         std::vector<float> values(static_cast<size_t>(parameter.size));
-        InitializeParameter(model, static_cast<int>(weights.size()), seed, absl::MakeSpan(values));
+        InitializeParameter(model, static_cast<int>(weights.size()), seed, {},
+                            absl::MakeSpan(values));
         std::vector<T> narrow(values.size());
         std::transform(values.begin(), values.end(), narrow.begin(), [](float x) { return T(x); });
         weights.push_back(std::move(narrow));

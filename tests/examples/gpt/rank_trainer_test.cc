@@ -43,8 +43,8 @@ class RankTrainerTest : public collectives::NcclTest {
     const collectives::RanksOptions options = {.size = 2};
     collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
       Recorder recorder(nullptr);
-      auto trainer =
-          RankTrainer::Create(job_, *self.communicator, *self.context, *self.stream, recorder);
+      const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
+      auto trainer = RankTrainer::Create(job_, *grid, *self.context, *self.stream, recorder);
       ASSERT_OK(trainer);
       body(self, **trainer);
       self.AwaitOthers();

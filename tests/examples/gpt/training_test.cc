@@ -9,10 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/sanitizer.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
@@ -24,86 +23,6 @@ namespace {
 
 // Elements of a chunk of a file: small, so that there are several.
 constexpr int64_t kChunk = 10'000;
-
-constexpr int64_t kSteps = 30;
-
-Job CreateJob(const std::string& config, int ranks) {
-  Job job;
-  job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
-  job.config = ParseConfig(config, ranks).value();
-  job.corpus = ReadLicences().value();
-  job.corpus.held_out.resize(2000);  // evaluations are not what is tested
-  job.steps = kSteps;
-  return job;
-}
-
-struct Trained {
-  std::vector<double> losses;
-  std::vector<double> grad_norms;
-  double held_out = 0;
-  std::vector<int64_t> evaluated;  // after so many steps
-  Outcome outcome;
-};
-
-Trained Train(const Job& job, int ranks) {
-  History history;
-  Recorder recorder(nullptr);
-  const std::atomic<bool> stop = false;
-  Trained run;
-  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
-  EXPECT_OK(outcome);
-  if (!outcome.ok()) return run;
-  run.outcome = *std::move(outcome);
-  for (const StepMetrics& step : history.steps()) {
-    run.losses.push_back(step.loss);
-    run.grad_norms.push_back(step.grad_norm);
-  }
-  for (const Evaluation& evaluation : history.evaluations()) {
-    run.held_out = evaluation.held_out_loss;
-    run.evaluated.push_back(evaluation.step);
-  }
-  return run;
-}
-
-// What each rank had and sent is what the formulas say.
-void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) {
-  for (const RankSummary& rank : run.outcome.ranks) {
-    for (int p = 0; p < device::kPurposes; ++p) {
-      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
-    }
-    for (int p = 0; p < device::kPurposes; ++p) {
-      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
-    }
-    EXPECT_EQ(rank.movement.to_host, steps * rank.movement_of_step.to_host);
-    EXPECT_EQ(rank.movement.from_host, steps * rank.movement_of_step.from_host);
-    EXPECT_EQ(rank.movement.file_read, steps * rank.movement_of_step.file_read);
-    EXPECT_EQ(rank.movement.file_written, steps * rank.movement_of_step.file_written);
-    EXPECT_EQ(rank.file_bytes, rank.file_bytes_model);
-    EXPECT_EQ(rank.steps, steps);
-    EXPECT_EQ(rank.traffic.gradients, steps * rank.traffic_of_step.gradients);
-    EXPECT_EQ(rank.traffic.parameters, steps * rank.traffic_of_step.parameters);
-    EXPECT_EQ(rank.traffic.scalars, steps * rank.traffic_of_step.scalars);
-    EXPECT_EQ(rank.stashed.to_host, steps * rank.stashed_of_step.to_host);
-    EXPECT_EQ(rank.stashed.from_host, steps * rank.stashed_of_step.from_host);
-    EXPECT_EQ(rank.stashed.file_read, steps * rank.stashed_of_step.file_read);
-    EXPECT_EQ(rank.stashed.file_written, steps * rank.stashed_of_step.file_written);
-  }
-}
-
-constexpr const char* kAdamW = R"("optimizer": {"type": "AdamW", "params": {"lr": 0.002}},
-       "scheduler": {"type": "WarmupLR",
-                     "params": {"warmup_num_steps": 10, "warmup_type": "linear"}})";
-
-std::string Config(int64_t batch, int stage, const std::string& precision,
-                   const std::string& optimizer = kAdamW, double clipping = 1.0) {
-  // A scale that does not overflow at first, so that no step is skipped that fp32 does.
-  const std::string section = precision == "fp16"
-                                  ? R"("fp16": {"enabled": true, "initial_scale_power": 12}, )"
-                              : precision == "bf16" ? R"("bf16": {"enabled": true}, )"
-                                                    : "";
-  return absl::StrCat("{\"train_batch_size\": ", batch, ", \"gradient_clipping\": ", clipping, ", ",
-                      section, optimizer, ", \"zero_optimization\": {\"stage\": ", stage, "}}");
-}
 
 class PrecisionTest : public ::testing::TestWithParam<std::string> {};
 // The products of a type take minutes under a sanitizer, which sees the same in each.
@@ -148,7 +67,7 @@ TEST_P(PrecisionTest, WhatIsMadeAgainChangesMemoryAndTrafficAlone) {
     const Trained plain = Train(job, 2);
     ASSERT_EQ(plain.outcome.ranks.size(), 2u);
     ExpectModelledMemoryAndTraffic(plain, job.steps);
-    const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype);
+    const recompute::Chain chain = ActivationChain({job.model, 4, job.config.zero.dtype});
     const int64_t least = recompute::LeastBudget(chain).value();
     const int64_t most = recompute::PlanNone(chain)->peak_bytes;
     for (const std::string& policy :
@@ -344,7 +263,7 @@ TEST(TrainingTest, ADelayedUpdateIsItsOwnTrainingInEveryStage) {
 TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
   Job job = CreateJob(Config(8, 1, "fp32"), 2);
   const int64_t least =
-      recompute::LeastBudget(ActivationChain(job.model, 4, job.config.zero.dtype)).value();
+      recompute::LeastBudget(ActivationChain({job.model, 4, job.config.zero.dtype})).value();
   job.config.recompute = recompute::ParsePolicy(absl::StrCat("budget:", least - 1)).value();
   History history;
   Recorder recorder(nullptr);

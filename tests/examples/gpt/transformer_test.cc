@@ -26,7 +26,7 @@ constexpr int64_t kBatch = 2;
 
 recompute::Schedule Schedule(const ModelOptions& model, int64_t batch, precision::DType dtype,
                              const recompute::Policy& policy = {}) {
-  const recompute::Chain chain = ActivationChain(model, batch, dtype);
+  const recompute::Chain chain = ActivationChain({model, batch, dtype});
   return recompute::Place(chain, PlanOf(chain, policy).value()).value();
 }
 
@@ -35,8 +35,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model, i
                                                     const recompute::Policy& policy,
                                                     device::Context& context) {
   const device::FileOptions file = {.directory = ::testing::TempDir()};
-  return Transformer::Create(model, batch, dtype, Schedule(model, batch, dtype, policy), context,
-                             policy.stash == recompute::StashTier::kFile ? &file : nullptr);
+  return Transformer::Create({model, batch, dtype}, Schedule(model, batch, dtype, policy), context,
+                             {}, policy.stash == recompute::StashTier::kFile ? &file : nullptr);
 }
 
 // The mask of a later micro-batch of some step.
@@ -115,17 +115,17 @@ TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   const int64_t wanted =
       matrix(6) + 2 * block + matrix(6) + matrix(256) + 2 * statistics + matrix(6) + matrix(6);
   const recompute::Schedule schedule = Schedule(kModel, kBatch, kDType);
-  EXPECT_EQ(Transformer::ActivationBytes(kModel, kBatch, kDType, schedule), wanted);
+  EXPECT_EQ(Transformer::ActivationBytes({kModel, kBatch, kDType}, schedule), wanted);
   const int64_t before = lab.context().memory_stats().current_bytes(device::Purpose::kScratch);
   auto transformer = Create(kModel, kBatch, kDType, {}, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
   // Where the rows of each token begin, and the rows. Then attention: a number for each row and
   // head; and for each of the 4 heads a matrix [64, 16], as there is one tile only, and 64 bytes
   // for their alignment.
-  EXPECT_EQ(transformer->layers_bytes(),
+  EXPECT_EQ(transformer->layers().bytes(),
             padded(257 * 8) + padded(10 * 4) + padded(2 * 10 * 4) + 4 * 64 * 16 * 4 + 64);
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kScratch) - before,
-            Transformer::WorkspaceBytes(kModel, kBatch, kDType) + transformer->layers_bytes());
+            Layers::WorkspaceBytes({kModel, kBatch, kDType}) + transformer->layers().bytes());
 }
 
 // The policies, and budgets from the least to all of it.
@@ -187,7 +187,7 @@ bool SameBits(const std::vector<std::vector<T>>& a, const std::vector<std::vecto
 template <typename T>
 void ExpectTheSameBitsWithEveryPolicy(int budgets, double probability) {
   constexpr ModelOptions kDeep = {.layers = 4, .heads = 2, .width = 16, .context = 20};
-  const recompute::Chain chain = ActivationChain(kDeep, kBatch, precision::kDType<T>);
+  const recompute::Chain chain = ActivationChain({kDeep, kBatch, precision::kDType<T>});
   int64_t most = 0;
   const auto wanted = StepOf<T>(kDeep, {}, probability, &most);
   EXPECT_EQ(most, recompute::PlanNone(chain)->peak_bytes);
@@ -229,8 +229,8 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
     // The inputs of all blocks; the head's, which goes backward at once, stays.
     const int64_t written = layers * 2 * 20 * 16 * 2;
     EXPECT_EQ(schedule.WrittenBytes(), written);
-    const int64_t bytes = Transformer::ActivationBytes(model, kBatch, kDType, schedule);
-    EXPECT_LT(bytes, Transformer::ActivationBytes(model, kBatch, kDType, without));
+    const int64_t bytes = Transformer::ActivationBytes({model, kBatch, kDType}, schedule);
+    EXPECT_LT(bytes, Transformer::ActivationBytes({model, kBatch, kDType}, without));
     if (of_device == 0) of_device = bytes;
     EXPECT_EQ(bytes, of_device);
 
@@ -254,7 +254,7 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
 }
 
 TEST(TransformerTest, ABudgetThatIsTooSmallNamesTheLeast) {
-  const recompute::Chain chain = ActivationChain(kModel, kBatch, precision::DType::kFloat32);
+  const recompute::Chain chain = ActivationChain({kModel, kBatch, precision::DType::kFloat32});
   const int64_t least = recompute::LeastBudget(chain).value();
   EXPECT_THAT(PlanOf(chain, {.kind = recompute::Policy::Kind::kBudget, .budget_bytes = least - 1}),
               brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
@@ -278,7 +278,7 @@ TEST(ModelTest, WeightsBeginWithTheDeviationsOfGpt2) {
   const ModelOptions model = {.layers = 8, .heads = 2, .width = 64, .context = 64};
   const auto deviation = [&](int parameter, int64_t size) {
     std::vector<float> values(static_cast<size_t>(size));
-    InitializeParameter(model, parameter, 1, absl::MakeSpan(values));
+    InitializeParameter(model, parameter, 1, {}, absl::MakeSpan(values));
     double sum = 0, squares = 0;
     for (const float value : values) {
       sum += static_cast<double>(value);

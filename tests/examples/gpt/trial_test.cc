@@ -56,7 +56,8 @@ TEST_P(TrialTest, EveryPartAndEveryOptionHasATime) {
   options.tracer = &recorder.tracer();
   auto context = device::Context::Create(options).value();
   auto compute = context->CreateStream("compute").value();
-  const absl::StatusOr<PassCosts> costs = MeasurePasses(job, *context, *compute, recorder);
+  const absl::StatusOr<PassCosts> costs =
+      MeasurePasses(job, ShapeOf(job), {}, *context, *compute, recorder);
   ASSERT_OK(costs);
   for (const StageTimes& stage : {costs->embedding, costs->block, costs->head}) {
     EXPECT_GT(stage.forward, 0);
@@ -67,7 +68,7 @@ TEST_P(TrialTest, EveryPartAndEveryOptionHasATime) {
     EXPECT_GT(again, 0);
     EXPECT_LT(again, costs->block.forward);
   }
-  const recompute::Chain chain = ActivationChain(job.model, 8, job.config.zero.dtype, *costs);
+  const recompute::Chain chain = ActivationChain({job.model, 8, job.config.zero.dtype}, *costs);
   EXPECT_OK(recompute::Validate(chain));
   // All that it took is free again.
   for (int p = 0; p < device::kPurposes; ++p) {
@@ -79,7 +80,8 @@ TEST(TrialErrorsTest, WithoutATracerThereAreNoTimes) {
   Recorder recorder(nullptr);
   auto context = device::Context::Create({}).value();
   auto compute = context->CreateStream("compute").value();
-  EXPECT_THAT(MeasurePasses(CreateJob("fp32", 0, 1), *context, *compute, recorder).status(),
+  const Job job = CreateJob("fp32", 0, 1);
+  EXPECT_THAT(MeasurePasses(job, ShapeOf(job), {}, *context, *compute, recorder).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        "the recorder has not seen the "
                        "passes of the trial"));
@@ -102,7 +104,7 @@ TEST(AgreeOnCostsTest, AllRanksPlanByThoseOfRank0) {
   constexpr int kRanks = 3;
   const Job job = CreateJob("bf16", 3, kRanks - 1);
   const auto plan = [&](const PassCosts& costs) {
-    const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype, costs);
+    const recompute::Chain chain = ActivationChain({job.model, 4, job.config.zero.dtype}, costs);
     return recompute::PlanBudget(chain, recompute::PlanNone(chain)->peak_bytes / 2)->operations;
   };
   ASSERT_NE(plan(CostsOf(0)), plan(CostsOf(1)));
@@ -157,7 +159,7 @@ TEST_P(TrialTest, ATrialChangesThePlanAlone) {
     Job job = CreateJob(GetParam(), stage, 2);
     const Trained plain = Train(job, 2);
     ASSERT_EQ(plain.ranks.size(), 2u);
-    const recompute::Chain chain = ActivationChain(job.model, 4, job.config.zero.dtype);
+    const recompute::Chain chain = ActivationChain({job.model, 4, job.config.zero.dtype});
     const int64_t half = recompute::PlanNone(chain)->peak_bytes / 2;
     SCOPED_TRACE(absl::StrCat("stage ", stage));
     job.config.recompute = {.kind = recompute::Policy::Kind::kBudget, .budget_bytes = half};

@@ -72,7 +72,8 @@ Results<T> Exchanged(const std::vector<T>& qkv, const std::vector<T>& dout, int 
     const auto lse = lab.Raw<nn::Wide<T>>(ulysses->local_shape().statistics());
     const Ulysses::Saved saved = {saved_qkv.data(), saved_out.data(), lse.data()};
     const int64_t sent_before = lab.sent_bytes();
-    ASSERT_OK(ulysses->Forward(in.data(), saved, out.data(), lab.stream()));
+    ASSERT_OK(ulysses->GatherQkv(in.data(), saved, lab.stream()));
+    ASSERT_OK(ulysses->Attend(saved, out.data(), lab.stream()));
     ASSERT_OK(ulysses->Backward(up.data(), saved, dqkv.data(), lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
     lab.self().AwaitOthers();

@@ -1,0 +1,313 @@
+#include "brigade/examples/gpt/layers.h"
+
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/nn/attention.h"
+#include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/embedding.h"
+#include "brigade/parallel/tensor/embedding.h"
+#include "brigade/parallel/tensor/linear.h"
+
+namespace brigade::gpt {
+namespace {
+
+// So many bytes behind.
+const void* Behind(const void* array, int64_t bytes) {
+  return static_cast<const char*>(array) + bytes;
+}
+void* Behind(void* array, int64_t bytes) { return static_cast<char*>(array) + bytes; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
+                                                       const PassGroups& groups,
+                                                       device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(shape));
+  std::unique_ptr<Layers> layers(new Layers(shape, groups));
+  const int64_t width = shape.model.width;
+  BRIGADE_ASSIGN_OR_RETURN(layers->blas_, nn::Blas::Create(context, WorkspaceBytes(shape)));
+  BRIGADE_ASSIGN_OR_RETURN(
+      layers->workspace_,
+      nn::Workspace::Create(context, shape.dtype,
+                            {.rows = shape.rows(),
+                             .sums = std::max(2 * width, shape.OfShard(4 * width)),
+                             .width = width}));
+  BRIGADE_ASSIGN_OR_RETURN(layers->sums_,
+                           parallel::ShardSums::Create(SumOptions(shape), groups.tensor, context));
+  if (shape.model.tensor_shards > 1) {
+    BRIGADE_ASSIGN_OR_RETURN(layers->cross_entropy_,
+                             parallel::VocabularyCrossEntropy::Create(CrossEntropyOptions(shape),
+                                                                      groups.tensor, context));
+  }
+  if (shape.model.sequence_parallel) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        layers->row_gradients_,
+        parallel::RowGradients::Create(shape.shards(), shape.dtype, RowGradientElements(shape),
+                                       groups.tensor, context));
+  }
+  if (shape.shares_rows()) BRIGADE_RETURN_IF_ERROR(groups.tensor->Reserve(GatherOfRows(shape)));
+  const nn::AttentionShape attention = shape.AttentionOfTexts();
+  if (shape.context_ranks > 1) {
+    if (groups.context == nullptr || groups.context->size() != shape.context_ranks ||
+        groups.context->rank() != shape.context_rank) {
+      return absl::InvalidArgumentError("the context group is not that of the shape");
+    }
+    BRIGADE_ASSIGN_OR_RETURN(layers->ulysses_,
+                             parallel::Ulysses::Create(attention, *groups.context, context));
+    return layers;
+  }
+  BRIGADE_ASSIGN_OR_RETURN(
+      layers->attention_workspace_,
+      context.Allocate(nn::AttentionWorkspaceBytes(attention, context.device()),
+                       device::Purpose::kScratch, "workspace of attention"));
+  return layers;
+}
+
+int64_t Layers::WorkspaceBytes(const PassShape& shape) {
+  const auto bytes = [&](int64_t columns) {
+    return nn::Blas::WorkspaceBytes(shape.dtype, shape.rows(), shape.OfShard(columns),
+                                    shape.model.width);
+  };
+  return std::max(bytes(4 * shape.model.width), bytes(nn::kVocabulary));
+}
+
+int64_t Layers::bytes() const {
+  int64_t bytes = workspace_.memory().bytes() + attention_workspace_.bytes() +
+                  parallel::ShardSums::Bytes(SumOptions(shape_));
+  if (cross_entropy_ != nullptr) {
+    bytes += parallel::VocabularyCrossEntropy::Bytes(CrossEntropyOptions(shape_));
+  }
+  if (row_gradients_ != nullptr) {
+    bytes +=
+        parallel::RowGradients::Bytes(shape_.shards(), shape_.dtype, RowGradientElements(shape_));
+  }
+  if (ulysses_ != nullptr) {
+    bytes += parallel::Ulysses::Bytes(shape_.AttentionOfTexts(), shape_.context_ranks,
+                                      workspace_.memory().device());
+  }
+  return bytes;
+}
+
+absl::Status Layers::Column(const void* x, const void* weight, const void* bias, int64_t outputs,
+                            void* y, device::Stream& stream) {
+  return parallel::ColumnLinear(
+      {shape_.dtype, x, weight, shape_.rows(), width(), shape_.OfShard(outputs)}, local_shards(),
+      bias, y, *blas_, stream);
+}
+
+absl::Status Layers::ColumnBackward(const void* x, const void* weight, int64_t outputs,
+                                    const void* dy, void* dx, nn::Gradient dweight,
+                                    nn::Gradient dbias, device::Stream& stream) {
+  return parallel::ColumnLinearBackward(
+      {shape_.dtype, x, weight, shape_.rows(), width(), shape_.OfShard(outputs)}, dy, dx, dweight,
+      dbias, *sums_, *blas_, workspace_, stream);
+}
+
+absl::Status Layers::Row(const void* x, int64_t inputs, const void* weight, void* y,
+                         device::Stream& stream) {
+  return parallel::RowLinear(
+      {shape_.dtype, x, weight, shape_.rows(), shape_.OfShard(inputs), width()}, y, *sums_, *blas_,
+      stream);
+}
+
+absl::Status Layers::RowBackward(const void* x, int64_t inputs, const void* weight, const void* dy,
+                                 void* dx, nn::Gradient dweight, device::Stream& stream) {
+  return parallel::RowLinearBackward(
+      {shape_.dtype, x, weight, shape_.rows(), shape_.OfShard(inputs), width()}, local_shards(), dy,
+      dx, dweight, *blas_, workspace_, stream);
+}
+
+absl::StatusOr<const void*> Layers::GatherRows(const void* own, void* all, device::Stream& stream) {
+  if (!shape_.shares_rows()) return own;
+  BRIGADE_RETURN_IF_ERROR(
+      groups_.tensor->AllGather(own, all, GatherOfRows(shape_).count, shape_.dtype, {}, stream));
+  return all;
+}
+
+absl::StatusOr<const void*> Layers::Norm(const nn::LayerNormInput& input, const void* bias, void* y,
+                                         const BlockMemory& memory, device::Stream& stream) {
+  void* const own =
+      memory.has_own_norms ? y : Behind(y, shape_.bytes_of(shape_.first_own_row() * width()));
+  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(input, bias, own, stream));
+  return GatherRows(own, memory.has_own_norms ? memory.gathered : y, stream);
+}
+
+absl::StatusOr<const void*> Layers::GatherNorm(void* y, const BlockMemory& memory,
+                                               device::Stream& stream) {
+  return memory.has_own_norms ? GatherRows(y, memory.gathered, stream) : y;
+}
+
+absl::Status Layers::NormBackward(const nn::LayerNormInput& input, const void* dy, nn::Gradient dx,
+                                  nn::Gradient dweight, nn::Gradient dbias, int place,
+                                  device::Stream& stream) {
+  if (row_gradients_ == nullptr) {
+    return nn::LayerNormBackward(input, dy, dx, dweight, dbias, workspace_, stream);
+  }
+  const int64_t rows = shape_.block_rows(), offset = place * width();
+  // Means are floats of every type that RowGradients takes.
+  const int64_t bytes = shape_.bytes_of(rows * width()), of_means = rows * int64_t{sizeof(float)};
+  for (int b = 0; b < local_shards(); ++b) {
+    nn::LayerNormInput block = input;
+    block.rows = rows;
+    block.x = Behind(input.x, b * bytes);
+    block.mean = Behind(input.mean, b * of_means);
+    block.inverse_deviation = Behind(input.inverse_deviation, b * of_means);
+    BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
+        block, Behind(dy, b * bytes), {Behind(dx.data, b * bytes), dx.accumulate},
+        {row_gradients_->Block(b, offset)}, {row_gradients_->Block(b, offset + width())},
+        workspace_, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::BiasBackward(const void* dy, nn::Gradient dbias, int place,
+                                  device::Stream& stream) {
+  if (row_gradients_ == nullptr) {
+    return nn::BiasBackward(OwnRows(), dy, dbias, workspace_, stream);
+  }
+  const nn::MatrixShape block = {shape_.dtype, shape_.block_rows(), width()};
+  for (int b = 0; b < local_shards(); ++b) {
+    BRIGADE_RETURN_IF_ERROR(
+        nn::BiasBackward(block, Behind(dy, b * shape_.bytes_of(block.rows * width())),
+                         {row_gradients_->Block(b, place * width())}, workspace_, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::SumRowGradients(absl::Span<const nn::Gradient> gradients,
+                                     device::Stream& stream) {
+  if (row_gradients_ == nullptr) return absl::OkStatus();
+  absl::InlinedVector<parallel::RowGradients::Target, 6> targets;
+  for (const nn::Gradient& gradient : gradients) {
+    targets.push_back({static_cast<int64_t>(targets.size()) * width(), width(), gradient});
+  }
+  return row_gradients_->Sum(targets, stream);
+}
+
+void* Layers::PartOf(const BlockMemory& memory, BlockArray array, int shard) const {
+  void* const all = memory.arrays[array];
+  switch (array) {
+    case kLogSumExp: {
+      const int64_t of_sum =
+          shape_.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
+      return Behind(all, shard * shape_.AttentionOfPart().statistics() * of_sum);
+    }
+    case kQkv:
+    case kHeadQkv:
+      return PartOf(all, 3 * width(), shard);
+    case kExpanded:
+    case kGelu:
+      return PartOf(all, 4 * width(), shard);
+    default:
+      return PartOf(all, width(), shard);
+  }
+}
+
+parallel::Ulysses::Saved Layers::HeadsOf(const BlockMemory& memory, int shard) const {
+  return {.qkv = PartOf(memory, kHeadQkv, shard),
+          .out = PartOf(memory, kHeadAttention, shard),
+          .log_sum_exp = PartOf(memory, kLogSumExp, shard)};
+}
+
+absl::Status Layers::GatherQkv(const BlockMemory& memory, device::Stream& stream) {
+  if (ulysses_ == nullptr) return absl::OkStatus();
+  for (int s = 0; s < local_shards(); ++s) {
+    BRIGADE_RETURN_IF_ERROR(
+        ulysses_->GatherQkv(PartOf(memory, kQkv, s), HeadsOf(memory, s), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::Attention(const BlockMemory& memory, device::Stream& stream) {
+  for (int s = 0; s < local_shards(); ++s) {
+    void* const out = PartOf(memory, kAttention, s);
+    BRIGADE_RETURN_IF_ERROR(ulysses_ != nullptr
+                                ? ulysses_->Attend(HeadsOf(memory, s), out, stream)
+                                : nn::Attention(shape_.AttentionOfPart(), PartOf(memory, kQkv, s),
+                                                out, PartOf(memory, kLogSumExp, s), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::AttentionBackward(const BlockMemory& memory, device::Stream& stream) {
+  for (int s = 0; s < local_shards(); ++s) {
+    const void* const dout = PartOf(memory.dwidth, width(), s);
+    void* const dqkv = PartOf(memory.dqkv, 3 * width(), s);
+    BRIGADE_RETURN_IF_ERROR(
+        ulysses_ != nullptr
+            ? ulysses_->Backward(dout, HeadsOf(memory, s), dqkv, stream)
+            : nn::AttentionBackward(shape_.AttentionOfPart(), PartOf(memory, kQkv, s),
+                                    PartOf(memory, kAttention, s), PartOf(memory, kLogSumExp, s),
+                                    dout, attention_workspace_.data(), dqkv, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::AddBiasGelu(const BlockMemory& memory, const void* bias,
+                                 device::Stream& stream) {
+  const nn::MatrixShape shard = {shape_.dtype, shape_.rows(), shape_.OfShard(4 * width())};
+  for (int s = 0; s < local_shards(); ++s) {
+    BRIGADE_RETURN_IF_ERROR(nn::AddBiasGelu(shard, PartOf(memory, kExpanded, s),
+                                            Behind(bias, s * shape_.bytes_of(shard.columns)),
+                                            PartOf(memory, kGelu, s), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Layers::Gelu(const BlockMemory& memory, device::Stream& stream) {
+  return nn::Gelu(AllShards(4 * width()), memory.arrays[kExpanded], memory.arrays[kGelu], stream);
+}
+
+absl::Status Layers::GeluBackward(const BlockMemory& memory, device::Stream& stream) {
+  return nn::GeluBackward(AllShards(4 * width()), memory.arrays[kExpanded], memory.dmlp, stream);
+}
+
+void* Layers::OwnPositions(const void* table) const {
+  return Behind(const_cast<void*>(table), shape_.bytes_of(shape_.first_position() * width()));
+}
+
+absl::Status Layers::Embedding(const nn::Texts& texts, const void* tokens, const void* positions,
+                               void* x, device::Stream& stream) {
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
+                           parallel::VocabularyWindow(texts, shape_.shards()));
+  return parallel::VocabularyEmbedding(window, width(), tokens, OwnPositions(positions), x, *sums_,
+                                       stream);
+}
+
+absl::Status Layers::EmbeddingBackward(const nn::Texts& texts, const void* dx, nn::Gradient dtokens,
+                                       nn::Gradient dpositions, device::Stream& stream) {
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
+                           parallel::VocabularyWindow(texts, shape_.shards()));
+  if (shape_.context_ranks > 1 && !dpositions.accumulate) {
+    // The others' positions are not in this rank's texts.
+    BRIGADE_RETURN_IF_ERROR(
+        stream.FillBytes(dpositions.data, 0, shape_.bytes_of(shape_.model.context * width())));
+  }
+  dpositions.data = OwnPositions(dpositions.data);
+  return nn::EmbeddingBackward(window, shape_.dtype, width(), dx, dtokens, dpositions, workspace_,
+                               stream);
+}
+
+absl::Status Layers::CrossEntropy(const nn::Texts& texts, const void* logits, void* losses,
+                                  device::Stream& stream) {
+  if (cross_entropy_ == nullptr) {
+    return nn::CrossEntropy(texts, shape_.dtype, logits, losses, stream);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
+                           parallel::VocabularyWindow(texts, shape_.shards()));
+  return cross_entropy_->Forward(window, logits, losses, stream);
+}
+
+absl::Status Layers::CrossEntropyBackward(const nn::Texts& texts, void* logits, const float* seed,
+                                          device::Stream& stream) {
+  if (cross_entropy_ == nullptr) {
+    return nn::CrossEntropyBackward(texts, shape_.dtype, logits, seed, stream);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
+                           parallel::VocabularyWindow(texts, shape_.shards()));
+  return cross_entropy_->Backward(window, logits, seed, stream);
+}
+
+}  // namespace brigade::gpt

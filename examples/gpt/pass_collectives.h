@@ -1,0 +1,57 @@
+#ifndef BRIGADE_EXAMPLES_GPT_PASS_COLLECTIVES_H_
+#define BRIGADE_EXAMPLES_GPT_PASS_COLLECTIVES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "brigade/collectives/algorithms/workspace.h"
+#include "brigade/collectives/collective.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/parallel/tensor/cross_entropy.h"
+#include "brigade/parallel/tensor/shard_sums.h"
+#include "brigade/recompute/schedule.h"
+
+namespace brigade::gpt {
+
+// The groups of ranks that share the model's tensor shards, and texts. Null stands for a rank alone.
+// They outlive who is given them.
+struct PassGroups {
+  collectives::Communicator* tensor = nullptr;
+  collectives::Communicator* context = nullptr;
+};
+
+// A call of one of the groups, that a pass makes so often.
+struct PassCollective {
+  collectives::Communicator* PassGroups::*group = nullptr;
+  collectives::CollectiveSignature signature = {};
+  int64_t times = 0;
+};
+
+// What the two passes over a micro-batch exchange by this schedule. Nothing for a rank alone.
+std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
+                                                const recompute::Schedule& schedule);
+
+// What this rank sends to others of a group in the two passes over a micro-batch, in bytes.
+absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const recompute::Schedule& schedule,
+                                     const PassGroups& groups,
+                                     collectives::Communicator* PassGroups::*group);
+
+// What a group's communicator allocates for them (Communicator::WorkspaceFor).
+absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
+    const PassShape& shape, const recompute::Schedule& schedule, const PassGroups& groups,
+    collectives::Communicator* PassGroups::*group);
+
+// The layers' options for these passes.
+parallel::ShardSumOptions SumOptions(const PassShape& shape);
+parallel::VocabularyCrossEntropyOptions CrossEntropyOptions(const PassShape& shape);
+// Elements of the largest sum of row gradients: norms' weights and biases and the two biases of a
+// block.
+int64_t RowGradientElements(const PassShape& shape);
+// The all-gather of rows that ranks share.
+collectives::CollectiveSignature GatherOfRows(const PassShape& shape);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_PASS_COLLECTIVES_H_

@@ -1,0 +1,70 @@
+#ifndef BRIGADE_EXAMPLES_GPT_PASS_SHAPE_H_
+#define BRIGADE_EXAMPLES_GPT_PASS_SHAPE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/examples/gpt/model.h"
+#include "brigade/nn/attention.h"
+#include "brigade/parallel/shard.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::gpt {
+
+// What one rank's passes over a micro-batch consist of: the model, the texts, and the rank's part of
+// both. Without ranks that share them, all of it.
+struct PassShape {
+  ModelOptions model = {};
+  // Texts.
+  int64_t batch = 1;
+  // Of weights, activations and their gradients.
+  precision::DType dtype = precision::DType::kFloat32;
+  // That share the model's tensor shards, and under sequence parallelism the rows.
+  int tensor_ranks = 1;
+  int tensor_rank = 0;
+  // That share each text: rank r has part r of its positions.
+  int context_ranks = 1;
+  int context_rank = 0;
+  // Under sequence parallelism norms that are saved are saved of all rows, not of the rank's own,
+  // which the backward pass would gather again.
+  bool keep_gathered = false;
+
+  parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
+
+  // Of a text, on this rank; and the first one's place in the text.
+  int64_t positions() const { return model.context / context_ranks; }
+  int64_t first_position() const { return context_rank * positions(); }
+  // Of products: all texts' positions of this rank.
+  int64_t rows() const { return batch * positions(); }
+  // Of the residual stream.
+  int64_t own_rows() const { return shares_rows() ? rows() / tensor_ranks : rows(); }
+  int64_t first_own_row() const { return shares_rows() ? tensor_rank * own_rows() : 0; }
+  bool shares_rows() const { return model.sequence_parallel && tensor_ranks > 1; }
+  // Of a block for the sums of row gradients.
+  int64_t block_rows() const { return rows() / model.tensor_shards; }
+
+  // Of `columns` that are cut: one shard's.
+  int64_t OfShard(int64_t columns) const { return columns / model.tensor_shards; }
+  // Elements of `columns` that are cut: all of this rank's shards, [shards, rows, columns].
+  int64_t Cut(int64_t columns) const { return rows() * columns / tensor_ranks; }
+  int64_t bytes_of(int64_t elements) const { return elements * precision::SizeOf(dtype); }
+  // Of [own_rows, width]: the residual stream.
+  int64_t residual_bytes() const { return bytes_of(own_rows() * model.width); }
+
+  // One shard's heads over this rank's positions, and over all positions of the texts.
+  nn::AttentionShape AttentionOfPart() const { return Attention(positions()); }
+  nn::AttentionShape AttentionOfTexts() const { return Attention(model.context); }
+
+ private:
+  nn::AttentionShape Attention(int64_t context) const {
+    return {dtype, batch, context, OfShard(model.heads), OfShard(model.width)};
+  }
+};
+
+// InvalidArgument naming the numbers that do not fit: those of the model, or texts, or what ranks
+// cannot share.
+absl::Status Validate(const PassShape& shape);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_PASS_SHAPE_H_
