@@ -307,12 +307,6 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
   return absl::OkStatus();
 }
 
-absl::Status CheckWholeModel(const zero::ZeroOptions& options) {
-  if (options.model_ranks == 1) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("checkpoint: model_ranks is ", options.model_ranks,
-                                               "; there are no checkpoints of parts of a model"));
-}
-
 Fields OptionFields(const zero::ZeroOptions& options) {
   // As above: a new option is written here, or left out as one of stage, memory and traffic. The
   // number of micro-batches is left out too: fewer ranks have more of them, of the same batch, and

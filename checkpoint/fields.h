@@ -34,10 +34,6 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 // may differ from one resume to the next.
 Fields OptionFields(const zero::ZeroOptions& options);
 
-// Unimplemented for groups that hold parts of a model (ZeroOptions::model_ranks), each of which
-// would write its own as the whole.
-absl::Status CheckWholeModel(const zero::ZeroOptions& options);
-
 // Of each parameter its shape, type and group: "[4, 256] bfloat16, group 0".
 Fields ParameterFields(absl::Span<const zero::Parameter> parameters);
 

@@ -95,22 +95,37 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> paramete
   return layout;
 }
 
-std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank) const {
+std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part) const {
   std::vector<Piece> pieces;
   for (size_t t = 0; t < tensors_.size(); ++t) {
     const Tensor& tensor = tensors_[t];
     const zero::Parameter& parameter = plan.parameter(tensor.parameter);
     const int64_t slice = plan.slice(plan.bucket(parameter.bucket));
-    // Elements of the bucket.
+    const int64_t element_bytes = precision::SizeOf(tensor.dtype);
+    // Elements of the bucket that the rank has.
     const int64_t begin = std::max(parameter.begin, rank * slice);
     const int64_t end = std::min(parameter.begin + parameter.spec.size, (rank + 1) * slice);
+    bool is_saved = true;
+    const auto add = [&](const parallel::ShardRun& run) {
+      const int64_t first = std::max(begin, parameter.begin + run.local);
+      const int64_t last = std::min(end, parameter.begin + run.local + run.size);
+      if (first >= last) return;
+      const int64_t in_tensor = run.global + first - parameter.begin - run.local;
+      pieces.push_back({.tensor = static_cast<int>(t),
+                        .bucket = parameter.bucket,
+                        .slice = {first - rank * slice, last - first},
+                        .offset = in_tensor * element_bytes,
+                        .bytes = (last - first) * element_bytes,
+                        .is_saved = is_saved});
+    };
     if (begin >= end) continue;
-    const int64_t element_bytes = precision::SizeOf(tensor.dtype);
-    pieces.push_back({.tensor = static_cast<int>(t),
-                      .bucket = parameter.bucket,
-                      .slice = {begin - rank * slice, end - begin},
-                      .offset = (begin - parameter.begin) * element_bytes,
-                      .bytes = (end - begin) * element_bytes});
+    if (part.parameters.empty()) {
+      add({0, 0, parameter.spec.size});
+      continue;
+    }
+    const parallel::Shard& shard = part.parameters[static_cast<size_t>(tensor.parameter)];
+    is_saved = shard.counts_on(part.shards);
+    ForEachRun(shard, part.shards, add);
   }
   return pieces;
 }

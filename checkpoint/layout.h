@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/plan/plan.h"
 
@@ -40,7 +41,8 @@ struct TensorFile {
   int count = 0;
 };
 
-// A part of a tensor that one rank owns: elements [begin, begin + size) of its slice of a bucket.
+// A part of a tensor that one rank owns: elements [begin, begin + size) of its slice of a bucket,
+// side by side in both.
 struct Piece {
   int tensor = 0;
   int bucket = 0;
@@ -48,6 +50,8 @@ struct Piece {
   // Bytes in the tensor.
   int64_t offset = 0;
   int64_t bytes = 0;
+  // The first of the groups that have it alike saves it.
+  bool is_saved = true;
 };
 
 // Files hold tensors in the order of the parameters, those of wider types first, so that all begin
@@ -74,10 +78,10 @@ class Layout {
   // (model.safetensors.index.json).
   const std::string& index() const { return index_; }
 
-  // What a rank owns, in the order of tensors and offsets. The pieces of all ranks are all tensors,
-  // each byte once; a tensor without elements has none. `plan` is one of these parameters, for any
-  // number of ranks.
-  std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank) const;
+  // What a rank owns, in the order of tensors and of its own elements. Those of all ranks that are
+  // saved are all tensors, each byte once; a tensor without elements has none. `plan` is one of
+  // these parameters, or of the group's part of each, for any number of ranks; `rank` is of these.
+  std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part = {}) const;
 
  private:
   std::vector<TensorFile> files_;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/check_part.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
 #include "brigade/checkpoint/durable_file.h"
@@ -16,7 +17,6 @@
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/collectives/agree.h"
-#include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/step_controller.h"
@@ -47,9 +47,9 @@ Fields Only(const Fields& fields, const std::string& name) {
 // One rank's part of a load.
 class RankLoad {
  public:
-  RankLoad(const std::string& folder, zero::ZeroOptimizer& zero, int rank, int ranks,
-           device::SystemCalls& system)
-      : folder_(folder), zero_(zero), rank_(rank), ranks_(ranks), system_(system) {}
+  RankLoad(const std::string& folder, zero::ZeroOptimizer& zero, const ModelPart& part, int rank,
+           int ranks, device::SystemCalls& system)
+      : folder_(folder), zero_(zero), part_(part), rank_(rank), ranks_(ranks), system_(system) {}
 
   // Reads the manifest and compares: nothing is changed.
   absl::Status Prepare(const Fields& training, const LoadOptions& options);
@@ -63,7 +63,7 @@ class RankLoad {
   absl::Status Read(int bucket, int array, zero::ElementRange range, void* values);
   // Of the tensors, as they were read by all ranks.
   absl::StatusOr<std::vector<uint32_t>> GatherSums(collectives::Communicator& communicator) {
-    return TensorSums(layout_, zero_.plan(), sums_, communicator);
+    return sums_->Gather(communicator);
   }
   // Whether these are what the manifest says.
   absl::Status CheckSums(const std::vector<uint32_t>& tensors) const;
@@ -77,15 +77,20 @@ class RankLoad {
 
   const std::string folder_;
   zero::ZeroOptimizer& zero_;
+  const ModelPart& part_;
   const int rank_;
   const int ranks_;
   device::SystemCalls& system_;
   std::optional<CheckpointReader> reader_;
+  // Of the whole model.
+  std::vector<zero::Parameter> parameters_;
   Layout layout_;
   kernels::StepState state_ = {};
   std::vector<Rate> rates_, rates_before_;
+  // What this rank's slices consist of, also what another group saves.
   std::vector<Piece> pieces_;
-  std::vector<uint32_t> sums_;
+  // Of what this rank saves.
+  std::optional<TensorSums> sums_;
   // The pieces of an array of a bucket, ascending: both as they are read.
   std::map<std::pair<int, int>, std::vector<size_t>> pieces_of_;
   std::vector<size_t> in_order_;
@@ -98,16 +103,16 @@ class RankLoad {
 };
 
 absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
-  BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero_.options()));
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system_, folder_));
   reader_.emplace(std::move(reader));
-  BRIGADE_ASSIGN_OR_RETURN(layout_, Layout::Create(zero_.plan().parameters(), zero_.state_arrays(),
-                                                   reader_->manifest().file_bytes));
+  parameters_ = WholeParameters(zero_.plan(), part_);
+  BRIGADE_ASSIGN_OR_RETURN(
+      layout_, Layout::Create(parameters_, zero_.state_arrays(), reader_->manifest().file_bytes));
   if (const absl::Status same = Compare(training, options); !same.ok()) {
     return absl::Status(same.code(), absl::StrCat(PrintablePath(folder_), ": ", same.message()));
   }
-  pieces_ = layout_.PiecesOf(zero_.plan(), rank_);
-  sums_.assign(pieces_.size(), 0);
+  pieces_ = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_);
+  sums_.emplace(layout_);
   for (size_t p = 0; p < pieces_.size(); ++p) {
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(pieces_[p].tensor)];
     pieces_of_[{pieces_[p].bucket, tensor.array}].push_back(p);
@@ -124,8 +129,7 @@ absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& option
   const Manifest& manifest = reader_->manifest();
   const Fields options_here = OptionFields(zero_.options());
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.options, options_here, options.may_differ));
-  BRIGADE_RETURN_IF_ERROR(
-      CheckSame(manifest.parameters, ParameterFields(zero_.plan().parameters())));
+  BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.parameters, ParameterFields(parameters_)));
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.training, training, options.may_differ));
   BRIGADE_ASSIGN_OR_RETURN(state_, StateOf(manifest.state));
   BRIGADE_ASSIGN_OR_RETURN(rates_, RatesOf(manifest.rates));
@@ -176,7 +180,7 @@ absl::Status RankLoad::CheckFiles() {
     }
     for (size_t t = 0; t < file.tensors.size(); ++t) {
       const Tensor& tensor = layout_.tensors()[static_cast<size_t>(wanted.first) + t];
-      const std::string& name = zero_.plan().parameter(tensor.parameter).spec.name;
+      const std::string& name = parameters_[static_cast<size_t>(tensor.parameter)].spec.name;
       if (file.tensors[t].name == name) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", t, " of ", file.name, " is ", Quoted(file.tensors[t].name),
@@ -222,16 +226,18 @@ absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, voi
     const int64_t begin = std::max(piece.slice.begin, range.begin);
     const int64_t end = std::min(piece.slice.begin + piece.slice.size, range.begin + range.size);
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
-    const int64_t offset = tensor.offset + piece.offset + (begin - piece.slice.begin) * width;
+    const int64_t in_tensor = piece.offset + (begin - piece.slice.begin) * width;
     char* const part = to + (begin - range.begin) * width;
     const int64_t bytes = (end - begin) * width;
     skip_to(part);
     for (int64_t done = 0; done < bytes; done += kReadAtOnce) {
       const int64_t count = std::min(kReadAtOnce, bytes - done);
       BeginToReadAhead();
-      BRIGADE_RETURN_IF_ERROR(reader_->Read(tensor.file, offset + done, count, part + done));
+      BRIGADE_RETURN_IF_ERROR(
+          reader_->Read(tensor.file, tensor.offset + in_tensor + done, count, part + done));
       read_ += count;
-      sums_[*next] = device::Crc32c({part + done, static_cast<size_t>(count)}, sums_[*next]);
+      if (!piece.is_saved) continue;
+      sums_->Add(piece.tensor, in_tensor + done, {part + done, static_cast<size_t>(count)});
     }
     written = part + bytes;
   }
@@ -317,8 +323,10 @@ absl::StatusOr<std::optional<int64_t>> SetAsideLater(const std::string& root, in
 absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields& training,
                                         zero::ZeroOptimizer& zero,
                                         collectives::Communicator& communicator,
-                                        const LoadOptions& options, device::SystemCalls& system) {
-  RankLoad load(folder, zero, communicator.rank(), communicator.size(), system);
+                                        const LoadOptions& options, device::SystemCalls& system,
+                                        const ModelPart& part) {
+  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
+  RankLoad load(folder, zero, part, communicator.rank(), communicator.size(), system);
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.Prepare(training, options), communicator));
   BRIGADE_ASSIGN_OR_RETURN(const auto manifests,
                            communicator.AllGatherHost({int64_t{load.manifest_sum()}}));

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/kernels/step_control/step_state.h"
@@ -36,9 +37,9 @@ struct LoadOptions {
   std::vector<std::string> may_differ = {};
 };
 
-// Loads a checkpoint that any number of ranks saved in any stage, with its step state and learning
-// rates; returns the step state. A call of all ranks; waits. Each rank reads what it owns, in
-// chunks.
+// Loads a checkpoint that any number of ranks saved in any stage and on any grid, with its step
+// state and learning rates; returns the step state. A call of all ranks, which are those of all
+// groups that have parts of the model (ModelPart); waits. Each rank reads what it owns, in chunks.
 //
 // Determinism  With the numbers of ranks and of micro-batches of the training that saved it, this
 //              one goes on with the bits that it would have had. Others have the exact state, and
@@ -53,7 +54,8 @@ absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields&
                                         zero::ZeroOptimizer& zero,
                                         collectives::Communicator& communicator,
                                         const LoadOptions& options = {},
-                                        device::SystemCalls& system = device::SystemCalls::Real());
+                                        device::SystemCalls& system = device::SystemCalls::Real(),
+                                        const ModelPart& part = {});
 
 }  // namespace brigade::checkpoint
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/weight_index.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
@@ -20,15 +21,15 @@ constexpr int64_t kBlockBytes = int64_t{256} << 10;
 }  // namespace
 
 RankFiles::RankFiles(WriteMode mode, const std::string& root, const Layout& layout,
-                     const zero::Plan& plan, int rank, int ranks, device::SystemCalls& system)
+                     std::vector<Piece> pieces, int rank, int ranks, device::SystemCalls& system)
     : mode_(mode),
       root_(root),
       layout_(layout),
-      plan_(plan),
       rank_(rank),
       ranks_(ranks),
       system_(system),
-      pieces_(layout.PiecesOf(plan, rank)) {}
+      pieces_(std::move(pieces)),
+      sums_(layout) {}
 
 absl::Status RankFiles::Prepare(const std::string& token) {
   if (!in_place() || rank_ == 0) {
@@ -44,17 +45,16 @@ absl::Status RankFiles::Prepare(const std::string& token) {
 absl::Status RankFiles::Begin(int64_t step, const std::string& token) {
   step_ = step;
   token_ = token;
-  sums_.assign(pieces_.size(), 0);
+  sums_.Clear();
   open_ = -1;
   written_ = 0;
   piece_file_sum_ = 0;
   leads_ = in_place() && rank_ == 0;
   if (!in_place()) {
-    const PieceFile own = PieceFileOf(rank_);
     BRIGADE_ASSIGN_OR_RETURN(auto folder,
-                             NewCheckpoint::Begin(system_, root_, step, own.bytes, token));
+                             NewCheckpoint::Begin(system_, root_, step, own_file().bytes, token));
     folder_.emplace(std::move(folder));
-    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system_, PathOf(own.name), 0));
+    BRIGADE_ASSIGN_OR_RETURN(auto file, WritableFile::Create(system_, PathOf(own_file().name), 0));
     files_.push_back(std::move(file));
     return absl::OkStatus();
   }
@@ -73,7 +73,7 @@ absl::Status RankFiles::TakeRoom() {
   int64_t bytes = 0;
   int first = rank_;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const PieceFile file = PieceFileOf(rank);
+    const PieceFile& file = piece_files_[static_cast<size_t>(rank)];
     if (!absl::c_linear_search(names, file.name)) continue;
     bytes += file.bytes;
     first = std::min(first, rank);
@@ -82,7 +82,7 @@ absl::Status RankFiles::TakeRoom() {
   BRIGADE_RETURN_IF_ERROR(folder_->CheckRoom(bytes));
   leads_ = first == rank_;
   if (!leads_) folder_->Leave();
-  return files_.front().TakeRoom(PieceFileOf(rank_).bytes);
+  return files_.front().TakeRoom(own_file().bytes);
 }
 
 // With their headers; all ranks write the rest. They stay open, so that each is synced once.
@@ -139,8 +139,7 @@ absl::Status RankFiles::WriteChunk(const Staging::Chunk& chunk) {
     return file->Write(run, offset);
   };
   for (const Staging::Part& part : chunk.parts) {
-    const auto p = static_cast<size_t>(part.piece);
-    const Piece& piece = pieces_[p];
+    const Piece& piece = pieces_[static_cast<size_t>(part.piece)];
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
     const int file = in_place() ? tensor.file : 0;
     const int64_t offset = in_place() ? tensor.offset + piece.offset + part.offset : part.at;
@@ -152,9 +151,8 @@ absl::Status RankFiles::WriteChunk(const Staging::Chunk& chunk) {
     }
     for (int64_t done = 0; done < part.bytes;) {
       const int64_t count = std::min(part.bytes - done, kBlockBytes - run_bytes);
-      const uint32_t sum =
-          device::Crc32c({chunk.data + part.at + done, static_cast<size_t>(count)});
-      sums_[p] = device::CombineCrc32c(sums_[p], sum, static_cast<uint64_t>(count));
+      const uint32_t sum = sums_.Add(piece.tensor, piece.offset + part.offset + done,
+                                     {chunk.data + part.at + done, static_cast<size_t>(count)});
       if (!in_place()) {
         run_sum = device::CombineCrc32c(run_sum, sum, static_cast<uint64_t>(count));
       }
@@ -190,11 +188,10 @@ absl::StatusOr<WritableFile*> RankFiles::FileOf(int file) {
   return &files_.back();
 }
 
-PieceFile RankFiles::PieceFileOf(int rank) const {
-  PieceFile piece_file = {.name = absl::StrFormat("pieces-%05d-of-%05d.bin", rank + 1, ranks_)};
-  std::vector<PieceFile::Extent>& extents = piece_file.extents;
+std::vector<PieceFile::Extent> RankFiles::OwnExtents() const {
+  std::vector<PieceFile::Extent> extents;
   const auto files = static_cast<int>(layout_.files().size());
-  if (rank == 0) {
+  if (rank_ == 0) {
     for (int f = 0; f < files; ++f) {
       const auto bytes = layout_.files()[static_cast<size_t>(f)].header.size();
       extents.push_back({f, 0, static_cast<int64_t>(bytes)});
@@ -202,7 +199,7 @@ PieceFile RankFiles::PieceFileOf(int rank) const {
     extents.push_back({files, 0, static_cast<int64_t>(layout_.index().size())});
   }
   const size_t first = extents.size();
-  for (const Piece& piece : rank == rank_ ? pieces_ : layout_.PiecesOf(plan_, rank)) {
+  for (const Piece& piece : pieces_) {
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
     const int64_t offset = tensor.offset + piece.offset;
     if (extents.size() > first && extents.back().file == tensor.file &&
@@ -212,8 +209,25 @@ PieceFile RankFiles::PieceFileOf(int rank) const {
       extents.push_back({tensor.file, offset, piece.bytes});
     }
   }
-  for (const PieceFile::Extent& extent : extents) piece_file.bytes += extent.bytes;
-  return piece_file;
+  return extents;
+}
+
+absl::Status RankFiles::ExchangeExtents(collectives::Communicator& communicator) {
+  using Extent = PieceFile::Extent;
+  static_assert(std::is_trivially_copyable_v<Extent>);
+  const std::vector<Extent> own = OwnExtents();
+  const std::string mine(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Extent));
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, communicator));
+  piece_files_.clear();
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const std::string& bytes = all[static_cast<size_t>(rank)];
+    PieceFile& file = piece_files_.emplace_back();
+    file.name = absl::StrFormat("pieces-%05d-of-%05d.bin", rank + 1, ranks_);
+    file.extents.resize(bytes.size() / sizeof(Extent));
+    if (!bytes.empty()) std::memcpy(file.extents.data(), bytes.data(), bytes.size());
+    for (const Extent& extent : file.extents) file.bytes += extent.bytes;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RankFiles::Commit(absl::string_view manifest) {

@@ -17,9 +17,9 @@
 #include "brigade/checkpoint/layout.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/staging.h"
+#include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/checkpoint/write_mode.h"
 #include "brigade/device/file/system_calls.h"
-#include "brigade/zero/plan/plan.h"
 
 namespace brigade::checkpoint {
 
@@ -27,9 +27,12 @@ namespace brigade::checkpoint {
 // before has succeeded on all ranks.
 class RankFiles {
  public:
-  // All must outlive it.
-  RankFiles(WriteMode mode, const std::string& root, const Layout& layout, const zero::Plan& plan,
-            int rank, int ranks, device::SystemCalls& system);
+  // All must outlive it. `pieces`: what this rank saves.
+  RankFiles(WriteMode mode, const std::string& root, const Layout& layout,
+            std::vector<Piece> pieces, int rank, int ranks, device::SystemCalls& system);
+
+  // Of piece files: tells the others what is in this rank's. A call of all ranks, before Begin.
+  absl::Status ExchangeExtents(collectives::Communicator& communicator);
 
   // Makes the root, locks it for all ranks that give this token (FolderLock), and finds out whether
   // it can hold checkpoints, as far as that shows before one is written. In place rank 0 does, and
@@ -55,18 +58,19 @@ class RankFiles {
   // Closes all files, and removes what was not committed.
   void End();
 
-  // Of the pieces of this rank (Layout::PiecesOf), and of its piece file: CRC-32C of what was
-  // written.
-  const std::vector<uint32_t>& sums() const { return sums_; }
+  // Of this rank's pieces, and of its piece file: CRC-32C of what was written.
+  const TensorSums& sums() const { return sums_; }
   uint32_t piece_file_sum() const { return piece_file_sum_; }
 
-  // The piece file of a rank, in the manifest, without its checksum; what it holds lies in this
-  // order: of rank 0 headers and index first.
-  PieceFile PieceFileOf(int rank) const;
+  // The piece files of all ranks, in the manifest, without their checksums; what one holds lies in
+  // this order: of rank 0 headers and index first.
+  const std::vector<PieceFile>& piece_files() const { return piece_files_; }
 
   std::string path() const { return CheckpointPath(root_, step_); }
 
  private:
+  std::vector<PieceFile::Extent> OwnExtents() const;
+  const PieceFile& own_file() const { return piece_files_[static_cast<size_t>(rank_)]; }
   absl::Status CreateFiles();
   absl::Status WriteChunk(const Staging::Chunk& chunk);
   absl::Status Append(absl::string_view bytes, uint32_t crc32c);
@@ -80,10 +84,10 @@ class RankFiles {
   const WriteMode mode_;
   const std::string root_;
   const Layout& layout_;
-  const zero::Plan& plan_;
   const int rank_, ranks_;
   device::SystemCalls& system_;
   const std::vector<Piece> pieces_;
+  std::vector<PieceFile> piece_files_;
 
   std::optional<FolderLock> lock_;
   int64_t step_ = 0;
@@ -95,7 +99,7 @@ class RankFiles {
   std::vector<WritableFile> files_;
   int open_ = -1;
   int64_t written_ = 0;
-  std::vector<uint32_t> sums_;
+  TensorSums sums_;
   uint32_t piece_file_sum_ = 0;
 };
 

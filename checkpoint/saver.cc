@@ -9,12 +9,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/checkpoint/check_part.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/joint_work.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/rank_files.h"
 #include "brigade/checkpoint/staging.h"
-#include "brigade/checkpoint/tensor_sums.h"
 #include "brigade/checkpoint/weight_index.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/file/crc32c.h"
@@ -54,18 +54,20 @@ absl::Status Validate(const SaverOptions& options) {
 
 class Saver::Impl {
  public:
-  Impl(const SaverOptions& options, zero::ZeroOptimizer& zero, device::SystemCalls& system)
-      : options_(options), zero_(zero), system_(system) {}
+  Impl(const SaverOptions& options, zero::ZeroOptimizer& zero, const ModelPart& part,
+       device::SystemCalls& system)
+      : options_(options), zero_(zero), part_(part), system_(system) {}
 
   absl::Status Allocate(device::Context& context, int rank, int ranks) {
-    BRIGADE_RETURN_IF_ERROR(Validate(options_));
-    BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero_.options()));
-    BRIGADE_ASSIGN_OR_RETURN(layout_, Layout::Create(zero_.plan().parameters(),
-                                                     zero_.state_arrays(), options_.file_bytes));
+    parameters_ = WholeParameters(zero_.plan(), part_);
     BRIGADE_ASSIGN_OR_RETURN(
-        staging_, Staging::Create(layout_.PiecesOf(zero_.plan(), rank), layout_,
-                                  options_.staging_bytes, options_.chunk_bytes, zero_, context));
-    files_.emplace(options_.mode, options_.root, layout_, zero_.plan(), rank, ranks, system_);
+        layout_, Layout::Create(parameters_, zero_.state_arrays(), options_.file_bytes));
+    std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_);
+    std::erase_if(pieces, [](const Piece& piece) { return !piece.is_saved; });
+    files_.emplace(options_.mode, options_.root, layout_, pieces, rank, ranks, system_);
+    BRIGADE_ASSIGN_OR_RETURN(staging_,
+                             Staging::Create(std::move(pieces), layout_, options_.staging_bytes,
+                                             options_.chunk_bytes, zero_, context));
     BRIGADE_ASSIGN_OR_RETURN(coordinator_, device::TaskThread::Create());
     return absl::OkStatus();
   }
@@ -100,7 +102,10 @@ class Saver::Impl {
 
   const SaverOptions options_;
   zero::ZeroOptimizer& zero_;
+  const ModelPart part_;
   device::SystemCalls& system_;
+  // Of the whole model.
+  std::vector<zero::Parameter> parameters_;
   Layout layout_;
   std::unique_ptr<Staging> staging_;
   std::optional<RankFiles> files_;
@@ -132,6 +137,9 @@ absl::Status Saver::Impl::Prepare(collectives::Communicator& communicator) {
     return absl::InvalidArgumentError(absl::StrCat("checkpoint: mode, keep or file_bytes of rank ",
                                                    i / mine.size(),
                                                    " are others than those of rank 0"));
+  }
+  if (options_.mode == WriteMode::kPieceFiles) {
+    BRIGADE_RETURN_IF_ERROR(files_->ExchangeExtents(communicator));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto channel, communicator.CreateHostChannel());
   auto work = JointWork::Create(std::move(channel));
@@ -288,22 +296,21 @@ Manifest Saver::Impl::ManifestOf(const kernels::StepState& state) const {
   return {.state = StateFields(state),
           .rates = rates_,
           .options = OptionFields(zero_.options()),
-          .parameters = ParameterFields(zero_.plan().parameters()),
+          .parameters = ParameterFields(parameters_),
           .training = training_,
           .file_bytes = options_.file_bytes};
 }
 
 // From the checksums of what all ranks have written.
 absl::StatusOr<std::string> Saver::Impl::CreateManifest(const kernels::StepState& state) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto tensors,
-                           TensorSums(layout_, zero_.plan(), files_->sums(), work_->channel()));
+  BRIGADE_ASSIGN_OR_RETURN(const auto tensors, files_->sums().Gather(work_->channel()));
   Manifest manifest = ManifestOf(state);
   if (options_.mode == WriteMode::kPieceFiles) {
     BRIGADE_ASSIGN_OR_RETURN(const auto sums,
                              work_->channel().AllGatherHost({int64_t{files_->piece_file_sum()}}));
+    manifest.pieces = files_->piece_files();
     for (size_t rank = 0; rank < sums.size(); ++rank) {
-      manifest.pieces.push_back(files_->PieceFileOf(static_cast<int>(rank)));
-      manifest.pieces.back().crc32c = static_cast<uint32_t>(sums[rank]);
+      manifest.pieces[rank].crc32c = static_cast<uint32_t>(sums[rank]);
     }
   }
   for (const TensorFile& file : layout_.files()) {
@@ -316,7 +323,8 @@ absl::StatusOr<std::string> Saver::Impl::CreateManifest(const kernels::StepState
       const Tensor& tensor = layout_.tensors()[i];
       entry.crc32c =
           device::CombineCrc32c(entry.crc32c, tensors[i], static_cast<uint64_t>(tensor.bytes));
-      entry.tensors.push_back({zero_.plan().parameter(tensor.parameter).spec.name, tensors[i]});
+      entry.tensors.push_back(
+          {parameters_[static_cast<size_t>(tensor.parameter)].spec.name, tensors[i]});
     }
   }
   manifest.files.push_back({.name = kWeightIndexName,
@@ -325,12 +333,12 @@ absl::StatusOr<std::string> Saver::Impl::CreateManifest(const kernels::StepState
   return ManifestText(manifest);
 }
 
-absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(const SaverOptions& options,
-                                                     zero::ZeroOptimizer& zero,
-                                                     collectives::Communicator& communicator,
-                                                     device::Context& context,
-                                                     device::SystemCalls& system) {
-  auto impl = std::make_unique<Impl>(options, zero, system);
+absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(
+    const SaverOptions& options, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
+    device::Context& context, device::SystemCalls& system, const ModelPart& part) {
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(Validate(options), communicator));
+  auto impl = std::make_unique<Impl>(options, zero, part, system);
+  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(
       impl->Allocate(context, communicator.rank(), communicator.size()), communicator));
   BRIGADE_RETURN_IF_ERROR(impl->Prepare(communicator));

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/layout.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/write_mode.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
@@ -64,14 +65,16 @@ struct SaveReport {
 // Threads      Calls from one thread; two of its own.
 class Saver {
  public:
-  // A call of all ranks; waits. All must outlive the saver. On all ranks: InvalidArgument for
-  // options that differ between them, what the system says of a root that cannot have checkpoints,
-  // FailedPrecondition for one to which another saver saves, of this process or of another one
-  // (FolderLock: until this one is destroyed), ResourceExhausted without two threads.
+  // A call of all ranks; waits. `communicator` is of all ranks that have parts of the model, and
+  // `part` says which this rank's group has. All but the part must outlive the saver. On all ranks:
+  // InvalidArgument for options that differ between them, and for a part that does not fit, what
+  // the system says of a root that cannot have checkpoints, FailedPrecondition for one to which
+  // another saver saves, of this process or of another one (FolderLock: until this one is
+  // destroyed), ResourceExhausted without two threads.
   static absl::StatusOr<std::unique_ptr<Saver>> Create(
       const SaverOptions& options, zero::ZeroOptimizer& zero,
       collectives::Communicator& communicator, device::Context& context,
-      device::SystemCalls& system = device::SystemCalls::Real());
+      device::SystemCalls& system = device::SystemCalls::Real(), const ModelPart& part = {});
 
   // Gives up a save that is in flight, on all ranks.
   ~Saver();

@@ -86,14 +86,28 @@ absl::Status Staging::EnqueueFirst() {
 absl::Status Staging::EnqueueNext() {
   const Cut& cut = chunks_[static_cast<size_t>(next_)];
   char* const slot = SlotOf(next_);
-  for (size_t p = cut.first; p < cut.last; ++p) {
+  const auto source_of = [&](size_t p) -> Source {
     const Part& part = parts_[p];
     const Piece& piece = pieces_[static_cast<size_t>(part.piece)];
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(piece.tensor)];
     const int64_t width = precision::SizeOf(tensor.dtype);
-    const zero::ElementRange range = {piece.slice.begin + part.offset / width, part.bytes / width};
+    return {
+        piece.bucket, tensor.array, {piece.slice.begin + part.offset / width, part.bytes / width}};
+  };
+  for (size_t p = cut.first; p < cut.last;) {
+    // Of tensors that are cut in many runs, those that follow each other on the rank at once.
+    Source source = source_of(p);
+    char* const to = slot + parts_[p].at;
+    for (++p; p < cut.last; ++p) {
+      const Source next = source_of(p);
+      if (next.bucket != source.bucket || next.array != source.array ||
+          next.range.begin != source.range.begin + source.range.size) {
+        break;
+      }
+      source.range.size += next.range.size;
+    }
     BRIGADE_RETURN_IF_ERROR(
-        zero_.CopyState(piece.bucket, tensor.array, range, slot + part.at, *stream_));
+        zero_.CopyState(source.bucket, source.array, source.range, to, *stream_));
   }
   BRIGADE_RETURN_IF_ERROR(stream_->Record(*arrived_[static_cast<size_t>(next_) % arrived_.size()]));
   ++next_;

@@ -77,6 +77,13 @@ class Staging {
   Staging(std::vector<Piece> pieces, const Layout& layout, zero::ZeroOptimizer& zero)
       : pieces_(std::move(pieces)), layout_(layout), zero_(zero) {}
 
+  // Of a part, elements of the rank's slice of an array of a bucket.
+  struct Source {
+    int bucket = 0;
+    int array = 0;
+    zero::ElementRange range = {};
+  };
+
   void CutIntoChunks(int64_t chunk_bytes);
   char* SlotOf(int index);
   absl::Status EnqueueFirst();

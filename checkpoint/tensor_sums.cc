@@ -11,25 +11,43 @@
 #include "brigade/device/status_macros.h"
 
 namespace brigade::checkpoint {
+namespace {
 
-absl::StatusOr<std::vector<uint32_t>> TensorSums(const Layout& layout, const zero::Plan& plan,
-                                                 const std::vector<uint32_t>& mine,
-                                                 collectives::Communicator& communicator) {
-  const std::string bytes_of_mine(reinterpret_cast<const char*>(mine.data()),
-                                  mine.size() * sizeof(uint32_t));
-  BRIGADE_ASSIGN_OR_RETURN(const auto all,
-                           collectives::AllGatherBytes(bytes_of_mine, communicator));
-  std::vector<uint32_t> tensors(layout.tensors().size(), 0);
+struct Entry {
+  uint32_t tensor;
+  uint32_t sum;
+};
+
+}  // namespace
+
+uint32_t TensorSums::Add(int tensor, int64_t offset, absl::string_view block) {
+  const auto t = static_cast<size_t>(tensor);
+  const uint32_t sum = device::Crc32c(block);
+  const int64_t end = offset + static_cast<int64_t>(block.size());
+  sums_[t] ^=
+      device::CombineCrc32c(sum, 0, static_cast<uint64_t>(layout_.tensors()[t].bytes - end));
+  return sum;
+}
+
+absl::StatusOr<std::vector<uint32_t>> TensorSums::Gather(
+    collectives::Communicator& communicator) const {
+  std::string mine;
+  for (size_t t = 0; t < sums_.size(); ++t) {
+    // A rank has something of few tensors.
+    if (sums_[t] == 0) continue;
+    const Entry entry = {static_cast<uint32_t>(t), sums_[t]};
+    mine.append(reinterpret_cast<const char*>(&entry), sizeof(entry));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, communicator));
+  std::vector<uint32_t> tensors(sums_.size(), 0);
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const std::vector<Piece> pieces = layout.PiecesOf(plan, static_cast<int>(rank));
-    std::vector<uint32_t> sums(pieces.size());
-    if (all[rank].size() != sums.size() * sizeof(uint32_t)) {
-      return absl::InternalError(absl::StrCat("checkpoint: rank ", rank, " has other pieces"));
-    }
-    if (!sums.empty()) std::memcpy(sums.data(), all[rank].data(), all[rank].size());
-    for (size_t p = 0; p < pieces.size(); ++p) {
-      uint32_t& sum = tensors[static_cast<size_t>(pieces[p].tensor)];
-      sum = device::CombineCrc32c(sum, sums[p], static_cast<uint64_t>(pieces[p].bytes));
+    for (size_t at = 0; at + sizeof(Entry) <= all[rank].size(); at += sizeof(Entry)) {
+      Entry entry;
+      std::memcpy(&entry, all[rank].data() + at, sizeof(entry));
+      if (entry.tensor >= tensors.size()) {
+        return absl::InternalError(absl::StrCat("checkpoint: rank ", rank, " has other tensors"));
+      }
+      tensors[entry.tensor] ^= entry.sum;
     }
   }
   return tensors;

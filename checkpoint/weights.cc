@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/checkpoint/check_part.h"
 #include "brigade/checkpoint/durable_file.h"
-#include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_files.h"
 #include "brigade/collectives/agree.h"
@@ -53,22 +53,27 @@ void ToFloats(DType type, const char* from, absl::Span<float> to) {
   });
 }
 
-// What rank 0 does.
+// What the first rank of a group does.
 class WeightReader {
  public:
-  WeightReader(const LoadWeightsOptions& options, const zero::Plan& plan)
-      : options_(options), plan_(plan) {}
+  WeightReader(const LoadWeightsOptions& options, std::vector<zero::Parameter> parameters,
+               const ModelPart& part)
+      : options_(options), parameters_(std::move(parameters)), part_(part) {}
 
   absl::Status Open(const std::string& path, device::SystemCalls& system);
   absl::Status Read(int parameter, absl::Span<float> values);
 
  private:
   absl::Status Match();
+  // Elements of the whole tensor.
+  absl::Status ReadRun(const WeightFiles::Tensor& tensor, int64_t begin, absl::Span<float> values);
   absl::Status CheckTensor(const WeightFiles::Tensor& tensor,
                            const zero::ParameterSpec& spec) const;
 
   const LoadWeightsOptions& options_;
-  const zero::Plan& plan_;
+  // Of the whole model.
+  const std::vector<zero::Parameter> parameters_;
+  const ModelPart& part_;
   std::optional<WeightFiles> files_;
   // Of each parameter; null: missing.
   std::vector<const WeightFiles::Tensor*> tensors_;
@@ -90,7 +95,7 @@ absl::Status WeightReader::Open(const std::string& path, device::SystemCalls& sy
 absl::Status WeightReader::Match() {
   std::set<std::string> wanted;
   std::vector<std::string> missing, unexpected;
-  for (const zero::Parameter& parameter : plan_.parameters()) {
+  for (const zero::Parameter& parameter : parameters_) {
     const std::string& own = parameter.spec.name;
     const std::string name = options_.name_in_files ? options_.name_in_files(own) : own;
     wanted.insert(name);
@@ -127,16 +132,30 @@ absl::Status WeightReader::CheckTensor(const WeightFiles::Tensor& tensor,
 }
 
 absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
-  const WeightFiles::Tensor* const tensor = tensors_[static_cast<size_t>(parameter)];
+  const auto p = static_cast<size_t>(parameter);
+  const WeightFiles::Tensor* const tensor = tensors_[p];
   if (tensor == nullptr) return options_.initialize_missing(parameter, values);
-  const DType type = *DTypeOf(tensor->type);
+  if (part_.parameters.empty()) return ReadRun(*tensor, 0, values);
+  absl::Status status;
+  ForEachRun(part_.parameters[p], part_.shards, [&](const parallel::ShardRun& run) {
+    if (!status.ok()) return;
+    status = ReadRun(*tensor, run.global,
+                     values.subspan(static_cast<size_t>(run.local), static_cast<size_t>(run.size)));
+  });
+  return status;
+}
+
+absl::Status WeightReader::ReadRun(const WeightFiles::Tensor& tensor, int64_t begin,
+                                   absl::Span<float> values) {
+  const DType type = *DTypeOf(tensor.type);
   const int64_t width = precision::SizeOf(type);
   const auto size = static_cast<int64_t>(values.size());
   const int64_t most = options_.chunk_bytes / width;
   for (int64_t at = 0; at < size; at += most) {
     const int64_t count = std::min(most, size - at);
     chunk_.resize(std::max(chunk_.size(), static_cast<size_t>(count * width)));
-    BRIGADE_RETURN_IF_ERROR(files_->Read(*tensor, at * width, count * width, chunk_.data()));
+    BRIGADE_RETURN_IF_ERROR(
+        files_->Read(tensor, (begin + at) * width, count * width, chunk_.data()));
     ToFloats(type, chunk_.data(),
              values.subspan(static_cast<size_t>(at), static_cast<size_t>(count)));
   }
@@ -147,10 +166,10 @@ absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
 
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, const LoadWeightsOptions& options,
-                         device::SystemCalls& system) {
-  BRIGADE_RETURN_IF_ERROR(CheckWholeModel(zero.options()));
-  WeightReader reader(options, zero.plan());
-  const bool reads = communicator.rank() == 0;
+                         device::SystemCalls& system, const ModelPart& part) {
+  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
+  WeightReader reader(options, WholeParameters(zero.plan(), part), part);
+  const bool reads = zero.rank() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(
       reads ? reader.Open(path, system) : absl::OkStatus(), communicator));
   return zero.InitializeParameters(

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/zero/zero_optimizer.h"
@@ -25,7 +26,8 @@ struct LoadWeightsOptions {
 
 // Initializes parameters by the weights in `path` (WeightFiles::Open), of float32, float16,
 // bfloat16 or float64, which becomes the nearest float; the optimizer state is that of a new run. A
-// call of all ranks; waits. Only rank 0 reads.
+// call of all ranks, those of all groups that have parts of the model (ModelPart); waits. Only the
+// first rank of each group reads.
 //
 // Memory       ZeroOptimizer::InitializeParameters, a chunk, and the headers of the files.
 // Errors       On all ranks. Those of WeightFiles. InvalidArgument, with nothing changed, for a
@@ -34,7 +36,8 @@ struct LoadWeightsOptions {
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
                          const LoadWeightsOptions& options = {},
-                         device::SystemCalls& system = device::SystemCalls::Real());
+                         device::SystemCalls& system = device::SystemCalls::Real(),
+                         const ModelPart& part = {});
 
 }  // namespace brigade::checkpoint
 

@@ -45,6 +45,7 @@ ZeroOptimizer::~ZeroOptimizer() { Free(); }
 
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
+int ZeroOptimizer::rank() const { return streams_->rank(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
 const Movement& ZeroOptimizer::movement() const { return streams_->movement; }
 const device::FileStore* ZeroOptimizer::file() const {

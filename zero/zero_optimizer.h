@@ -118,6 +118,8 @@ class ZeroOptimizer final : public ParameterSource {
   ~ZeroOptimizer() override;
 
   const Plan& plan() const { return plan_; }
+  // In its group, whose size is the plan's.
+  int rank() const;
   const ZeroOptions& options() const { return options_; }
 
   // A call of all ranks; waits. Rank 0's `write(parameter, values)` is called for each parameter in

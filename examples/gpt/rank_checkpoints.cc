@@ -35,6 +35,11 @@ checkpoint::Fields TrainingFields(const Job& job) {
       {"corpus.held_out.crc32c", SumOf(job.corpus.held_out)}};
   // Without dropout, what there was before there was any.
   if (job.config.dropout > 0) fields["dropout"] = absl::StrCat(job.config.dropout);
+  // Likewise.
+  if (job.model.tensor_shards > 1) {
+    fields["tensor_shards"] = absl::StrCat(job.model.tensor_shards);
+    fields["sequence_parallel"] = absl::StrCat(job.model.sequence_parallel);
+  }
   return fields;
 }
 
@@ -43,16 +48,16 @@ double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(Steady
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
-    const Job& job, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
-    device::Context& context) {
-  std::unique_ptr<RankCheckpoints> self(new RankCheckpoints(job, zero, communicator));
+    const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
+    collectives::Communicator& communicator, device::Context& context) {
+  std::unique_ptr<RankCheckpoints> self(new RankCheckpoints(job, part, zero, communicator));
   self->training_ = TrainingFields(job);
   const Checkpoints& options = job.checkpoints;
   if (options.save.empty()) return self;
   BRIGADE_ASSIGN_OR_RETURN(
       self->saver_, checkpoint::Saver::Create(
                         {.root = options.save, .mode = job.config.write_mode, .keep = options.keep},
-                        zero, communicator, context));
+                        zero, communicator, context, SystemCalls::Real(), self->part_));
   return self;
 }
 
@@ -77,9 +82,10 @@ absl::StatusOr<Start> RankCheckpoints::Resume() {
 }
 
 absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
-  BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
-                           checkpoint::Load(folder, training_, zero_, communicator_,
-                                            {.may_differ = job_.checkpoints.may_differ}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const kernels::StepState state,
+      checkpoint::Load(folder, training_, zero_, communicator_,
+                       {.may_differ = job_.checkpoints.may_differ}, SystemCalls::Real(), part_));
   // Elsewhere it is not saved yet.
   if (folder == checkpoint::CheckpointPath(job_.checkpoints.save, state.iteration)) {
     saved_step_ = state.iteration;

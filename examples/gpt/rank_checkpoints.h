@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/checkpoint/fields.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
@@ -19,10 +20,10 @@ namespace brigade::gpt {
 // Saves and resumes one rank's training, as Job::checkpoints says. All are calls of all ranks.
 class RankCheckpoints {
  public:
-  // All must outlive it.
+  // All but the part must outlive it. `communicator` is of all ranks.
   static absl::StatusOr<std::unique_ptr<RankCheckpoints>> Create(
-      const Job& job, zero::ZeroOptimizer& zero, collectives::Communicator& communicator,
-      device::Context& context);
+      const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
+      collectives::Communicator& communicator, device::Context& context);
 
   // Loads what is to be resumed; then no InitializeParameters is needed. Where there is nothing yet
   // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
@@ -41,9 +42,9 @@ class RankCheckpoints {
   void AddTo(RankSummary& summary) const;
 
  private:
-  RankCheckpoints(const Job& job, zero::ZeroOptimizer& zero,
+  RankCheckpoints(const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
                   collectives::Communicator& communicator)
-      : job_(job), zero_(zero), communicator_(communicator) {}
+      : job_(job), part_(part), zero_(zero), communicator_(communicator) {}
 
   absl::StatusOr<Start> ResumeNewest();
   absl::StatusOr<Start> Load(const std::string& folder);
@@ -56,6 +57,7 @@ class RankCheckpoints {
   absl::Status Await(int64_t step, Observer* observer);
 
   const Job& job_;
+  const checkpoint::ModelPart part_;
   zero::ZeroOptimizer& zero_;
   collectives::Communicator& communicator_;
   checkpoint::Fields training_;
