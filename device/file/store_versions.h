@@ -27,8 +27,8 @@ namespace brigade::device::internal {
 // Threads      Safe from any thread.
 class StoreVersions {
  public:
-  // `file` outlives it, and so does `table`: TableBytes, on an address that kFileBlockBytes divides.
-  // Empty for CrashSafety::kNone.
+  // `file` outlives it, and so does `table`: TableBytes, on an address that kFileBlockBytes
+  // divides. Empty for CrashSafety::kNone.
   StoreVersions(const StoreFile& file, absl::Span<const int64_t> chunk_bytes, CrashSafety safety,
                 absl::Span<char> table);
 

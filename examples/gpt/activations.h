@@ -16,8 +16,8 @@
 namespace brigade::gpt {
 
 // Where the head has its arrays: in one piece, and, of the backward pass, in a transient one. Norm
-// [rows, width], of which the mean and the inverse deviation have the own rows; logits of the rank's
-// shards; dwidth of own rows.
+// [rows, width], of which the mean and the inverse deviation have the own rows; logits of the
+// rank's shards; dwidth of own rows.
 struct HeadMemory {
   void *norm = nullptr, *mean = nullptr, *inverse = nullptr, *logits = nullptr;
   void* dwidth = nullptr;

@@ -77,8 +77,8 @@ struct BlockMemory {
   // if kGelu is saved. With dropout the gradients of what the MLP, and attention, add to the
   // residual stream are in dwidth, and in dqkv, before them.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
-  // Where ranks share rows, all of them: of a norm that is saved of own rows, and of the gradient of
-  // a branch. Null where nothing is gathered.
+  // Where ranks share rows, all of them: of a norm that is saved of own rows, and of the gradient
+  // of a branch. Null where nothing is gathered.
   void* gathered = nullptr;
   // Norms are of own rows.
   bool has_own_norms = false;

@@ -117,8 +117,8 @@ struct TrainConfig {
 //     dropout                           0 to below 1, default 0; of the embedding's output and of
 //                                       what blocks add to the residual stream
 //     live_units
-//     tensor_shards                     of the model's matrices (parallel/shard.h); default: one for
-//                                       each tensor rank
+//     tensor_shards                     of the model's matrices (parallel/shard.h); default: one
+//                                       for each tensor rank
 //     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)
 //     keep_gathered                     true: of these, inputs of products are kept whole
 //     recompute                         none | block | selective | segments:K | budget:BYTES

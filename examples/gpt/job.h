@@ -156,7 +156,8 @@ struct RankSummary {
   // the plan.
   recompute::StashMovement stashed = {};
   recompute::StashMovement stashed_of_step = {};
-  // The bytes of all weights with padding.
+  // Of its part of the model; and the bytes of their weights with padding.
+  int64_t parameters = 0;
   int64_t padded_bytes = 0;
   int64_t steps = 0;
   // The time of the steps, without evaluations.

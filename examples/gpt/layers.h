@@ -33,8 +33,8 @@ namespace brigade::gpt {
 //
 // Memory       bytes(), and Blas::ScratchBytes of WorkspaceBytes: scratch, at Create; and the
 //              communicators' workspaces.
-// Stream       Enqueued on the one stream of all calls; allocates nothing, never waits. Calls of all
-//              ranks of the groups.
+// Stream       Enqueued on the one stream of all calls; allocates nothing, never waits. Calls of
+//              all ranks of the groups.
 // Errors       Create: InvalidArgument for a shape or groups that do not fit.
 class Layers {
  public:

@@ -62,12 +62,12 @@ inline int HeadParameter(const ModelOptions& options, Head which) {
   return kEmbeddingParameters + static_cast<int>(options.layers) * kBlockParameters + which;
 }
 
-// How a parameter of the spec is cut: the vocabulary, queries, keys and values by heads, and what is
-// inside of the MLP.
+// How a parameter of the spec is cut: the vocabulary, queries, keys and values by heads, and what
+// is inside of the MLP.
 parallel::Shard ShardOf(const ModelOptions& options, int parameter);
 
-// Units: the embedding, each block, the head with the tokens tied to it. Of a rank with these of the
-// model's tensor_shards: each parameter's part, as parallel::Shard places it.
+// Units: the embedding, each block, the head with the tokens tied to it. Of a rank with these of
+// the model's tensor_shards: each parameter's part, as parallel::Shard places it.
 zero::ModelSpec SpecOf(const ModelOptions& options, const parallel::TensorShards& shards);
 zero::ModelSpec SpecOf(const ModelOptions& options);
 

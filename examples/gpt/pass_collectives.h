@@ -15,8 +15,8 @@
 
 namespace brigade::gpt {
 
-// The groups of ranks that share the model's tensor shards, and texts. Null stands for a rank alone.
-// They outlive who is given them.
+// The groups of ranks that share the model's tensor shards, and texts. Null stands for a rank
+// alone. They outlive who is given them.
 struct PassGroups {
   collectives::Communicator* tensor = nullptr;
   collectives::Communicator* context = nullptr;

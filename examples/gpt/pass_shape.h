@@ -11,8 +11,8 @@
 
 namespace brigade::gpt {
 
-// What one rank's passes over a micro-batch consist of: the model, the texts, and the rank's part of
-// both. Without ranks that share them, all of it.
+// What one rank's passes over a micro-batch consist of: the model, the texts, and the rank's part
+// of both. Without ranks that share them, all of it.
 struct PassShape {
   ModelOptions model = {};
   // Texts.

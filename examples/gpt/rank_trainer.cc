@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/weights.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/file/file_store.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/trial.h"
@@ -48,6 +50,16 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
   sum.from_host += now.from_host - before.from_host;
   sum.file_read += now.file_read - before.file_read;
   sum.file_written += now.file_written - before.file_written;
+}
+
+checkpoint::ModelPart PartOf(const PassShape& shape) {
+  checkpoint::ModelPart part = {.shards = shape.shards()};
+  // Else it is the whole, as it lies in memory too.
+  if (shape.model.tensor_shards == 1) return part;
+  for (int p = 0; p <= HeadParameter(shape.model, kFinalNormBias); ++p) {
+    part.parameters.push_back(ShardOf(shape.model, p));
+  }
+  return part;
 }
 
 // RankTrainer::AddUp's.
@@ -116,7 +128,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   BRIGADE_RETURN_IF_ERROR(WithAdvice(options, allocate()));
   BRIGADE_ASSIGN_OR_RETURN(
       trainer->checkpoints_,
-      RankCheckpoints::Create(job, *trainer->zero_, trainer->replica_, context));
+      RankCheckpoints::Create(job, PartOf(shape), *trainer->zero_, grid.world(), context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
@@ -141,7 +153,8 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
 
 absl::Status RankTrainer::Initialize() {
   if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
-    return checkpoint::LoadWeights(weights, *zero_, replica_);
+    return checkpoint::LoadWeights(weights, *zero_, grid_.world(), {}, device::SystemCalls::Real(),
+                                   PartOf(shape_));
   }
   return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
     InitializeParameter(job_.model, parameter, job_.seed, shape_.shards(), values);
@@ -517,6 +530,9 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();
+  }
+  for (const zero::UnitSpec& unit : SpecOf(job_.model, shape_.shards())) {
+    for (const zero::ParameterSpec& each : unit.parameters) summary.parameters += each.size;
   }
   return summary;
 }

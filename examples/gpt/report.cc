@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/device/printable.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -105,13 +108,13 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
   if (precision::SizeOf(options.dtype) == 2 &&
       options.optimizer.kind != optim::OptimizerKind::kSgd) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
-    const auto parameters = static_cast<double>(ParameterCount(job.model));
+    // Of one rank's part of the model.
+    const auto parameters = static_cast<double>(ranks[0].parameters);
+    const int64_t replicas = int64_t{job.config.grid.data} * job.config.grid.context;
     absl::StrAppend(
-        &text, absl::StrFormat(
-                   "The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
-                   kFormulas[options.stage],
-                   zero::PaperBytes(parameters, static_cast<int64_t>(ranks.size()), options.stage) /
-                       kMega));
+        &text, absl::StrFormat("The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
+                               kFormulas[options.stage],
+                               zero::PaperBytes(parameters, replicas, options.stage) / kMega));
   }
   return text;
 }
@@ -180,7 +183,7 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
     line(alike ? "formula" : absl::StrCat("formula ", r), ranks[r].traffic_of_step, 1);
   }
-  const auto count = static_cast<double>(ranks.size());
+  const auto count = static_cast<double>(job.config.grid.data * job.config.grid.context);
   const int times = job.config.zero.stage < 3 ? 2 : 3;
   absl::StrAppend(
       &text,
@@ -188,6 +191,34 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
                       "Not counted: 8 bytes a step, for the mean loss and the wish to stop.\n",
                       times, times * (count - 1) / count));
   return text;
+}
+
+// What ranks of a grid send in each of its groups.
+std::string GroupTable(const Job& job, absl::Span<const RankSummary> ranks) {
+  const parallel::GridShape& grid = job.config.grid;
+  if (grid.data == grid.ranks()) return "";
+  std::vector<size_t> groups;
+  for (size_t g = 0; g < ranks[0].sent.size(); ++g) {
+    if (ranks[0].sent_of_step[g] > 0) groups.push_back(g);
+  }
+  std::string text = absl::StrCat("\nSent in each step in the groups of the grid, in MB\n    rank");
+  for (const size_t g : groups) {
+    absl::StrAppend(
+        &text, absl::StrFormat(" %12s", std::string(parallel::Name(parallel::kGridGroups[g]))));
+  }
+  const auto line = [&](const std::string& name, const GroupBytes& sent, int64_t steps) {
+    const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
+    absl::StrAppend(&text, absl::StrFormat("\n%8s", name));
+    for (const size_t g : groups) {
+      absl::StrAppend(&text, absl::StrFormat(" %12.6f", static_cast<double>(sent[g]) / unit));
+    }
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].sent, ranks[r].steps);
+  line("formula", ranks[0].sent_of_step, 1);
+  return text +
+         "\nOf rank 0, that formula. A group's calls are in the first column of those that have "
+         "its\n"
+         "ranks: replica is ZeRO's, of data and context ranks.\n";
 }
 
 // What the plan of recomputation saves, and costs.
@@ -255,12 +286,19 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
   const std::string dropout =
       job.config.dropout > 0 ? absl::StrCat(", dropout ", job.config.dropout) : "";
+  const parallel::GridShape& grid = job.config.grid;
+  const std::string shares =
+      grid.data == grid.ranks() && job.model.tensor_shards == 1
+          ? ""
+          : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context, " x data ",
+                         grid.data, ", ", Counted(job.model.tensor_shards, "tensor shard"),
+                         job.model.sequence_parallel ? ", sequence parallel" : "");
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
-      "%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
+      "%s%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
       Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
-      job.model.context, ParameterCount(job.model), ranks, options.stage, name, scale,
+      job.model.context, ParameterCount(job.model), ranks, shares, options.stage, name, scale,
       OptimizerName(options), dropout, Counted(job.steps, "step"),
       Counted(job.config.batch.train_batch_size, "text"),
       Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
@@ -297,7 +335,8 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
   return TimeTable(ranks) + MemoryTable(job, ranks) + OffloadReport(job, ranks) +
-         TrafficTable(job, ranks) + RecomputationReport(job, ranks) + SavesReport(job, ranks);
+         TrafficTable(job, ranks) + GroupTable(job, ranks) + RecomputationReport(job, ranks) +
+         SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

@@ -100,8 +100,9 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
                                   device::Context& context, const Watchers& watchers,
                                   RootCause& root_cause) {
   const bool first = communicator.rank() == 0;
-  BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
+  // Its communicators outlive what is enqueued.
   std::unique_ptr<parallel::Grid> grid;
+  BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(grid, parallel::Grid::Create(job.config.grid, communicator));

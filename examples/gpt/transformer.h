@@ -49,8 +49,8 @@ namespace brigade::gpt {
 //              add to the residual stream; attention's probabilities, which are nowhere in memory,
 //              have none. Masks are made again wherever they are needed, and take no memory. With a
 //              probability of 0 nothing is enqueued for them.
-// Determinism  The same bits with every schedule, with dropout too; and on the CPU for any number of
-//              ranks that share the tensor shards (parallel/README.md). Masks of dropout do not
+// Determinism  The same bits with every schedule, with dropout too; and on the CPU for any number
+//              of ranks that share the tensor shards (parallel/README.md). Masks of dropout do not
 //              depend on these; ranks that share texts have masks of their own.
 // Tracing      Which part of a pass the stream is in, by marks (pass_times.h).
 // Errors       Create: InvalidArgument naming the option; those of Blas and Stash.

@@ -39,7 +39,8 @@ struct ShardSumOptions {
   int64_t elements = 0;
 };
 
-// InvalidArgument unless the shards are those of this rank of `ranks`; null stands for a rank alone.
+// InvalidArgument unless the shards are those of this rank of `ranks`; null stands for a rank
+// alone.
 absl::Status CheckRanks(const TensorShards& shards, const collectives::Communicator* ranks);
 
 // Sums over the tensor shards of a model: what row-parallel products and the gradients of

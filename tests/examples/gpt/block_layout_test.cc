@@ -73,7 +73,7 @@ class Moment {
     return Has(absl::StrCat("array ", array), memory_.arrays[array], BytesOf(array, dtype_));
   }
   Moment& Has(const std::string& name, const void* begin, int64_t bytes) {
-    pieces_.push_back({name, static_cast<const char*>(begin), bytes});
+    if (bytes > 0) pieces_.push_back({name, static_cast<const char*>(begin), bytes});
     return *this;
   }
   // Of so many widths.

@@ -112,8 +112,8 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
   };
   EXPECT_THAT(error("partition_activations", "true"),
               StatusIs(kInvalid,
-                       "activation_checkpointing.partition_activations is true; it must be false: "
-                       "no two ranks have the same activations"));
+                       "activation_checkpointing.partition_activations is true, but ranks share "
+                       "activations as brigade.sequence_parallel says"));
   EXPECT_THAT(error("contiguous_memory_optimization", "true"),
               StatusIs(kInvalid,
                        "activation_checkpointing.contiguous_memory_optimization is true; it must "

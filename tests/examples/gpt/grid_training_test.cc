@@ -1,65 +1,30 @@
-// Trainings on grids: with shards that any number of tensor ranks share the same bits, and otherwise
-// what one rank would have done.
+// Trainings on grids: with shards that any number of tensor ranks share the same bits, and
+// otherwise what one rank would have done.
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/activations.h"
+#include "brigade/recompute/planner.h"
+#include "brigade/recompute/policy.h"
+#include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/sanitizer.h"
+#include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
 namespace {
 
-constexpr int kMostRanks = 8;
-constexpr int64_t kGridSteps = 20;
-
-// Tensor shards that the largest number of tensor ranks beside these has.
-int ShardsBeside(int context, int data) {
-  int shards = 1;
-  while (2 * shards * context * data <= kMostRanks) shards *= 2;
-  return shards;
-}
-
-struct Case {
-  int tensor = 1;
-  int context = 1;
-  int data = 1;
-  bool sequence_parallel = false;
-};
-
-Job JobOf(const Case& grid, int shards, int stage, const std::string& precision,
-          const std::string& optimizer) {
-  const int ranks = grid.tensor * grid.context * grid.data;
-  const int64_t batch = 2 * grid.data;
-  Job job;
-  job.config = ParseConfig(Config(batch, stage, precision, optimizer), ranks, ".",
-                           {.tensor = grid.tensor,
-                            .context = grid.context,
-                            .tensor_shards = shards,
-                            .sequence_parallel = grid.sequence_parallel})
-                   .value();
-  const int64_t heads = shards * grid.context;
-  job.model = {.layers = 2,
-               .heads = heads,
-               .width = 4 * heads,
-               .context = 8 * grid.context,
-               .tensor_shards = shards,
-               .sequence_parallel = grid.sequence_parallel};
-  static const Corpus corpus = ReadLicences().value();
-  job.corpus = corpus;
-  job.corpus.held_out.resize(1000);
-  job.steps = kGridSteps;
-  return job;
-}
-
 using Parameter = std::tuple<std::string, bool>;
-class GridTrainingTest : public ::testing::TestWithParam<Parameter> {};
-INSTANTIATE_TEST_SUITE_P(All, GridTrainingTest,
+class GridProductTest : public ::testing::TestWithParam<Parameter> {};
+INSTANTIATE_TEST_SUITE_P(All, GridProductTest,
                          ::testing::Combine(::testing::Values("fp32", "fp16", "bf16"),
                                             ::testing::Bool()),
                          [](const auto& info) {
@@ -67,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(All, GridTrainingTest,
                                   (std::get<1>(info.param) ? "SequenceParallel" : "");
                          });
 
-TEST_P(GridTrainingTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
+TEST_P(GridProductTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
   const auto& [precision, sequence_parallel] = GetParam();
   for (int context = 1; context <= kMostRanks; ++context) {
     for (int data = 1; context * data <= kMostRanks; ++data) {
@@ -78,9 +43,11 @@ TEST_P(GridTrainingTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
                 context * data);
       for (int tensor = 1; tensor <= shards; tensor *= 2) {
         for (int stage = 0; stage < zero::kStages; ++stage) {
+          // Under a sanitizer, which sees the same in each, by turns.
+          if (testing::kSanitizer && stage != (tensor + context + data) % zero::kStages) continue;
           SCOPED_TRACE(absl::StrCat("tensor ", tensor, " of ", shards, ", context ", context,
                                     ", data ", data, ", stage ", stage));
-          const Case grid = {tensor, context, data, sequence_parallel};
+          const GridCase grid = {tensor, context, data, sequence_parallel};
           const Trained run =
               Train(JobOf(grid, shards, stage, precision, kAdamW), tensor * context * data);
           ASSERT_EQ(run.losses.size(), static_cast<size_t>(kGridSteps));
@@ -91,6 +58,168 @@ TEST_P(GridTrainingTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
       }
     }
   }
+}
+
+// Sums over ranks are in another order than those of one rank, and of 16-bit types rounded more
+// often. Known: in fp32 losses agree to about 1e-5.
+TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
+  for (const std::string precision : {"fp32", "fp16", "bf16"}) {
+    const double bound = precision == "fp32" ? 1e-4 : 0.02;
+    for (const GridCase& grid : {GridCase{.tensor = 4}, GridCase{.context = 4},
+                                 GridCase{.tensor = 2, .context = 2, .data = 2},
+                                 GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
+                                 GridCase{.context = 3, .data = 2}}) {
+      SCOPED_TRACE(absl::StrCat(precision, ", tensor ", grid.tensor, ", context ", grid.context,
+                                ", data ", grid.data));
+      const Job job = JobOf(grid, grid.tensor, 2, precision, kAdamW);
+      Job alone = job;
+      alone.config = ParseConfig(Config(2 * grid.data, 0, "fp32"), 1).value();
+      alone.model.tensor_shards = 1;
+      alone.model.sequence_parallel = false;
+      const Trained whole = Train(alone, 1);
+      const Trained run = Train(job, grid.tensor * grid.context * grid.data);
+      ASSERT_EQ(run.losses.size(), whole.losses.size());
+      for (size_t step = 0; step < run.losses.size(); ++step) {
+        EXPECT_NEAR(run.losses[step], whole.losses[step], bound * whole.losses[step]) << step;
+        EXPECT_NEAR(run.grad_norms[step], whole.grad_norms[step],
+                    5 * bound * whole.grad_norms[step])
+            << step;
+      }
+      EXPECT_NEAR(run.held_out, whole.held_out, bound * whole.held_out);
+    }
+  }
+}
+
+// Recomputation, dropout, micro-batches, offload and gathered inputs change memory, traffic and
+// movement, and no bit of what tensor ranks compute.
+TEST(GridTrainingTest, FeaturesMeetOnGrids) {
+  constexpr int kShards = 4;
+  for (const GridCase& grid :
+       {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
+        GridCase{.tensor = 4, .sequence_parallel = true}, GridCase{.tensor = 4, .data = 2},
+        GridCase{.tensor = 2, .context = 2},
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true}}) {
+    const auto job_of = [&](const GridCase& each, int stage) {
+      Job job = JobOf(each, kShards, stage, "bf16", kAdamW);
+      job.model.layers = 3;
+      job.steps = 4;
+      job.config.dropout = 0.2;
+      job.config.batch.gradient_accumulation_steps = job.config.zero.micro_batches = 2;
+      job.config.batch.train_batch_size *= 2;
+      return job;
+    };
+    GridCase one_rank = grid;
+    one_rank.tensor = 1;
+    const Trained whole = Train(job_of(one_rank, 0), grid.context * grid.data);
+    int stage = 0;
+    for (const char* const policy : {"none", "block", "selective", "segments:2", "budget:0"}) {
+      for (const bool keeps_gathered : {false, true}) {
+        if (keeps_gathered && !grid.sequence_parallel) continue;
+        Job job = job_of(grid, ++stage % zero::kStages);
+        job.config.keep_gathered = keeps_gathered;
+        if (policy == std::string("budget:0")) {
+          job.config.recompute = {
+              .kind = recompute::Policy::Kind::kBudget,
+              .budget_bytes = recompute::LeastBudget(ActivationChain(ShapeOf(job))).value()};
+        } else {
+          job.config.recompute = recompute::ParsePolicy(policy).value();
+        }
+        if (policy == std::string("block")) {
+          job.config.recompute.stash = recompute::StashTier::kHost;
+        }
+        if (job.config.zero.stage > 0) {
+          job.config.zero.offload.optimizer_state = device::Tier::kHost;
+        }
+        SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, ", context ", grid.context, ", data ",
+                                  grid.data, ", stage ", job.config.zero.stage, ", ", policy,
+                                  keeps_gathered ? ", gathered inputs kept" : ""));
+        const Trained run = Train(job, grid.tensor * grid.context * grid.data);
+        EXPECT_EQ(run.losses, whole.losses);
+        EXPECT_EQ(run.held_out, whole.held_out);
+        ExpectModelledMemoryAndTraffic(run, job.steps);
+      }
+    }
+  }
+}
+
+// Memory by ranks: weights and activations of a rank shrink as the model is shared.
+TEST(GridTrainingTest, SequenceParallelRanksShareAllActivations) {
+  constexpr auto kActivations = static_cast<int>(device::Purpose::kActivations);
+  const auto bytes_of = [&](int tensor, bool sequence_parallel) {
+    Job job =
+        JobOf({.tensor = tensor, .sequence_parallel = sequence_parallel}, 4, 3, "fp32", kAdamW);
+    job.model.width = 64;
+    job.model.layers = 8;
+    const Trained run = Train(job, tensor);
+    return static_cast<double>(run.outcome.ranks[0].memory[kActivations]);
+  };
+  const double whole = bytes_of(1, false);
+  const double cut = bytes_of(4, false), shared = bytes_of(4, true);
+  // Per block, in widths of rows: 2 norms, the middle and the output of 15 are not cut.
+  EXPECT_GT(cut / whole, 0.42);
+  EXPECT_LT(shared / whole, 0.32);
+}
+
+TEST(GridTrainingTest, AnErrorOfOneRankEndsAllAndNamesIt) {
+  struct EndsAtStep3 final : Observer {
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      return metrics.step == 3 ? absl::DataLossError("full disk") : absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  } observer;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  const Job job = JobOf({.tensor = 2, .context = 2, .data = 2}, 2, 3, "fp16", kAdamW);
+  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, recorder, stop}).status(),
+              testing::StatusIs(absl::StatusCode::kDataLoss,
+                                "grid of tensor 2 x context 2 x data 2 x pipeline 1, rank 0 at "
+                                "tensor 0, context 0, data 0, pipeline 0: full disk"));
+}
+
+TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
+  const auto error_of = [](const GridCase& grid, int shards, auto change) {
+    Job job = JobOf(grid, shards, 0, "fp32", kAdamW);
+    change(job);
+    Recorder recorder(nullptr);
+    const std::atomic<bool> stop = false;
+    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, recorder, stop})
+        .status();
+  };
+  const auto named = [](const char* text) {
+    return testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(text));
+  };
+  EXPECT_THAT(error_of({.tensor = 2}, 2,
+                       [](Job& job) {
+                         job.model.heads = 3;
+                         job.model.width = 12;
+                       }),
+              named("the model's heads, which are 3 cannot be cut into 2 tensor shards"));
+  EXPECT_THAT(error_of({.tensor = 2}, 2,
+                       [](Job& job) {
+                         job.model.tensor_shards = job.config.tensor_shards = 3;
+                         job.model.heads = 3;
+                         job.model.width = 12;
+                       }),
+              named("the model's vocabulary, which has 256 cannot be cut into 3 tensor shards"));
+  EXPECT_THAT(error_of({.context = 2}, 1, [](Job& job) { job.model.context = 15; }),
+              named("2 context ranks cannot share texts of 15 bytes"));
+  EXPECT_THAT(error_of({.context = 2}, 1,
+                       [](Job& job) {
+                         job.model.heads = 3;
+                         job.model.width = 12;
+                       }),
+              named("2 context ranks cannot share the 3 heads of a tensor shard"));
+  EXPECT_THAT(error_of({.tensor = 4, .sequence_parallel = true}, 4,
+                       [](Job& job) { job.model.context = 5; }),
+              named("sequence parallelism: 10 rows (2 texts of 5 positions) cannot be cut into 4 "
+                    "blocks"));
+  EXPECT_THAT(error_of({.tensor = 2}, 2, [](Job& job) { job.config.grid.tensor = 4; }),
+              named("tensor 4"));
+  EXPECT_THAT(
+      ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
+      named("6 ranks cannot be a grid of tensor 4 x context 1 x data: 4 does not divide 6"));
+  EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 4, ".", {.tensor = 4, .tensor_shards = 2}).status(),
+              named("tensor shards: 4 ranks cannot share 2 shards"));
 }
 
 }  // namespace

@@ -106,6 +106,7 @@ std::vector<RankSummary> Summaries() {
   }
   first.traffic = {.gradients = 4'000'000, .parameters = 8'000'000, .scalars = 128};
   first.traffic_of_step = {.gradients = 1'000'000, .parameters = 2'000'000, .scalars = 32};
+  first.parameters = ParameterCount(CreateJob(kFp16, 2).model);
   first.padded_bytes = 2'000'000;
   first.steps = 4;
   first.time = {.gemm = 5,
