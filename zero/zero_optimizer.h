@@ -81,8 +81,9 @@ class StepStreams;
 //              allocates nothing once the queues have been at their deepest (docs/device.md, rule
 //              18). Calls that wait say so.
 // Determinism  Same bits in every stage, on every engine and device, with and without overlap and
-//              offload, for any options of the plan except bucket_elements and ranks, which change
-//              the order in which the norm is summed.
+//              offload, for any options of the plan except bucket_elements and ranks, also of the
+//              world, which change the order in which the norm is summed: in double, so that with
+//              N elements it changes by at most 2 N 2^-53 of itself.
 // Errors       InvalidArgument and FailedPrecondition, naming parameter, unit and stage, for a call
 //              that is wrong or out of turn: nothing happens. The communicator's errors end the
 //              step on all ranks. Some engines tell them neither on the call nor on the streams:

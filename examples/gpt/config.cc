@@ -245,7 +245,7 @@ ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
   merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
   merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
   merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
-  merged.sequence_parallel = flags.sequence_parallel.value_or(s.sequence_parallel);
+  merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
   return merged;
 }
 
@@ -339,7 +339,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
                      .communicator = *std::move(communicator),
                      .grid = grid,
                      .tensor_shards = model.tensor_shards,
-                     .sequence_parallel = *model.sequence_parallel,
+                     .sequence_parallel = model.sequence_parallel,
                      .keep_gathered = s.keep_gathered};
 }
 

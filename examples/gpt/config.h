@@ -2,7 +2,6 @@
 #define BRIGADE_EXAMPLES_GPT_CONFIG_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -34,8 +33,8 @@ struct ModelParallelism {
   int context = 0;
   // ModelOptions::tensor_shards; 0: not given.
   int tensor_shards = 0;
-  // ModelOptions::sequence_parallel.
-  std::optional<bool> sequence_parallel = std::nullopt;
+  // ModelOptions::sequence_parallel; false: not given.
+  bool sequence_parallel = false;
 };
 
 // What a DeepSpeed-style JSON file says about a training run.

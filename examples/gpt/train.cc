@@ -97,9 +97,9 @@ ABSL_FLAG(int, tensor, 0,
 ABSL_FLAG(int, tensor_shards, 0,
           "of the model's matrices: --tensor must divide them, and changes no bit of the training. "
           "Before the config's; default as --tensor");
-ABSL_FLAG(std::optional<bool>, sequence_parallel, std::nullopt,
-          "whether --tensor's ranks share the rows between products too: norms, dropout and "
-          "residuals. Before the config's; default false");
+ABSL_FLAG(bool, sequence_parallel, false,
+          "--tensor's ranks share the rows between products too: norms, dropout and residuals, and "
+          "what of these recomputation keeps. Also where the config says so");
 ABSL_FLAG(int, context_parallel, 0,
           "ranks that share each text; they divide the heads of a tensor shard. Before the "
           "config's; default 1");
