@@ -77,7 +77,8 @@ int64_t FileStoreBytes(absl::Span<const int64_t> chunk_bytes) {
 int64_t FileStoreMemoryBytes(const FileOptions& options, absl::Span<const int64_t> chunk_bytes) {
   const bool has_table = options.crash_safety != CrashSafety::kNone;
   return (has_table ? internal::TableBytes(static_cast<int64_t>(chunk_bytes.size())) : 0) +
-         int64_t{options.operations} * options.queue_depth * internal::kStagingBytes;
+         int64_t{options.operations} * options.queue_depth * internal::kStagingBytes +
+         internal::kFileBlockBytes;
 }
 
 }  // namespace brigade::device

@@ -77,7 +77,8 @@ struct FileOptions {
 int64_t FileStoreBytes(absl::Span<const int64_t> chunk_bytes);
 
 // What such a store takes of the host's memory: for each block in flight 64 KiB, through which go
-// the bytes that O_DIRECT does not take, and with a CrashSafety the table. Constant after Create.
+// the bytes that O_DIRECT does not take, with a CrashSafety the table, and a block of 4096 bytes,
+// so that they can begin at any address. Constant after Create.
 int64_t FileStoreMemoryBytes(const FileOptions& options, absl::Span<const int64_t> chunk_bytes);
 
 }  // namespace brigade::device

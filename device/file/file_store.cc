@@ -79,15 +79,17 @@ absl::StatusOr<internal::AlignedMemory> MemoryFor(const FileOptions& options,
     backend.memory = absl::MakeSpan(own.get(), static_cast<size_t>(bytes));
     return own;
   }
-  const auto address = reinterpret_cast<uintptr_t>(backend.memory.data());
-  if (static_cast<int64_t>(backend.memory.size()) == bytes &&
-      address % internal::kFileBlockBytes == 0) {
-    return internal::AlignedMemory();
-  }
+  if (static_cast<int64_t>(backend.memory.size()) == bytes) return internal::AlignedMemory();
   return absl::InvalidArgumentError(absl::StrCat("FileBackend::memory has ", backend.memory.size(),
-                                                 " bytes, ", address % internal::kFileBlockBytes,
-                                                 " behind a multiple of 4096; needed are ", bytes,
-                                                 " on one"));
+                                                 " bytes; needed are ", bytes));
+}
+
+// From its first block on.
+absl::Span<char> AlignedPart(absl::Span<char> memory) {
+  const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.data()));
+  const int64_t before = internal::RoundUpTo(begin, internal::kFileBlockBytes) - begin;
+  return memory.subspan(static_cast<size_t>(before),
+                        memory.size() - static_cast<size_t>(internal::kFileBlockBytes));
 }
 
 std::string WhatFor(absl::Span<const int64_t> chunk_bytes) {
@@ -107,7 +109,7 @@ class FileStore::State {
       : options_(options),
         kind_(kind),
         own_memory_(std::move(own)),
-        memory_(backend.memory),
+        memory_(AlignedPart(backend.memory)),
         chunk_bytes_(chunk_bytes.begin(), chunk_bytes.end()),
         begins_(chunk_bytes.size()),
         file_(std::move(file)),

@@ -23,9 +23,8 @@ struct FileBackend {
   std::unique_ptr<FileEngine> engine = nullptr;
   // For all that is no transfer.
   SystemCalls* system = &SystemCalls::Real();
-  // FileStoreMemoryBytes of the host's, on an address that 4096 divides, which live until the last
-  // operation is over; so they are in the caller's books. Empty: the store takes its own, which are
-  // in none.
+  // FileStoreMemoryBytes of the host's, which live until the last operation is over; so they are in
+  // the caller's books. Empty: the store takes its own, which are in none.
   absl::Span<char> memory = {};
 };
 

@@ -214,7 +214,7 @@ TEST_P(StashTest, StatesComeBackInTheBytesOfTheFormula) {
     // The sizes are multiples already.
     const int64_t largest = *std::max_element(slots.begin(), slots.end());
     const auto states = std::count_if(slots.begin(), slots.end(), [](int64_t b) { return b > 0; });
-    const int64_t blocks = file.queue_depth * (int64_t{64} << 10);
+    const int64_t blocks = file.queue_depth * (int64_t{64} << 10) + 4096;
     EXPECT_EQ(of_host, InFile() ? 2 * std::min<int64_t>(states, 2) * largest + blocks : written);
     EXPECT_EQ(toy.context().host_memory_stats().peak_bytes(device::Purpose::kActivations), of_host);
     ASSERT_EQ(toy.stash().file() != nullptr, InFile());
@@ -256,7 +256,7 @@ TEST(StashBytesTest, SlotsAreRoundedUp) {
   EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}), 256 + 256 + 512);
   // Two in each direction, if there are two, and the file's blocks in flight.
   const device::FileOptions file = {.queue_depth = 3, .operations = 9};
-  const int64_t blocks = 3 * 65536;
+  const int64_t blocks = 3 * 65536 + 4096;
   EXPECT_EQ(Stash::HostBytes({}, &file), blocks);
   EXPECT_EQ(Stash::HostBytes({0, 257, 0}, &file), 2 * 512 + blocks);
   EXPECT_EQ(Stash::HostBytes({0, 1, 256, 0, 257}, &file), 4 * 512 + blocks);
