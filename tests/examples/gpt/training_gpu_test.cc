@@ -40,7 +40,8 @@ struct Trained {
 
 Trained Train(device::Device device, int stage, const std::string& precision,
               const recompute::Policy& policy = {}, int64_t steps = Steps(),
-              RecomputeTimes times = RecomputeTimes::kOperations) {
+              RecomputeTimes times = RecomputeTimes::kOperations, int ranks = kRanks,
+              const ModelParallelism& parallelism = {}) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -53,8 +54,10 @@ Trained Train(device::Device device, int stage, const std::string& precision,
                                R"("optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
                           "zero_optimization": {"stage": )",
                                stage, "}}"),
-                  kRanks)
+                  ranks, ".", parallelism)
           .value();
+  job.model.tensor_shards = job.config.tensor_shards;
+  job.model.sequence_parallel = job.config.sequence_parallel;
   job.corpus = {RandomWords(20000, 1), RandomWords(2000, 2), "random words"};
   // Of a stash in a file.
   job.config.zero.offload.file.directory = ::testing::TempDir();
@@ -66,7 +69,7 @@ Trained Train(device::Device device, int stage, const std::string& precision,
   Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
+  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.ranks = outcome->ranks;
@@ -102,6 +105,41 @@ TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
     }
+  }
+}
+
+// As on the CPU: tensor ranks that share the shards, and the rows, give one rank's bits; context
+// ranks come near.
+TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
+  constexpr int64_t kSteps = 3;
+  for (const bool shares_rows : {false, true}) {
+    SCOPED_TRACE(shares_rows ? "sequence parallel" : "rows whole");
+    const auto train = [&](device::Device device, int tensor) {
+      return Train(device, 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, tensor,
+                   {.tensor = tensor, .tensor_shards = 2, .sequence_parallel = shares_rows});
+    };
+    const Trained one = train(device::Cuda(), 1), two = train(device::Cuda(), 2);
+    const Trained cpu = train(device::Cpu(), 2);
+    ASSERT_EQ(two.losses.size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(two.losses, one.losses);
+    EXPECT_EQ(two.held_out, one.held_out);
+    EXPECT_NEAR(two.held_out, cpu.held_out, 0.02 * cpu.held_out);
+    for (const RankSummary& rank : two.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      }
+      for (size_t g = 0; g < rank.sent.size(); ++g) {
+        EXPECT_EQ(rank.sent[g], kSteps * rank.sent_of_step[g]) << g;
+      }
+    }
+  }
+  const Trained whole =
+      Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, 1);
+  const Trained shared =
+      Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, 2, {.context = 2});
+  ASSERT_EQ(shared.losses.size(), static_cast<size_t>(kSteps));
+  for (size_t step = 0; step < shared.losses.size(); ++step) {
+    EXPECT_NEAR(shared.losses[step], whole.losses[step], 0.02 * whole.losses[step]) << step;
   }
 }
 
