@@ -1,19 +1,16 @@
 // Whole trainings on a GPU that all ranks share: every stage gives the same bits, near those of the
 // CPU, in the memory that the model says.
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
-#include "brigade/examples/gpt/training.h"
 #include "brigade/nn/random.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/emulated.h"
-#include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -31,12 +28,6 @@ std::string RandomWords(int64_t bytes, uint64_t seed) {
   while (static_cast<int64_t>(text.size()) < bytes) text += kWords[random.Next() % 8];
   return text;
 }
-
-struct Trained {
-  std::vector<double> losses;
-  double held_out = 0;
-  std::vector<RankSummary> ranks;
-};
 
 Trained Train(device::Device device, int stage, const std::string& precision,
               const recompute::Policy& policy = {}, int64_t steps = Steps(),
@@ -65,17 +56,7 @@ Trained Train(device::Device device, int stage, const std::string& precision,
   job.config.recompute_times = times;
   job.steps = steps;
   job.device = device;
-  History history;
-  Recorder recorder(nullptr);
-  const std::atomic<bool> stop = false;
-  Trained run;
-  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
-  EXPECT_OK(outcome);
-  if (!outcome.ok()) return run;
-  run.ranks = outcome->ranks;
-  for (const StepMetrics& step : history.steps()) run.losses.push_back(step.loss);
-  run.held_out = history.evaluations().back().held_out_loss;
-  return run;
+  return Train(job, ranks);
 }
 
 class TrainingGpuTest : public ::testing::TestWithParam<std::string> {};
@@ -100,7 +81,7 @@ TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
       EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 0.02 * cpu.losses[step]) << step;
     }
     EXPECT_NEAR(gpu.held_out, cpu.held_out, 0.02 * cpu.held_out);
-    for (const RankSummary& rank : gpu.ranks) {
+    for (const RankSummary& rank : gpu.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -124,7 +105,7 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
     EXPECT_EQ(two.losses, one.losses);
     EXPECT_EQ(two.held_out, one.held_out);
     EXPECT_NEAR(two.held_out, cpu.held_out, 0.02 * cpu.held_out);
-    for (const RankSummary& rank : two.ranks) {
+    for (const RankSummary& rank : two.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -147,10 +128,10 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
 TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
   recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
   const Trained kept = Train(device::Cuda(), 3, "bf16", policy, 3, RecomputeTimes::kMeasured);
-  ASSERT_EQ(kept.ranks.size(), size_t{kRanks});
-  for (const RankSummary& rank : kept.ranks) {
+  ASSERT_EQ(kept.outcome.ranks.size(), size_t{kRanks});
+  for (const RankSummary& rank : kept.outcome.ranks) {
     // Seconds between marks, by the device's events.
-    EXPECT_EQ(rank.planned_time, kept.ranks[0].planned_time);
+    EXPECT_EQ(rank.planned_time, kept.outcome.ranks[0].planned_time);
     EXPECT_GT(rank.planned_time, rank.planned_time_without);
     EXPECT_GT(rank.planned_time_without, 0);
     EXPECT_LT(rank.planned_time, 60);
@@ -165,7 +146,7 @@ TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
     const Trained run = Train(device::Cuda(), 3, "bf16", policy, 3);
     EXPECT_EQ(run.losses, kept.losses);
     EXPECT_EQ(run.held_out, kept.held_out);
-    for (const RankSummary& rank : run.ranks) {
+    for (const RankSummary& rank : run.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
         EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
