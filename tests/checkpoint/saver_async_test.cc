@@ -339,7 +339,8 @@ TEST_P(SaverAsyncTest, RanksAtDifferentStepsAreRefusedOnAll) {
       auto saver = Saver::Create(ToRoot(GetParam()), *training.zero, *self.communicator,
                                  *self.context, slow_)
                        .value();
-      // As if it had made another step.
+      // As if it had made another step. Its steps end on a stream of its own.
+      ASSERT_OK(training.zero->step_stream().Synchronize());
       auto* const state = const_cast<kernels::StepState*>(training.zero->controller().state());
       state->iteration += self.rank;
       ASSERT_OK(saver->Begin(TrainingFields()));
