@@ -49,14 +49,24 @@ bool IsPipelineEnd(const GridShape& shape, int stage) {
   return stage == 0 || stage == shape.pipeline - 1;
 }
 
-// "ranks 4, 5"; of many the first ones.
+// "ranks 4, 5 (0 to 1 in it)"; of many the first ones.
 std::string RanksText(const std::vector<int>& ranks) {
   constexpr size_t kMost = 8;
   const size_t shown = std::min(ranks.size(), kMost);
   return absl::StrCat(
-      ranks.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<int64_t>(shown), ", "),
-      shown < ranks.size() ? ", ..." : "");
+      "ranks ", absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<int64_t>(shown), ", "),
+      shown < ranks.size() ? ", ..." : "", " (0 to ", ranks.size() - 1, " in it)");
+}
+
+// "tensor 0 to 1, context 0, data 3, pipeline 0"
+std::string RangeText(const Coordinates& first, const Coordinates& last) {
+  const auto range = [](absl::string_view name, int from, int to) {
+    return absl::StrCat(name, " ", from, from == to ? "" : absl::StrCat(" to ", to));
+  };
+  return absl::StrJoin(
+      {range("tensor", first.tensor, last.tensor), range("context", first.context, last.context),
+       range("data", first.data, last.data), range("pipeline", first.pipeline, last.pipeline)},
+      ", ");
 }
 
 }  // namespace
@@ -88,10 +98,7 @@ std::string ToString(const GridShape& shape) {
                       " x pipeline ", shape.pipeline);
 }
 
-std::string ToString(const Coordinates& coordinates) {
-  return absl::StrCat("tensor ", coordinates.tensor, ", context ", coordinates.context, ", data ",
-                      coordinates.data, ", pipeline ", coordinates.pipeline);
-}
+std::string ToString(const Coordinates& coordinates) { return RangeText(coordinates, coordinates); }
 
 absl::Status Validate(const GridShape& shape, int64_t ranks) {
   const std::pair<absl::string_view, int> extents[] = {{"tensor", shape.tensor},
@@ -210,9 +217,10 @@ absl::Status Grid::Located(const absl::Status& error) const {
     if (its.message().empty() || !absl::StrContains(error.message(), its.message())) continue;
     const std::vector<int> ranks = RanksOf(shape_, group, rank());
     return absl::Status(
-        error.code(),
-        absl::StrCat(grid, ", ", Name(group), " group of ", RanksText(ranks), ", of which rank ",
-                     rank(), " is at ", ToString(coordinates_), ": ", error.message()));
+        error.code(), absl::StrCat(grid, ", ", Name(group), " group of ", RanksText(ranks), " at ",
+                                   RangeText(CoordinatesOf(shape_, ranks.front()),
+                                             CoordinatesOf(shape_, ranks.back())),
+                                   ", on rank ", rank(), ": ", error.message()));
   }
   return absl::Status(error.code(), absl::StrCat(grid, ", rank ", rank(), " at ",
                                                  ToString(coordinates_), ": ", error.message()));

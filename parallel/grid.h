@@ -119,10 +119,10 @@ class Grid {
   collectives::Communicator& world() const { return world_; }
 
   // Ends every group that this rank is in with one error, which it returns: the one given, and
-  // where it comes from. That is this rank with its coordinates or, for the error of a group, the
-  // group with the ranks that are numbered in it; an error that another rank has passed on says so
-  // already. Where all ranks are along one axis, and coordinates say nothing new, it stays as it
-  // is. OK stands for Cancelled.
+  // where it comes from. That is this rank with its coordinates or, for the error of a group, which
+  // numbers its ranks from 0 on, the group with its ranks and their coordinates; an error that
+  // another rank has passed on says so already. Where all ranks are along one axis, and coordinates
+  // say nothing new, it stays as it is. OK stands for Cancelled.
   absl::Status Abort(const absl::Status& reason);
 
   // OK, or the error of a group.

@@ -340,7 +340,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
                      .grid = grid,
                      .tensor_shards = model.tensor_shards,
                      .sequence_parallel = model.sequence_parallel,
-                     .keep_gathered = s.keep_gathered};
+                     .keep_gathered = s.keep_gathered,
+                     .sum_wire = s.sum_wire};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,

@@ -9,6 +9,7 @@
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -58,6 +59,7 @@ struct TrainConfig {
   int tensor_shards = 1;
   bool sequence_parallel = false;
   bool keep_gathered = false;
+  parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -120,6 +122,8 @@ struct TrainConfig {
 //                                       for each tensor rank
 //     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)
 //     keep_gathered                     true: of these, inputs of products are kept whole
+//     tensor_sums                       fp32 | model: in which type sums over tensor ranks go from
+//                                       one to another (parallel/tensor/shard_sums.h)
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing
 //     recompute_times                   operations | measured: how the plan counts the time of

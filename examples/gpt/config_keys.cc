@@ -361,6 +361,9 @@ Keys BrigadeKeys(Settings& s) {
                                {"host", recompute::StashTier::kHost},
                                {"file", recompute::StashTier::kFile}})},
       {"tensor_shards", Whole(&s.tensor_shards, kRanks)},
+      {"tensor_sums",
+       OneOf<parallel::SumWire>(&s.sum_wire, {{"fp32", parallel::SumWire::kFloat32},
+                                              {"model", parallel::SumWire::kModel}})},
       {"topology", Text(&s.topology)},
   };
 }

@@ -70,7 +70,8 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .tensor_rank = at.tensor,
           .context_ranks = grid.context,
           .context_rank = at.context,
-          .keep_gathered = job.config.keep_gathered};
+          .keep_gathered = job.config.keep_gathered,
+          .sum_wire = job.config.sum_wire};
 }
 
 // One step, as all ranks know it.

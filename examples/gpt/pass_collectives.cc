@@ -70,6 +70,7 @@ Times TimesOf(const PassShape& shape, const recompute::Schedule& schedule) {
 parallel::ShardSumOptions SumOptions(const PassShape& shape) {
   return {.shards = shape.shards(),
           .dtype = shape.dtype,
+          .wire = shape.sum_wire,
           .part = shape.model.sequence_parallel ? parallel::SumPart::kOwn : parallel::SumPart::kAll,
           .elements = shape.rows() * shape.model.width};
 }

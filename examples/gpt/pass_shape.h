@@ -7,6 +7,7 @@
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
 #include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::gpt {
@@ -28,6 +29,8 @@ struct PassShape {
   // Under sequence parallelism norms that are saved are saved of all rows, not of the rank's own,
   // which the backward pass would gather again.
   bool keep_gathered = false;
+  // Of sums over tensor shards between ranks. Only with kFloat32 their number changes no bit.
+  parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
 
   parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
 

@@ -180,8 +180,9 @@ TEST(GridTest, ARankThatIsGoneIsNamedInItsGroup) {
       error = grid->tensor().AllReduce(one, absl::MakeSpan(sum), {}, *self.stream);
       EXPECT_THAT(grid->Abort(error),
                   StatusIs(absl::StatusCode::kUnavailable,
-                           AllOf(HasSubstr("tensor group of ranks 2, 3, of which rank 2 is at "
-                                           "tensor 0, context 0, data 1, pipeline 0: "),
+                           AllOf(HasSubstr("tensor group of ranks 2, 3 (0 to 1 in it) at "
+                                           "tensor 0 to 1, context 0, data 1, pipeline 0, on "
+                                           "rank 2: "),
                                  HasSubstr("rank 1 has left the group"))));
     } else if (self.rank == 0) {
       // In a group with rank 2, which passes it on.

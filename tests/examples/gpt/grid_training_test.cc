@@ -142,6 +142,33 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
   }
 }
 
+// Sums in 16 bits instead of 32: half of what tensor ranks send but for the embedding's, which goes
+// in the model's type always, and rows' numbers.
+TEST(GridTrainingTest, SumsInTheModelsTypeTakeLessTrafficAndChangeLossesByRoundingAlone) {
+  constexpr auto kTensor = static_cast<size_t>(parallel::GridGroup::kTensor);
+  for (const std::string precision : {"fp16", "bf16"}) {
+    for (const bool sequence_parallel : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(precision, sequence_parallel ? ", sequence parallel" : ""));
+      Job job = JobOf({.tensor = 4, .data = 2, .sequence_parallel = sequence_parallel}, 4, 2,
+                      precision, kAdamW);
+      const Trained exact = Train(job, 8);
+      job.config.sum_wire = parallel::SumWire::kModel;
+      const Trained rounded = Train(job, 8);
+      ExpectModelledMemoryAndTraffic(rounded, kGridSteps);
+      EXPECT_NE(rounded.losses, exact.losses);
+      ASSERT_EQ(rounded.losses.size(), exact.losses.size());
+      for (size_t step = 0; step < exact.losses.size(); ++step) {
+        EXPECT_NEAR(rounded.losses[step], exact.losses[step], 0.02 * exact.losses[step]) << step;
+      }
+      // Of two blocks and the head: 9 sums, in the forward and the backward pass.
+      const RankSummary &a = exact.outcome.ranks[0], &b = rounded.outcome.ranks[0];
+      const int64_t elements = ShapeOf(job).rows() * job.model.width;
+      const int64_t sent = (sequence_parallel ? 1 : 2) * elements * 3 / 4;
+      EXPECT_EQ(a.sent_of_step[kTensor] - b.sent_of_step[kTensor], 9 * sent * 2);
+    }
+  }
+}
+
 // Memory by ranks: weights and activations of a rank shrink as the model is shared.
 TEST(GridTrainingTest, SequenceParallelRanksShareAllActivations) {
   constexpr auto kActivations = static_cast<int>(device::Purpose::kActivations);

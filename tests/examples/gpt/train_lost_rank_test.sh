@@ -1,10 +1,10 @@
 #!/bin/bash
 # train_lost_rank_test.sh TRAIN ROUNDS MOMENT...: a rank is killed, or stopped, in so many rounds of
-# each moment; all others end in time and name it.
+# each moment; all others end in time and name it. Moments are start-up, training and end, and grid:
+# a training whose ranks share a model two by two.
 . tests/examples/gpt/train_testing.sh
 rounds=$2
 shift 2
-ranks=3
 steps=600
 timeout=2          # of --timeout, in seconds
 join_limit=30      # InitOptions::connect_timeout
@@ -25,14 +25,29 @@ await_end() {
   done
 }
 
-# lose SIGNAL MOMENT: start-up, training or end.
+# culprit: how errors name the victim, by its number in the group that has lost it.
+culprit() {
+  local says=': .*rank'
+  if [ $moment = grid ]; then
+    local tensor=$((victim / 2 * 2)) replica=$((victim % 2))
+    says+=" $victim|tensor group of ranks $tensor, $((tensor + 1)) .*: .*rank $((victim % 2))"
+    says+="|(data|replica) group of ranks $replica, $((replica + 2)) .*: .*rank $((victim / 2))"
+  else
+    says+=" $victim"
+  fi
+  echo "($says) (is|sent|took|does|has|did|joined)|store of rank $victim"
+}
+
+# lose SIGNAL MOMENT
 lose() {
-  local signal=$1 moment=$2 victim=$((RANDOM % ranks)) processes=() rank limit=$timeout
+  local signal=$1 moment=$2 ranks=3 grid=() processes=() rank limit=$timeout
+  [ "$moment" != grid ] || ranks=4 grid=(--tensor=2 --sequence_parallel)
+  local victim=$((RANDOM % ranks))
   rm -f "$files"/out.* "$files"/error.*
   MASTER_PORT=$(free_port)
   export MASTER_PORT
   for ((rank = 0; rank < ranks; rank++)); do
-    RANK=$rank WORLD_SIZE=$ranks "$train" "${tiny[@]}" --steps=$steps --timeout=${timeout}s \
+    RANK=$rank WORLD_SIZE=$ranks "$train" "${tiny[@]}" "${grid[@]}" --steps=$steps --timeout=${timeout}s \
       >"$files/out.$rank" 2>"$files/error.$rank" &
     processes+=($!)
   done
@@ -41,7 +56,7 @@ lose() {
       sleep_up_to 60
       limit=$join_limit
       ;;
-    training)
+    training | grid)
       wait_for_line "$files/out.0" '^step ' "${processes[0]}"
       sleep_up_to 250
       ;;
@@ -65,8 +80,7 @@ lose() {
       well=$((well + 1))
       continue
     fi
-    local error="rank $victim (is|sent|took|does|has|did|joined)|store of rank $victim"
-    grep -qE "^train: .*($error)" "$files/error.$rank" ||
+    grep -qE "^train: .*$(culprit)" "$files/error.$rank" ||
       fail "it does not name it: $where: $(cat "$files/error.$rank")"
     named=$((named + 1))
   done

@@ -2,8 +2,9 @@
 # train_processes_test.sh TRAIN: ranks that are processes.
 . tests/examples/gpt/train_testing.sh
 
+# mpirun_gives_the_losses_of_threads ARGUMENT...
 mpirun_gives_the_losses_of_threads() {
-  local job=("${small[@]}" --steps=10 --stage=3)
+  local job=("${small[@]}" --steps=10 --stage=3 "$@")
   "$train" "${job[@]}" --ranks=4 --metrics="$files/threads" >"$files/report" || fail "exit code $?"
   with_mpirun 4 "$train" "${job[@]}" --metrics="$files/processes" --trace="$files/trace.json" \
     >"$files/report" || fail "exit code $?"
@@ -54,6 +55,8 @@ a_dead_rank_leaves_no_file() {
 }
 
 mpirun_gives_the_losses_of_threads
+mpirun_gives_the_losses_of_threads --tensor=2 --sequence_parallel
+mpirun_gives_the_losses_of_threads --tensor=2 --context_parallel=2 --heads=4
 a_dead_rank_ends_the_other_one 1
 a_dead_rank_ends_the_other_one 0
 a_dead_rank_leaves_no_file 1
