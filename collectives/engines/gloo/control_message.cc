@@ -12,7 +12,7 @@ namespace brigade::collectives::internal {
 absl::Status CheckMessage(const ControlMessage& message, int size) {
   const int lowest = message.kind == ControlMessage::kAbort ? 0 : -1;
   if (message.kind < 0 || message.kind >= ControlMessage::kKinds || message.rank < lowest ||
-      message.rank >= size) {
+      message.rank >= size || (message.kind == ControlMessage::kAnswer && message.code < 0)) {
     return absl::UnavailableError("what it says is no control message");
   }
   return absl::OkStatus();

@@ -16,7 +16,8 @@ struct ControlMessage {
   enum Kind : int32_t { kAbort, kLeave, kProbe, kAnswer, kKinds };
 
   Kind kind = kAbort;
-  // kAbort: of the status.
+  // kAbort: of the status; kAnswer: for how many milliseconds the sender may still wait in another
+  // group, 0 if it does not.
   int32_t code = 0;
   // kAbort: who reports; kAnswer: whom the sender waits for, or -1.
   int32_t rank = -1;

@@ -1,6 +1,7 @@
 #include "brigade/collectives/engines/gloo/failure_detector.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -23,14 +24,26 @@ constexpr absl::Duration kAbortGrace = absl::Seconds(1);
 // A live process answers a probe in this time, also where many processes share a core.
 constexpr absl::Duration kLeastProbeTimeout = absl::Seconds(1);
 
+// In timeouts, how long a wait is put off at most: for a rank that waits in another group, for one
+// that waits in a third.
+constexpr int kMostPutOff = 2;
+
+// Of a wait that lasts, at least 1.
+int32_t MillisecondsOf(absl::Duration wait) {
+  if (wait <= absl::ZeroDuration()) return 0;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return static_cast<int32_t>(std::clamp<int64_t>(absl::ToInt64Milliseconds(wait), 1, kMost));
+}
+
 }  // namespace
 
 FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
                                  ::gloo::transport::Context* context,
-                                 std::function<void()> end_waits)
+                                 std::shared_ptr<RankWaits> waits, std::function<void()> end_waits)
     : rank_(rank),
       size_(size),
       timeout_(std::max(timeout, absl::ZeroDuration())),
+      waits_(std::move(waits)),
       end_waits_(std::move(end_waits)),
       peers_(static_cast<size_t>(size)) {
   if (context == nullptr) return;
@@ -41,10 +54,12 @@ FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
           [this](int peer, const absl::Status& reason) { HandleClosed(peer, reason); }});
   control_->Start();
   watchdog_ = std::thread([this] { WatchDeadlines(); });
+  waits_->Add(*this);
 }
 
 FailureDetector::~FailureDetector() {
   if (control_ == nullptr) return;
+  waits_->Remove(*this);
   if (!failed_) control_->AnnounceLeave();
   {
     device::MutexLock lock(mutex_);
@@ -62,13 +77,24 @@ void FailureDetector::SetActivity(std::function<std::string()> activity) {
 
 void FailureDetector::BeginWait(int peer, const char* failing) {
   device::MutexLock lock(mutex_);
-  wait_ = {peer, wait_.number + 1, failing, device::DeadlineAfter(timeout_)};
+  wait_ = {peer, wait_.number + 1, failing, device::DeadlineAfter(timeout_), {}};
   // The watchdog need not wake: it looks at least once a timeout.
 }
 
 void FailureDetector::EndWait() {
   device::MutexLock lock(mutex_);
   wait_.peer = -1;
+}
+
+absl::Duration FailureDetector::WaitLeft() const {
+  device::MutexLock lock(mutex_);
+  if (wait_.peer < 0 || !status_.ok()) return absl::ZeroDuration();
+  const absl::Duration until_deadline = absl::FromChrono(wait_.deadline - Clock::now());
+  return std::max(until_deadline, absl::ZeroDuration()) + probe_timeout();
+}
+
+absl::Duration FailureDetector::probe_timeout() const {
+  return std::max(timeout_ / 10, kLeastProbeTimeout);
 }
 
 // The thread that receives of the peer sees the same, after the last message of the peer.
@@ -141,6 +167,7 @@ void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
     case ControlMessage::kProbe: {
       ControlMessage answer;
       answer.kind = ControlMessage::kAnswer;
+      answer.code = MillisecondsOf(waits_->Elsewhere(*this));
       {
         device::MutexLock lock(mutex_);
         // This rank waits no more because of that error; the abort message is on its way, or will
@@ -186,11 +213,19 @@ void FailureDetector::WatchDeadlines() {
     if (wait_.peer >= 0 && wait_.deadline <= Clock::now()) {
       const Wait wait = wait_;
       lock.Unlock();
-      const std::string message = FindCulprit(wait);
+      const Verdict verdict = FindCulprit(wait);
       lock.Lock();
       if (wait_.peer < 0 || wait_.number != wait.number) continue;  // it ended meanwhile
+      // That group ends first, and whoever lets it wait is named; then this one is ended.
+      const absl::Duration more = std::min(verdict.waits_elsewhere, timeout_) + probe_timeout();
+      if (verdict.waits_elsewhere > absl::ZeroDuration() &&
+          wait_.put_off + more <= kMostPutOff * timeout_ + 2 * probe_timeout()) {
+        wait_.put_off += more;
+        wait_.deadline = device::DeadlineAfter(more);
+        continue;
+      }
       lock.Unlock();
-      Abort(absl::DeadlineExceededError(message));
+      Abort(absl::DeadlineExceededError(verdict.message));
       return;
     }
     // A wait that begins meanwhile ends after this, so this thread need not be woken.
@@ -201,10 +236,10 @@ void FailureDetector::WatchDeadlines() {
 
 // Follows the waits from rank to rank. The message begins with the culprit; what other ranks say is
 // at its end, escaped and cut.
-std::string FailureDetector::FindCulprit(const Wait& wait) {
-  const Clock::time_point deadline =
-      device::DeadlineAfter(std::max(timeout_ / 10, kLeastProbeTimeout));
-  const std::string waited = absl::StrCat(wait.failing, " for ", absl::FormatDuration(timeout_));
+FailureDetector::Verdict FailureDetector::FindCulprit(const Wait& wait) {
+  const Clock::time_point deadline = device::DeadlineAfter(probe_timeout());
+  const std::string waited =
+      absl::StrCat(wait.failing, " for ", absl::FormatDuration(timeout_ + wait.put_off));
   std::string chain = absl::StrCat("rank ", rank_, " waits for rank ", wait.peer);
   std::string activities;
   const auto add_activity = [&](absl::string_view activity) {
@@ -221,18 +256,23 @@ std::string FailureDetector::FindCulprit(const Wait& wait) {
     const bool answers = Probe(suspect, deadline, answer);
     if (answers) add_activity(TextOf(answer));
     if (!answers || answer.rank < 0) {
-      return device::Printable(
-          absl::StrCat("rank ", suspect, suspect == wait.peer ? " " + waited : "",
-                       suspect == wait.peer ? " and " : " ",
-                       answers ? "is alive, but waits for nobody" : "does not answer", " (", chain,
-                       activities, ")"));
+      const absl::Duration elsewhere =
+          answers ? absl::Milliseconds(answer.code) : absl::ZeroDuration();
+      const char* const finding = !answers ? "does not answer"
+                                  : elsewhere > absl::ZeroDuration()
+                                      ? "is alive, but waits in another group"
+                                      : "is alive, but waits for nobody";
+      return {device::Printable(absl::StrCat(
+                  "rank ", suspect, suspect == wait.peer ? " " + waited : "",
+                  suspect == wait.peer ? " and " : " ", finding, " (", chain, activities, ")")),
+              elsewhere};
     }
     absl::StrAppend(&chain, ", which waits for rank ", answer.rank);
     suspect = answer.rank;
   }
-  return device::Printable(absl::StrCat(
+  return {device::Printable(absl::StrCat(
       "rank ", wait.peer, " ", waited,
-      "; the ranks disagree about the order or the size of messages (", chain, activities, ")"));
+      "; the ranks disagree about the order or the size of messages (", chain, activities, ")"))};
 }
 
 // Whether the peer answers, and what.

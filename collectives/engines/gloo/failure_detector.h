@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/engines/gloo/control_channel.h"
+#include "brigade/collectives/engines/gloo/rank_waits.h"
 #include "brigade/device/threads/mutex.h"
 #include "gloo/transport/context.h"
 
@@ -28,9 +29,10 @@ namespace brigade::collectives::internal {
 class FailureDetector {
  public:
   // `context` is null in a group of one. `end_waits` ends the waits of this rank's payload: called
-  // from any thread, with a lock held, for the last time before HasFailed() is true.
+  // from any thread, with a lock held, for the last time before HasFailed() is true. `waits` has
+  // the waits of all groups of this rank, this one's too until its end.
   FailureDetector(int rank, int size, absl::Duration timeout, ::gloo::transport::Context* context,
-                  std::function<void()> end_waits);
+                  std::shared_ptr<RankWaits> waits, std::function<void()> end_waits);
 
   // Tells the others that this rank has left, if there is no final error.
   ~FailureDetector();
@@ -42,6 +44,10 @@ class FailureDetector {
   // peer does not do: "sent nothing".
   void BeginWait(int peer, const char* failing);
   void EndWait();
+
+  // How long this wait may still last until the group ends with an error; 0 if this rank does not
+  // wait.
+  absl::Duration WaitLeft() const;
 
   // The connection with `peer` is closed. There is a final error when it returns.
   void ReportClosed(int peer, const absl::Status& reason);
@@ -74,6 +80,15 @@ class FailureDetector {
     uint64_t number = 0;
     const char* failing = "";
     Clock::time_point deadline;
+    // By how much the deadline was put off, because the rank to blame waits in another group.
+    absl::Duration put_off = absl::ZeroDuration();
+  };
+
+  // What a rank finds at its deadline.
+  struct Verdict {
+    std::string message;
+    // How long the rank that the message names may still wait in another group.
+    absl::Duration waits_elsewhere = absl::ZeroDuration();
   };
 
   void Fail(const absl::Status& reason, int reporter);
@@ -85,12 +100,14 @@ class FailureDetector {
 
   // From watchdog_.
   void WatchDeadlines();
-  std::string FindCulprit(const Wait& wait);
+  Verdict FindCulprit(const Wait& wait);
+  absl::Duration probe_timeout() const;
   bool Probe(int peer, Clock::time_point deadline, ControlMessage& answer);
 
   const int rank_;
   const int size_;
   const absl::Duration timeout_;
+  const std::shared_ptr<RankWaits> waits_;
   const std::function<void()> end_waits_;
 
   mutable device::Mutex mutex_;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/bootstrap/store.h"
+#include "brigade/collectives/engines/gloo/rank_waits.h"
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -51,8 +52,9 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& options,
                                                          std::shared_ptr<device::Context> context) {
-  BRIGADE_ASSIGN_OR_RETURN(auto transport, CreateGlooTransport(options));
-  Regroup regroup = [options, survivors = std::make_shared<Survivors>(options.size)](
+  const auto waits = std::make_shared<internal::RankWaits>();
+  BRIGADE_ASSIGN_OR_RETURN(auto transport, CreateGlooTransport(options, waits));
+  Regroup regroup = [options, waits, survivors = std::make_shared<Survivors>(options.size)](
                         absl::Span<const int> members, absl::Span<const int> lost,
                         const std::string& label) -> absl::StatusOr<std::unique_ptr<Transport>> {
     GlooOptions part = options;
@@ -67,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
       BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(survivors->Without(lost),
                                                            part.connect_deadline - absl::Now()));
     }
-    return CreateGlooTransport(part);
+    return CreateGlooTransport(part, waits);
   };
   return CreateTransportEngine(std::move(transport), std::move(regroup), std::move(context));
 }

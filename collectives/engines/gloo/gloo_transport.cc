@@ -37,7 +37,8 @@ uint64_t TagOf(uint64_t number, int64_t bytes) {
 class GlooTransportImpl final : public GlooTransport {
  public:
   // `mesh` is empty in a group of one.
-  GlooTransportImpl(const GlooOptions& options, Mesh mesh);
+  GlooTransportImpl(const GlooOptions& options, Mesh mesh,
+                    std::shared_ptr<internal::RankWaits> waits);
   ~GlooTransportImpl() override;
 
   int rank() const override { return options_.rank; }
@@ -76,7 +77,8 @@ class GlooTransportImpl final : public GlooTransport {
   std::optional<PostQueue> posts_;
 };
 
-GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh)
+GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh,
+                                     std::shared_ptr<internal::RankWaits> waits)
     : options_(options), mesh_(std::move(mesh)), peers_(static_cast<size_t>(options.size)) {
   for (int rank = 0; rank < options_.size; ++rank) {
     if (rank == options_.rank) continue;
@@ -84,7 +86,7 @@ GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh)
     peers_[rank].out = BufferOverAllMemory(*mesh_.context);
   }
   failures_.emplace(options_.rank, options_.size, options_.timeout, mesh_.context.get(),
-                    [this] { EndWaits(); });
+                    std::move(waits), [this] { EndWaits(); });
   if (mesh_.context == nullptr) return;
   posts_.emplace(mesh_.device, [this](int peer, const absl::Status& reason) {
     failures_->ReportRefused(peer, reason);
@@ -204,7 +206,8 @@ void GlooTransportImpl::EndWaits() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOptions& options) {
+absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(
+    const GlooOptions& options, std::shared_ptr<internal::RankWaits> waits) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("no rank ", options.rank, " in a group of ", options.size));
@@ -221,9 +224,11 @@ absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOpt
     mesh = *std::move(connected);
     confirmed = mesh.confirmed;
   }
+  if (waits == nullptr) waits = std::make_shared<internal::RankWaits>();
   std::unique_ptr<GlooTransport> transport;
-  const absl::Status made =
-      Guarded([&] { transport = std::make_unique<GlooTransportImpl>(options, std::move(mesh)); });
+  const absl::Status made = Guarded([&] {
+    transport = std::make_unique<GlooTransportImpl>(options, std::move(mesh), std::move(waits));
+  });
   if (!made.ok()) return made;
   if (!confirmed.ok()) {
     transport->Abort(confirmed);

@@ -11,6 +11,10 @@
 
 namespace brigade::collectives {
 
+namespace internal {
+class RankWaits;
+}
+
 struct GlooOptions {
   int rank = 0;
   int size = 1;
@@ -35,7 +39,9 @@ struct GlooOptions {
 //
 // Culprits     At a deadline the rank asks the silent one whom it is waiting for itself, and so on:
 //              the error names the one that does not answer or does not wait. It comes at most 0.1
-//              timeouts after the deadline, or 1 s if that is more.
+//              timeouts after the deadline, or 1 s if that is more. A rank that waits in another
+//              group of its own is not to blame: the deadline is put off until that group has ended,
+//              by two timeouts at most.
 // Sizes        A message of another size than expected is never received: DeadlineExceeded, and no
 //              byte is written. (Gloo itself would end the process.)
 // Allocation   Send, Expect, Await and Flush make none, but for the first time that many are
@@ -57,7 +63,9 @@ class GlooTransport : public Transport {
 //              differ; AlreadyExists if an attempt that failed had the prefix; Unavailable if a
 //              rank died meanwhile, or naming the interface or host on which it cannot listen.
 // Security     docs/security.md.
-absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(const GlooOptions& options);
+// Lifetime     `waits` is the rank's, of all its groups; null: it has no others.
+absl::StatusOr<std::unique_ptr<GlooTransport>> CreateGlooTransport(
+    const GlooOptions& options, std::shared_ptr<internal::RankWaits> waits = nullptr);
 
 }  // namespace brigade::collectives
 

@@ -171,20 +171,24 @@ absl::Status TransportEngineState::AllGatherHost(const Fingerprint& fingerprint,
 }
 
 // A call in a stream's queue. Destroyed before it ran, because the stream has failed, it tells the
-// others.
+// others, and why: ranks that are in other groups hear of the first error by this.
 class QueuedCollective {
  public:
-  QueuedCollective(std::shared_ptr<TransportEngineState> state, const Collective& collective)
-      : state_(std::move(state)), collective_(collective) {
+  QueuedCollective(std::shared_ptr<TransportEngineState> state, const Collective& collective,
+                   const device::Stream& stream)
+      : state_(std::move(state)), collective_(collective), stream_(&stream) {
     state_->Enter();
   }
   QueuedCollective(QueuedCollective&&) = default;
   ~QueuedCollective() {
     if (state_ == nullptr) return;
     if (!ran_) {
-      state_->transport->Abort(absl::AbortedError(
+      const absl::Status error = stream_->status();
+      state_->transport->Abort(absl::Status(
+          error.ok() ? absl::StatusCode::kAborted : error.code(),
           absl::StrCat("rank ", state_->transport->rank(), " cannot join ",
-                       ToString(collective_.signature), ": its stream has failed before")));
+                       ToString(collective_.signature), ": its stream has failed before",
+                       error.ok() ? "" : ": ", error.message())));
     }
     state_->Leave();
   }
@@ -197,6 +201,7 @@ class QueuedCollective {
  private:
   std::shared_ptr<TransportEngineState> state_;
   Collective collective_;
+  const device::Stream* stream_;
   bool ran_ = false;
 };
 
@@ -221,7 +226,7 @@ class TransportEngine final : public Engine {
     return stream.Enqueue(
         {Name(collective.signature.kind),
          {device::Reads(collective.input, read), device::Writes(collective.output, written)}},
-        QueuedCollective(state_, collective));
+        QueuedCollective(state_, collective, stream));
   }
 
   absl::Status AllGatherHost(const Fingerprint& fingerprint, absl::Span<const int64_t> values,

@@ -26,7 +26,8 @@ using Regroup = std::function<absl::StatusOr<std::unique_ptr<Transport>>(
 //              nothing with the odd one, a call may have ended well before.
 // Pipeline     Instructions go in chunks: while one is reduced, the next is on its way.
 // Failed work  A call that its stream skips, because something failed before it, ends the group
-//              with an error that says so; the other ranks do not wait for the deadline.
+//              with an error that says so, and has the stream's; the other ranks do not wait for
+//              the deadline.
 // Memory       Chunks to receive into, counted as communication in `context`, which this group and
 //              those made of it keep.
 // Lifetime     Destroyed with calls in a queue, it carries them out first.

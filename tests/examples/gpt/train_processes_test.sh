@@ -10,7 +10,8 @@ mpirun_gives_the_losses_of_threads() {
     >"$files/report" || fail "exit code $?"
   [ "$(losses "$files/threads")" = "$(losses "$files/processes")" ] || fail 'other losses'
   expect_line "$files/report" 'Report: 10 of 10 steps .*'
-  [ "$(grep -cE '^Report:|^ +formula' "$files/report")" = 2 ] || fail "$(cat "$files/report")"
+  [ "$(grep -cE '^Report:|^Sent in each step, in MB' "$files/report")" = 2 ] ||
+    fail "$(cat "$files/report")"
   expect_line "$files/report" '4 processes on cpu, ZeRO stage 3, .*'
   ! grep -q $'[\r\033]' "$files/report" || fail 'control characters although this is no terminal'
   local rank

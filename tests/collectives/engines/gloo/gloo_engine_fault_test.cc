@@ -120,6 +120,35 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
                AllOf(StartsWith("rank 2 "), HasSubstr("is alive, but waits for nobody"))));
 }
 
+// Rank 0 waits for rank 1, which waits for rank 2 in another group, from later on.
+TEST(GlooEngineFaultTest, ARankThatWaitsInAnotherGroupIsNotNamed) {
+  const auto reports = OnProcesses(3, kDeadline, [&](Rank& self, Arrays& arrays, Fault& fault) {
+    // Of ranks 0 and 1, and of ranks 1 and 2.
+    auto first = self.communicator->Split(self.rank < 2 ? 0 : -1, 0);
+    if (!first.ok()) return first.status();
+    auto second = self.communicator->Split(self.rank > 0 ? 0 : -1, 0);
+    if (!second.ok()) return second.status();
+    fault.AwaitAll();
+    if (self.rank == 2) {
+      absl::SleepFor(6 * kDeadline);
+      return (*second)->status();
+    }
+    if (self.rank == 0) {
+      fault.Begin();
+      return AddOnes(**first, self, arrays, 64);
+    }
+    absl::SleepFor(kDeadline / 2);
+    const absl::Status failed = AddOnes(**second, self, arrays, 64);
+    (*first)->Abort(failed);
+    return failed;
+  });
+  for (const Report& report : reports) {
+    EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                        AllOf(HasSubstr("rank 1 sent nothing"),
+                                              HasSubstr("is alive, but waits for nobody"))));
+  }
+}
+
 TEST(GlooEngineFaultTest, AbortEndsABlockedSynchronizeAtOnceAndTwiceIsSafe) {
   const absl::Status reason = absl::CancelledError("rank 0 ran out of data");
   const auto reports = OnProcesses(3, kNever, [&](Rank& self, Arrays& arrays, Fault& fault) {
@@ -212,8 +241,9 @@ TEST(GlooEngineFaultTest, AStreamThatHasFailedIsNamedByAllAtOnce) {
         return self.communicator->status();
       });
       ExpectReports(reports, -1,
-                    StatusIs(absl::StatusCode::kAborted,
-                             HasSubstr(absl::StrCat("rank 1 cannot join ", kAllReduce64))));
+                    StatusIs(absl::StatusCode::kDataLoss,
+                             AllOf(HasSubstr(absl::StrCat("rank 1 cannot join ", kAllReduce64)),
+                                   HasSubstr("\"loader\" on stream"), HasSubstr("bad record"))));
     }
   }
 }
