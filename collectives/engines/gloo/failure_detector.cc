@@ -37,11 +37,12 @@ int32_t MillisecondsOf(absl::Duration wait) {
 
 }  // namespace
 
-FailureDetector::FailureDetector(int rank, int size, absl::Duration timeout,
+FailureDetector::FailureDetector(int rank, int size, std::string name, absl::Duration timeout,
                                  ::gloo::transport::Context* context,
                                  std::shared_ptr<RankWaits> waits, std::function<void()> end_waits)
     : rank_(rank),
       size_(size),
+      name_(std::move(name)),
       timeout_(std::max(timeout, absl::ZeroDuration())),
       waits_(std::move(waits)),
       end_waits_(std::move(end_waits)),
@@ -108,9 +109,9 @@ void FailureDetector::ReportClosed(int peer, const absl::Status& reason) {
     }
     has_left = peers_[peer].has_left;
   }
-  Abort(absl::UnavailableError(
-      has_left ? absl::StrCat("rank ", peer, " has left, but rank ", rank_, " still needs it")
-               : absl::StrCat("rank ", peer, " is gone: ", reason.message())));
+  FailWith(absl::StatusCode::kUnavailable,
+           has_left ? absl::StrCat("rank ", peer, " has left, but rank ", rank_, " still needs it")
+                    : absl::StrCat("rank ", peer, " is gone: ", reason.message()));
 }
 
 // The threads of control_ need Gloo's thread, which calls this, to learn why: the thread that uses
@@ -159,6 +160,11 @@ void FailureDetector::Fail(const absl::Status& reason, int reporter) {
   }
 }
 
+void FailureDetector::FailWith(absl::StatusCode code, absl::string_view finding) {
+  Abort(absl::Status(
+      code, name_.empty() ? std::string(finding) : absl::StrCat("in the ", name_, ": ", finding)));
+}
+
 void FailureDetector::HandleMessage(int peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlMessage::kAbort:
@@ -204,7 +210,8 @@ void FailureDetector::HandleClosed(int peer, const absl::Status& reason) {
     while (!is_closing_ && status_.ok() && !changed_.WaitWithDeadline(mutex_, deadline)) {
     }
   }
-  Abort(absl::UnavailableError(absl::StrCat("rank ", peer, " is gone: ", reason.message())));
+  FailWith(absl::StatusCode::kUnavailable,
+           absl::StrCat("rank ", peer, " is gone: ", reason.message()));
 }
 
 void FailureDetector::WatchDeadlines() {
@@ -225,7 +232,7 @@ void FailureDetector::WatchDeadlines() {
         continue;
       }
       lock.Unlock();
-      Abort(absl::DeadlineExceededError(verdict.message));
+      FailWith(absl::StatusCode::kDeadlineExceeded, verdict.message);
       return;
     }
     // A wait that begins meanwhile ends after this, so this thread need not be woken.

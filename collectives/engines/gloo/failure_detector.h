@@ -28,11 +28,12 @@ namespace brigade::collectives::internal {
 //              rest from any.
 class FailureDetector {
  public:
-  // `context` is null in a group of one. `end_waits` ends the waits of this rank's payload: called
+  // `name`: GlooOptions'. `context` is null in a group of one. `end_waits` ends the waits of this rank's payload: called
   // from any thread, with a lock held, for the last time before HasFailed() is true. `waits` has
   // the waits of all groups of this rank, this one's too until its end.
-  FailureDetector(int rank, int size, absl::Duration timeout, ::gloo::transport::Context* context,
-                  std::shared_ptr<RankWaits> waits, std::function<void()> end_waits);
+  FailureDetector(int rank, int size, std::string name, absl::Duration timeout,
+                  ::gloo::transport::Context* context, std::shared_ptr<RankWaits> waits,
+                  std::function<void()> end_waits);
 
   // Tells the others that this rank has left, if there is no final error.
   ~FailureDetector();
@@ -92,6 +93,8 @@ class FailureDetector {
   };
 
   void Fail(const absl::Status& reason, int reporter);
+  // Ends the group with what this rank has found out about one of its ranks.
+  void FailWith(absl::StatusCode code, absl::string_view finding);
   absl::Status WhyRefused() const;
 
   // From the threads of control_.
@@ -106,6 +109,7 @@ class FailureDetector {
 
   const int rank_;
   const int size_;
+  const std::string name_;
   const absl::Duration timeout_;
   const std::shared_ptr<RankWaits> waits_;
   const std::function<void()> end_waits_;

@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     part.size = static_cast<int>(members.size());
     part.rank =
         static_cast<int>(std::find(members.begin(), members.end(), options.rank) - members.begin());
+    part.name = absl::StrCat("group of ", RankNames(members));
     // Of the members, of which there may be thousands, as much as tells groups apart.
     part.prefix = absl::StrCat(options.prefix, "/", label, ":", RankNames(members), " ",
                                DigestOf(absl::StrJoin(members, ",")));

@@ -85,8 +85,8 @@ GlooTransportImpl::GlooTransportImpl(const GlooOptions& options, Mesh mesh,
     peers_[rank].in = BufferOverAllMemory(*mesh_.context);
     peers_[rank].out = BufferOverAllMemory(*mesh_.context);
   }
-  failures_.emplace(options_.rank, options_.size, options_.timeout, mesh_.context.get(),
-                    std::move(waits), [this] { EndWaits(); });
+  failures_.emplace(options_.rank, options_.size, options_.name, options_.timeout,
+                    mesh_.context.get(), std::move(waits), [this] { EndWaits(); });
   if (mesh_.context == nullptr) return;
   posts_.emplace(mesh_.device, [this](int peer, const absl::Status& reason) {
     failures_->ReportRefused(peer, reason);

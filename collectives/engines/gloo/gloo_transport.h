@@ -23,6 +23,9 @@ struct GlooOptions {
   // The prefix of the group's keys in the store: the same for all members, and never used before,
   // also not by an attempt that failed.
   std::string prefix = "world";
+  // How errors name a group that is a part of another one, and numbers its ranks itself: "group of
+  // ranks 4 and 5". Empty: they say nothing.
+  std::string name;
   // Where this rank listens: a network interface ("eth0"), else an address or name of this host,
   // else the address by which the store's server is reached, else this host's name.
   std::string interface;

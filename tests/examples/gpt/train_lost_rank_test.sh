@@ -30,8 +30,8 @@ culprit() {
   local says=': .*rank'
   if [ $moment = grid ]; then
     local tensor=$((victim / 2 * 2)) replica=$((victim % 2))
-    says+=" $victim|tensor group of ranks $tensor, $((tensor + 1)) .*: .*rank $((victim % 2))"
-    says+="|(data|replica) group of ranks $replica, $((replica + 2)) .*: .*rank $((victim / 2))"
+    says+=" $victim|group of ranks $tensor(,| and) $((tensor + 1))\\>.*: rank $((victim % 2))"
+    says+="|group of ranks $replica(,| and) $((replica + 2))\\>.*: rank $((victim / 2))"
   else
     says+=" $victim"
   fi
