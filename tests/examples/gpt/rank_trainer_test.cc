@@ -1,5 +1,5 @@
-// The end of a group on an engine whose streams go on after it, with arrays that hold no results
-// (NCCL's, on its stand-in): the trainer tells nobody of what lies in them.
+// Ranks over NCCL, on its stand-in: grids, and the end of a group on an engine whose streams go on
+// after it, with arrays that hold no results. The trainer tells nobody of what lies in them.
 
 #include "brigade/examples/gpt/rank_trainer.h"
 
@@ -9,10 +9,13 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+#include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -39,8 +42,8 @@ class RankTrainerTest : public collectives::NcclTest {
     job_.steps = 6;
   }
 
-  void OnTrainers(const Body& body) {
-    const collectives::RanksOptions options = {.size = 2};
+  void OnTrainers(const Body& body, int ranks = 2) {
+    const collectives::RanksOptions options = {.size = ranks};
     collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
       Recorder recorder(nullptr);
       const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
@@ -96,6 +99,34 @@ TEST_F(RankTrainerTest, SummariesWhoseGatherIsAbortedAreAnError) {
     if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
     EXPECT_THAT(trainer.Gather({}).status(), kEnds);
   });
+}
+
+TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
+  for (const GridCase& grid : {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
+                               GridCase{.tensor = 2, .context = 2}, GridCase{.tensor = 4}}) {
+    constexpr int kRanks = 4;
+    for (int stage = 0; stage < zero::kStages; ++stage) {
+      SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, ", context ", grid.context, ", data ",
+                                grid.data, ", stage ", stage));
+      job_ = JobOf(grid, grid.tensor, stage, "bf16", kAdamW);
+      job_.steps = 4;
+      const Trained on_threads = Train(job_, kRanks);
+      History history;
+      OnTrainers(
+          [&](Rank& self, RankTrainer& trainer) {
+            EXPECT_OK(trainer.Train(self.rank == 0 ? &history : nullptr, stop_));
+            const auto summary = trainer.Summary();
+            ASSERT_OK(summary);
+            for (size_t g = 0; g < summary->sent.size(); ++g) {
+              EXPECT_EQ(summary->sent[g], job_.steps * summary->sent_of_step[g]) << g;
+            }
+          },
+          kRanks);
+      std::vector<double> losses;
+      for (const StepMetrics& step : history.steps()) losses.push_back(step.loss);
+      EXPECT_EQ(losses, on_threads.losses);
+    }
+  }
 }
 
 }  // namespace
