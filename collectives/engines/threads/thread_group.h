@@ -21,7 +21,8 @@ class GroupState;
 //
 // Waiting      Calls that wait for each other end at once, with an error that names two of them. A
 //              rank must not wait for another one by other means, a lock or a stream, while that
-//              waits for it in a call: only the timeout ends this.
+//              waits for it in a call: only the timeout ends this. The deadline knows the waits of
+//              its own group: it names a rank that waits in another one, which names the next.
 // Errors       On the call, before anything of it is enqueued, but for DeadlineExceeded by
 //              `stream_timeout`, which Communicator::status and the next call tell. A call whose
 //              enqueueing fails half-way, because a stream has failed meanwhile or memory is out,
