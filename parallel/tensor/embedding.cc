@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/nn/embedding.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 
 namespace brigade::parallel {
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::parallel {
