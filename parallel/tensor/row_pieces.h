@@ -12,6 +12,8 @@ namespace brigade::parallel {
 // there are ranks, the one that has its number (sequence parallelism).
 enum class SumPart : uint8_t { kAll, kOwn };
 
+inline constexpr int kMostPieces = 256;
+
 struct RowRange {
   int64_t first = 0;
   int64_t count = 0;

@@ -45,8 +45,6 @@ struct ShardSumOptions {
   bool overlap = false;
 };
 
-inline constexpr int kMostPieces = 256;
-
 // InvalidArgument unless the shards are those of this rank of `ranks`; null stands for a rank
 // alone.
 absl::Status CheckRanks(const TensorShards& shards, const collectives::Communicator* ranks);

@@ -178,7 +178,7 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
     const auto target = lab.Raw<BFloat16>(kElements);
     std::vector<RowGradients::Target> targets;
     lab.Write(std::vector<BFloat16>(kElements, BFloat16(1.0f)),
-              absl::MakeSpan(static_cast<BFloat16*>(gradients->Block(0, 0)), kElements));
+              absl::MakeSpan(static_cast<BFloat16*>(gradients->Block(0, 0, 0)), kElements));
     for (int64_t i = 0; i < kElements; ++i) targets.push_back({i, 1, {&target[i]}});
     ASSERT_OK(gradients->Sum(targets, lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
