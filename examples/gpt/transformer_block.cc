@@ -120,10 +120,10 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   // Until their own gradients come, dwidth and dqkv are free for that of a branch.
   BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
                            BranchGradient(call, MlpPlace(layer), memory.dwidth));
-  BRIGADE_RETURN_IF_ERROR(
-      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dmlp_branch,
                            layers_->GatherRows(dmlp_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kGelu], 4 * width(), contract, all_dmlp_branch,
                                                memory.dmlp, gradients[kContractWeight], stream));
   BRIGADE_RETURN_IF_ERROR(layers_->GeluBackward(memory, stream));
@@ -153,10 +153,10 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
                            BranchGradient(call, AttentionPlace(layer), memory.dqkv));
-  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
-                                                kProjectionBiasPlace, stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dattention_branch,
                            layers_->GatherRows(dattention_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
+                                                kProjectionBiasPlace, stream));
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kAttention], width(), projection,
                                                all_dattention_branch, memory.dwidth,
                                                gradients[kProjectionWeight], stream));

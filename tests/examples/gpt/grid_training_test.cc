@@ -243,6 +243,12 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                        [](Job& job) { job.model.context = 5; }),
               named("sequence parallelism: 10 rows (2 texts of 5 positions) cannot be cut into 4 "
                     "blocks"));
+  EXPECT_THAT(error_of({.tensor = 2, .tensor_overlap = 2}, 2,
+                       [](Job& job) { job.model.tensor_pieces = 257; }),
+              named("the number of pieces of products is 257; it must be 1 to 256"));
+  EXPECT_THAT(error_of({.data = 2}, 1, [](Job& job) { job.model.tensor_pieces = 2; }),
+              named("the model's products are cut into 2 pieces, but of a model of one tensor "
+                    "shard nothing is exchanged"));
   EXPECT_THAT(error_of({.tensor = 2}, 2, [](Job& job) { job.config.grid.tensor = 4; }),
               named("tensor 4"));
   EXPECT_THAT(
