@@ -65,6 +65,8 @@ struct Settings {
   int tensor_shards = 0;
   int sequence_parallel_size = 0;
   bool sequence_parallel = false;
+  int tensor_pieces = 0;
+  bool tensor_overlap = false;
   bool keep_gathered = false;
   parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
   bool partition_activations = false;

@@ -71,6 +71,7 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .context_ranks = grid.context,
           .context_rank = at.context,
           .keep_gathered = job.config.keep_gathered,
+          .tensor_overlap = job.config.tensor_overlap,
           .sum_wire = job.config.sum_wire};
 }
 

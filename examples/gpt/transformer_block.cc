@@ -18,15 +18,13 @@ absl::Status Transformer::AddBranch(const Call& call, uint32_t place, const void
     return nn::AddBias(Residual(), x, bias, residual, call.stream);
   }
   BRIGADE_RETURN_IF_ERROR(nn::AddBias(Residual(), x, bias, nullptr, call.stream));
-  return nn::Dropout(shape_.dtype, shape_.own_rows() * width(), Mask(call, place), x, residual, x,
-                     call.stream);
+  return Dropout(call, place, x, residual);
 }
 
 absl::StatusOr<const void*> Transformer::BranchGradient(const Call& call, uint32_t place,
                                                         void* memory) {
   if (call.dropout.probability == 0) return dx();
-  BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(shape_.dtype, shape_.own_rows() * width(),
-                                              Mask(call, place), dx(), {memory}, call.stream));
+  BRIGADE_RETURN_IF_ERROR(DropoutBackward(call, place, dx(), memory));
   return memory;
 }
 
@@ -122,10 +120,10 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   // Until their own gradients come, dwidth and dqkv are free for that of a branch.
   BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
                            BranchGradient(call, MlpPlace(layer), memory.dwidth));
-  BRIGADE_RETURN_IF_ERROR(
-      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dmlp_branch,
                            layers_->GatherRows(dmlp_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kGelu], 4 * width(), contract, all_dmlp_branch,
                                                memory.dmlp, gradients[kContractWeight], stream));
   BRIGADE_RETURN_IF_ERROR(layers_->GeluBackward(memory, stream));
@@ -155,10 +153,10 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
   BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
                            BranchGradient(call, AttentionPlace(layer), memory.dqkv));
-  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
-                                                kProjectionBiasPlace, stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dattention_branch,
                            layers_->GatherRows(dattention_branch, memory.gathered, stream));
+  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
+                                                kProjectionBiasPlace, stream));
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kAttention], width(), projection,
                                                all_dattention_branch, memory.dwidth,
                                                gradients[kProjectionWeight], stream));

@@ -106,6 +106,17 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoHere) {
                        "AdamW means; with type Adam it may be false"));
 }
 
+TEST(ConfigErrorsTest, NameWhatTensorRanksCannotExchange) {
+  EXPECT_THAT(Error(R"("tensor_parallel": {"tp_overlap_comm": true})"),
+              StatusIs(kInvalid,
+                       "tensor_parallel.tp_overlap_comm (--tensor_overlap) has nothing to overlap: "
+                       "the model has one tensor shard"));
+  EXPECT_THAT(Error(R"("brigade": {"tensor_pieces": 257})"),
+              StatusIs(kInvalid, StartsWith("brigade.tensor_pieces is 257")));
+  EXPECT_THAT(Error(R"("tensor_parallel": {"tp_overlap_comm": 4})"),
+              StatusIs(kInvalid, StartsWith("tensor_parallel.tp_overlap_comm is 4")));
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
   const auto error = [](const char* key, const char* value) {
     return Error(absl::StrCat(R"("activation_checkpointing": {")", key, "\": ", value, "}"));

@@ -254,6 +254,37 @@ TEST(ConfigTest, TakesWhatChangesNothingOfActivationCheckpointing) {
   }
 }
 
+TEST(ConfigTest, ReadsWhatTensorRanksExchangeBesideProducts) {
+  struct Case {
+    const char* keys;
+    int flag;
+    int pieces;
+    bool overlap;
+  };
+  for (const Case& c :
+       {Case{R"("tensor_parallel": {"autotp_size": 2})", 0, 1, false},
+        Case{R"("tensor_parallel": {"autotp_size": 2, "tp_overlap_comm": true})", 0, 4, true},
+        Case{R"("tensor_parallel": {"autotp_size": 2, "tp_overlap_comm": true},
+                "brigade": {"tensor_pieces": 8})",
+             0, 8, true},
+        Case{R"("tensor_parallel": {"autotp_size": 2}, "brigade": {"tensor_pieces": 8})", 0, 8,
+             false},
+        Case{R"("tensor_parallel": {"autotp_size": 2}, "brigade": {"tensor_pieces": 8})", 2, 2,
+             true},
+        Case{R"("tensor_parallel": {"autotp_size": 1, "tp_overlap_comm": true},
+                "brigade": {"tensor_shards": 2})",
+             0, 4, true}}) {
+    SCOPED_TRACE(absl::StrCat(c.keys, ", flag ", c.flag));
+    ASSERT_OK_AND_ASSIGN(
+        const TrainConfig config,
+        ParseConfig(
+            absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )", c.keys, "}"),
+            4, ".", {.tensor_overlap = c.flag}));
+    EXPECT_EQ(config.tensor_pieces, c.pieces);
+    EXPECT_EQ(config.tensor_overlap, c.overlap);
+  }
+}
+
 TEST(ConfigTest, ReadsByWhatTimesAreCounted) {
   const std::pair<const char*, RecomputeTimes> sections[] = {
       {R"("recompute": "block")", RecomputeTimes::kOperations},

@@ -98,7 +98,9 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
        {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
         GridCase{.tensor = 4, .sequence_parallel = true}, GridCase{.tensor = 4, .data = 2},
         GridCase{.tensor = 2, .context = 2},
-        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true}}) {
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true},
+        GridCase{.tensor = 4, .data = 2, .tensor_overlap = 2},
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true, .tensor_overlap = 2}}) {
     const auto job_of = [&](const GridCase& each, int stage) {
       Job job = JobOf(each, kShards, stage, "bf16", kAdamW);
       job.model.layers = 3;
@@ -165,6 +167,34 @@ TEST(GridTrainingTest, SumsInTheModelsTypeTakeLessTrafficAndChangeLossesByRoundi
       const int64_t elements = ShapeOf(job).rows() * job.model.width;
       const int64_t sent = (sequence_parallel ? 1 : 2) * elements * 3 / 4;
       EXPECT_EQ(a.sent_of_step[kTensor] - b.sent_of_step[kTensor], 9 * sent * 2);
+    }
+  }
+}
+
+// Pieces of products are a part of the model, as shards are: neither the number of ranks that share
+// it nor what runs beside what changes a bit, or the memory and traffic that are foretold.
+TEST_P(GridProductTest, OverlapChangesNoBit) {
+  const auto& [precision, sequence_parallel] = GetParam();
+  constexpr int kShards = 4;
+  // Of 16 rows; three pieces are unequal.
+  for (const int pieces : {1, 3}) {
+    const auto job_of = [&](int tensor, int stage) {
+      Job job = JobOf({tensor, 1, 1, sequence_parallel, pieces}, kShards, stage, precision, kAdamW);
+      job.steps = 3;
+      return job;
+    };
+    const Trained whole = Train(job_of(1, 0), 1);
+    for (const int tensor : {2, 4}) {
+      for (const bool overlap : {false, true}) {
+        Job job = job_of(tensor, tensor % zero::kStages);
+        job.config.tensor_overlap = overlap;
+        SCOPED_TRACE(absl::StrCat(pieces, " pieces, tensor ", tensor, overlap ? ", overlap" : ""));
+        const Trained run = Train(job, tensor);
+        ASSERT_EQ(run.losses.size(), static_cast<size_t>(job.steps));
+        EXPECT_EQ(run.losses, whole.losses);
+        EXPECT_EQ(run.held_out, whole.held_out);
+        ExpectModelledMemoryAndTraffic(run, job.steps);
+      }
     }
   }
 }
@@ -240,6 +270,12 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                        [](Job& job) { job.model.context = 5; }),
               named("sequence parallelism: 10 rows (2 texts of 5 positions) cannot be cut into 4 "
                     "blocks"));
+  EXPECT_THAT(error_of({.tensor = 2, .tensor_overlap = 2}, 2,
+                       [](Job& job) { job.model.tensor_pieces = 257; }),
+              named("the number of pieces of products is 257; it must be 1 to 256"));
+  EXPECT_THAT(error_of({.data = 2}, 1, [](Job& job) { job.model.tensor_pieces = 2; }),
+              named("the model's products are cut into 2 pieces, but of a model of one tensor "
+                    "shard nothing is exchanged"));
   EXPECT_THAT(error_of({.tensor = 2}, 2, [](Job& job) { job.config.grid.tensor = 4; }),
               named("tensor 4"));
   EXPECT_THAT(

@@ -49,6 +49,7 @@ Trained Train(device::Device device, int stage, const std::string& precision,
           .value();
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
+  job.model.tensor_pieces = job.config.tensor_pieces;
   job.corpus = {RandomWords(20000, 1), RandomWords(2000, 2), "random words"};
   // Of a stash in a file.
   job.config.zero.offload.file.directory = ::testing::TempDir();
@@ -97,7 +98,11 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
     SCOPED_TRACE(shares_rows ? "sequence parallel" : "rows whole");
     const auto train = [&](device::Device device, int tensor) {
       return Train(device, 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, tensor,
-                   {.tensor = tensor, .tensor_shards = 2, .sequence_parallel = shares_rows});
+                   {.tensor = tensor,
+                    .tensor_shards = 2,
+                    .sequence_parallel = shares_rows,
+                    // Pieces, of which the products are beside the exchange, where rows are shared.
+                    .tensor_overlap = shares_rows ? 2 : 0});
     };
     const Trained one = train(device::Cuda(), 1), two = train(device::Cuda(), 2);
     const Trained cpu = train(device::Cpu(), 2);
