@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/status_macros.h"
 
 namespace brigade::parallel {
 namespace {
@@ -64,16 +65,21 @@ bool IsSend(ItemKind kind) {
   return kind == ItemKind::kSendActivation || kind == ItemKind::kSendGradient;
 }
 
-absl::Status AddCollective(StageCollective collective, PipelineSchedule& schedule) {
+absl::Status Validate(const StageCollective& collective, size_t stages) {
   int least = 0;
   for (const int stage : collective.stages) {
-    if (stage < least || static_cast<size_t>(stage) >= schedule.lists.size()) {
+    if (stage < least || static_cast<size_t>(stage) >= stages) {
       return absl::InvalidArgumentError(absl::StrCat(
           "pipeline: ", collective.name, " of stages ", absl::StrJoin(collective.stages, ", "),
-          "; they must be of ", schedule.lists.size(), " stages, in ascending order"));
+          "; they must be of ", stages, " stages, in ascending order"));
     }
     least = stage + 1;
   }
+  return absl::OkStatus();
+}
+
+absl::Status AddCollective(StageCollective collective, PipelineSchedule& schedule) {
+  BRIGADE_RETURN_IF_ERROR(Validate(collective, schedule.lists.size()));
   const int index = static_cast<int>(schedule.collectives.size());
   for (const int stage : collective.stages) {
     schedule.lists[static_cast<size_t>(stage)].push_back({ItemKind::kCollective, 0, index});

@@ -66,8 +66,11 @@ struct PipelineSchedule {
   friend bool operator==(const PipelineSchedule&, const PipelineSchedule&) = default;
 };
 
-// Adds a collective to the ends of its stages' lists. InvalidArgument naming them unless they are
-// stages of the schedule in ascending order.
+// InvalidArgument naming the collective and its stages, unless these are of `stages` stages in
+// ascending order.
+absl::Status Validate(const StageCollective& collective, size_t stages);
+
+// Adds a collective to the ends of its stages' lists. Errors of Validate.
 absl::Status AddCollective(StageCollective collective, PipelineSchedule& schedule);
 
 // The other end of a transfer of a stage: where it lies, and what it is there.

@@ -79,6 +79,9 @@ absl::StatusOr<std::vector<ListIndex>> IndexLists(const PipelineSchedule& schedu
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline: ", schedule.lists.size(), " lists for ", schedule.shape.stages, " stages"));
   }
+  for (const StageCollective& collective : schedule.collectives) {
+    BRIGADE_RETURN_IF_ERROR(Validate(collective, schedule.lists.size()));
+  }
   std::vector<ListIndex> indices;
   for (int stage = 0; stage < schedule.shape.stages; ++stage) {
     BRIGADE_ASSIGN_OR_RETURN(auto index, ListIndex::Create(schedule, stage));
