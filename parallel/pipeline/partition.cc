@@ -172,22 +172,31 @@ std::tuple<int64_t, double, double, double> CostOf(const std::vector<int>& bound
   return {over, largest, *std::max_element(stages.begin(), stages.end()), squares};
 }
 
-// Moves single boundaries while that makes the cost less.
+// Moves one or two boundaries by a layer while that makes the cost less.
 void Improve(const Sums& sums, const PipelineShape& shape, const MemoryLimit* limit,
              std::vector<int>& boundaries) {
   auto least = CostOf(boundaries, sums, shape, limit);
-  for (bool moves = true; moves;) {
+  bool moves = true;
+  const auto move = [&](size_t i, int step, size_t j, int other_step) {
+    std::vector<int> other = boundaries;
+    other[i] += step;
+    other[j] += other_step;
+    for (const size_t each : {i, j}) {
+      if (other[each] <= other[each - 1] || other[each] >= other[each + 1]) return;
+    }
+    const auto cost = CostOf(other, sums, shape, limit);
+    if (!(cost < least)) return;
+    least = cost;
+    boundaries = other;
+    moves = true;
+  };
+  while (moves) {
     moves = false;
     for (size_t i = 1; i + 1 < boundaries.size(); ++i) {
-      for (const int step : {-1, 1}) {
-        std::vector<int> other = boundaries;
-        other[i] += step;
-        if (other[i] == other[i - 1] || other[i] == other[i + 1]) continue;
-        const auto cost = CostOf(other, sums, shape, limit);
-        if (!(cost < least)) continue;
-        least = cost;
-        boundaries = other;
-        moves = true;
+      for (size_t j = i; j + 1 < boundaries.size(); ++j) {
+        for (const int step : {-1, 1}) {
+          for (const int other_step : {-1, 0, 1}) move(i, step, j, other_step);
+        }
       }
     }
   }

@@ -56,7 +56,9 @@ class Picture {
         kWidth, height, kWidth, height);
     Title();
     for (size_t stage = 0; stage < schedule_.lists.size(); ++stage) Row(stage);
+    // Behind the boxes: those from the last stage to the first cross all rows.
     Transfers();
+    for (size_t stage = 0; stage < schedule_.lists.size(); ++stage) Boxes(stage);
     Axis();
     Legend();
     svg_ += "</svg>\n";
@@ -115,6 +117,9 @@ class Picture {
   void Row(size_t stage) {
     Text(kLeft - 8, YOf(stage) + 17, "end", "black", absl::StrCat("stage ", stage));
     Rect(XOf(0), YOf(stage), simulation_.makespan * scale_, kBox, kWait);
+  }
+
+  void Boxes(size_t stage) {
     const StageList& list = schedule_.lists[stage];
     for (size_t i = 0; i < list.size(); ++i) {
       if (!IsComputation(list[i].kind)) continue;
@@ -141,7 +146,8 @@ class Picture {
         // From the near edge of the one row to that of the other.
         const bool down = to > stage;
         Line(XOf(begin), YOf(stage) + (down ? kBox : 0), XOf(end), YOf(to) + (down ? 0 : kBox),
-             "#555555");
+             kTransfer);
+        has_transfers_ = true;
       }
     }
   }
@@ -183,16 +189,23 @@ class Picture {
     Rect(x, y, kBox, kBox, kWait);
     x += kBox;
     entry("waits");
+    if (has_transfers_) {
+      Line(x, y, x + kBox, y + kBox, kTransfer);
+      x += kBox;
+      entry("transfers");
+    }
     if (schedule_.shape.schedule.chunks > 1) entry("(darker: later chunks)");
   }
 
   static constexpr Color kWait = {236, 236, 236};
+  static constexpr char kTransfer[] = "#555555";
 
   const PipelineSchedule& schedule_;
   const Simulation& simulation_;
   const double rows_;
   // Pixels per time.
   const double scale_;
+  bool has_transfers_ = false;
   std::string svg_;
 };
 
