@@ -76,6 +76,9 @@ TEST(ScheduleTest, ZeroBubbleVGoesThereAndBack) {
                           "B3 W2 W3' W3"));
   EXPECT_THAT(Computations("zb-v", 2, 1),
               ElementsAre("F0 F0' B0' W0' B0 W0", "F0 F0' B0' W0' B0 W0"));
+  // Of fewer micro-batches than 2p - 1, the list of so many without the rest.
+  EXPECT_THAT(Computations("zb-v", 2, 2), ElementsAre("F0 F1 F0' B0' W0' F1' B1' W1' B0 W0 B1 W1",
+                                                      "F0 F0' F1 F1' B0' W0' B0 W0 B1' W1' B1 W1"));
   EXPECT_THAT(Computations("zb-v", 1, 2), ElementsAre("F0 F0' B0' W0' F1 B0 W0 F1' B1' W1' B1 W1"));
 }
 

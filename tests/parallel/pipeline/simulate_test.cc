@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/parallel/pipeline/check.h"
 #include "brigade/parallel/pipeline/schedule.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -72,6 +73,18 @@ TEST(SimulateTest, TakesThePublishedTimesAndKeepsThePublishedActivations) {
   }
 }
 
+// As in parallel/pipeline/README.md.
+TEST(SimulateTest, RunsAndProvesAScheduleByItsName) {
+  ASSERT_OK_AND_ASSIGN(const ScheduleChoice choice, ParseSchedule("zb-h1"));
+  ASSERT_OK_AND_ASSIGN(const PipelineSchedule schedule,
+                       CreateSchedule({choice, /*stages=*/4, /*micro_batches=*/8}));
+  ASSERT_OK_AND_ASSIGN(const std::vector<StageBuffers> buffers, Check(schedule));
+  ASSERT_OK_AND_ASSIGN(const Simulation step,
+                       Simulate(schedule, EqualTimes(schedule.shape, {.forward = 1})));
+  EXPECT_EQ(buffers.size(), 4u);
+  EXPECT_EQ(step.makespan, 27);
+}
+
 // By the measure of its authors. The last stage begins and ends p - 1 chunks later than the first.
 TEST(SimulateTest, ZeroBubbleVHasNoBubbleWhereAllPassesTakeEquallyLong) {
   for (int p = 1; p <= 8; ++p) {
@@ -84,6 +97,8 @@ TEST(SimulateTest, ZeroBubbleVHasNoBubbleWhereAllPassesTakeEquallyLong) {
     }
   }
   EXPECT_EQ(Simulated(Shape("zb-v", 4, 6), {2, 2, 2}).LongestWait(), 2);
+  // With other times it has one (docs/pipeline.md).
+  EXPECT_EQ(Simulated(Shape("zb-v", 4, 8), {2, 3, 1}).makespan, 54);
   // By the same measure others have the bubbles that they have as a whole.
   EXPECT_EQ(Simulated(Shape("1f1b", 4, 8)).LongestWait(), 9);
   EXPECT_EQ(Simulated(Shape("zb-h1", 4, 8)).LongestWait(), 3);
