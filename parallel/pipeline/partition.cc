@@ -79,8 +79,8 @@ class Cuts {
     return boundaries;
   }
 
-  // The first part that does not fit if each before it has as many layers as fit, and its layers: at
-  // least one, all if it is the last part.
+  // The first part that does not fit if each before it has as many layers as fit, and its layers:
+  // one, or all that are left if it is the last part.
   std::tuple<int, int, int> FirstThatDoesNotFit() const {
     int begin = 0;
     for (int part = 0;; ++part) {

@@ -61,8 +61,8 @@ absl::Status CheckPartition(absl::Span<const int> boundaries, int layers,
 // With several chunks on each stage the largest sum over the parts of one stage counts after the
 // largest part. From the least largest part on one or two boundaries at a time then move by a layer
 // while that makes, in this order, fewer bytes over the limits, a smaller largest part, a smaller
-// largest sum or less squares. So the largest sum is not always the least (tests/ say how often), and
-// what costs the same is not told apart by its boundaries.
+// largest sum or less squares. So the largest sum is not always the least, and what costs the same
+// is not told apart by its boundaries.
 //
 // `limit` may be null.
 //

@@ -19,9 +19,9 @@ namespace brigade::parallel {
 //                           micro-batches; backward passes from the last chunk to the first
 //   kZeroBubbleH1           as 1F1B; weights of i after inputs of i + s, what is left at the end
 //   kZeroBubbleV            2 (p-s) - 1 forward passes of chunk 0, s of both chunks by turns, and
-//                           p-s times forward and backward of chunk 1; then by turns a forward pass
-//                           and a backward pass of each chunk; weights wait at the end, where the
-//                           last s micro-batches have none between their passes
+//                           p-s times forward, inputs and weights of chunk 1; then by turns, of
+//                           each chunk, these three; at the end the inputs of s micro-batches of
+//                           both chunks, inputs of chunk 0 with weights, and the weights left
 //
 // Errors       Those of Validate (schedule_kind.h).
 // Source       schedule_kind.h.

@@ -282,8 +282,8 @@ class Replay {
   }
 
  private:
-  // What a stage has: "a" activations kept, "x" a chunk's input, "y" its output, "dy" and "dx" their
-  // gradients; of a part and a micro-batch.
+  // What a stage has: "a" activations kept, "x" a chunk's input, "y" its output, "dy" and "dx" the
+  // gradients of its output and input; of a part and a micro-batch.
   using Value = std::tuple<std::string, int, int>;
 
   bool AtEnd(int stage) const {
