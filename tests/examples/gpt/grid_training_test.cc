@@ -65,10 +65,13 @@ TEST_P(GridProductTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
 TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
   for (const std::string precision : {"fp32", "fp16", "bf16"}) {
     const double bound = precision == "fp32" ? 1e-4 : 0.02;
-    for (const GridCase& grid : {GridCase{.tensor = 4}, GridCase{.context = 4},
-                                 GridCase{.tensor = 2, .context = 2, .data = 2},
-                                 GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
-                                 GridCase{.context = 3, .data = 2}}) {
+    for (const GridCase& grid :
+         {GridCase{.tensor = 4}, GridCase{.context = 4},
+          GridCase{.tensor = 2, .context = 2, .data = 2},
+          GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
+          GridCase{.tensor = 4, .tensor_overlap = 3},
+          GridCase{.tensor = 2, .sequence_parallel = true, .tensor_overlap = 4},
+          GridCase{.context = 3, .data = 2}}) {
       SCOPED_TRACE(absl::StrCat(precision, ", tensor ", grid.tensor, ", context ", grid.context,
                                 ", data ", grid.data));
       const Job job = JobOf(grid, grid.tensor, 2, precision, kAdamW);
@@ -76,6 +79,7 @@ TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
       alone.config = ParseConfig(Config(2 * grid.data, 0, "fp32"), 1).value();
       alone.model.tensor_shards = 1;
       alone.model.sequence_parallel = false;
+      alone.model.tensor_pieces = 1;
       const Trained whole = Train(alone, 1);
       const Trained run = Train(job, grid.tensor * grid.context * grid.data);
       ASSERT_EQ(run.losses.size(), whole.losses.size());
@@ -272,7 +276,7 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                     "blocks"));
   EXPECT_THAT(error_of({.tensor = 2, .tensor_overlap = 2}, 2,
                        [](Job& job) { job.model.tensor_pieces = 257; }),
-              named("the number of pieces of products is 257; it must be 1 to 256"));
+              named("the model's number of pieces of products is 257; it must be 1 to 256"));
   EXPECT_THAT(error_of({.data = 2}, 1, [](Job& job) { job.model.tensor_pieces = 2; }),
               named("the model's products are cut into 2 pieces, but of a model of one tensor "
                     "shard nothing is exchanged"));

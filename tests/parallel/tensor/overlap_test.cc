@@ -24,7 +24,11 @@ using internal::WaitPoint;
 using precision::BFloat16;
 using precision::DType;
 using precision::Half;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 // Rows of which eight shards have three each: of two pieces, and of five, which become three.
 constexpr Mlp kMlp = {.rows = 24, .inputs = 16, .hidden = 32, .outputs = 24};
@@ -144,9 +148,52 @@ TEST(OverlapOrderTest, AnOmittedWaitIsReported) {
   EXPECT_GT(races(SumPart::kOwn, WaitPoint::kRowsGathered), 0u);
 }
 
-// Sums of ones: what the tests below need of products.
-absl::Status Ones(const RowRange& rows, int64_t columns, void* partial, DType dtype,
-                  device::Stream& stream) {
+// The products of a stream, and the waits for what is exchanged.
+std::vector<std::string> ProgramOf(const device::TracedStream& stream) {
+  std::vector<std::string> program;
+  for (const device::TracedOperation& operation : stream.operations) {
+    const std::string name(operation.name);
+    for (const char* const shown : {"gemm", "piece computed", "piece gathered", "pieces summed"}) {
+      if (name == shown) program.push_back(name);
+    }
+  }
+  return program;
+}
+
+// Products wait for the pieces that they read, and sums for the products that they add; nothing
+// else.
+TEST(OverlapOrderTest, EachStreamWaitsForWhatItNeeds) {
+  if (kOnGpu) GTEST_SKIP() << "a GPU's waits are not traced";
+  device::Tracer tracer;
+  RunMlp(kMlp, RandomValues<float>(kMlp), 2, 2,
+         {.part = SumPart::kOwn, .pieces = 2, .overlap = true, .tracer = &tracer});
+  int compute_streams = 0, exchange_streams = 0;
+  for (const device::TracedStream& stream : tracer.Take()) {
+    if (stream.stream == "compute") {
+      ++compute_streams;
+      EXPECT_THAT(ProgramOf(stream),
+                  ElementsAre(
+                      // y by columns.
+                      "piece gathered", "gemm", "piece gathered", "gemm",
+                      // y by rows.
+                      "gemm", "gemm", "pieces summed",
+                      // dx by rows, and the weight's gradient.
+                      "piece gathered", "gemm", "piece gathered", "gemm", "gemm",
+                      // dx by columns, and the weight's gradient, of x gathered again.
+                      "gemm", "gemm", "piece gathered", "gemm", "pieces summed"));
+    } else if (stream.stream == "tensor exchange") {
+      ++exchange_streams;
+      // Three gathers, and two sums of two pieces.
+      EXPECT_THAT(ProgramOf(stream), AllOf(SizeIs(3 + 4), Each(std::string("piece computed"))));
+    }
+  }
+  EXPECT_EQ(compute_streams, 2);
+  EXPECT_EQ(exchange_streams, 2);
+}
+
+// Sums of nothing: what the tests below need of products.
+absl::Status Zeros(const RowRange& rows, int64_t columns, void* partial, DType dtype,
+                   device::Stream& stream) {
   return stream.FillBytes(partial, 0, rows.count * columns * precision::SizeOf(dtype));
 }
 
@@ -169,7 +216,7 @@ TEST(OverlapOrderTest, WhatComesNextRunsBesideTheSum) {
       }));
     }
     const auto product = [&](int, const RowRange& rows, void* partial, DType dtype) {
-      return Ones(rows, 2, partial, dtype, lab.stream());
+      return Zeros(rows, 2, partial, dtype, lab.stream());
     };
     ASSERT_OK(sums->StartSum(4, 2, product, out.data(), lab.stream()));
     if (lab.shards().rank == 0) {
@@ -199,7 +246,7 @@ TEST(OverlapOrderTest, AnErrorOfOneRankEndsAll) {
       const auto product = [&](int, const RowRange& rows, void* partial, DType dtype) {
         // Between two pieces.
         if (lab.shards().rank == 1 && ++calls == 2) return absl::DataLossError("bad weights");
-        return Ones(rows, 2, partial, dtype, lab.stream());
+        return Zeros(rows, 2, partial, dtype, lab.stream());
       };
       absl::Status status = sums->StartSum(4, 2, product, out.data(), lab.stream());
       if (lab.shards().rank == 1) {
@@ -283,7 +330,7 @@ TEST(OverlapCostTest, CallsAllocateNothing) {
     ASSERT_OK(sums->GatherRows(own.data(), all.data(), 12, 8, lab.stream()));
     ASSERT_OK(sums->AwaitRows(lab.stream()));
     const auto product = [&](int, const RowRange& rows, void* partial, DType dtype) {
-      return Ones(rows, 8, partial, dtype, lab.stream());
+      return Zeros(rows, 8, partial, dtype, lab.stream());
     };
     ASSERT_OK(sums->Sum(12, 8, product, out.data(), lab.stream()));
     ASSERT_OK(sums->SumOfOne(12, 8, product, out.data(), lab.stream()));

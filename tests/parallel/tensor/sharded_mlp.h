@@ -51,6 +51,7 @@ struct How {
   bool overlap = false;
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
+  device::Tracer* tracer = nullptr;
   // Then there are no results.
   std::optional<internal::WaitPoint> omitted = {};
 };
@@ -69,8 +70,10 @@ Results<T> RunMlp(const Mlp& mlp, const Values<T>& values, int count, int ranks,
                       std::vector<T>(values.x.size()), std::vector<T>(values.expand.size()),
                       std::vector<T>(values.bias.size()), std::vector<T>(values.contract.size())};
   std::atomic<int64_t> sent_bytes = 0;
-  const collectives::RanksOptions options = {
-      .size = ranks, .random_delay = how.random_delay, .race_checker = how.race_checker};
+  const collectives::RanksOptions options = {.size = ranks,
+                                             .random_delay = how.random_delay,
+                                             .race_checker = how.race_checker,
+                                             .tracer = how.tracer};
   OnTensorRanks(count, options, [&](TensorLab& lab) {
     constexpr precision::DType kType = precision::kDType<T>;
     device::Stream& stream = lab.stream();
