@@ -100,7 +100,7 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     W* const delta = Typed<W>(workspace);
     const AttentionArrays<T> arrays = Whole<T>(shape, qkv, log_sum_exp);
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
-    const AttentionGradients<T> gradients = {to, to + shape.width, to + 2 * shape.width,
+    const AttentionGradients gradients = {to, to + shape.width, to + 2 * shape.width,
                                              3 * shape.width, 3 * shape.width};
 #if BRIGADE_CUDA
     if constexpr (sizeof(T) == 2) {
@@ -142,9 +142,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
                                        Read(up, size),
                                        device::Writes(parts, cpu ? AttentionPartsBytes(shape) : 0),
                                        Write(to, 3 * size)};
-    return internal::EnqueueAttentionBackward({"attention_backward", accesses}, shape.batch, arrays,
-                                              static_cast<const W*>(delta), up, parts, gradients,
-                                              stream);
+    return internal::EnqueueAttentionBackward<T>({"attention_backward", accesses}, shape.batch,
+                                                 arrays, static_cast<const W*>(delta), up, parts,
+                                                 gradients, stream);
   });
 }
 

@@ -26,10 +26,7 @@ struct Upstream {
   const Wide<T>* delta;
 };
 
-// Which keys of a tile its queries see: all, those up to their own place, or all that there are.
-enum class Sees { kAll, kUpToOwn, kPresent };
-
-template <typename Op, typename Out>
+template <typename Op>
 struct BackwardTile {
   using W = typename Op::W;
   using V = typename Op::V;
@@ -45,8 +42,9 @@ struct BackwardTile {
   // Adds to dqueries [queries rounded up to kTile, width rounded up to kPadding], without the
   // scale, and writes the gradients of keys and values.
   BRIGADE_INLINE BackwardTile(const Heads<T>& heads, const Upstream<T>& up, int64_t head,
-                              W* dqueries, const AttentionGradients<Out>& to, char* scratch)
-      : heads_(heads), up_(up), head_(head), dqueries_(dqueries), to_(to) {
+                              W* dqueries, const AttentionGradients& to, bool is_wide,
+                              char* scratch)
+      : heads_(heads), up_(up), head_(head), dqueries_(dqueries), to_(to), is_wide_(is_wide) {
     words_ = WordsOf<Op>(heads.head_width);
     row_stride_ = RoundUp(words_, kPadding);
     stride_ = RoundUp(heads.head_width, kPadding);
@@ -83,18 +81,17 @@ struct BackwardTile {
     PackColumns<Op>(k, kTile, keys_, stride_);
     for (int64_t i = 0; i < kTile * stride_; ++i) dkeys_[i] = 0;
     for (int64_t i = 0; i < kTile * stride_; ++i) dvalues_[i] = 0;
-    if (heads_.causal) AddQueries<Sees::kUpToOwn>(key);
-    for (int64_t query = heads_.causal ? key + kTile : 0; query < heads_.query_count;
-         query += kTile) {
+    int64_t query = 0;
+    if (heads_.causal) {
+      AddQueries<true>(key);
+      query = key + kTile;
+    } else if (keys_here_ < kTile) {
       // Keys that are not there would have any probability, also that of infinity.
-      if (keys_here_ == kTile) {
-        AddQueries<Sees::kAll>(query);
-      } else {
-        AddQueries<Sees::kPresent>(query);
-      }
+      for (; query < heads_.query_count; query += kTile) AddQueries<true>(query);
     }
-    Write(dkeys_, to_.keys + heads_.At(head_, key, to_.key_leading), heads_.scale);
-    Write(dvalues_, to_.values + heads_.At(head_, key, to_.key_leading), W(1));
+    for (; query < heads_.query_count; query += kTile) AddQueries<false>(query);
+    Write(dkeys_, to_.keys, key, heads_.scale);
+    Write(dvalues_, to_.values, key, W(1));
   }
 
  private:
@@ -102,10 +99,11 @@ struct BackwardTile {
     return rows - row < kTile ? rows - row : kTile;
   }
 
-  // kUpToOwn: the queries are at the keys' places.
-  template <Sees kSees>
+  // kMasked: of a causal pass the queries are at the keys' places, and see those up to their own;
+  // else they see the keys that there are.
+  template <bool kMasked>
   BRIGADE_INLINE void AddQueries(int64_t query) {
-    constexpr bool kDiagonal = kSees == Sees::kUpToOwn;
+    const bool diagonal = kMasked && heads_.causal;
     const int64_t queries = RowsFrom(query, heads_.query_count);
     const auto q = heads_.Queries(head_, query, queries);
     const RowsOf<const T> d = {up_.dout + heads_.At(head_, query, heads_.width()), heads_.width(),
@@ -124,13 +122,13 @@ struct BackwardTile {
     }
     const int64_t rows = RoundUp(queries, kRows);
     for (int64_t k = 0; k < kTile; k += Op::kColumns) {
-      for (int64_t i = kDiagonal ? k / kRows * kRows : 0; i < rows; i += kRows) {
-        Scores<kSees>(i, k);
+      for (int64_t i = diagonal ? k / kRows * kRows : 0; i < rows; i += kRows) {
+        Scores<kMasked>(i, k);
       }
     }
     for (int64_t column = 0; column < stride_; column += Op::kColumns) {
       for (int64_t k = 0; k < kTile; k += kRows) {
-        const int64_t from = (kDiagonal ? k : 0) / Op::kDepth;
+        const int64_t from = (diagonal ? k : 0) / Op::kDepth;
         const int64_t steps = rows / Op::kDepth - from;
         // On the diagonal of a short tile no query sees such keys.
         if (steps <= 0) break;
@@ -142,7 +140,7 @@ struct BackwardTile {
       }
       for (int64_t i = 0; i < rows; i += kRows) {
         AddProduct({dscore_rows_ + i * (kTile / Op::kDepth), kTile / Op::kDepth, 1},
-                   {keys_, stride_}, column, (kDiagonal ? i + kRows : kTile) / Op::kDepth,
+                   {keys_, stride_}, column, (diagonal ? i + kRows : kTile) / Op::kDepth,
                    dqueries_ + (query + i) * stride_);
       }
     }
@@ -150,11 +148,11 @@ struct BackwardTile {
 
   // Probabilities and the gradients of scores of queries [i, i + kRows) and keys
   // [k, k + kColumns).
-  template <Sees kSees>
+  template <bool kMasked>
   BRIGADE_INLINE void Scores(int64_t i, int64_t k) {
     // The last key that query i + m sees, from that of a vector's first lane on.
     const auto last_of = [&](int m, int v) BRIGADE_SIMD_BODY {
-      const int64_t last = kSees == Sees::kUpToOwn ? i + m : keys_here_ - 1;
+      const int64_t last = heads_.causal ? i + m : keys_here_ - 1;
       return V{} + static_cast<W>(last - k - v * kLanes);
     };
     V p[kRows][Op::kVectors];
@@ -166,7 +164,7 @@ struct BackwardTile {
           for (int m = 0; m < kRows; ++m) {
             for (int v = 0; v < Op::kVectors; ++v) {
               p[m][v] = Exp2<Op>(sums[m][v] * unit - lse_[i + m]);
-              if constexpr (kSees != Sees::kAll) {
+              if constexpr (kMasked) {
                 const V last = last_of(m, v);
                 p[m][v] = Op::Lanes() <= last ? p[m][v] : V{};
               }
@@ -183,7 +181,7 @@ struct BackwardTile {
               for (int v = 0; v < Op::kVectors; ++v) {
                 d[s][v] = p[m + s][v] * (sums[m + s][v] - delta_[i + m + s]);
                 // As p: what a query does not see may be NaN.
-                if constexpr (kSees != Sees::kAll) {
+                if constexpr (kMasked) {
                   const V last = last_of(m + s, v);
                   d[s][v] = Op::Lanes() <= last ? d[s][v] : V{};
                 }
@@ -222,20 +220,25 @@ struct BackwardTile {
     });
   }
 
-  BRIGADE_INLINE void Write(const W* from, Out* to, W scale) {
-    for (int64_t r = 0; r < keys_here_; ++r) {
+  BRIGADE_INLINE void Write(const W* from, void* all, int64_t key, W scale) {
+    WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
+      using Out = decltype(tag);
+      Out* const to = static_cast<Out*>(all) + heads_.At(head_, key, to_.key_leading);
+      for (int64_t r = 0; r < keys_here_; ++r) {
 #pragma GCC ivdep
-      for (int64_t c = 0; c < heads_.head_width; ++c) {
-        to[r * to_.key_leading + c] = Out(from[r * stride_ + c] * scale);
+        for (int64_t c = 0; c < heads_.head_width; ++c) {
+          to[r * to_.key_leading + c] = Out(from[r * stride_ + c] * scale);
+        }
       }
-    }
+    });
   }
 
   const Heads<T>& heads_;
   const Upstream<T>& up_;
   const int64_t head_;
   W* const dqueries_;
-  const AttentionGradients<Out>& to_;
+  const AttentionGradients& to_;
+  const bool is_wide_;
   int64_t words_, row_stride_, stride_;
   // Of the tile.
   int64_t keys_here_ = 0;
@@ -261,13 +264,13 @@ int64_t PartSize(int64_t queries, int64_t tile, int64_t head_width) {
 }
 
 // The gradient of queries [begin, end) of a head.
-template <typename T, typename Out>
+template <typename Out, typename T>
 BRIGADE_INLINE void AddParts(const Heads<T>& heads, int64_t head, int64_t begin, int64_t end,
                              const Wide<T>* parts, int64_t count, int64_t size,
-                             const AttentionGradients<Out>& gradients) {
+                             const AttentionGradients& gradients) {
   const int64_t stride = RoundUp(heads.head_width, kPadding);
   for (int64_t row = begin; row < end; ++row) {
-    Out* const to = gradients.queries + heads.At(head, row, gradients.query_leading);
+    Out* const to = static_cast<Out*>(gradients.queries) + heads.At(head, row, gradients.query_leading);
     const Wide<T>* const from = parts + row * stride;
 #pragma GCC ivdep
     for (int64_t c = 0; c < heads.head_width; ++c) {
@@ -287,10 +290,10 @@ int64_t AttentionPartsBytes(const AttentionShape& shape) {
          (shape.dtype == precision::DType::kFloat64 ? 8 : 4);
 }
 
-template <typename T, typename Out>
+template <typename T>
 void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const Wide<T>* delta,
-                            const T* dout, Wide<T>* parts, const AttentionGradients<Out>& to,
-                            device::ThreadPool& pool) {
+                            const T* dout, Wide<T>* parts, const AttentionGradients& to,
+                            bool is_wide, device::ThreadPool& pool) {
   constexpr int64_t kTile = BackwardSizes<Wide<T>>::kTile;
   const Heads<T> all(in);
   const Upstream<T> up = {dout, delta};
@@ -302,9 +305,9 @@ void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const W
     std::memset(part, 0, static_cast<size_t>(size) * sizeof(*part));
     alignas(64) char scratch[kScratchBytes];
     RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
-      using Tile = BackwardTile<decltype(operands), Out>;
-      static_assert(Tile::kBytes <= kScratchBytes);
-      Tile tile(all, up, head, part, to, scratch);
+      using Op = decltype(operands);
+      static_assert(BackwardTile<Op>::kBytes <= kScratchBytes);
+      BackwardTile<Op> tile(all, up, head, part, to, is_wide, scratch);
       for (int64_t key = chunk % count * kTile; key < in.key_count; key += count * kTile) {
         tile.Run(key);
       }
@@ -315,20 +318,21 @@ void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const W
     const int64_t head = chunk / tiles, begin = chunk % tiles * kTile;
     const int64_t end = std::min(begin + kTile, in.query_count);
     kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
-      AddParts(all, head, begin, end, parts + head * count * size, count, size, to);
+      WithWidth<T>(is_wide, [&](auto tag) BRIGADE_SIMD_BODY {
+        AddParts<decltype(tag)>(all, head, begin, end, parts + head * count * size, count, size,
+                                to);
+      });
     });
   });
 }
 
-#define BRIGADE_INSTANTIATE(T, Out)                                                            \
-  template void AttentionBackwardOnCpu(const AttentionArrays<T>&, int64_t, const Wide<T>*,     \
-                                       const T*, Wide<T>*, const AttentionGradients<Out>&,     \
+#define BRIGADE_INSTANTIATE(T)                                                             \
+  template void AttentionBackwardOnCpu(const AttentionArrays<T>&, int64_t, const Wide<T>*, \
+                                       const T*, Wide<T>*, const AttentionGradients&, bool, \
                                        device::ThreadPool&)
-BRIGADE_INSTANTIATE(float, float);
-BRIGADE_INSTANTIATE(precision::Half, precision::Half);
-BRIGADE_INSTANTIATE(precision::Half, float);
-BRIGADE_INSTANTIATE(precision::BFloat16, precision::BFloat16);
-BRIGADE_INSTANTIATE(precision::BFloat16, float);
-BRIGADE_INSTANTIATE(double, double);
+BRIGADE_INSTANTIATE(float);
+BRIGADE_INSTANTIATE(precision::Half);
+BRIGADE_INSTANTIATE(precision::BFloat16);
+BRIGADE_INSTANTIATE(double);
 
 }  // namespace brigade::nn

@@ -127,13 +127,11 @@ absl::Status AttentionBackwardOfBlock(const AttentionBlock& block, const void* q
     const AttentionArrays<T> arrays = Arrays<T>(block, queries, keys, log_sum_exp);
     const W* const deltas = Typed<W>(delta) + block.first_query;
     const T* const up = Typed<T>(dout) + block.first_query * shape.width;
+    W* const to_queries = Typed<W>(dqueries) + block.first_query * shape.width;
     W* const to_keys = Typed<W>(dkeys) + block.first_key * 2 * shape.width;
-    const AttentionGradients<W> to = {Typed<W>(dqueries) + block.first_query * shape.width,
-                                      to_keys,
-                                      to_keys + shape.width,
-                                      shape.width,
-                                      2 * shape.width,
-                                      adds};
+    W* const to_values = to_keys + shape.width;
+    const AttentionGradients to = {to_queries,  to_keys,         to_values,
+                                   shape.width, 2 * shape.width, adds};
     W* const parts = Typed<W>(internal::AttentionParts(shape, workspace));
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
     const device::Access accesses[] = {Read(Typed<T>(queries), 3 * size),
@@ -148,20 +146,20 @@ absl::Status AttentionBackwardOfBlock(const AttentionBlock& block, const void* q
 #if BRIGADE_CUDA
     if constexpr (sizeof(T) == 2) {
       if (!cpu && internal::IsTiled(shape.head_width(), arrays.queries, arrays.keys, arrays.values,
-                                    up, to.queries, to.keys, to.values)) {
+                                    up, to_queries, to_keys, to_values)) {
         return stream.Launch(operation, [&](void* cuda_stream) {
           return device::CudaStatus(
               LaunchTiledAttentionBackward(internal::Tiled(shape.batch, arrays), arrays.queries,
                                            arrays.keys, arrays.values, arrays.log_sum_exp, deltas,
-                                           up, to.queries, adds, to.keys, to.values,
+                                           up, to_queries, adds, to_keys, to_values,
                                            static_cast<cudaStream_t>(cuda_stream)),
               operation.name);
         });
       }
     }
 #endif
-    return internal::EnqueueAttentionBackward(operation, shape.batch, arrays, deltas, up, parts, to,
-                                              stream);
+    return internal::EnqueueAttentionBackward<W>(operation, shape.batch, arrays, deltas, up, parts,
+                                                 to, stream);
   });
 }
 

@@ -15,10 +15,11 @@ namespace brigade::nn {
 // In bytes: a vector of any instruction set.
 inline constexpr int64_t kAttentionPartsAlignment = 64;
 
-// `heads`: of all texts. Out: T, or Wide<T>.
-template <typename T, typename Out>
-void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, Out* out, Wide<T>* log_sum_exp,
-                    device::ThreadPool& pool);
+// `heads`: of all texts. What is written is T or, if `is_wide`, Wide<T>: one body writes both, since
+// each is compiled for all instruction sets.
+template <typename T>
+void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, void* out, bool is_wide,
+                    Wide<T>* log_sum_exp, device::ThreadPool& pool);
 
 // delta [batch, heads, context], of 16-bit types: the sum over a query's keys of the probability
 // and its gradient.
@@ -27,10 +28,10 @@ void AttentionDeltaOnCpu(const AttentionArrays<T>& in, int64_t heads, const T* d
                          device::ThreadPool& pool);
 
 // `parts`: AttentionPartsBytes, aligned to kAttentionPartsAlignment.
-template <typename T, typename Out>
+template <typename T>
 void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const Wide<T>* delta,
-                            const T* dout, Wide<T>* parts, const AttentionGradients<Out>& to,
-                            device::ThreadPool& pool);
+                            const T* dout, Wide<T>* parts, const AttentionGradients& to,
+                            bool is_wide, device::ThreadPool& pool);
 
 // Of a shape with positions.
 int64_t AttentionPartsBytes(const AttentionShape& shape);

@@ -16,7 +16,7 @@
 namespace brigade::nn {
 namespace {
 
-template <typename Op, typename Out>
+template <typename Op>
 struct ForwardTile {
   using W = typename Op::W;
   using V = typename Op::V;
@@ -30,9 +30,9 @@ struct ForwardTile {
   // Queries of which the softmax takes care at once.
   static constexpr int kVectors = 4, kGroup = kVectors * Op::kLanes;
 
-  BRIGADE_INLINE ForwardTile(const Heads<T>& heads, int64_t head, int64_t first, Out* out, W* lse,
-                             char* scratch)
-      : heads_(heads), head_(head), first_(first), out_(out), lse_(lse) {
+  BRIGADE_INLINE ForwardTile(const Heads<T>& heads, int64_t head, int64_t first, void* out,
+                             bool is_wide, W* lse, char* scratch)
+      : heads_(heads), head_(head), first_(first), out_(out), is_wide_(is_wide), lse_(lse) {
     const int64_t width = heads.head_width;
     rows_ = heads.query_count - first < kQueries ? heads.query_count - first : kQueries;
     words_ = WordsOf<Op>(width);
@@ -164,19 +164,25 @@ struct ForwardTile {
   }
 
   BRIGADE_INLINE void Store() {
-    for (int64_t i = 0; i < rows_; ++i) {
-      const W inverse = W(1) / total_[i];
-      Out* const to = out_ + i * heads_.width();
-      const W* const from = sums_ + i * stride_;
+    WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
+      using Out = decltype(tag);
+      Out* const all = static_cast<Out*>(out_) + heads_.At(head_, first_, heads_.width());
+      for (int64_t i = 0; i < rows_; ++i) {
+        const W inverse = W(1) / total_[i];
+        Out* const to = all + i * heads_.width();
+        const W* const from = sums_ + i * stride_;
 #pragma GCC ivdep
-      for (int64_t c = 0; c < heads_.head_width; ++c) to[c] = Out(from[c] * inverse);
-      lse_[i] = max_[i] * heads_.scale + std::log(total_[i]);
-    }
+        for (int64_t c = 0; c < heads_.head_width; ++c) to[c] = Out(from[c] * inverse);
+      }
+    });
+    W* const lse = lse_ + head_ * heads_.context + first_;
+    for (int64_t i = 0; i < rows_; ++i) lse[i] = max_[i] * heads_.scale + std::log(total_[i]);
   }
 
   const Heads<T>& heads_;
   const int64_t head_, first_;
-  Out* const out_;
+  void* const out_;
+  const bool is_wide_;
   W* const lse_;
   int64_t rows_, words_, row_stride_, stride_;
   Word *queries_, *keys_, *values_, *probabilities_;
@@ -185,9 +191,9 @@ struct ForwardTile {
 
 }  // namespace
 
-template <typename T, typename Out>
-void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, Out* out, Wide<T>* log_sum_exp,
-                    device::ThreadPool& pool) {
+template <typename T>
+void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, void* out, bool is_wide,
+                    Wide<T>* log_sum_exp, device::ThreadPool& pool) {
   constexpr int64_t kQueries = ForwardSizes<Wide<T>>::kQueries;
   const Heads<T> all(in);
   const int64_t tiles = (in.query_count + kQueries - 1) / kQueries;
@@ -196,23 +202,19 @@ void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, Out* out, Wide<
     const int64_t head = chunk / tiles, first = (tiles - 1 - chunk % tiles) * kQueries;
     alignas(64) char scratch[kScratchBytes];
     RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
-      using Tile = ForwardTile<decltype(operands), Out>;
-      static_assert(Tile::kBytes <= kScratchBytes);
-      Tile(all, head, first, out + all.At(head, first, all.width()),
-           log_sum_exp + head * in.context + first, scratch)
-          .Run();
+      using Op = decltype(operands);
+      static_assert(ForwardTile<Op>::kBytes <= kScratchBytes);
+      ForwardTile<Op>(all, head, first, out, is_wide, log_sum_exp, scratch).Run();
     });
   });
 }
 
-#define BRIGADE_INSTANTIATE(T, Out)                                                 \
-  template void AttentionOnCpu(const AttentionArrays<T>&, int64_t, Out*, Wide<T>*, \
+#define BRIGADE_INSTANTIATE(T)                                                            \
+  template void AttentionOnCpu(const AttentionArrays<T>&, int64_t, void*, bool, Wide<T>*, \
                                device::ThreadPool&)
-BRIGADE_INSTANTIATE(float, float);
-BRIGADE_INSTANTIATE(precision::Half, precision::Half);
-BRIGADE_INSTANTIATE(precision::Half, float);
-BRIGADE_INSTANTIATE(precision::BFloat16, precision::BFloat16);
-BRIGADE_INSTANTIATE(precision::BFloat16, float);
-BRIGADE_INSTANTIATE(double, double);
+BRIGADE_INSTANTIATE(float);
+BRIGADE_INSTANTIATE(precision::Half);
+BRIGADE_INSTANTIATE(precision::BFloat16);
+BRIGADE_INSTANTIATE(double);
 
 }  // namespace brigade::nn

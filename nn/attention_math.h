@@ -132,10 +132,10 @@ struct AttentionDeltaRows {
   }
 };
 
-// Where gradients go: positions of queries, and of keys and values, are so far apart.
-template <typename Out>
+// Where gradients go, numbers of T or of Wide<T>: positions of queries, and of keys and values, are
+// so far apart.
 struct AttentionGradients {
-  Out *queries, *keys, *values;
+  void *queries, *keys, *values;
   int64_t query_leading, key_leading;
   // Whether those of queries are added to what is there.
   bool adds_queries = false;
@@ -147,7 +147,7 @@ struct AttentionBackwardQueryRows {
   AttentionArrays<T> in;
   const T* dout;
   const Wide<T>* delta;
-  AttentionGradients<Out> to;
+  AttentionGradients to;
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
@@ -164,7 +164,7 @@ struct AttentionBackwardQueryRows {
       const W d = p * (in.Dot(row, up, in.Value(head, key)) - delta[statistic]);
       row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { sums[c] += d * Widen(k[c]); });
     }
-    Out* const out = to.queries + in.At(head, position, to.query_leading);
+    Out* const out = static_cast<Out*>(to.queries) + in.At(head, position, to.query_leading);
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY {
       StoreGradient(out + c, to.adds_queries, sums[c] * in.scale);
     });
@@ -177,7 +177,7 @@ struct AttentionBackwardKeyRows {
   AttentionArrays<T> in;
   const T* dout;
   const Wide<T>* delta;
-  AttentionGradients<Out> to;
+  AttentionGradients to;
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
@@ -198,8 +198,9 @@ struct AttentionBackwardKeyRows {
         dvalue[c] += p * Widen(up[c]);
       });
     }
-    Out* const keys = to.keys + in.At(head, position, to.key_leading);
-    Out* const values = to.values + in.At(head, position, to.key_leading);
+    const int64_t at = in.At(head, position, to.key_leading);
+    Out* const keys = static_cast<Out*>(to.keys) + at;
+    Out* const values = static_cast<Out*>(to.values) + at;
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY {
       keys[c] = Out(dkey[c] * in.scale);
       values[c] = Out(dvalue[c]);

@@ -62,7 +62,7 @@ absl::Status EnqueueAttention(const device::Operation& operation, int64_t batch,
   const int64_t heads = batch * in.heads;
   if (stream.device().kind == device::DeviceKind::kCpu) {
     return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
-      AttentionOnCpu(in, heads, out, log_sum_exp, pool);
+      AttentionOnCpu(in, heads, out, sizeof(Out) > sizeof(T), log_sum_exp, pool);
       return absl::OkStatus();
     });
   }
@@ -82,16 +82,16 @@ absl::Status EnqueueAttention(const device::Operation& operation, int64_t batch,
   return EnqueueRows(operation, heads * in.query_count, formula, stream);
 }
 
-// The gradients from delta, by a thread's tiles or a warp's rows.
-template <typename T, typename Out>
+// The gradients from delta, numbers of Out, by a thread's tiles or a warp's rows.
+template <typename Out, typename T>
 absl::Status EnqueueAttentionBackward(const device::Operation& operation, int64_t batch,
                                       const AttentionArrays<T>& in, const Wide<T>* delta,
                                       const T* dout, Wide<T>* parts,
-                                      const AttentionGradients<Out>& to, device::Stream& stream) {
+                                      const AttentionGradients& to, device::Stream& stream) {
   const int64_t heads = batch * in.heads;
   if (stream.device().kind == device::DeviceKind::kCpu) {
     return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
-      AttentionBackwardOnCpu(in, heads, delta, dout, parts, to, pool);
+      AttentionBackwardOnCpu(in, heads, delta, dout, parts, to, sizeof(Out) > sizeof(T), pool);
       return absl::OkStatus();
     });
   }

@@ -68,6 +68,18 @@ class Scratch {
   char* memory_;
 };
 
+// Calls body(Out()) for what is written: T, or Wide<T>.
+template <typename T, typename Body>
+BRIGADE_INLINE void WithWidth(bool is_wide, const Body& body) {
+  if constexpr (sizeof(T) < sizeof(Wide<T>)) {
+    if (is_wide) {
+      body(Wide<T>());
+      return;
+    }
+  }
+  body(T());
+}
+
 // Calls body(Op()) with the operands to multiply numbers of type T with, compiled for the best
 // instruction set.
 template <typename T, typename Body>

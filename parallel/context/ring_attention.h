@@ -107,8 +107,8 @@ class RingAttention {
   absl::Status Wait(internal::RingWait point, device::Event& event, device::Stream& waiter);
   // Keys and values from qkv to the place of step 0.
   absl::Status Pack(const void* qkv, device::Stream& stream);
-  // One hop of the keys and values of a step, and of the sums.
-  absl::Status SendKeys(int step, device::Stream& stream);
+  // One hop of the keys and values of a step, and of the sums that `stream` has added to.
+  absl::Status SendKeys(int step);
   absl::Status SendSums(int step, device::Stream& stream);
 
   const nn::AttentionShape shape_, local_;
@@ -118,9 +118,9 @@ class RingAttention {
   std::unique_ptr<device::Event> packed_, received_, read_, added_, sums_received_;
   // The point at which the ring does not wait.
   std::optional<internal::RingWait> omitted_;
-  // In the memory: keys and values of this step and the next, sums likewise; and a step's part of
-  // the result, the result, or a step's part of the sums and the gradient of queries.
-  char *keys_[2], *sums_[2], *part_, *part_log_sum_exp_, *total_, *delta_, *workspace_;
+  // In the memory: keys and values of this step and the next, and sums likewise; what a step adds to
+  // the result or to the sums; the result, or the gradient of queries; and attention's workspace.
+  char *keys_[2], *sums_[2], *part_, *part_log_sum_exp_, *total_, *workspace_;
 };
 
 }  // namespace brigade::parallel
