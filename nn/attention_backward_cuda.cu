@@ -16,7 +16,7 @@
 // others t / 64 / 2 times on average in each kernel. Shared memory: 128 own rows and twice two
 // tiles of the others, since the next ones come while these are multiplied: 64 rows each, or 32
 // where heads are wider than 64, so that a block of sm_86 has room: 31, 55, 53 and 69 KiB by w.
-// Registers on sm_90, by w: 194, 251, 249, 255 of the keys' kernel, 168 of the queries'; no spills
+// Registers on sm_90, by w: 216, 255, 255, 255 of the keys' kernel, 168 of the queries'; no spills
 // on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). All sizes are untuned.
 
 #include <algorithm>
@@ -34,9 +34,10 @@ namespace {
 // Which rows a block owns.
 enum class Owns { kKeys, kQueries };
 
-// As many as leave the registers that are needed: 168 for three, 255 for two.
-template <Owns kOwns>
-constexpr int kBlocksPerSm = kOwns == Owns::kKeys ? 2 : 3;
+// As many as leave the registers that are needed: 168 for three, 255 for two. A block of scores,
+// whose strides and counts are no constants, needs more for queries too.
+template <Owns kOwns, bool kIsWhole>
+constexpr int kBlocksPerSm = kOwns == Owns::kKeys || !kIsWhole ? 2 : 3;
 
 template <int kWidth>
 constexpr int kOthers = kWidth <= 64 ? 64 : 32;
@@ -82,7 +83,7 @@ struct Pointers {
 
 // Out: T for all positions; float for a block of scores, whose queries and keys may differ.
 template <typename T, int kWidth, Owns kOwns, typename Out>
-__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
+__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns, std::is_same_v<T, Out>>)
     AttentionBackwardKernel(const TiledAttentionBlock block, const Pointers<T, Out> pointers,
                             float scale) {
   constexpr bool kOwnsKeys = kOwns == Owns::kKeys, kIsWhole = std::is_same_v<T, Out>;

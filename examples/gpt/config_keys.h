@@ -66,6 +66,7 @@ struct Settings {
   int sequence_parallel_size = 0;
   bool sequence_parallel = false;
   bool keep_gathered = false;
+  std::optional<ContextExchange> context_exchange;
   bool partition_activations = false;
 
   // The path of a machine's figures, and how many ranks each node has.
