@@ -4,6 +4,7 @@
 // Trainings so small that all grids of eight ranks can make them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "brigade/examples/gpt/config.h"
@@ -27,6 +28,8 @@ struct GridCase {
   int context = 1;
   int data = 1;
   bool sequence_parallel = false;
+  // Of context ranks; they then share any number of heads.
+  bool ring = false;
 };
 
 // A job for as many ranks as the grid has.
@@ -39,9 +42,13 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                            {.tensor = grid.tensor,
                             .context = grid.context,
                             .tensor_shards = shards,
-                            .sequence_parallel = grid.sequence_parallel})
+                            .sequence_parallel = grid.sequence_parallel,
+                            .context_exchange = grid.ring
+                                                    ? std::optional(ContextExchange::kRing)
+                                                    : std::nullopt})
                    .value();
-  const int64_t heads = shards * grid.context;
+  // Three of a shard are what no two, four or eight context ranks could share by heads.
+  const int64_t heads = shards * (grid.ring ? 3 : grid.context);
   job.model = {.layers = 2,
                .heads = heads,
                .width = 4 * heads,

@@ -35,7 +35,7 @@ class SharedBlock {
     const bool shares_rows = shape_.model.sequence_parallel;
     const int64_t own = shares_rows ? rows / shape_.tensor_ranks : rows;
     const int64_t cut = rows * kWidth / shape_.tensor_ranks * element;
-    const int64_t of_heads = shape_.context_ranks > 1 ? cut : 0;
+    const int64_t of_heads = ExchangesHeads() ? cut : 0;
     switch (array) {
       case kNorm1:
       case kNorm2:
@@ -61,6 +61,10 @@ class SharedBlock {
       default:
         return own * kWidth * element;
     }
+  }
+  // Ranks of a ring keep what they have of all heads.
+  bool ExchangesHeads() const {
+    return shape_.context_ranks > 1 && shape_.context_exchange == ContextExchange::kUlysses;
   }
   int64_t residual() const { return BytesOf(kMiddle, false); }
   int64_t gathered() const {
@@ -100,14 +104,14 @@ class SharedBlock {
     for (const BlockArray array : {kNorm1, kHeadQkv, kHeadAttention, kAttention, kLogSumExp}) {
       if (IsSaved(option, array)) Add({array}, saved);
     }
-    if (!option.drops_qkv && shape_.context_ranks == 1) Add({kQkv}, saved);
+    if (!option.drops_qkv && !ExchangesHeads()) Add({kQkv}, saved);
     Add({kMean2, kInverse2}, saved);
     Add({kMiddle, kNorm2, kExpanded, kGelu}, saved);
     ExpectApart(saved, "backward of the MLP");
     EXPECT_EQ(memory_.dmlp, memory_.arrays[kGelu]);
     std::vector<Piece> behind = always;
     Add({kNorm1, kHeadQkv, kHeadAttention, kAttention, kLogSumExp}, behind);
-    const bool has_qkv = shape_.context_ranks == 1 || option.drops_qkv;
+    const bool has_qkv = !ExchangesHeads() || option.drops_qkv;
     if (has_qkv) Add({kQkv}, behind);
     behind.push_back({"dqkv", Data(memory_.dqkv), std::max(BytesOf(kQkv, false), residual())});
     ExpectApart(behind, "backward of attention");
@@ -147,7 +151,8 @@ class SharedBlock {
 
 TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
   for (const int tensor : {1, 2, 4, 8}) {
-    for (const int context : {1, 2}) {
+    // 4: two in a ring.
+    for (const int context : {1, 2, 4}) {
       for (const bool sequence_parallel : {false, true}) {
         for (const bool keep_gathered : {false, true}) {
           if (keep_gathered && !sequence_parallel) continue;
@@ -161,7 +166,9 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
                                    .dtype = precision::DType::kBFloat16,
                                    .tensor_ranks = tensor,
                                    .tensor_rank = tensor - 1,
-                                   .context_ranks = context,
+                                   .context_ranks = std::min(context, 2),
+                                   .context_exchange = context == 4 ? ContextExchange::kRing
+                                                                    : ContextExchange::kUlysses,
                                    .keep_gathered = keep_gathered};
           ASSERT_TRUE(Validate(shape).ok()) << Validate(shape);
           for (int o = 0; o < kBlockSaveOptionCount; ++o) {
