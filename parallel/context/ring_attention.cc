@@ -184,6 +184,7 @@ absl::Status RingAttention::SendSums(int step, device::Stream& stream) {
 absl::Status RingAttention::Forward(const void* qkv, void* out, void* log_sum_exp,
                                     device::Stream& stream) {
   if (ranks_.size() == 1) return nn::Attention(local_, qkv, out, log_sum_exp, stream);
+  if (local_.batch == 0) return absl::OkStatus();
   // What is not rounded adds up in its place.
   const bool is_wide = WideType(local_.dtype) == local_.dtype;
   void* const total = is_wide ? out : total_;
@@ -224,6 +225,7 @@ absl::Status RingAttention::Backward(const void* qkv, const void* out, const voi
   if (ranks_.size() == 1) {
     return nn::AttentionBackward(local_, qkv, out, log_sum_exp, dout, workspace_, dqkv, stream);
   }
+  if (local_.batch == 0) return absl::OkStatus();
   // At the workspace's begin.
   void* const delta = workspace_;
   BRIGADE_RETURN_IF_ERROR(nn::AttentionDelta(local_, out, dout, delta, stream));

@@ -299,7 +299,8 @@ TEST(ConfigTest, ReadsHowContextRanksAttend) {
                   .status(),
               brigade::testing::StatusIs(
                   absl::StatusCode::kInvalidArgument,
-                  ::testing::StartsWith("brigade.context_exchange is \"mesh\"; it must be")));
+                  "brigade.context_exchange is \"mesh\", a string; it must be \"ulysses\" or "
+                  "\"ring\" or \"a2a\" or \"p2p\""));
 }
 
 TEST(ConfigTest, ReadsDropout) {

@@ -270,6 +270,17 @@ TYPED_TEST(RingAttentionTest, BitsAreTheSameWhateverStreamsAreHeldUp) {
   }
 }
 
+TEST(RingAttentionTypesTest, ABatchOfNoneIsNothingToDo) {
+  const nn::AttentionShape shape = {DType::kFloat16, 0, 8, 1, 4};
+  OnTensorRanks(2, 2, [&](TensorLab& lab) {
+    auto ring = RingAttention::Create(shape, *lab.self().communicator, *lab.self().context);
+    ASSERT_OK(ring);
+    EXPECT_OK((*ring)->Forward(nullptr, nullptr, nullptr, lab.stream()));
+    EXPECT_OK((*ring)->Backward(nullptr, nullptr, nullptr, nullptr, nullptr, lab.stream()));
+    EXPECT_EQ(lab.sent_bytes(), 0);
+  });
+}
+
 TEST(RingAttentionErrorTest, WhatRanksCannotShareIsNamed) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
     const auto create = [&](int64_t context, int64_t heads, int64_t width) {
