@@ -101,7 +101,7 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     const AttentionArrays<T> arrays = Whole<T>(shape, qkv, log_sum_exp);
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
     const AttentionGradients gradients = {to, to + shape.width, to + 2 * shape.width,
-                                             3 * shape.width, 3 * shape.width};
+                                          3 * shape.width, 3 * shape.width};
 #if BRIGADE_CUDA
     if constexpr (sizeof(T) == 2) {
       if (!cpu && internal::IsTiled(shape.head_width(), in, Typed<T>(out), up, to)) {

@@ -156,21 +156,21 @@ struct BackwardTile {
       return V{} + static_cast<W>(last - k - v * kLanes);
     };
     V p[kRows][Op::kVectors];
-    MultiplyBlock<Op, Op::kVectors>(
-        {query_rows_ + i * row_stride_, row_stride_, 1}, {keys_transposed_ + k, kTile}, words_,
-        [&](auto& sums) BRIGADE_SIMD_BODY {
-          const V unit = V{} + heads_.unit;
+    MultiplyBlock<Op, Op::kVectors>({query_rows_ + i * row_stride_, row_stride_, 1},
+                                    {keys_transposed_ + k, kTile}, words_,
+                                    [&](auto& sums) BRIGADE_SIMD_BODY {
+                                      const V unit = V{} + heads_.unit;
 #pragma GCC unroll 8
-          for (int m = 0; m < kRows; ++m) {
-            for (int v = 0; v < Op::kVectors; ++v) {
-              p[m][v] = Exp2<Op>(sums[m][v] * unit - lse_[i + m]);
-              if constexpr (kMasked) {
-                const V last = last_of(m, v);
-                p[m][v] = Op::Lanes() <= last ? p[m][v] : V{};
-              }
-            }
-          }
-        });
+                                      for (int m = 0; m < kRows; ++m) {
+                                        for (int v = 0; v < Op::kVectors; ++v) {
+                                          p[m][v] = Exp2<Op>(sums[m][v] * unit - lse_[i + m]);
+                                          if constexpr (kMasked) {
+                                            const V last = last_of(m, v);
+                                            p[m][v] = Op::Lanes() <= last ? p[m][v] : V{};
+                                          }
+                                        }
+                                      }
+                                    });
     MultiplyBlock<Op, Op::kVectors>(
         {dout_rows_ + i * row_stride_, row_stride_, 1}, {values_transposed_ + k, kTile}, words_,
         [&](auto& sums) BRIGADE_SIMD_BODY {
@@ -270,7 +270,8 @@ BRIGADE_INLINE void AddParts(const Heads<T>& heads, int64_t head, int64_t begin,
                              const AttentionGradients& gradients) {
   const int64_t stride = RoundUp(heads.head_width, kPadding);
   for (int64_t row = begin; row < end; ++row) {
-    Out* const to = static_cast<Out*>(gradients.queries) + heads.At(head, row, gradients.query_leading);
+    Out* const to =
+        static_cast<Out*>(gradients.queries) + heads.At(head, row, gradients.query_leading);
     const Wide<T>* const from = parts + row * stride;
 #pragma GCC ivdep
     for (int64_t c = 0; c < heads.head_width; ++c) {
@@ -326,8 +327,8 @@ void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const W
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                             \
-  template void AttentionBackwardOnCpu(const AttentionArrays<T>&, int64_t, const Wide<T>*, \
+#define BRIGADE_INSTANTIATE(T)                                                              \
+  template void AttentionBackwardOnCpu(const AttentionArrays<T>&, int64_t, const Wide<T>*,  \
                                        const T*, Wide<T>*, const AttentionGradients&, bool, \
                                        device::ThreadPool&)
 BRIGADE_INSTANTIATE(float);

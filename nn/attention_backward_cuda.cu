@@ -76,7 +76,7 @@ struct Pointers {
   const float *log_sum_exp, *delta;
   // Of queries if those are owned, else of keys and values; how far positions are apart, and
   // whether they are added to.
-  Out *own[2];
+  Out* own[2];
   int64_t own_stride;
   bool adds;
 };
@@ -295,16 +295,14 @@ cudaError_t LaunchTiledAttentionBackward(const TiledAttentionBlock& block, const
                                          bool adds, float* dkeys, float* dvalues,
                                          cudaStream_t stream) {
   const TiledAttentionShape& shape = block.shape;
-  const cudaError_t error =
-      CheckTiledAttention(shape, std::max(block.queries, block.keys), queries, keys, values, dout,
-                          dqueries, dkeys, dvalues);
+  const cudaError_t error = CheckTiledAttention(shape, std::max(block.queries, block.keys), queries,
+                                                keys, values, dout, dqueries, dkeys, dvalues);
   if (error != cudaSuccess || shape.batch * shape.heads * block.queries * block.keys == 0) {
     return error;
   }
   const int64_t width = shape.heads * shape.head_width;
   return LaunchBothKernels<T, float>(
-      block,
-      {queries, keys, values, dout, log_sum_exp, delta, {dkeys, dvalues}, 2 * width, false},
+      block, {queries, keys, values, dout, log_sum_exp, delta, {dkeys, dvalues}, 2 * width, false},
       {queries, keys, values, dout, log_sum_exp, delta, {dqueries, nullptr}, width, adds}, stream);
 }
 
@@ -321,23 +319,21 @@ cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape& shape, const
       dout, delta);
   if (error != cudaSuccess) return error;
   const int64_t width = shape.heads * shape.head_width;
-  const Pointers<T, T> of_queries = {qkv,         qkv + width, qkv + 2 * width, dout,
-                                     log_sum_exp, delta,       {dqkv, nullptr}, 3 * width,
-                                     false};
+  const Pointers<T, T> of_queries = {qkv,   qkv + width,     qkv + 2 * width, dout, log_sum_exp,
+                                     delta, {dqkv, nullptr}, 3 * width,       false};
   Pointers<T, T> of_keys = of_queries;
   of_keys.own[0] = dqkv + width;
   of_keys.own[1] = dqkv + 2 * width;
   return LaunchBothKernels(WholeBlock(shape), of_keys, of_queries, stream);
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                \
-  template cudaError_t LaunchTiledAttentionBackward(const TiledAttentionBlock&, const T*,     \
-                                                    const T*, const T*, const float*,         \
-                                                    const float*, const T*, float*, bool,     \
-                                                    float*, float*, cudaStream_t);            \
-  template cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape&, const T*,     \
-                                                    const T*, const float*, const T*, float*, \
-                                                    T*, cudaStream_t)
+#define BRIGADE_INSTANTIATE(T)                                                                    \
+  template cudaError_t LaunchTiledAttentionBackward(                                              \
+      const TiledAttentionBlock&, const T*, const T*, const T*, const float*, const float*,       \
+      const T*, float*, bool, float*, float*, cudaStream_t);                                      \
+  template cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape&, const T*,         \
+                                                    const T*, const float*, const T*, float*, T*, \
+                                                    cudaStream_t)
 BRIGADE_INSTANTIATE(precision::Half);
 BRIGADE_INSTANTIATE(precision::BFloat16);
 

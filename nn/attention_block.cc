@@ -56,9 +56,9 @@ absl::Status AttentionOfBlock(const AttentionBlock& block, const void* queries, 
     using W = Wide<T>;
     if (shape.batch == 0) return absl::OkStatus();
     const int64_t size = shape.rows() * shape.width;
-    const device::Access accesses[] = {
-        Read(Typed<T>(queries), 3 * size), Read(Typed<T>(keys), 2 * size),
-        Write(Typed<W>(out), size), Write(Typed<W>(log_sum_exp), shape.statistics())};
+    const device::Access accesses[] = {Read(Typed<T>(queries), 3 * size),
+                                       Read(Typed<T>(keys), 2 * size), Write(Typed<W>(out), size),
+                                       Write(Typed<W>(log_sum_exp), shape.statistics())};
     return internal::EnqueueAttention({"attention_of_block", accesses}, shape.batch,
                                       Arrays<T>(block, queries, keys, log_sum_exp),
                                       Typed<W>(out) + block.first_query * shape.width,
@@ -83,12 +83,11 @@ absl::Status MergeAttention(const AttentionShape& shape, int64_t first, int64_t 
                                         Typed<W>(from_log_sum_exp) + first,
                                         Typed<W>(out) + offset,
                                         Typed<W>(log_sum_exp) + first};
-    return EnqueueRows({"merge_attention",
-                        {Read(Typed<W>(from), size),
-                         Read(Typed<W>(from_log_sum_exp), shape.statistics()),
-                         Write(Typed<W>(out), size),
-                         Write(Typed<W>(log_sum_exp), shape.statistics())}},
-                       shape.batch * shape.heads * count, rows, stream);
+    return EnqueueRows(
+        {"merge_attention",
+         {Read(Typed<W>(from), size), Read(Typed<W>(from_log_sum_exp), shape.statistics()),
+          Write(Typed<W>(out), size), Write(Typed<W>(log_sum_exp), shape.statistics())}},
+        shape.batch * shape.heads * count, rows, stream);
   });
 }
 

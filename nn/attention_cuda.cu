@@ -109,8 +109,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
   const int64_t width = shape.heads * kWidth;
   const int64_t query_stride = kIsWhole ? 3 * width : block.query_stride;
   const int64_t key_stride = kIsWhole ? 3 * width : block.key_stride;
-  const T* const queries =
-      all_queries + (at.first_row + first) * query_stride + at.head * kWidth;
+  const T* const queries = all_queries + (at.first_row + first) * query_stride + at.head * kWidth;
   const int64_t of_keys = at.first_row * key_stride + at.head * kWidth;
   const T* const keys = all_keys + of_keys;
   const T* const values = all_values + of_keys;
@@ -119,8 +118,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
                                        key_count - begin);
   };
 
-  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, query_stride,
-                                        query_count - first);
+  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, query_stride, query_count - first);
   copy(memory.keys, keys, 0);
   float sums[kWidth / 8][4] = {};
   RunningSoftmax softmax;
@@ -187,8 +185,7 @@ cudaError_t LaunchTiledAttention(const TiledAttentionBlock& block, const T* quer
                                  const T* values, Out* out, float* log_sum_exp,
                                  cudaStream_t stream) {
   const TiledAttentionShape& shape = block.shape;
-  const cudaError_t error =
-      CheckTiledAttention(shape, block.queries, queries, keys, values, out);
+  const cudaError_t error = CheckTiledAttention(shape, block.queries, queries, keys, values, out);
   if (error != cudaSuccess || shape.batch * shape.heads * block.queries == 0) return error;
   const auto blocks = static_cast<unsigned>(OwnTiles(block.queries) * shape.heads * shape.batch);
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
@@ -210,9 +207,8 @@ cudaError_t LaunchTiledAttention(const TiledAttentionShape& shape, const T* qkv,
 #define BRIGADE_INSTANTIATE(T)                                                                    \
   template cudaError_t LaunchTiledAttention<T, T>(const TiledAttentionBlock&, const T*, const T*, \
                                                   const T*, T*, float*, cudaStream_t);            \
-  template cudaError_t LaunchTiledAttention<T, float>(const TiledAttentionBlock&, const T*,       \
-                                                      const T*, const T*, float*, float*,         \
-                                                      cudaStream_t);                              \
+  template cudaError_t LaunchTiledAttention<T, float>(                                            \
+      const TiledAttentionBlock&, const T*, const T*, const T*, float*, float*, cudaStream_t);    \
   template cudaError_t LaunchTiledAttention<T>(const TiledAttentionShape&, const T*, T*, float*,  \
                                                cudaStream_t)
 BRIGADE_INSTANTIATE(precision::Half);

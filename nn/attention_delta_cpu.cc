@@ -45,9 +45,9 @@ class DeltaTile {
   BRIGADE_INLINE void Run(const T* dout, const W* lse, W* delta) {
     PackTransposed<Op>(heads_.Queries(head_, first_, rows_), kQueries, queries_, kQueries, keys_,
                        stride_);
-    PackTransposed<Op>({dout + heads_.At(head_, first_, heads_.width()), heads_.width(), rows_,
-                        heads_.head_width},
-                       kQueries, upstream_, kQueries, keys_, stride_);
+    PackTransposed<Op>(
+        {dout + heads_.At(head_, first_, heads_.width()), heads_.width(), rows_, heads_.head_width},
+        kQueries, upstream_, kQueries, keys_, stride_);
     for (int64_t i = 0; i < kQueries; ++i) {
       lse_[i] = i < rows_ ? lse[i] * std::numbers::log2e_v<W> : W(0);
       sums_[i] = 0;
@@ -125,7 +125,7 @@ void AttentionDeltaOnCpu(const AttentionArrays<T>& in, int64_t heads, const T* d
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                 \
+#define BRIGADE_INSTANTIATE(T)                                                              \
   template void AttentionDeltaOnCpu(const AttentionArrays<T>&, int64_t, const T*, Wide<T>*, \
                                     device::ThreadPool&)
 BRIGADE_INSTANTIATE(precision::Half);

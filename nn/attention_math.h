@@ -123,8 +123,7 @@ struct AttentionDeltaRows {
     } else {
       const T* const q = in.Query(head, position);
       for (int64_t key = 0; key < in.KeysOf(position); ++key) {
-        const W p =
-            Exp(in.Dot(row, q, in.Key(head, key)) * in.scale - in.log_sum_exp[statistic]);
+        const W p = Exp(in.Dot(row, q, in.Key(head, key)) * in.scale - in.log_sum_exp[statistic]);
         sum += p * in.Dot(row, up, in.Value(head, key));
       }
     }
@@ -225,8 +224,8 @@ struct MergeAttentionRows {
     const int64_t at =
         (head / heads * context + position) * heads * head_width + head % heads * head_width;
     // Read by the thread alone that will write it.
-    const W mine = row.template Sum<W>(
-        1, [&](int64_t) BRIGADE_NN_BODY { return to_log_sum_exp[statistic]; });
+    const W mine =
+        row.template Sum<W>(1, [&](int64_t) BRIGADE_NN_BODY { return to_log_sum_exp[statistic]; });
     const W other = from_log_sum_exp[statistic];
     constexpr W kNone = -std::numeric_limits<W>::infinity();
     if (other == kNone) return;

@@ -86,8 +86,8 @@ absl::Status EnqueueAttention(const device::Operation& operation, int64_t batch,
 template <typename Out, typename T>
 absl::Status EnqueueAttentionBackward(const device::Operation& operation, int64_t batch,
                                       const AttentionArrays<T>& in, const Wide<T>* delta,
-                                      const T* dout, Wide<T>* parts,
-                                      const AttentionGradients& to, device::Stream& stream) {
+                                      const T* dout, Wide<T>* parts, const AttentionGradients& to,
+                                      device::Stream& stream) {
   const int64_t heads = batch * in.heads;
   if (stream.device().kind == device::DeviceKind::kCpu) {
     return stream.Enqueue(operation, [=](device::ThreadPool& pool) {

@@ -238,11 +238,10 @@ absl::Status Layers::Attention(const BlockMemory& memory, device::Stream& stream
     const void* const qkv = PartOf(memory, kQkv, s);
     void* const out = PartOf(memory, kAttention, s);
     void* const log_sum_exp = PartOf(memory, kLogSumExp, s);
-    BRIGADE_RETURN_IF_ERROR(
-        ulysses_ != nullptr ? ulysses_->Attend(HeadsOf(memory, s), out, stream)
-        : ring_ != nullptr
-            ? ring_->Forward(qkv, out, log_sum_exp, stream)
-            : nn::Attention(shape_.AttentionOfPart(), qkv, out, log_sum_exp, stream));
+    BRIGADE_RETURN_IF_ERROR(ulysses_ != nullptr ? ulysses_->Attend(HeadsOf(memory, s), out, stream)
+                            : ring_ != nullptr  ? ring_->Forward(qkv, out, log_sum_exp, stream)
+                                                : nn::Attention(shape_.AttentionOfPart(), qkv, out,
+                                                                log_sum_exp, stream));
   }
   return absl::OkStatus();
 }
@@ -256,9 +255,10 @@ absl::Status Layers::AttentionBackward(const BlockMemory& memory, device::Stream
     const void* const log_sum_exp = PartOf(memory, kLogSumExp, s);
     BRIGADE_RETURN_IF_ERROR(
         ulysses_ != nullptr ? ulysses_->Backward(dout, HeadsOf(memory, s), dqkv, stream)
-        : ring_ != nullptr  ? ring_->Backward(qkv, out, log_sum_exp, dout, dqkv, stream)
-                            : nn::AttentionBackward(shape_.AttentionOfPart(), qkv, out, log_sum_exp,
-                                                    dout, attention_workspace_.data(), dqkv, stream));
+        : ring_ != nullptr
+            ? ring_->Backward(qkv, out, log_sum_exp, dout, dqkv, stream)
+            : nn::AttentionBackward(shape_.AttentionOfPart(), qkv, out, log_sum_exp, dout,
+                                    attention_workspace_.data(), dqkv, stream));
   }
   return absl::OkStatus();
 }

@@ -36,9 +36,7 @@ struct PassShape {
   parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
 
   // Whether ranks that share texts attend in a ring, or exchange heads for positions.
-  bool is_ring() const {
-    return context_ranks > 1 && context_exchange == ContextExchange::kRing;
-  }
+  bool is_ring() const { return context_ranks > 1 && context_exchange == ContextExchange::kRing; }
   bool exchanges_heads() const { return context_ranks > 1 && !is_ring(); }
   // Of a text, on this rank; and where they are in the text.
   int64_t positions() const { return model.context / context_ranks; }

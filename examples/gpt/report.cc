@@ -291,7 +291,8 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
       grid.data == grid.ranks() && job.model.tensor_shards == 1
           ? ""
           : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context,
-                         ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, ", ", Counted(job.model.tensor_shards, "tensor shard"),
+                         ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, ", ",
+                         Counted(job.model.tensor_shards, "tensor shard"),
                          job.model.sequence_parallel ? ", sequence parallel" : "");
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"

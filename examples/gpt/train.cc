@@ -185,8 +185,8 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
   const std::string exchange = absl::GetFlag(FLAGS_context_exchange);
   const std::optional<ContextExchange> parsed = ParseContextExchange(exchange);
   if (!exchange.empty() && !parsed.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("--context_exchange is \"", exchange,
-                                                   "\"; it must be ulysses or ring"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--context_exchange is \"", exchange, "\"; it must be ulysses or ring"));
   }
   return ModelParallelism{.tensor = absl::GetFlag(FLAGS_tensor),
                           .context = absl::GetFlag(FLAGS_context_parallel),

@@ -17,8 +17,8 @@ template cudaError_t LaunchRows(const parallel::MovePieces<precision::BFloat16>&
 template cudaError_t LaunchRows(const parallel::MoveColumns<float, float>&, int64_t, cudaStream_t);
 template cudaError_t LaunchRows(const parallel::MoveColumns<double, double>&, int64_t,
                                 cudaStream_t);
-template cudaError_t LaunchRows(
-    const parallel::MoveColumns<precision::Half, precision::Half>&, int64_t, cudaStream_t);
+template cudaError_t LaunchRows(const parallel::MoveColumns<precision::Half, precision::Half>&,
+                                int64_t, cudaStream_t);
 template cudaError_t LaunchRows(
     const parallel::MoveColumns<precision::BFloat16, precision::BFloat16>&, int64_t, cudaStream_t);
 template cudaError_t LaunchRows(const parallel::MoveColumns<float, precision::Half>&, int64_t,

@@ -21,9 +21,7 @@ nn::AttentionShape LocalShape(nn::AttentionShape shape, int ranks) {
 }
 
 // Of sums.
-DType WideType(DType dtype) {
-  return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-}
+DType WideType(DType dtype) { return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
 // The arrays of the memory that several ranks need, one behind the other; aligned for all types and
 // for tiled attention.
@@ -49,11 +47,10 @@ absl::Status Move(absl::string_view name, const nn::AttentionShape& local,
                   const MoveColumns<From, To>& columns, device::Stream& stream) {
   // The last row ends with its columns.
   const int64_t last = local.rows() - 1;
-  return nn::EnqueueRows(
-      {name,
-       {nn::Read(columns.from, last * columns.from_leading + columns.columns),
-        nn::Write(columns.to, last * columns.to_leading + columns.columns)}},
-      local.batch * columns.count, columns, stream);
+  return nn::EnqueueRows({name,
+                          {nn::Read(columns.from, last * columns.from_leading + columns.columns),
+                           nn::Write(columns.to, last * columns.to_leading + columns.columns)}},
+                         local.batch * columns.count, columns, stream);
 }
 
 }  // namespace
@@ -90,8 +87,8 @@ absl::StatusOr<std::unique_ptr<RingAttention>> RingAttention::Create(
     }
   }
   if (shape.heads < 1 || shape.width % shape.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("ring attention: width is ", shape.width,
-                                                   " for ", shape.heads, " heads"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring attention: width is ", shape.width, " for ", shape.heads, " heads"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto memory,
                            context.Allocate(Bytes(shape, ranks.size(), context.device()),

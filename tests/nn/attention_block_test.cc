@@ -76,8 +76,8 @@ class CutPass {
   void Backward(int64_t cut) {
     for (size_t i = 0; i < rounded.size(); ++i) rounded[i] = T(out[i]);
     const int64_t rest = shape_.context - cut;
-    ASSERT_OK(AttentionDelta(shape_, rounded.data(), dout.data(), workspace_.data(),
-                             lab_.stream()));
+    ASSERT_OK(
+        AttentionDelta(shape_, rounded.data(), dout.data(), workspace_.data(), lab_.stream()));
     Gradients(Block(0, cut, 0, cut), false, dkeys);
     if (rest == 0) return;
     Gradients(Block(cut, rest, cut, rest), false, dkeys);
@@ -92,8 +92,8 @@ class CutPass {
 
  private:
   void Attend(const AttentionBlock& block, absl::Span<W> to, absl::Span<W> to_lse) {
-    ASSERT_OK(AttentionOfBlock(block, qkv.data(), keys.data(), to.data(), to_lse.data(),
-                               lab_.stream()));
+    ASSERT_OK(
+        AttentionOfBlock(block, qkv.data(), keys.data(), to.data(), to_lse.data(), lab_.stream()));
     ASSERT_OK(lab_.stream().Synchronize());
   }
   void Gradients(const AttentionBlock& block, bool adds, absl::Span<W> to) {
@@ -136,8 +136,8 @@ TYPED_TEST(AttentionBlockTest, TwoKeysMergeToTheKnownAnswer) {
   const auto out = lab.Raw<W>(1), lse = lab.Raw<W>(1), from = lab.Raw<W>(1), l = lab.Raw<W>(1);
   out[0] = 1, lse[0] = 0;
   from[0] = 5, l[0] = std::log(W(3));
-  ASSERT_OK(MergeAttention(shape, 0, 1, from.data(), l.data(), out.data(), lse.data(),
-                           lab.stream()));
+  ASSERT_OK(
+      MergeAttention(shape, 0, 1, from.data(), l.data(), out.data(), lse.data(), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   const double u = sizeof(W) == 8 ? 0x1p-53 : 0x1p-24;
   EXPECT_NEAR(static_cast<double>(lse[0]), std::log(4.0), 4 * u);
@@ -154,8 +154,8 @@ TYPED_TEST(AttentionBlockTest, RowsThatHaveSeenNothingTakeWhatComesAndAddNothing
   out[0] = nan, lse[0] = none, from[0] = 5, l[0] = 2;
   out[1] = 7, lse[1] = 3, from[1] = nan, l[1] = none;
   out[2] = nan, lse[2] = none, from[2] = nan, l[2] = none;
-  ASSERT_OK(MergeAttention(shape, 0, 3, from.data(), l.data(), out.data(), lse.data(),
-                           lab.stream()));
+  ASSERT_OK(
+      MergeAttention(shape, 0, 3, from.data(), l.data(), out.data(), lse.data(), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   EXPECT_EQ(out[0], W(5));
   EXPECT_EQ(lse[0], W(2));
@@ -173,8 +173,8 @@ TYPED_TEST(AttentionBlockTest, MergingTouchesItsPositionsAlone) {
   std::fill(from.begin(), from.end(), W(3));
   std::fill(lse.begin(), lse.end(), W(0));
   std::fill(l.begin(), l.end(), W(0));
-  ASSERT_OK(MergeAttention(shape, 1, 1, from.data(), l.data(), out.data(), lse.data(),
-                           lab.stream()));
+  ASSERT_OK(
+      MergeAttention(shape, 1, 1, from.data(), l.data(), out.data(), lse.data(), lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   for (int64_t i = 0; i < 24; ++i) {
     EXPECT_NEAR(static_cast<double>(out[i]), i / 4 % 3 == 1 ? 2 : 1, 1e-6) << i;
@@ -184,7 +184,8 @@ TYPED_TEST(AttentionBlockTest, MergingTouchesItsPositionsAlone) {
 
 TYPED_TEST(AttentionBlockTest, ACausalBlockOfAllPositionsHasTheBitsOfAttention) {
   using T = TypeParam;
-  for (const int64_t context : kOnGpu ? std::vector<int64_t>{20} : std::vector<int64_t>{1, 65, 200}) {
+  for (const int64_t context :
+       kOnGpu ? std::vector<int64_t>{20} : std::vector<int64_t>{1, 65, 200}) {
     SCOPED_TRACE(context);
     const AttentionShape shape = Shape(precision::kDType<T>, 2, context, 2, 32);
     const auto qkv = Exact(shape.rows() * 3 * shape.width, 1);
@@ -202,8 +203,8 @@ TYPED_TEST(AttentionBlockTest, ACausalBlockOfAllPositionsHasTheBitsOfAttention) 
 
 template <typename T>
 void ExpectCutIsPlain(const AttentionShape& shape, int64_t cut) {
-  SCOPED_TRACE(absl::StrCat("context ", shape.context, " cut at ", cut, ", heads of ",
-                            shape.head_width()));
+  SCOPED_TRACE(
+      absl::StrCat("context ", shape.context, " cut at ", cut, ", heads of ", shape.head_width()));
   const auto qkv = Exact(shape.rows() * 3 * shape.width, 1),
              dout = Exact(shape.rows() * shape.width, 2);
   const PlainAttention plain(shape, qkv, dout);
@@ -221,8 +222,7 @@ void ExpectCutIsPlain(const AttentionShape& shape, int64_t cut) {
       for (int64_t c = 0; c < shape.head_width(); ++c) {
         const auto column = static_cast<size_t>(c);
         const size_t o = plain.At(head, i, 0, 1) + column;
-        ASSERT_NEAR(static_cast<double>(pass.out[o]), plain.out[o],
-                    plain.OutBound(u, head, i, c));
+        ASSERT_NEAR(static_cast<double>(pass.out[o]), plain.out[o], plain.OutBound(u, head, i, c));
         ASSERT_NEAR(static_cast<double>(pass.dqueries[o]),
                     plain.dqkv[plain.At(head, i, 0, 3) + column],
                     plain.GradientBound(u, head, i, 0, c));
@@ -243,8 +243,8 @@ TYPED_TEST(AttentionBlockTest, BlocksMergeToPlainAttention) {
   const std::vector<int64_t> widths =
       kOnGpu ? std::vector<int64_t>{5, 32} : std::vector<int64_t>{1, 16, 33, 64};
   for (const int64_t width : widths) {
-    for (const auto& [context, cut] :
-         std::vector<std::pair<int64_t, int64_t>>{{2, 1}, {20, 7}, {70, 67}, {200, 64}, {330, 131}}) {
+    for (const auto& [context, cut] : std::vector<std::pair<int64_t, int64_t>>{
+             {2, 1}, {20, 7}, {70, 67}, {200, 64}, {330, 131}}) {
       // The emulator takes seconds for more.
       if (kOnGpu && context > (width == 32 ? 70 : 20)) break;
       ExpectCutIsPlain<T>(Shape(dtype, context < 100 ? 2 : 1, context, 2, width), cut);
@@ -278,8 +278,7 @@ TEST(AttentionBlockErrorTest, BlocksThatArraysDoNotHaveAreNamed) {
   };
   const AttentionShape shape = Shape(DType::kFloat32, 1, 8, 2, 4);
   EXPECT_EQ(attend({shape, 4, 5, 0, 8}),
-            absl::InvalidArgumentError(
-                "attention_of_block: 5 queries from 4 on, of 8 positions"));
+            absl::InvalidArgumentError("attention_of_block: 5 queries from 4 on, of 8 positions"));
   EXPECT_EQ(attend({shape, 0, 8, -1, 2}),
             absl::InvalidArgumentError("attention_of_block: 2 keys from -1 on, of 8 positions"));
   EXPECT_EQ(attend({shape, 0, 8, 0, 0}),

@@ -68,8 +68,7 @@ inline AttentionPart Merge(const AttentionPart& a, const AttentionPart& b) {
   const AttentionPart& smaller = a.log_sum_exp > b.log_sum_exp ? b : a;
   const double both =
       larger.log_sum_exp + std::log1p(std::exp(smaller.log_sum_exp - larger.log_sum_exp));
-  return {both,
-          a.out * std::exp(a.log_sum_exp - both) + b.out * std::exp(b.log_sum_exp - both)};
+  return {both, a.out * std::exp(a.log_sum_exp - both) + b.out * std::exp(b.log_sum_exp - both)};
 }
 
 // Ring attention over 2c chunks of a text: which of them rank r has, and whose keys it meets, in

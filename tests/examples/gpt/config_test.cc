@@ -295,12 +295,12 @@ TEST(ConfigTest, ReadsHowContextRanksAttend) {
                       "brigade": {"context_exchange": "ulysses"}})",
                   4, ".", {.context = 4, .context_exchange = ContextExchange::kRing}));
   EXPECT_EQ(flagged.context_exchange, ContextExchange::kRing);
-  EXPECT_THAT(With(R"(, "sequence_parallel_size": 2, "brigade": {"context_exchange": "mesh"})")
-                  .status(),
-              brigade::testing::StatusIs(
-                  absl::StatusCode::kInvalidArgument,
-                  "brigade.context_exchange is \"mesh\", a string; it must be \"ulysses\" or "
-                  "\"ring\" or \"a2a\" or \"p2p\""));
+  EXPECT_THAT(
+      With(R"(, "sequence_parallel_size": 2, "brigade": {"context_exchange": "mesh"})").status(),
+      brigade::testing::StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          "brigade.context_exchange is \"mesh\", a string; it must be \"ulysses\" or "
+          "\"ring\" or \"a2a\" or \"p2p\""));
 }
 
 TEST(ConfigTest, ReadsDropout) {

@@ -43,9 +43,8 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                             .context = grid.context,
                             .tensor_shards = shards,
                             .sequence_parallel = grid.sequence_parallel,
-                            .context_exchange = grid.ring
-                                                    ? std::optional(ContextExchange::kRing)
-                                                    : std::nullopt})
+                            .context_exchange =
+                                grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt})
                    .value();
   // Three of a shard are what no two, four or eight context ranks could share by heads.
   const int64_t heads = shards * (grid.ring ? 3 : grid.context);

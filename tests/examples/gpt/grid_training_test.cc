@@ -75,8 +75,8 @@ TEST_P(GridProductTest, RingsGiveTheSameBitsForAnyNumberOfTensorRanks) {
         const int stage = (first + grid.tensor) % zero::kStages;
         SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, " of ", shards, ", ring of ", context,
                                   ", data ", data, ", stage ", stage));
-        const Trained run = Train(JobOf(grid, shards, stage, precision, kAdamW),
-                                  grid.tensor * context * data);
+        const Trained run =
+            Train(JobOf(grid, shards, stage, precision, kAdamW), grid.tensor * context * data);
         ASSERT_EQ(run.losses.size(), static_cast<size_t>(kGridSteps));
         EXPECT_EQ(run.losses, whole.losses);
         EXPECT_EQ(run.held_out, whole.held_out);
@@ -91,13 +91,13 @@ TEST_P(GridProductTest, RingsGiveTheSameBitsForAnyNumberOfTensorRanks) {
 TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
   for (const std::string precision : {"fp32", "fp16", "bf16"}) {
     const double bound = precision == "fp32" ? 1e-4 : 0.02;
-    for (const GridCase& grid : {GridCase{.tensor = 4}, GridCase{.context = 4},
-                                 GridCase{.tensor = 2, .context = 2, .data = 2},
-                                 GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
-                                 GridCase{.context = 3, .data = 2},
-                                 GridCase{.context = 4, .ring = true},
-                                 GridCase{.tensor = 2, .context = 2, .data = 2, .ring = true},
-                                 GridCase{.context = 3, .data = 2, .ring = true}}) {
+    for (const GridCase& grid :
+         {GridCase{.tensor = 4}, GridCase{.context = 4},
+          GridCase{.tensor = 2, .context = 2, .data = 2},
+          GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
+          GridCase{.context = 3, .data = 2}, GridCase{.context = 4, .ring = true},
+          GridCase{.tensor = 2, .context = 2, .data = 2, .ring = true},
+          GridCase{.context = 3, .data = 2, .ring = true}}) {
       SCOPED_TRACE(absl::StrCat(precision, ", tensor ", grid.tensor, ", context ", grid.context,
                                 grid.ring ? " in a ring" : "", ", data ", grid.data));
       const Job job = JobOf(grid, grid.tensor, 2, precision, kAdamW);

@@ -156,20 +156,20 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
       for (const bool sequence_parallel : {false, true}) {
         for (const bool keep_gathered : {false, true}) {
           if (keep_gathered && !sequence_parallel) continue;
-          const PassShape shape = {.model = {.layers = 1,
-                                             .heads = kHeads,
-                                             .width = kWidth,
-                                             .context = kContext,
-                                             .tensor_shards = 8,
-                                             .sequence_parallel = sequence_parallel},
-                                   .batch = kBatch,
-                                   .dtype = precision::DType::kBFloat16,
-                                   .tensor_ranks = tensor,
-                                   .tensor_rank = tensor - 1,
-                                   .context_ranks = std::min(context, 2),
-                                   .context_exchange = context == 4 ? ContextExchange::kRing
-                                                                    : ContextExchange::kUlysses,
-                                   .keep_gathered = keep_gathered};
+          const PassShape shape = {
+              .model = {.layers = 1,
+                        .heads = kHeads,
+                        .width = kWidth,
+                        .context = kContext,
+                        .tensor_shards = 8,
+                        .sequence_parallel = sequence_parallel},
+              .batch = kBatch,
+              .dtype = precision::DType::kBFloat16,
+              .tensor_ranks = tensor,
+              .tensor_rank = tensor - 1,
+              .context_ranks = std::min(context, 2),
+              .context_exchange = context == 4 ? ContextExchange::kRing : ContextExchange::kUlysses,
+              .keep_gathered = keep_gathered};
           ASSERT_TRUE(Validate(shape).ok()) << Validate(shape);
           for (int o = 0; o < kBlockSaveOptionCount; ++o) {
             SCOPED_TRACE(absl::StrCat(

@@ -132,8 +132,8 @@ nn::AttentionShape Shape(int64_t batch, int64_t context, int64_t heads, int64_t 
 
 template <typename T>
 void ExpectPlain(const nn::AttentionShape& shape, int ranks) {
-  SCOPED_TRACE(absl::StrCat(ranks, " ranks, context ", shape.context, ", heads of ",
-                            shape.head_width()));
+  SCOPED_TRACE(
+      absl::StrCat(ranks, " ranks, context ", shape.context, ", heads of ", shape.head_width()));
   const auto qkv = Noise<T>(3 * shape.rows() * shape.width, 1);
   const auto dout = Noise<T>(shape.rows() * shape.width, 2);
   const std::vector<double> in = InDouble(qkv), up = InDouble(dout);
@@ -187,8 +187,7 @@ TEST(RingAttentionSpecTest, HasTheOrderOfMergesOfTheSpecification) {
   const auto qkv = Noise<T>(3 * context, 3);
   for (const int ranks : {2, 3, 4}) {
     if (testing::IsEmulated() && ranks > 2) break;
-    const Results<T> results =
-        Ring(shape, qkv, Noise<T>(context, 4), {.ranks = ranks});
+    const Results<T> results = Ring(shape, qkv, Noise<T>(context, 4), {.ranks = ranks});
     for (int64_t query = 0; query < context; ++query) {
       std::vector<double> scores, values;
       for (int64_t key = 0; key < context; ++key) {
