@@ -60,7 +60,7 @@ absl::Status AttentionDelta(const AttentionShape& shape, const void* out, const 
 // Shapes       log_sum_exp and delta: of all keys; dout [rows, width]; dqueries [rows, width],
 //              dkeys [rows, 2 * width], of float (double for double). Of dqueries the block's rows
 //              are written, or added to if `adds`; of dkeys the block's are written. `workspace`:
-//              AttentionWorkspaceBytes(block.shape) of device memory, at whose begin `delta` may be.
+//              AttentionWorkspaceBytes(block.shape) of device memory; `delta` may be at its begin.
 // Otherwise like AttentionBackward.
 absl::Status AttentionBackwardOfBlock(const AttentionBlock& block, const void* queries,
                                       const void* keys, const void* log_sum_exp, const void* delta,

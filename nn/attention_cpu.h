@@ -15,8 +15,8 @@ namespace brigade::nn {
 // In bytes: a vector of any instruction set.
 inline constexpr int64_t kAttentionPartsAlignment = 64;
 
-// `heads`: of all texts. What is written is T or, if `is_wide`, Wide<T>: one body writes both, since
-// each is compiled for all instruction sets.
+// `heads`: of all texts. What is written is T or, if `is_wide`, Wide<T>: one body writes both,
+// since it is compiled for all instruction sets.
 template <typename T>
 void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, void* out, bool is_wide,
                     Wide<T>* log_sum_exp, device::ThreadPool& pool);

@@ -335,19 +335,19 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   BRIGADE_RETURN_IF_ERROR(communicator.status());
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
-  return TrainConfig{
-      .batch = batch,
-      .zero = zero,
-      .recompute = policy,
-      .recompute_times = s.recompute_times,
-      .dropout = s.dropout,
-      .write_mode = mode,
-      .communicator = *std::move(communicator),
-      .grid = grid,
-      .tensor_shards = model.tensor_shards,
-      .sequence_parallel = model.sequence_parallel,
-      .keep_gathered = s.keep_gathered,
-      .context_exchange = model.context_exchange.value_or(ContextExchange::kUlysses)};
+  const auto exchange = model.context_exchange.value_or(ContextExchange::kUlysses);
+  return TrainConfig{.batch = batch,
+                     .zero = zero,
+                     .recompute = policy,
+                     .recompute_times = s.recompute_times,
+                     .dropout = s.dropout,
+                     .write_mode = mode,
+                     .communicator = *std::move(communicator),
+                     .grid = grid,
+                     .tensor_shards = model.tensor_shards,
+                     .sequence_parallel = model.sequence_parallel,
+                     .keep_gathered = s.keep_gathered,
+                     .context_exchange = exchange};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,

@@ -59,8 +59,8 @@ enum class RingWait : uint8_t {
 // Traffic      Forward c-1 hops of keys and values; backward these and c hops of the sums: of
 //              2 n columns of the rank's positions, the sums in float (double for double).
 // Aliasing     None.
-// Stream       Computed on the caller's stream, the same for all calls, and exchanged on a stream of
-//              its own: what is enqueued after a call runs after it. Allocates nothing and never
+// Stream       Computed on the caller's stream, the same for all calls, and exchanged on a stream
+//              of its own: what is enqueued after a call runs after it. Allocates nothing, never
 //              waits. Calls of all ranks, in one order; the communicator has no other calls between
 //              theirs.
 // Determinism  The same bits in every run, on every engine, for any number of threads. A rank
@@ -118,8 +118,8 @@ class RingAttention {
   std::unique_ptr<device::Event> packed_, received_, read_, added_, sums_received_;
   // The point at which the ring does not wait.
   std::optional<internal::RingWait> omitted_;
-  // In the memory: keys and values of this step and the next, and sums likewise; what a step adds to
-  // the result or to the sums; the result, or the gradient of queries; and attention's workspace.
+  // In the memory: keys and values of this step and the next, and sums likewise; what a step adds
+  // to the result or to the sums; the result, or the gradient of queries; attention's workspace.
   char *keys_[2], *sums_[2], *part_, *part_log_sum_exp_, *total_, *workspace_;
 };
 
