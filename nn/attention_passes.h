@@ -54,7 +54,7 @@ TiledAttentionBlock Tiled(int64_t batch, const AttentionArrays<T>& in) {
 }
 #endif
 
-// out, and log_sum_exp where `in` has it.
+// out and log_sum_exp, which `in` need not have.
 template <typename T, typename Out>
 absl::Status EnqueueAttention(const device::Operation& operation, int64_t batch,
                               const AttentionArrays<T>& in, Out* out, Wide<T>* log_sum_exp,

@@ -41,7 +41,7 @@ struct Arrays {
   }
 };
 
-// As nn::Typed of whole columns of all positions, or of some.
+// Declares all positions, of which the columns may be of some.
 template <typename From, typename To>
 absl::Status Move(absl::string_view name, const nn::AttentionShape& local,
                   const MoveColumns<From, To>& columns, device::Stream& stream) {
