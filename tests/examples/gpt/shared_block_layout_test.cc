@@ -183,5 +183,26 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
   }
 }
 
+TEST(SharedBlockLayoutTest, ARankOfARingHasWhatOneAloneWithItsPositionsWould) {
+  const ModelOptions model = {
+      .layers = 1, .heads = 3, .width = kWidth, .context = kContext, .tensor_shards = 1};
+  const PassShape ring = {.model = model,
+                          .batch = kBatch,
+                          .dtype = precision::DType::kBFloat16,
+                          .context_ranks = 2,
+                          .context_exchange = ContextExchange::kRing};
+  ASSERT_TRUE(Validate(ring).ok()) << Validate(ring);
+  PassShape alone = ring;
+  alone.model.context = kContext / 2;
+  alone.context_ranks = 1;
+  for (int o = 0; o < kBlockSaveOptionCount; ++o) {
+    SCOPED_TRACE(kBlockSaveOptions[o].name);
+    const BlockLayout a(ring), b(alone);
+    EXPECT_EQ(a.SavedBytes(o), b.SavedBytes(o));
+    EXPECT_EQ(a.ForwardTransientBytes(o), b.ForwardTransientBytes(o));
+    EXPECT_EQ(a.BackwardTransientBytes(o), b.BackwardTransientBytes(o));
+  }
+}
+
 }  // namespace
 }  // namespace brigade::gpt
