@@ -9,7 +9,8 @@
 namespace brigade::nn {
 
 // Ids of a vocabulary of any size, [batch, context + 1] in device memory: row r = b * context + t
-// of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts.
+// of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts, which
+// may be of pieces.
 //
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
 // kElsewhere: another rank has their rows of a table. For embeddings; cross entropy takes none.
@@ -29,6 +30,7 @@ class TokenIds {
       : bytes_(texts.bytes),
         batch_(texts.batch),
         context_(texts.context),
+        pieces_(texts.pieces),
         vocabulary_(kVocabulary),
         all_(kVocabulary) {}
 
@@ -52,13 +54,14 @@ class TokenIds {
   const void* data() const { return are_bytes() ? bytes_ : static_cast<const void*>(ids_); }
   int64_t size_bytes() const {
     const int64_t bytes_of_id = are_bytes() ? 1 : sizeof(int32_t);
-    return batch_ * (context_ + 1) * bytes_of_id;
+    return batch_ * (context_ + pieces_) * bytes_of_id;
   }
 
-  BRIGADE_INLINE int64_t token(int64_t r) const { return At(r + r / context_); }
-  BRIGADE_INLINE int64_t target(int64_t r) const { return At(r + r / context_ + 1); }
+  BRIGADE_INLINE int64_t token(int64_t r) const { return At(Place(r)); }
+  BRIGADE_INLINE int64_t target(int64_t r) const { return At(Place(r) + 1); }
 
  private:
+  BRIGADE_INLINE int64_t Place(int64_t r) const { return r + r / (context_ / pieces_); }
   BRIGADE_INLINE int64_t At(int64_t i) const {
     const int64_t id = are_bytes() ? bytes_[i] : ids_[i];
     if (id < 0 || id >= all_) return kNone;
@@ -69,6 +72,7 @@ class TokenIds {
   const int32_t* ids_ = nullptr;
   int64_t batch_;
   int64_t context_;
+  int64_t pieces_ = 1;
   // The window, and all of which it is a part.
   int64_t first_ = 0;
   int64_t vocabulary_;

@@ -62,8 +62,8 @@ class BlockLayout::Pieces {
 };
 
 bool BlockLayout::Saves(const BlockSaveOption& option, BlockArray array) const {
-  // Where ranks share texts, attention is that of the heads.
-  if (array == kQkv && shape_.context_ranks > 1) return false;
+  // Where ranks exchange heads, attention is that of these.
+  if (array == kQkv && shape_.exchanges_heads()) return false;
   return IsSaved(option, array);
 }
 
@@ -75,7 +75,7 @@ int64_t BlockLayout::BytesOf(BlockArray array, bool has_own_norms) const {
   const int64_t width = shape_.model.width;
   const auto sums = shape_.dtype == precision::DType::kFloat64 ? precision::DType::kFloat64
                                                                : precision::DType::kFloat32;
-  const bool has_heads = shape_.context_ranks > 1;
+  const bool has_heads = shape_.exchanges_heads();
   switch (array) {
     case kNorm1:
     case kNorm2:
@@ -154,7 +154,7 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
     // Only on the way to all positions, when those are made again.
-    if (array == kQkv && shape_.context_ranks > 1 && IsSaved(option, kQkv)) continue;
+    if (array == kQkv && shape_.exchanges_heads() && IsSaved(option, kQkv)) continue;
     const bool is_of_attention = array == kNorm1 || (array >= kQkv && array <= kLogSumExp);
     const Pieces::Part part = is_of_attention ? Pieces::kAttentionPart : Pieces::kMlpPart;
     memory.arrays[a] =

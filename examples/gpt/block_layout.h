@@ -18,7 +18,7 @@ enum BlockArray : uint8_t {
   kMean1,          // 1, own
   kInverse1,       // 1, own
   kQkv,            // 3 width, cut
-  kHeadQkv,        // 3 width, cut: of all positions of some heads, where ranks share texts
+  kHeadQkv,        // 3 width, cut: of all positions of some heads, where ranks exchange these
   kHeadAttention,  // width, cut: likewise
   kAttention,      // width, cut
   kLogSumExp,      // heads, cut

@@ -246,6 +246,8 @@ ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
   merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
   merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
   merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
+  merged.context_exchange =
+      flags.context_exchange.has_value() ? flags.context_exchange : s.context_exchange;
   return merged;
 }
 
@@ -272,6 +274,9 @@ absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ra
         std::pair("tensor shards", model.tensor_shards)}) {
     if (number >= 1 && number <= kMost) continue;
     return invalid(name, ": ", number, "; it must be 1 to ", kMost);
+  }
+  if (model.context_exchange.has_value() && model.context == 1) {
+    return invalid("context_exchange has no effect: no ranks share texts, context is 1");
   }
   BRIGADE_RETURN_IF_ERROR(parallel::Validate(
       parallel::TensorShards{.count = model.tensor_shards, .ranks = model.tensor}));
@@ -347,6 +352,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   BRIGADE_RETURN_IF_ERROR(communicator.status());
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
+  const auto exchange = model.context_exchange.value_or(ContextExchange::kUlysses);
   return TrainConfig{.batch = batch,
                      .zero = zero,
                      .recompute = policy,
@@ -360,7 +366,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
                      .tensor_pieces = PiecesOf(s, flags),
                      .keep_gathered = s.keep_gathered,
                      .tensor_overlap = overlaps,
-                     .sum_wire = s.sum_wire};
+                     .sum_wire = s.sum_wire,
+                     .context_exchange = exchange};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,

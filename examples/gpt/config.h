@@ -2,12 +2,14 @@
 #define BRIGADE_EXAMPLES_GPT_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
+#include "brigade/examples/gpt/context_exchange.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/recompute/policy.h"
@@ -38,6 +40,8 @@ struct ModelParallelism {
   bool sequence_parallel = false;
   // ModelOptions::tensor_pieces, with overlap; 0: not given.
   int tensor_overlap = 0;
+  // Of context ranks.
+  std::optional<ContextExchange> context_exchange = {};
 };
 
 // What a DeepSpeed-style JSON file says about a training run.
@@ -64,6 +68,7 @@ struct TrainConfig {
   bool keep_gathered = false;
   bool tensor_overlap = false;
   parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
+  ContextExchange context_exchange = ContextExchange::kUlysses;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -114,6 +119,8 @@ struct TrainConfig {
 //     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
 //                                       ranks_of_node of the machine. hierarchical needs nodes
 //     at_minimum_loss_scale             error | clamp
+//     context_exchange                  ulysses | ring, or a2a | p2p (Megatron's cp_comm_type): how
+//                                       ranks that share texts attend (context_exchange.h)
 //     delay_update                      true: the host's update comes a step late (offload.h)
 //     delay_warm_up                     steps before that
 //     file_directory                    of stash "file", or instead of nvme_path

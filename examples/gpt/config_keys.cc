@@ -335,6 +335,11 @@ Keys BrigadeKeys(Settings& s) {
       {"at_minimum_loss_scale",
        OneOf<AtMinimum>(&s.loss_scaler.at_minimum,
                         {{"error", AtMinimum::kError}, {"clamp", AtMinimum::kClamp}})},
+      {"context_exchange", OneOf<std::optional<ContextExchange>>(
+                               &s.context_exchange, {{"ulysses", ContextExchange::kUlysses},
+                                                     {"ring", ContextExchange::kRing},
+                                                     {"a2a", ContextExchange::kUlysses},
+                                                     {"p2p", ContextExchange::kRing}})},
       {"reduction",
        OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},

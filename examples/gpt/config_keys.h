@@ -69,6 +69,7 @@ struct Settings {
   bool tensor_overlap = false;
   bool keep_gathered = false;
   parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
+  std::optional<ContextExchange> context_exchange;
   bool partition_activations = false;
 
   // The path of a machine's figures, and how many ranks each node has.

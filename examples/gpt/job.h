@@ -70,6 +70,7 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .tensor_rank = at.tensor,
           .context_ranks = grid.context,
           .context_rank = at.context,
+          .context_exchange = job.config.context_exchange,
           .keep_gathered = job.config.keep_gathered,
           .tensor_overlap = job.config.tensor_overlap,
           .sum_wire = job.config.sum_wire};

@@ -52,8 +52,16 @@ absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
         groups.context->rank() != shape.context_rank) {
       return absl::InvalidArgumentError("the context group is not that of the shape");
     }
-    BRIGADE_ASSIGN_OR_RETURN(layers->ulysses_,
-                             parallel::Ulysses::Create(attention, *groups.context, context));
+    if (!shape.is_ring()) {
+      BRIGADE_ASSIGN_OR_RETURN(layers->ulysses_,
+                               parallel::Ulysses::Create(attention, *groups.context, context));
+      return layers;
+    }
+    BRIGADE_ASSIGN_OR_RETURN(layers->ring_,
+                             parallel::RingAttention::Create(attention, *groups.context, context));
+    BRIGADE_ASSIGN_OR_RETURN(layers->own_positions_,
+                             context.Allocate(shape.bytes_of(shape.positions() * width),
+                                              device::Purpose::kScratch, "own positions"));
     return layers;
   }
   BRIGADE_ASSIGN_OR_RETURN(
@@ -83,6 +91,11 @@ int64_t Layers::bytes() const {
   if (ulysses_ != nullptr) {
     bytes += parallel::Ulysses::Bytes(shape_.AttentionOfTexts(), shape_.context_ranks,
                                       workspace_.memory().device());
+  }
+  if (ring_ != nullptr) {
+    bytes += parallel::RingAttention::Bytes(shape_.AttentionOfTexts(), shape_.context_ranks,
+                                            workspace_.memory().device()) +
+             own_positions_.bytes();
   }
   return bytes;
 }
@@ -238,11 +251,13 @@ absl::Status Layers::GatherQkv(const BlockMemory& memory, device::Stream& stream
 
 absl::Status Layers::Attention(const BlockMemory& memory, device::Stream& stream) {
   for (int s = 0; s < local_shards(); ++s) {
+    const void* const qkv = PartOf(memory, kQkv, s);
     void* const out = PartOf(memory, kAttention, s);
-    BRIGADE_RETURN_IF_ERROR(ulysses_ != nullptr
-                                ? ulysses_->Attend(HeadsOf(memory, s), out, stream)
-                                : nn::Attention(shape_.AttentionOfPart(), PartOf(memory, kQkv, s),
-                                                out, PartOf(memory, kLogSumExp, s), stream));
+    void* const log_sum_exp = PartOf(memory, kLogSumExp, s);
+    BRIGADE_RETURN_IF_ERROR(ulysses_ != nullptr ? ulysses_->Attend(HeadsOf(memory, s), out, stream)
+                            : ring_ != nullptr  ? ring_->Forward(qkv, out, log_sum_exp, stream)
+                                                : nn::Attention(shape_.AttentionOfPart(), qkv, out,
+                                                                log_sum_exp, stream));
   }
   return absl::OkStatus();
 }
@@ -251,12 +266,15 @@ absl::Status Layers::AttentionBackward(const BlockMemory& memory, device::Stream
   for (int s = 0; s < local_shards(); ++s) {
     const void* const dout = PartOf(memory.dwidth, width(), s);
     void* const dqkv = PartOf(memory.dqkv, 3 * width(), s);
+    const void* const qkv = PartOf(memory, kQkv, s);
+    const void* const out = PartOf(memory, kAttention, s);
+    const void* const log_sum_exp = PartOf(memory, kLogSumExp, s);
     BRIGADE_RETURN_IF_ERROR(
-        ulysses_ != nullptr
-            ? ulysses_->Backward(dout, HeadsOf(memory, s), dqkv, stream)
-            : nn::AttentionBackward(shape_.AttentionOfPart(), PartOf(memory, kQkv, s),
-                                    PartOf(memory, kAttention, s), PartOf(memory, kLogSumExp, s),
-                                    dout, attention_workspace_.data(), dqkv, stream));
+        ulysses_ != nullptr ? ulysses_->Backward(dout, HeadsOf(memory, s), dqkv, stream)
+        : ring_ != nullptr
+            ? ring_->Backward(qkv, out, log_sum_exp, dout, dqkv, stream)
+            : nn::AttentionBackward(shape_.AttentionOfPart(), qkv, out, log_sum_exp, dout,
+                                    attention_workspace_.data(), dqkv, stream));
   }
   return absl::OkStatus();
 }
@@ -280,31 +298,50 @@ absl::Status Layers::GeluBackward(const BlockMemory& memory, device::Stream& str
   return nn::GeluBackward(AllShards(4 * width()), memory.arrays[kExpanded], memory.dmlp, stream);
 }
 
-void* Layers::OwnPositions(const void* table) const {
-  return Behind(const_cast<void*>(table), shape_.bytes_of(shape_.first_position() * width()));
+absl::Status Layers::CopyPositions(void* table, bool to_table, device::Stream& stream) {
+  for (const parallel::PositionRun& run : shape_.runs()) {
+    void* const in_table = Behind(table, shape_.bytes_of(run.global * width()));
+    void* const own = Behind(own_positions_.data(), shape_.bytes_of(run.local * width()));
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(to_table ? in_table : own, to_table ? own : in_table,
+                                        shape_.bytes_of(run.count * width())));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Layers::Embedding(const nn::Texts& texts, const void* tokens, const void* positions,
                                void* x, device::Stream& stream) {
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
                            parallel::VocabularyWindow(texts, shape_.shards()));
-  return parallel::VocabularyEmbedding(window, width(), tokens, OwnPositions(positions), x, *sums_,
-                                       stream);
+  const void* own = Behind(positions, shape_.bytes_of(shape_.runs()[0].global * width()));
+  if (ring_ != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(
+        CopyPositions(const_cast<void*>(positions), /*to_table=*/false, stream));
+    own = own_positions_.data();
+  }
+  return parallel::VocabularyEmbedding(window, width(), tokens, own, x, *sums_, stream);
 }
 
 absl::Status Layers::EmbeddingBackward(const nn::Texts& texts, const void* dx, nn::Gradient dtokens,
                                        nn::Gradient dpositions, device::Stream& stream) {
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
                            parallel::VocabularyWindow(texts, shape_.shards()));
+  void* const table = dpositions.data;
   if (shape_.context_ranks > 1 && !dpositions.accumulate) {
     // The others' positions are not in this rank's texts.
     BRIGADE_RETURN_IF_ERROR(
-        stream.FillBytes(dpositions.data, 0, shape_.bytes_of(shape_.model.context * width())));
+        stream.FillBytes(table, 0, shape_.bytes_of(shape_.model.context * width())));
   }
-  dpositions.data = OwnPositions(dpositions.data);
+  dpositions.data = Behind(table, shape_.bytes_of(shape_.runs()[0].global * width()));
+  if (ring_ != nullptr) {
+    if (dpositions.accumulate) {
+      BRIGADE_RETURN_IF_ERROR(CopyPositions(table, /*to_table=*/false, stream));
+    }
+    dpositions.data = own_positions_.data();
+  }
   BRIGADE_RETURN_IF_ERROR(sums_->AwaitRows(stream));
-  return nn::EmbeddingBackward(window, shape_.dtype, width(), dx, dtokens, dpositions, workspace_,
-                               stream);
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(window, shape_.dtype, width(), dx, dtokens,
+                                                dpositions, workspace_, stream));
+  return ring_ != nullptr ? CopyPositions(table, /*to_table=*/true, stream) : absl::OkStatus();
 }
 
 absl::Status Layers::CrossEntropy(const nn::Texts& texts, const void* logits, void* losses,

@@ -20,6 +20,7 @@
 #include "brigade/nn/pointwise.h"
 #include "brigade/nn/texts.h"
 #include "brigade/nn/workspace.h"
+#include "brigade/parallel/context/ring_attention.h"
 #include "brigade/parallel/context/ulysses.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/parallel/tensor/row_gradients.h"
@@ -84,7 +85,7 @@ class Layers {
   // In the order of their places.
   absl::Status SumRowGradients(absl::Span<const nn::Gradient> gradients, device::Stream& stream);
 
-  // Attention of a block, from kQkv to kAttention. Where ranks share texts, GatherQkv makes the
+  // Attention of a block, from kQkv to kAttention. Where ranks exchange heads, GatherQkv makes the
   // kHeadQkv that the others begin with; else it does nothing.
   absl::Status GatherQkv(const BlockMemory& memory, device::Stream& stream);
   absl::Status Attention(const BlockMemory& memory, device::Stream& stream);
@@ -125,7 +126,8 @@ class Layers {
   }
   void* PartOf(const BlockMemory& memory, BlockArray array, int shard) const;
   parallel::Ulysses::Saved HeadsOf(const BlockMemory& memory, int shard) const;
-  void* OwnPositions(const void* table) const;
+  // Copies the rows of this rank's positions from the whole table to own_positions_, or back.
+  absl::Status CopyPositions(void* table, bool to_table, device::Stream& stream);
   // Of these rows alone.
   nn::LayerNormInput RowsOf(nn::LayerNormInput input, const parallel::RowRange& rows) const;
   // Calls visit(piece, block, its rows) for each of this rank's blocks of row gradients.
@@ -136,9 +138,12 @@ class Layers {
   const PassGroups groups_;
   std::unique_ptr<nn::Blas> blas_;
   nn::Workspace workspace_;
-  // Empty where ranks share texts: those have ulysses_, which is null elsewhere.
+  // Empty where ranks share texts: those have ulysses_ or ring_, which are null elsewhere.
   device::Buffer attention_workspace_;
   std::unique_ptr<parallel::Ulysses> ulysses_;
+  std::unique_ptr<parallel::RingAttention> ring_;
+  // Rows of the table of positions, side by side; empty where they are in the table.
+  device::Buffer own_positions_;
   std::unique_ptr<parallel::ShardSums> sums_;
   // Null for one shard.
   std::unique_ptr<parallel::VocabularyCrossEntropy> cross_entropy_;

@@ -3,6 +3,7 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/block_layout.h"
+#include "brigade/parallel/context/ring_attention.h"
 #include "brigade/parallel/context/ulysses.h"
 #include "brigade/parallel/tensor/row_gradients.h"
 
@@ -19,8 +20,9 @@ struct Times {
   // Where ranks share rows.
   int64_t gathers = 0, block_gradients = 0, head_gradients = 0;
   int64_t cross_entropies = 0;
-  // Exchanges of queries, keys and values, and of attention, of each of this rank's shards.
-  int64_t qkvs = 0, attentions = 0;
+  // Of each of this rank's shards: exchanges of queries, keys and values for heads; attentions of
+  // both passes; and backward ones alone.
+  int64_t qkvs = 0, attentions = 0, attention_gradients = 0;
 };
 
 void CountForwardBlock(Times& times) {
@@ -36,6 +38,7 @@ void CountBackwardBlock(const PassShape& shape, const BlockSaveOption& option, T
   ++times.block_gradients;
   ++times.qkvs;
   ++times.attentions;
+  ++times.attention_gradients;
   // What is made again.
   times.sums += option.drops_middle ? 1 : 0;
   times.gathers += option.drops_pointwise || !shape.keep_gathered ? 2 : 0;
@@ -122,14 +125,19 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
     }
   }
   if (shape.context_ranks > 1) {
-    const auto add = [&](int64_t parts, int64_t count) {
-      all.push_back(
-          {&PassGroups::context,
-           parallel::Ulysses::SignatureOf(shape.AttentionOfTexts(), shape.context_ranks, parts),
-           count * shards.local()});
+    const nn::AttentionShape texts = shape.AttentionOfTexts();
+    const int ranks = shape.context_ranks;
+    const auto add = [&](const CollectiveSignature& signature, int64_t count) {
+      all.push_back({&PassGroups::context, signature, count * shards.local()});
     };
-    add(3, times.qkvs);
-    add(1, times.attentions);
+    if (shape.is_ring()) {
+      add(parallel::RingAttention::SignatureOf(texts, ranks), (ranks - 1) * times.attentions);
+      add(parallel::RingAttention::SignatureOfSums(texts, ranks),
+          ranks * times.attention_gradients);
+    } else {
+      add(parallel::Ulysses::SignatureOf(texts, ranks, 3), times.qkvs);
+      add(parallel::Ulysses::SignatureOf(texts, ranks, 1), times.attentions);
+    }
   }
   return all;
 }

@@ -5,6 +5,12 @@
 
 namespace brigade::gpt {
 
+absl::InlinedVector<parallel::PositionRun, 2> PassShape::runs() const {
+  if (!is_ring()) return {{0, context_rank * positions(), positions()}};
+  const auto chunks = parallel::ZigzagRuns(model.context, context_ranks, context_rank);
+  return {chunks.begin(), chunks.end()};
+}
+
 absl::Status Validate(const PassShape& shape) {
   BRIGADE_RETURN_IF_ERROR(Validate(shape.model));
   const auto invalid = [](const auto&... what) {
@@ -19,8 +25,11 @@ absl::Status Validate(const PassShape& shape) {
   if (shape.model.context % ranks != 0) {
     return invalid(ranks, " context ranks cannot share texts of ", shape.model.context, " bytes");
   }
+  if (shape.is_ring()) {
+    BRIGADE_RETURN_IF_ERROR(parallel::CheckZigzag(shape.model.context, ranks));
+  }
   const int64_t heads = shape.OfShard(shape.model.heads);
-  if (heads % ranks != 0) {
+  if (shape.exchanges_heads() && heads % ranks != 0) {
     return invalid(ranks, " context ranks cannot share the ", heads, " heads of a tensor shard");
   }
   if (!shape.model.sequence_parallel) return absl::OkStatus();

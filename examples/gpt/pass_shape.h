@@ -3,9 +3,12 @@
 
 #include <cstdint>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "brigade/examples/gpt/context_exchange.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
+#include "brigade/parallel/context/zigzag.h"
 #include "brigade/parallel/shard.h"
 #include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/parallel/tensor/shard_sums.h"
@@ -24,9 +27,10 @@ struct PassShape {
   // That share the model's tensor shards, and under sequence parallelism the rows.
   int tensor_ranks = 1;
   int tensor_rank = 0;
-  // That share each text: rank r has part r of its positions.
+  // That share each text: rank r has part r of its positions or, in a ring, two parts (zigzag.h).
   int context_ranks = 1;
   int context_rank = 0;
+  ContextExchange context_exchange = ContextExchange::kUlysses;
   // Under sequence parallelism norms that are saved are saved of all rows, not of the rank's own,
   // which the backward pass would gather again.
   bool keep_gathered = false;
@@ -37,9 +41,12 @@ struct PassShape {
 
   parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
 
-  // Of a text, on this rank; and the first one's place in the text.
+  // Whether ranks that share texts attend in a ring, or exchange heads for positions.
+  bool is_ring() const { return context_ranks > 1 && context_exchange == ContextExchange::kRing; }
+  bool exchanges_heads() const { return context_ranks > 1 && !is_ring(); }
+  // Of a text, on this rank; and where they are in the text.
   int64_t positions() const { return model.context / context_ranks; }
-  int64_t first_position() const { return context_rank * positions(); }
+  absl::InlinedVector<parallel::PositionRun, 2> runs() const;
   // Of products: all texts' positions of this rank.
   int64_t rows() const { return batch * positions(); }
   // Of the residual stream.

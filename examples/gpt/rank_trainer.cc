@@ -194,7 +194,7 @@ absl::Status RankTrainer::Allocate() {
 nn::Texts RankTrainer::TextsOf(const StepInFlight& in_flight, int64_t micro_batch) const {
   return {in_flight.device.as<uint8_t>().data() + TextsOffset() +
               micro_batch * shape_.batch * text_bytes(),
-          shape_.batch, shape_.positions()};
+          shape_.batch, shape_.positions(), std::ssize(shape_.runs())};
 }
 
 nn::DropoutMask RankTrainer::Dropout(int64_t micro_batch) const {
@@ -214,9 +214,17 @@ float* RankTrainer::LossesOf(const StepInFlight& in_flight, int64_t micro_batch)
          micro_batch * shape_.rows();
 }
 
+void RankTrainer::CopyPart(const char* text, uint8_t* part) const {
+  for (const parallel::PositionRun& run : shape_.runs()) {
+    const auto bytes = static_cast<size_t>(run.count + 1);
+    std::memcpy(part, text + run.global, bytes);
+    part += bytes;
+  }
+}
+
 void RankTrainer::SampleInto(int64_t step, int64_t sample, uint8_t* part) {
   SampleText(job_.corpus, job_.seed, step, sample, absl::MakeSpan(text_));
-  std::memcpy(part, text_.data() + shape_.first_position(), static_cast<size_t>(text_bytes()));
+  CopyPart(reinterpret_cast<const char*>(text_.data()), part);
 }
 
 absl::Status RankTrainer::AddUp(float* sums, device::Stream& stream) {
@@ -404,9 +412,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   for (int64_t first = before; first < texts + before; first += batch * grid_.shape().data) {
     for (int64_t i = 0; i < batch; ++i) {
       const int64_t text = first + i < texts ? first + i : 0;
-      std::memcpy(host + i * text_bytes(),
-                  held_out.data() + text * context + shape_.first_position(),
-                  static_cast<size_t>(text_bytes()));
+      CopyPart(held_out.data() + text * context, host + i * text_bytes());
     }
     const nn::Texts on_device = TextsOf(in_flight, 0);
     BRIGADE_RETURN_IF_ERROR(

@@ -84,8 +84,8 @@ class RankTrainer {
   absl::Status Initialize();
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
-  // Of a text, this rank's positions and what follows the last one.
-  int64_t text_bytes() const { return shape_.positions() + 1; }
+  // Of a text, this rank's positions and what follows the last one of each run.
+  int64_t text_bytes() const { return shape_.positions() + std::ssize(shape_.runs()); }
   int64_t losses() const { return micro_batches() * shape_.rows(); }
   // The device memory of a step: sums, parts of the mean loss, losses, texts.
   static constexpr int64_t LossPartsOffset() { return 256; }
@@ -101,7 +101,8 @@ class RankTrainer {
   static double* LossPartsOf(const StepInFlight& in_flight);
   float* LossesOf(const StepInFlight& in_flight, int64_t micro_batch) const;
 
-  // This rank's part of the text that ranks share, in host memory of text_bytes.
+  // This rank's part of a text that ranks share, in host memory of text_bytes; and of a sample.
+  void CopyPart(const char* text, uint8_t* part) const;
   void SampleInto(int64_t step, int64_t sample, uint8_t* part);
   absl::Status EnqueueStep(int64_t step, bool stop);
   // Adds the sums of all ranks up: the loss over the ranks that differ in their texts.

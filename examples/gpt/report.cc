@@ -290,8 +290,9 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const std::string shares =
       grid.data == grid.ranks() && job.model.tensor_shards == 1
           ? ""
-          : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context, " x data ",
-                         grid.data, ", ", Counted(job.model.tensor_shards, "tensor shard"),
+          : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context,
+                         ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, ", ",
+                         Counted(job.model.tensor_shards, "tensor shard"),
                          job.model.sequence_parallel ? ", sequence parallel" : "",
                          job.model.tensor_pieces == 1
                              ? ""

@@ -105,8 +105,11 @@ ABSL_FLAG(int, tensor_overlap, 0,
           "Another number of pieces may be another training in its last bits. Before the config's; "
           "default: products wait for what is exchanged");
 ABSL_FLAG(int, context_parallel, 0,
-          "ranks that share each text; they divide the heads of a tensor shard. Before the "
-          "config's; default 1");
+          "ranks that share each text; with --context_exchange=ulysses they divide the heads of a "
+          "tensor shard, in a ring twice as many divide --context. Before the config's; default 1");
+ABSL_FLAG(std::string, context_exchange, "",
+          "how --context_parallel's ranks attend: ulysses (exchange heads for positions) or ring "
+          "(pass keys and values on). Before the config's; default ulysses");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(int64_t, evaluate_every, -1,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -184,11 +187,18 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--", name, " is ", number, "; it must be at least 1"));
   }
+  const std::string exchange = absl::GetFlag(FLAGS_context_exchange);
+  const std::optional<ContextExchange> parsed = ParseContextExchange(exchange);
+  if (!exchange.empty() && !parsed.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--context_exchange is \"", exchange, "\"; it must be ulysses or ring"));
+  }
   return ModelParallelism{.tensor = absl::GetFlag(FLAGS_tensor),
                           .context = absl::GetFlag(FLAGS_context_parallel),
                           .tensor_shards = absl::GetFlag(FLAGS_tensor_shards),
                           .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel),
-                          .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap)};
+                          .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap),
+                          .context_exchange = parsed};
 }
 
 absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,

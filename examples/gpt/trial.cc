@@ -111,7 +111,8 @@ class TrialBatch {
   static absl::StatusOr<std::unique_ptr<TrialBatch>> Create(const Job& job, const PassShape& shape,
                                                             device::Context& context,
                                                             device::Stream& stream) {
-    const int64_t batch = shape.batch, length = shape.positions() + 1;
+    const int64_t batch = shape.batch, pieces = std::ssize(shape.runs());
+    const int64_t length = shape.positions() + pieces;
     std::unique_ptr<TrialBatch> trial(new TrialBatch);
     BRIGADE_ASSIGN_OR_RETURN(trial->texts_bytes_,
                              context.Allocate(batch * length, Purpose::kActivations, "texts"));
@@ -134,7 +135,7 @@ class TrialBatch {
     BRIGADE_RETURN_IF_ERROR(stream.Copy(trial->seed_.data(), &seed, sizeof(seed)));
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(trial->step_.data(), 0, sizeof(int64_t)));
     BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
-    trial->texts_ = {trial->texts_bytes_.as<uint8_t>().data(), batch, shape.positions()};
+    trial->texts_ = {trial->texts_bytes_.as<uint8_t>().data(), batch, shape.positions(), pieces};
     trial->dropout_ = {.probability = job.config.dropout,
                        .seed = job.seed,
                        .step = trial->step_.as<int64_t>().data()};

@@ -9,6 +9,7 @@
 
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/optimizers.h"
+#include "brigade/tests/spec/parallel.h"
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
@@ -378,6 +379,36 @@ TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
       if (stage == 0) expected = training.FullMaster();
       EXPECT_NE(expected, master);
       EXPECT_EQ(training.FullMaster(), expected) << "stage " << stage;
+    }
+  }
+}
+
+// Scores 0 and ln 3, values 1 and 5.
+TEST(RingSpecTest, TwoPartsMergeToTheKnownAnswer) {
+  const AttentionPart both = Merge({0, 1}, {std::log(3.0), 5});
+  EXPECT_NEAR(both.log_sum_exp, std::log(4.0), 1e-15);
+  EXPECT_NEAR(both.out, 4, 1e-14);
+  const AttentionPart none = {};
+  EXPECT_EQ(Merge(none, both).out, both.out);
+  EXPECT_EQ(Merge(both, none).log_sum_exp, both.log_sum_exp);
+}
+
+TEST(RingSpecTest, EveryRingIsTheSoftmaxOverWhatAQuerySees) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  std::vector<double> scores(24), values(24);
+  for (double& score : scores) score = 3 * normal(random);
+  for (double& value : values) value = normal(random);
+  for (size_t query = 0; query < scores.size(); ++query) {
+    double sum = 0, out = 0;
+    for (size_t key = 0; key <= query; ++key) {
+      sum += std::exp(scores[key]);
+      out += std::exp(scores[key]) * values[key];
+    }
+    for (const int ranks : {1, 2, 3, 4}) {
+      const AttentionPart part = RingAttentionOf(scores, values, query, ranks);
+      EXPECT_NEAR(part.log_sum_exp, std::log(sum), 1e-13) << query;
+      EXPECT_NEAR(part.out, out / sum, 1e-13) << query;
     }
   }
 }

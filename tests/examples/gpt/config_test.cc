@@ -303,6 +303,37 @@ TEST(ConfigTest, ReadsByWhatTimesAreCounted) {
                                          "\"flops\" is neither operations nor measured"));
 }
 
+TEST(ConfigTest, ReadsHowContextRanksAttend) {
+  const std::pair<const char*, ContextExchange> values[] = {
+      {R"("ulysses")", ContextExchange::kUlysses},
+      {R"("ring")", ContextExchange::kRing},
+      {R"("a2a")", ContextExchange::kUlysses},
+      {R"("p2p")", ContextExchange::kRing}};
+  for (const auto& [value, exchange] : values) {
+    ASSERT_OK_AND_ASSIGN(
+        const TrainConfig config,
+        With(absl::StrCat(R"(, "sequence_parallel_size": 2, "brigade": {"context_exchange": )",
+                          value, "}")));
+    EXPECT_EQ(config.grid.context, 2);
+    EXPECT_EQ(config.context_exchange, exchange);
+  }
+  ASSERT_OK_AND_ASSIGN(const TrainConfig none, With(R"(, "sequence_parallel_size": 2)"));
+  EXPECT_EQ(none.context_exchange, ContextExchange::kUlysses);
+  // A flag comes first.
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig flagged,
+      ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"},
+                      "brigade": {"context_exchange": "ulysses"}})",
+                  4, ".", {.context = 4, .context_exchange = ContextExchange::kRing}));
+  EXPECT_EQ(flagged.context_exchange, ContextExchange::kRing);
+  EXPECT_THAT(
+      With(R"(, "sequence_parallel_size": 2, "brigade": {"context_exchange": "mesh"})").status(),
+      brigade::testing::StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          "brigade.context_exchange is \"mesh\", a string; it must be \"ulysses\" or "
+          "\"ring\" or \"a2a\" or \"p2p\""));
+}
+
 TEST(ConfigTest, ReadsDropout) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig without, With(""));
   EXPECT_EQ(without.dropout, 0);

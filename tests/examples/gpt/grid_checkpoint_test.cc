@@ -114,7 +114,7 @@ TEST_P(GridCheckpointTest, AnyGridReadsWhatAnyHasSaved) {
                             {.tensor = 4, .data = 2},
                             {.tensor = 2, .context = 2},
                             {.tensor = 4},
-                            {.tensor = 1, .context = 2, .data = 2}};
+                            {.tensor = 1, .context = 2, .data = 2, .ring = true}};
   int stage = 0;
   for (const bool pieces : {false, true}) {
     for (const GridCase& from : grids) {

@@ -4,6 +4,7 @@
 // Trainings so small that all grids of eight ranks can make them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "brigade/examples/gpt/config.h"
@@ -29,6 +30,8 @@ struct GridCase {
   bool sequence_parallel = false;
   // Pieces of products beside whose exchange others are multiplied; 0: whole ones, which wait.
   int tensor_overlap = 0;
+  // Of context ranks; they then share any number of heads.
+  bool ring = false;
 };
 
 // A job for as many ranks as the grid has.
@@ -42,9 +45,12 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                             .context = grid.context,
                             .tensor_shards = shards,
                             .sequence_parallel = grid.sequence_parallel,
-                            .tensor_overlap = grid.tensor_overlap})
+                            .tensor_overlap = grid.tensor_overlap,
+                            .context_exchange =
+                                grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt})
                    .value();
-  const int64_t heads = shards * grid.context;
+  // Three of a shard are what no two, four or eight context ranks could share by heads.
+  const int64_t heads = shards * (grid.ring ? 3 : grid.context);
   job.model = {.layers = 2,
                .heads = heads,
                .width = 4 * heads,

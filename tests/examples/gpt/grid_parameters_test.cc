@@ -1,11 +1,13 @@
 // Weights on a grid, step by step: what several ranks have, they have with the same bits, and no
 // delay of a stream changes one.
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,7 +57,8 @@ class RankOfGrid {
       InitializeParameter(job_.model, parameter, job_.seed, shape_.shards(), values);
       return absl::OkStatus();
     }));
-    texts_.resize(static_cast<size_t>(shape_.batch * (shape_.positions() + 1)));
+    texts_.resize(
+        static_cast<size_t>(shape_.batch * (shape_.positions() + std::ssize(shape_.runs()))));
     losses_.resize(static_cast<size_t>(shape_.rows()));
   }
 
@@ -63,14 +66,16 @@ class RankOfGrid {
 
   absl::Status Step(int64_t step) {
     std::vector<uint8_t> text(static_cast<size_t>(job_.model.context + 1));
-    const int64_t bytes = shape_.positions() + 1;
+    const auto runs = shape_.runs();
+    uint8_t* to = texts_.data();
     for (int64_t i = 0; i < shape_.batch; ++i) {
       SampleText(job_.corpus, job_.seed, step, grid_->coordinates().data * shape_.batch + i,
                  absl::MakeSpan(text));
-      std::memcpy(&texts_[static_cast<size_t>(i * bytes)],
-                  &text[static_cast<size_t>(shape_.first_position())], static_cast<size_t>(bytes));
+      for (const parallel::PositionRun& run : runs) {
+        to = std::copy_n(text.begin() + run.global, run.count + 1, to);
+      }
     }
-    const nn::Texts texts = {texts_.data(), shape_.batch, shape_.positions()};
+    const nn::Texts texts = {texts_.data(), shape_.batch, shape_.positions(), std::ssize(runs)};
     device::Stream& stream = *self_.stream;
     BRIGADE_RETURN_IF_ERROR(transformer_->Forward(texts, losses_.data(), {}, *zero_, stream));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(&one_, &seed_, 1, precision::DType::kFloat32));
@@ -151,7 +156,8 @@ constexpr GridCase kGrids[] = {
     {.tensor = 4, .data = 2},
     {.tensor = 4, .data = 2, .sequence_parallel = true},
     {.tensor = 2, .context = 2, .data = 2, .sequence_parallel = true},
-    {.tensor = 8, .sequence_parallel = true},
+    {.tensor = 8, .sequence_parallel = true, .tensor_overlap = 2},
+    {.tensor = 2, .context = 2, .data = 2, .tensor_overlap = 3, .ring = true},
 };
 
 TEST(GridParametersTest, ReplicasHaveTheSameBitsAfterEveryStep) {

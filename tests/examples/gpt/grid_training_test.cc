@@ -60,6 +60,32 @@ TEST_P(GridProductTest, AnyNumberOfTensorRanksGivesTheSameBitsInEveryStage) {
   }
 }
 
+// The same of rings, stage by stage in turn.
+TEST_P(GridProductTest, RingsGiveTheSameBitsForAnyNumberOfTensorRanks) {
+  const auto& [precision, sequence_parallel] = GetParam();
+  for (int context = 2; context <= kMostRanks; ++context) {
+    for (int data = 1; context * data <= kMostRanks; ++data) {
+      const int shards = ShardsBeside(context, data);
+      if (sequence_parallel && shards == 1) continue;
+      GridCase grid = {1, context, data, sequence_parallel, /*ring=*/true};
+      const int first = (context + data) % zero::kStages;
+      const Trained whole = Train(JobOf(grid, shards, first, precision, kAdamW), context * data);
+      ExpectModelledMemoryAndTraffic(whole, kGridSteps);
+      for (grid.tensor = 2; grid.tensor <= shards; grid.tensor *= 2) {
+        const int stage = (first + grid.tensor) % zero::kStages;
+        SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, " of ", shards, ", ring of ", context,
+                                  ", data ", data, ", stage ", stage));
+        const Trained run =
+            Train(JobOf(grid, shards, stage, precision, kAdamW), grid.tensor * context * data);
+        ASSERT_EQ(run.losses.size(), static_cast<size_t>(kGridSteps));
+        EXPECT_EQ(run.losses, whole.losses);
+        EXPECT_EQ(run.held_out, whole.held_out);
+        ExpectModelledMemoryAndTraffic(run, kGridSteps);
+      }
+    }
+  }
+}
+
 // Sums over ranks are in another order than those of one rank, and of 16-bit types rounded more
 // often. Known: in fp32 losses agree to about 1e-5.
 TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
@@ -71,9 +97,11 @@ TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
           GridCase{.tensor = 4, .data = 2, .sequence_parallel = true},
           GridCase{.tensor = 4, .tensor_overlap = 3},
           GridCase{.tensor = 2, .sequence_parallel = true, .tensor_overlap = 4},
-          GridCase{.context = 3, .data = 2}}) {
+          GridCase{.context = 3, .data = 2}, GridCase{.context = 4, .ring = true},
+          GridCase{.tensor = 2, .context = 2, .data = 2, .ring = true},
+          GridCase{.context = 3, .data = 2, .ring = true}}) {
       SCOPED_TRACE(absl::StrCat(precision, ", tensor ", grid.tensor, ", context ", grid.context,
-                                ", data ", grid.data));
+                                grid.ring ? " in a ring" : "", ", data ", grid.data));
       const Job job = JobOf(grid, grid.tensor, 2, precision, kAdamW);
       Job alone = job;
       alone.config = ParseConfig(Config(2 * grid.data, 0, "fp32"), 1).value();
@@ -104,7 +132,9 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
         GridCase{.tensor = 2, .context = 2},
         GridCase{.tensor = 2, .context = 2, .sequence_parallel = true},
         GridCase{.tensor = 4, .data = 2, .tensor_overlap = 2},
-        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true, .tensor_overlap = 2}}) {
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true, .tensor_overlap = 2},
+        GridCase{.tensor = 2, .context = 2, .ring = true},
+        GridCase{.tensor = 2, .context = 3, .sequence_parallel = true, .ring = true}}) {
     const auto job_of = [&](const GridCase& each, int stage) {
       Job job = JobOf(each, kShards, stage, "bf16", kAdamW);
       job.model.layers = 3;
@@ -136,8 +166,9 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
         if (job.config.zero.stage > 0) {
           job.config.zero.offload.optimizer_state = device::Tier::kHost;
         }
-        SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, ", context ", grid.context, ", data ",
-                                  grid.data, ", stage ", job.config.zero.stage, ", ", policy,
+        SCOPED_TRACE(absl::StrCat("tensor ", grid.tensor, ", context ", grid.context,
+                                  grid.ring ? " in a ring" : "", ", data ", grid.data, ", stage ",
+                                  job.config.zero.stage, ", ", policy,
                                   keeps_gathered ? ", gathered inputs kept" : ""));
         const Trained run = Train(job, grid.tensor * grid.context * grid.data);
         EXPECT_EQ(run.losses, whole.losses);
@@ -270,6 +301,8 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                          job.model.width = 12;
                        }),
               named("2 context ranks cannot share the 3 heads of a tensor shard"));
+  EXPECT_THAT(error_of({.context = 2, .ring = true}, 1, [](Job& job) { job.model.context = 14; }),
+              named("14 positions cannot be cut into two chunks for each of 2 context ranks"));
   EXPECT_THAT(error_of({.tensor = 4, .sequence_parallel = true}, 4,
                        [](Job& job) { job.model.context = 5; }),
               named("sequence parallelism: 10 rows (2 texts of 5 positions) cannot be cut into 4 "
@@ -285,6 +318,10 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
   EXPECT_THAT(
       ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
       named("6 ranks cannot be a grid of tensor 4 x context 1 x data: 4 does not divide 6"));
+  EXPECT_THAT(
+      ParseConfig(Config(8, 0, "fp32"), 4, ".", {.context_exchange = ContextExchange::kRing})
+          .status(),
+      named("context_exchange has no effect: no ranks share texts, context is 1"));
   EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 4, ".", {.tensor = 4, .tensor_shards = 2}).status(),
               named("tensor shards: 4 ranks cannot share 2 shards"));
 }

@@ -35,7 +35,7 @@ class SharedBlock {
     const bool shares_rows = shape_.model.sequence_parallel;
     const int64_t own = shares_rows ? rows / shape_.tensor_ranks : rows;
     const int64_t cut = rows * kWidth / shape_.tensor_ranks * element;
-    const int64_t of_heads = shape_.context_ranks > 1 ? cut : 0;
+    const int64_t of_heads = ExchangesHeads() ? cut : 0;
     switch (array) {
       case kNorm1:
       case kNorm2:
@@ -61,6 +61,10 @@ class SharedBlock {
       default:
         return own * kWidth * element;
     }
+  }
+  // Ranks of a ring keep what they have of all heads.
+  bool ExchangesHeads() const {
+    return shape_.context_ranks > 1 && shape_.context_exchange == ContextExchange::kUlysses;
   }
   int64_t residual() const { return BytesOf(kMiddle, false); }
   int64_t gathered() const {
@@ -100,7 +104,7 @@ class SharedBlock {
     for (const BlockArray array : {kNorm1, kHeadQkv, kHeadAttention, kAttention, kLogSumExp}) {
       if (IsSaved(option, array)) Add({array}, saved);
     }
-    if (!option.drops_qkv && shape_.context_ranks == 1) Add({kQkv}, saved);
+    if (!option.drops_qkv && !ExchangesHeads()) Add({kQkv}, saved);
     Add({kMean2, kInverse2}, saved);
     Add({kMiddle, kNorm2, kExpanded, kGelu}, saved);
     ExpectApart(saved, "backward of the MLP");
@@ -113,7 +117,7 @@ class SharedBlock {
     }
     std::vector<Piece> behind = always;
     Add({kNorm1, kHeadQkv, kHeadAttention, kAttention, kLogSumExp}, behind);
-    const bool has_qkv = shape_.context_ranks == 1 || option.drops_qkv;
+    const bool has_qkv = !ExchangesHeads() || option.drops_qkv;
     if (has_qkv) Add({kQkv}, behind);
     behind.push_back({"dqkv", Data(memory_.dqkv), std::max(BytesOf(kQkv, false), residual())});
     ExpectApart(behind, "backward of attention");
@@ -157,23 +161,26 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
     int pieces;
   };
   for (const int tensor : {1, 2, 4, 8}) {
-    for (const int context : {1, 2}) {
+    // 4: two in a ring.
+    for (const int context : {1, 2, 4}) {
       for (const auto& [sequence_parallel, keep_gathered, pieces] :
            {Sharing{false, false, 1}, Sharing{false, false, 2}, Sharing{true, false, 1},
             Sharing{true, true, 1}, Sharing{true, false, 2}, Sharing{true, true, 2}}) {
-        const PassShape shape = {.model = {.layers = 1,
-                                           .heads = kHeads,
-                                           .width = kWidth,
-                                           .context = kContext,
-                                           .tensor_shards = 8,
-                                           .sequence_parallel = sequence_parallel,
-                                           .tensor_pieces = pieces},
-                                 .batch = kBatch,
-                                 .dtype = precision::DType::kBFloat16,
-                                 .tensor_ranks = tensor,
-                                 .tensor_rank = tensor - 1,
-                                 .context_ranks = context,
-                                 .keep_gathered = keep_gathered};
+        const PassShape shape = {
+            .model = {.layers = 1,
+                      .heads = kHeads,
+                      .width = kWidth,
+                      .context = kContext,
+                      .tensor_shards = 8,
+                      .sequence_parallel = sequence_parallel,
+                      .tensor_pieces = pieces},
+            .batch = kBatch,
+            .dtype = precision::DType::kBFloat16,
+            .tensor_ranks = tensor,
+            .tensor_rank = tensor - 1,
+            .context_ranks = std::min(context, 2),
+            .context_exchange = context == 4 ? ContextExchange::kRing : ContextExchange::kUlysses,
+            .keep_gathered = keep_gathered};
         ASSERT_TRUE(Validate(shape).ok()) << Validate(shape);
         EXPECT_EQ(shape.gathers_pieces(), sequence_parallel && pieces > 1);
         for (int o = 0; o < kBlockSaveOptionCount; ++o) {
@@ -185,6 +192,27 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
         }
       }
     }
+  }
+}
+
+TEST(SharedBlockLayoutTest, ARankOfARingHasWhatOneAloneWithItsPositionsWould) {
+  const ModelOptions model = {
+      .layers = 1, .heads = 3, .width = kWidth, .context = kContext, .tensor_shards = 1};
+  const PassShape ring = {.model = model,
+                          .batch = kBatch,
+                          .dtype = precision::DType::kBFloat16,
+                          .context_ranks = 2,
+                          .context_exchange = ContextExchange::kRing};
+  ASSERT_TRUE(Validate(ring).ok()) << Validate(ring);
+  PassShape alone = ring;
+  alone.model.context = kContext / 2;
+  alone.context_ranks = 1;
+  for (int o = 0; o < kBlockSaveOptionCount; ++o) {
+    SCOPED_TRACE(kBlockSaveOptions[o].name);
+    const BlockLayout a(ring), b(alone);
+    EXPECT_EQ(a.SavedBytes(o), b.SavedBytes(o));
+    EXPECT_EQ(a.ForwardTransientBytes(o), b.ForwardTransientBytes(o));
+    EXPECT_EQ(a.BackwardTransientBytes(o), b.BackwardTransientBytes(o));
   }
 }
 

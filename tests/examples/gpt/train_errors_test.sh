@@ -42,6 +42,7 @@ refuses 'cannot open missing.json: No such file or directory' --config=missing.j
 echo '{"train_batch_size": 4, "optimizer": {"type": "Adam"}, "brigade": {"algorithm": "native", "reduction": "rounded_per_hop"}}' >native.json
 refuses 'brigade.algorithm is "native", but the backend threads has no collectives of its own; nccl has' \
   --config=native.json
+refuses '--context_exchange is "mesh"; it must be ulysses or ring' --context_exchange=mesh
 refuses '--stage and --precision are in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 

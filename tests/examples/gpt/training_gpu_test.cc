@@ -121,11 +121,19 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
   }
   const Trained whole =
       Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, 1);
-  const Trained shared =
-      Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, 2, {.context = 2});
-  ASSERT_EQ(shared.losses.size(), static_cast<size_t>(kSteps));
-  for (size_t step = 0; step < shared.losses.size(); ++step) {
-    EXPECT_NEAR(shared.losses[step], whole.losses[step], 0.02 * whole.losses[step]) << step;
+  for (const ContextExchange exchange : {ContextExchange::kUlysses, ContextExchange::kRing}) {
+    SCOPED_TRACE(exchange == ContextExchange::kRing ? "in a ring" : "by heads");
+    const Trained shared = Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations,
+                                 2, {.context = 2, .context_exchange = exchange});
+    ASSERT_EQ(shared.losses.size(), static_cast<size_t>(kSteps));
+    for (size_t step = 0; step < shared.losses.size(); ++step) {
+      EXPECT_NEAR(shared.losses[step], whole.losses[step], 0.02 * whole.losses[step]) << step;
+    }
+    for (const RankSummary& rank : shared.outcome.ranks) {
+      for (int p = 0; p < device::kPurposes; ++p) {
+        EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      }
+    }
   }
 }
 
