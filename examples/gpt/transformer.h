@@ -114,8 +114,8 @@ class Transformer {
   // residual unless it is null; and its gradient.
   absl::Status Dropout(const Call& call, uint32_t place, void* x, const void* residual);
   absl::Status DropoutBackward(const Call& call, uint32_t place, const void* dy, void* dx);
-  // Calls visit(mask, offset in bytes, elements) for each of this rank's rows that are neighbours in
-  // the texts.
+  // Calls visit(mask, offset in bytes, elements) for those of this rank's rows that are neighbours
+  // in the texts.
   absl::Status ForEachMask(
       const Call& call, uint32_t place,
       absl::FunctionRef<absl::Status(const nn::DropoutMask&, int64_t, int64_t)> visit) const;
