@@ -83,7 +83,7 @@ class Searcher {
   // Without a pipeline all schedules are the same.
   std::vector<ScheduleChoice> SchedulesOf(const GridShape& grid) const {
     if (grid.pipeline == 1) return {{}};
-    if (space_.schedule.has_value()) return {*space_.schedule};
+    if (!space_.schedules.empty()) return space_.schedules;
     std::vector<ScheduleChoice> schedules = {{ScheduleKind::kGpipe, 1},
                                              {ScheduleKind::kOneForwardOneBackward, 1},
                                              {ScheduleKind::kZeroBubbleH1, 1},

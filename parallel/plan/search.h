@@ -22,7 +22,8 @@ namespace brigade::parallel {
 struct SearchSpace {
   int ranks = 1;
   std::optional<int> tensor = {}, context = {}, data = {}, pipeline = {};
-  std::optional<ScheduleChoice> schedule = {};
+  // Empty: all.
+  std::vector<ScheduleChoice> schedules = {};
   std::optional<int> zero_stage = {};
   std::optional<Recomputation> recomputation = {};
   std::optional<int> micro_batch = {};
