@@ -1,5 +1,7 @@
 #include "brigade/parallel/plan/configuration.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/options.h"
@@ -10,6 +12,10 @@ namespace {
 template <typename... What>
 absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
+}
+
+int64_t Parts(const Configuration& configuration) {
+  return int64_t{configuration.grid.pipeline} * configuration.schedule.chunks;
 }
 
 }  // namespace
@@ -60,11 +66,20 @@ PipelineShape ShapeOf(const Configuration& configuration, const Execution& execu
           static_cast<int>(MicroBatches(configuration, execution))};
 }
 
-int64_t LayersOfStage(const Transformer& model, int stages) {
-  return (model.layers + stages - 1) / stages;
+int64_t LayersOfPart(const Transformer& model, const Configuration& configuration) {
+  const int64_t parts = Parts(configuration);
+  return (model.layers + parts - 1) / parts;
 }
 
-int64_t LayersOfLastStage(const Transformer& model, int stages) { return model.layers / stages; }
+int64_t LayersOfStage(const Transformer& model, const Configuration& configuration) {
+  const int64_t layers = configuration.schedule.chunks * LayersOfPart(model, configuration);
+  return std::min(layers, model.layers);
+}
+
+int64_t LayersOfLastStage(const Transformer& model, const Configuration& configuration) {
+  const bool fills = model.layers % Parts(configuration) == 0;
+  return LayersOfStage(model, configuration) - (fills ? 0 : 1);
+}
 
 absl::Status Validate(const Configuration& configuration, const Transformer& model,
                       const Execution& execution) {
@@ -90,21 +105,17 @@ absl::Status Validate(const Configuration& configuration, const Transformer& mod
     return Invalid(grid.context, " context ranks do not divide the ", key_value_heads / grid.tensor,
                    " heads of a tensor rank, as ulysses needs");
   }
-  if (grid.pipeline > model.layers) {
-    return Invalid(grid.pipeline, " stages are more than ", model.layers, " layers");
+  // The embedding and the logits may be parts of their own.
+  if (const int64_t parts = Parts(configuration); parts > 1 && parts > model.layers + 2) {
+    return Invalid(grid.pipeline, " stages of ", configuration.schedule.chunks,
+                   " chunks are more than ", model.layers, " layers, embedding and logits");
   }
   if (configuration.micro_batch < 1 ||
       execution.batch % (int64_t{grid.data} * configuration.micro_batch) != 0) {
     return Invalid("micro-batches of ", configuration.micro_batch, " on ", grid.data,
                    " data ranks do not divide a batch of ", execution.batch);
   }
-  BRIGADE_RETURN_IF_ERROR(Validate(ShapeOf(configuration, execution)));
-  const int chunks = configuration.schedule.chunks;
-  if (chunks > 1 && model.layers % (int64_t{grid.pipeline} * chunks) != 0) {
-    return Invalid(grid.pipeline, " stages of ", chunks, " chunks do not divide ", model.layers,
-                   " layers");
-  }
-  return absl::OkStatus();
+  return Validate(ShapeOf(configuration, execution));
 }
 
 std::string ToString(const Configuration& configuration) {

@@ -68,9 +68,12 @@ int64_t MicroBatches(const Configuration& configuration, const Execution& execut
 
 PipelineShape ShapeOf(const Configuration& configuration, const Execution& execution);
 
-// The blocks of the fullest stage, and of the last one, which has the logits besides.
-int64_t LayersOfStage(const Transformer& model, int stages);
-int64_t LayersOfLastStage(const Transformer& model, int stages);
+// The blocks of a part of the model, of which there are stages * chunks, and of the fullest and the
+// last stage. Parts have one block less where blocks do not suffice, and of these the last part is
+// one: it has the logits besides.
+int64_t LayersOfPart(const Transformer& model, const Configuration& configuration);
+int64_t LayersOfStage(const Transformer& model, const Configuration& configuration);
+int64_t LayersOfLastStage(const Transformer& model, const Configuration& configuration);
 
 // Why the model cannot run so, in words, or nothing: what must divide does not.
 //

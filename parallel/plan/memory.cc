@@ -22,18 +22,20 @@ bool UsesChunksByTurns(ScheduleKind kind) { return kind != ScheduleKind::kInterl
 
 // The blocks whose weights are in memory at once in ZeRO's stage 3.
 int64_t LiveLayers(const Transformer& model, const Configuration& configuration) {
-  const int64_t layers = LayersOfStage(model, configuration.grid.pipeline);
+  const int64_t layers = LayersOfStage(model, configuration);
   if (configuration.grid.pipeline == 1) return std::min<int64_t>(kLiveUnits, layers);
   if (UsesChunksByTurns(configuration.schedule.kind)) return layers;
   // The chunk of the forward passes, and that of the backward passes.
   return 2 * layers / configuration.schedule.chunks;
 }
 
-zero::ModelSpec UnitsOfStage(const Transformer& model, const GridShape& grid, bool last_stage) {
+zero::ModelSpec UnitsOfStage(const Transformer& model, const Configuration& configuration,
+                             bool last_stage) {
+  const GridShape& grid = configuration.grid;
   const LayerParameters layer = ParametersOfLayer(model);
   const int64_t layers = last_stage && grid.pipeline > 1
-                             ? LayersOfLastStage(model, grid.pipeline)
-                             : LayersOfStage(model, grid.pipeline);
+                             ? LayersOfLastStage(model, configuration)
+                             : LayersOfStage(model, configuration);
   zero::ModelSpec units;
   const auto add = [&](std::string name, int64_t cut, int64_t whole) {
     units.push_back({name,
@@ -79,7 +81,8 @@ absl::StatusOr<ZeroUse> MemoryModel::ZeroOf(const Configuration& configuration, 
   const GridShape& grid = configuration.grid;
   const bool accumulates = MicroBatches(configuration, execution_) > 1;
   const int replicas = grid.data * grid.context;
-  ZeroUse& use = known_[{grid.tensor, grid.pipeline, replicas, configuration.zero_stage,
+  const int64_t layers = LayersOfStage(model_, configuration);
+  ZeroUse& use = known_[{grid.tensor, grid.pipeline, replicas, layers, configuration.zero_stage,
                          accumulates, last_stage}];
   if (use.buckets > 0) return use;
   zero::ZeroOptions options;
@@ -88,7 +91,7 @@ absl::StatusOr<ZeroUse> MemoryModel::ZeroOf(const Configuration& configuration, 
   options.live_units = kLiveUnits;
   if (configuration.zero_stage < 2) options.accumulation = zero::Accumulation::kAtBoundary;
   BRIGADE_ASSIGN_OR_RETURN(const auto plan,
-                           zero::Plan::Create(UnitsOfStage(model_, grid, last_stage),
+                           zero::Plan::Create(UnitsOfStage(model_, configuration, last_stage),
                                               {replicas, options.dtype, options.bucket_elements}));
   for (const zero::MemoryTerm& term : zero::MemoryOf(plan, options)) {
     if (term.tier != device::Tier::kDevice) continue;
@@ -117,8 +120,7 @@ absl::StatusOr<ZeroUse> MemoryModel::ZeroOf(const Configuration& configuration, 
 double MemoryModel::ActivationsOf(const Configuration& configuration, int stage) const {
   const GridShape& grid = configuration.grid;
   const PipelineShape shape = ShapeOf(configuration, execution_);
-  const auto layers = static_cast<double>(LayersOfStage(model_, grid.pipeline)) /
-                      configuration.schedule.chunks;
+  const auto layers = static_cast<double>(LayersOfPart(model_, configuration));
   const auto chunks = static_cast<double>(PeakActivations(shape, stage));
   const auto of_layer = [&](Recomputation recomputation) {
     return ActivationsOfLayer(model_, grid, configuration.micro_batch, recomputation, execution_);

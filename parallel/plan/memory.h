@@ -71,8 +71,9 @@ class MemoryModel {
  private:
   const Transformer model_;
   const Execution execution_;
-  // By tensor, pipeline, replicas, stage of ZeRO, whether several micro-batches, last stage.
-  std::map<std::tuple<int, int, int, int, bool, bool>, ZeroUse> known_;
+  // By tensor, pipeline, replicas, layers, stage of ZeRO, whether several micro-batches, last
+  // stage.
+  std::map<std::tuple<int, int, int, int64_t, int, bool, bool>, ZeroUse> known_;
 };
 
 // How often a step gathers the weights of a stage of the pipeline in ZeRO's stage 3, on average over

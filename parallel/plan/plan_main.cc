@@ -245,11 +245,14 @@ absl::Status PrintPublished() {
   for (const PublishedRun& run : PublishedRuns()) {
     BRIGADE_ASSIGN_OR_RETURN(const Machine machine, ReadMachine(run.machine, ""));
     BRIGADE_ASSIGN_OR_RETURN(const auto prediction, Predict(run, machine));
-    std::printf("%-20s%-11s%6d %s  %-16s %9.1f%s%9.1f %+5.1f%%\n", run.source.c_str(),
+    const StepTime& time = prediction.candidate.time;
+    const auto share = [&](double seconds) { return 100 * seconds / time.total(); };
+    std::printf("%-20s%-11s%6d %s  %-16s %9.1f%s%9.1f %+5.1f%%  %.3f s %.0f %.0f %.0f %.0f %.0f\n", run.source.c_str(),
                 run.model.c_str(), run.space.ranks,
                 ConfigurationRow(prediction.candidate.configuration).c_str(),
                 run.counts_recomputation ? "recomputed too" : "model's", run.teraflops,
-                run.is_checked ? "* " : "  ", prediction.teraflops, prediction.error_percent);
+                run.is_checked ? "* " : "  ", prediction.teraflops, prediction.error_percent, time.total(), share(time.compute),
+                share(time.tensor), share(time.transfer), share(time.bubble), share(time.data));
     squares += prediction.error_percent * prediction.error_percent;
     most = std::max(most, std::abs(prediction.error_percent));
     ++checked;

@@ -27,6 +27,8 @@ struct PublishedRun {
   // TFLOP/s a device, and what they count: operations of recomputation too, or the model's alone.
   double teraflops = 0;
   bool counts_recomputation = false;
+  // Whether the device's efficiency was fitted to it: no prediction.
+  bool is_fitted = false;
   // Whether figure and configuration have been looked up again; the others are as remembered from
   // the paper, and no test stands on them.
   bool is_checked = false;

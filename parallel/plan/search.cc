@@ -54,7 +54,7 @@ class Searcher {
     if (const absl::Status status = Validate(configuration, model_, execution_); !status.ok()) {
       reason = grid.data > 1 && execution_.batch % grid.data != 0
                    ? "data ranks do not divide the batch"
-               : grid.pipeline > model_.layers ? "more stages than layers"
+               : grid.pipeline > model_.layers + 2 ? "more stages than layers"
                                                : "the model's heads, MLP or context do not divide";
     }
     if (reason != nullptr) {
@@ -106,7 +106,7 @@ class Searcher {
     } else if (!Validate(configuration, model_, execution_).ok()) {
       reason = execution_.batch % (int64_t{grid.data} * configuration.micro_batch) != 0
                    ? "micro-batches do not divide the batch"
-                   : "layers or micro-batches do not fill the chunks of the schedule";
+                   : "too few layers, or micro-batches that are no groups, for the schedule";
     } else if (!HasBubble(configuration)) {
       reason = "too few micro-batches for zb-v's closed form";
     }
