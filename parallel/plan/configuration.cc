@@ -88,8 +88,7 @@ absl::Status Validate(const Configuration& configuration, const Transformer& mod
   if (configuration.zero_stage < 0 || configuration.zero_stage >= zero::kStages) {
     return Invalid("the ZeRO stage is ", configuration.zero_stage, "; it must be 0 to 3");
   }
-  const int64_t key_value_heads =
-      model.key_value_heads > 0 ? model.key_value_heads : model.heads;
+  const int64_t key_value_heads = model.key_value_heads > 0 ? model.key_value_heads : model.heads;
   if (model.heads % grid.tensor != 0 || key_value_heads % grid.tensor != 0 ||
       model.mlp() % grid.tensor != 0) {
     return Invalid(grid.tensor, " tensor ranks do not divide ", model.heads, " heads, ",

@@ -18,8 +18,7 @@ namespace brigade::parallel {
 // Which activations of a block are made again in its backward pass. kSelective: those of attention
 // whose number grows with the square of the context. kFull: all but the block's input.
 enum class Recomputation : uint8_t { kNone, kSelective, kFull };
-inline constexpr Recomputation kRecomputations[] = {Recomputation::kNone,
-                                                    Recomputation::kSelective,
+inline constexpr Recomputation kRecomputations[] = {Recomputation::kNone, Recomputation::kSelective,
                                                     Recomputation::kFull};
 // "none", "selective", "full". InvalidArgument naming the text.
 absl::string_view Name(Recomputation recomputation);

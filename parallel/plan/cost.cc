@@ -27,9 +27,7 @@ constexpr double kHiddenShare = 0.8;
 
 RankGroup TensorGroup(const GridShape& grid) { return {1, grid.tensor}; }
 RankGroup ContextGroup(const GridShape& grid) { return {grid.tensor, grid.context}; }
-RankGroup ReplicaGroup(const GridShape& grid) {
-  return {grid.tensor, grid.context * grid.data};
-}
+RankGroup ReplicaGroup(const GridShape& grid) { return {grid.tensor, grid.context * grid.data}; }
 RankGroup PipelineGroup(const GridShape& grid) {
   return {grid.tensor * grid.context * grid.data, grid.pipeline};
 }
@@ -56,7 +54,8 @@ PassTime operator*(double count, const PassTime& pass) {
 PassTime CostModel::AttentionForward(const Configuration& configuration) const {
   const GridShape& grid = configuration.grid;
   const Device& device = machine_.device;
-  const auto h = static_cast<double>(model_.width), kv = static_cast<double>(model_.key_value_width()),
+  const auto h = static_cast<double>(model_.width),
+             kv = static_cast<double>(model_.key_value_width()),
              s = static_cast<double>(model_.context);
   const double tokens = Tokens(model_, configuration), t = grid.tensor;
   const auto heads = static_cast<double>(model_.heads) / t;
@@ -119,9 +118,9 @@ PassTimes CostModel::TimesOfLayer(const Configuration& configuration) {
   // where there are several micro-batches.
   const auto seconds = [&](bool is_weight_gradient) {
     double sum = 0;
-    for (const auto& [n, k] : {std::pair((h + 2 * kv) / t, h), std::pair(h, h / t),
-                               std::pair((model_.is_llama ? 2 : 1) * f / t, h),
-                               std::pair(h, f / t)}) {
+    for (const auto& [n, k] :
+         {std::pair((h + 2 * kv) / t, h), std::pair(h, h / t),
+          std::pair((model_.is_llama ? 2 : 1) * f / t, h), std::pair(h, f / t)}) {
       const double more_bytes = is_weight_gradient && accumulates ? 2 * kFloatBytes * n * k : 0;
       sum += ProductSeconds(device, {tokens, n, k, 1, more_bytes});
     }
@@ -132,8 +131,7 @@ PassTimes CostModel::TimesOfLayer(const Configuration& configuration) {
   // activation, and rotations of positions.
   const double whole_bytes = 2 * 4 * h + 2 * (model_.is_llama ? 6 : 7) * h;
   const double cut_bytes = model_.is_llama ? 6 * f + 4 * (h + kv) : 4 * f;
-  const double pointwise =
-      MemorySeconds(device, tokens * (whole_bytes / rows + cut_bytes / t));
+  const double pointwise = MemorySeconds(device, tokens * (whole_bytes / rows + cut_bytes / t));
   const PassTime attention = AttentionForward(configuration);
 
   PassTimes times;
@@ -168,11 +166,10 @@ PassTimes CostModel::TimesOfHead(const Configuration& configuration) {
   const double elements = tokens * h;
   PassTimes times;
   times.forward.compute = products + MemorySeconds(device, 2 * loss_bytes);
-  times.forward.tensor =
-      execution_.sequence_parallel
-          ? groups_.Collective(TensorGroup(grid), CollectiveKind::kAllGather,
-                               elements * kElementBytes)
-          : 0;
+  times.forward.tensor = execution_.sequence_parallel
+                             ? groups_.Collective(TensorGroup(grid), CollectiveKind::kAllGather,
+                                                  elements * kElementBytes)
+                             : 0;
   times.backward_input.compute = products + MemorySeconds(device, loss_bytes);
   times.backward_input.tensor = groups_.Collective(
       TensorGroup(grid),
@@ -220,8 +217,8 @@ double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse&
   const bool at_boundary = stage < 2 && m > 1;
   const double gradient_bytes = at_boundary ? kFloatBytes : kElementBytes;
   const double reduction = seconds(CollectiveKind::kReduceScatter, gradient_bytes);
-  const double gathering = seconds(CollectiveKind::kAllGather,
-                                   stage == 0 ? gradient_bytes : kElementBytes);
+  const double gathering =
+      seconds(CollectiveKind::kAllGather, stage == 0 ? gradient_bytes : kElementBytes);
   // What runs beside passes, in how much time, and what comes after them.
   double beside = 0, passes = 0, after = 0, least = reduction / buckets;
   switch (stage) {
@@ -251,9 +248,9 @@ double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse&
   double tied = 0;
   if (grid.pipeline > 1 && !model_.is_llama) {
     const RankGroup ends = {PipelineGroup(grid).stride * (grid.pipeline - 1), 2};
-    tied = groups_.Collective(ends, CollectiveKind::kAllReduce,
-                              gradient_bytes * static_cast<double>(EmbeddingParameters(model_)) /
-                                  grid.tensor);
+    tied = groups_.Collective(
+        ends, CollectiveKind::kAllReduce,
+        gradient_bytes * static_cast<double>(EmbeddingParameters(model_)) / grid.tensor);
   }
   const auto ranks = static_cast<int>(grid.ranks());
   const double statistics =
@@ -298,8 +295,8 @@ StepTime CostModel::TimeOf(const Configuration& configuration, const ZeroUse& ze
     const double pass = (mean.forward + mean.backward_input + mean.backward_weight) / 3;
     time.bubble = Bubble(shape, {pass, pass, pass}).value_or((p - 1) * 3 * pass);
   }
-  time.data = DataSeconds(configuration, zero, mean.forward,
-                          mean.backward_input + mean.backward_weight);
+  time.data =
+      DataSeconds(configuration, zero, mean.forward, mean.backward_input + mean.backward_weight);
   const double replicas = configuration.zero_stage == 0 ? 1.0 : grid.context * grid.data;
   time.optimizer = MemorySeconds(machine_.device, kUpdateBytes * zero.elements / replicas);
   return time;

@@ -28,9 +28,7 @@ struct StepTime {
   // The check of the gradients and the update.
   double optimizer = 0;
 
-  double total() const {
-    return compute + tensor + context + transfer + bubble + data + optimizer;
-  }
+  double total() const { return compute + tensor + context + transfer + bubble + data + optimizer; }
 };
 
 // What a pass over some of the model takes for one micro-batch.

@@ -50,12 +50,12 @@ class Picture {
     }
     end_ = has_end ? memory_bytes / 1e9 : 0;
     most_memory_ = 1.03 * std::max(most_memory_, end_);
-    // Three times the longest of the frontier: what is slower is of no interest.
+    // What is much slower than the best is of no interest.
     for (const Candidate& each : result.frontier) {
       most_time_ = std::max(most_time_, 1.15 * each.time.total());
     }
     const double best = result.candidates.front().time.total();
-    most_time_ = std::min(std::max(most_time_, 1.5 * best), 6 * best);
+    most_time_ = std::min(std::max(most_time_, 1.5 * best), 3 * best);
   }
 
   std::string Draw(absl::string_view title) const {
@@ -106,7 +106,7 @@ class Picture {
   }
 
   std::string Dots() const {
-    std::string svg = "<g fill=\"#1f77b4\" fill-opacity=\"0.35\">\n";
+    std::string svg = "<g fill=\"#1f77b4\" fill-opacity=\"0.2\">\n";
     std::set<std::pair<int, int>> taken;
     for (const Candidate& each : result_.candidates) {
       const auto [x, y] = Place(each);
@@ -149,8 +149,7 @@ class Picture {
       const std::string text =
           absl::StrFormat("%s: %.3g s", ToString(each->configuration), each->time.total());
       const bool is_right = x > kWidth / 2;
-      absl::StrAppend(&svg,
-                      "<g stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">",
+      absl::StrAppend(&svg, "<g stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">",
                       Text(x + (is_right ? -2 : 8), is_right ? y + 20 : y - 8,
                            is_right ? "end" : "start", text),
                       "</g>\n");

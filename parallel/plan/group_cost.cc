@@ -21,10 +21,8 @@ Topology TopologyOf(const Machine& machine, const RankGroup& group) {
     ++topology.ranks_of_node.back();
     last = node;
   }
-  const int most =
-      *std::max_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
-  const double ports =
-      static_cast<double>(topology.between.ports) * most / machine.ranks_per_node;
+  const int most = *std::max_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
+  const double ports = static_cast<double>(topology.between.ports) * most / machine.ranks_per_node;
   topology.between.ports = std::max(1, static_cast<int>(ports));
   topology.between.bytes_per_s *= ports / topology.between.ports;
   return topology;

@@ -33,9 +33,8 @@ zero::ModelSpec UnitsOfStage(const Transformer& model, const Configuration& conf
                              bool last_stage) {
   const GridShape& grid = configuration.grid;
   const LayerParameters layer = ParametersOfLayer(model);
-  const int64_t layers = last_stage && grid.pipeline > 1
-                             ? LayersOfLastStage(model, configuration)
-                             : LayersOfStage(model, configuration);
+  const int64_t layers = last_stage && grid.pipeline > 1 ? LayersOfLastStage(model, configuration)
+                                                         : LayersOfStage(model, configuration);
   zero::ModelSpec units;
   const auto add = [&](std::string name, int64_t cut, int64_t whole) {
     units.push_back({name,
@@ -71,8 +70,8 @@ double ActivationsOfLayer(const Transformer& model, const GridShape& grid, int m
   // Queries, keys, values, the input of the projection, and what the MLP keeps in the middle.
   const double cut = 2 * h + 4 * kv + 2 * h + (model.is_llama ? 6 : 4) * f;
   // Scores: softmax's result, the mask of dropout, its result.
-  const bool keeps_scores = !execution.fused_attention && grid.context == 1 &&
-                            recomputation == Recomputation::kNone;
+  const bool keeps_scores =
+      !execution.fused_attention && grid.context == 1 && recomputation == Recomputation::kNone;
   const double scores = keeps_scores ? 5 * static_cast<double>(model.heads) * s : 0;
   return tokens * (whole / rows + (cut + scores) / t);
 }
@@ -130,8 +129,8 @@ double MemoryModel::ActivationsOf(const Configuration& configuration, int stage)
     bytes += of_layer(Recomputation::kNone);
   }
   if (stage == grid.pipeline - 1) {
-    const double tokens = static_cast<double>(model_.context * configuration.micro_batch) /
-                          grid.context;
+    const double tokens =
+        static_cast<double>(model_.context * configuration.micro_batch) / grid.context;
     bytes += 4 * tokens * static_cast<double>(model_.vocabulary + model_.width) / grid.tensor;
   }
   return bytes;

@@ -29,9 +29,7 @@ struct MemoryUse {
   double buffers = 0;
   double activations = 0;
 
-  double total() const {
-    return weights + gradients + optimizer_state + buffers + activations;
-  }
+  double total() const { return weights + gradients + optimizer_state + buffers + activations; }
 };
 
 // What ZeRO has to do on a stage of the pipeline.

@@ -166,8 +166,7 @@ std::string ConfigurationRow(const Configuration& each) {
                          each.zero_stage, Name(each.recomputation), each.micro_batch);
 }
 
-constexpr char kTimeHead[] =
-    " seconds | compute  tensor context transfer  bubble    data  update";
+constexpr char kTimeHead[] = " seconds | compute  tensor context transfer  bubble    data  update";
 std::string TimeRow(const StepTime& time) {
   return absl::StrFormat("%8.3f |%8.3f%8.3f%8.3f%9.3f%8.3f%8.3f%8.3f", time.total(), time.compute,
                          time.tensor, time.context, time.transfer, time.bubble, time.data,
@@ -177,9 +176,8 @@ std::string TimeRow(const StepTime& time) {
 constexpr char kMemoryHead[] = "   GB | weights gradients  state buffers activations";
 std::string MemoryRow(const MemoryUse& memory) {
   return absl::StrFormat("%5.1f |%8.2f%10.2f%7.2f%8.2f%12.2f", memory.total() / 1e9,
-                         memory.weights / 1e9, memory.gradients / 1e9,
-                         memory.optimizer_state / 1e9, memory.buffers / 1e9,
-                         memory.activations / 1e9);
+                         memory.weights / 1e9, memory.gradients / 1e9, memory.optimizer_state / 1e9,
+                         memory.buffers / 1e9, memory.activations / 1e9);
 }
 
 std::string Describe(const Transformer& model) {
@@ -238,27 +236,36 @@ absl::Status RunSearch() {
 }
 
 absl::Status PrintPublished() {
-  std::printf("%-20s%-11s%6s %s  TFLOP/s a device: published predicted  error\n", "published in",
-              "model", "ranks", kConfigurationHead);
+  std::printf("%-19s%-11s%6s%3s%4s%4s %-14s%-10s%5s  TFLOP/s:%10s%10s%8s  %% of its time: %s\n",
+              "published in", "model", "ranks", "t", "d", "p", "schedule", "recompute", "micro",
+              "published", "predicted", "error", "compute tensor transfer bubble data");
   double squares = 0, most = 0;
-  int checked = 0;
+  int predictions = 0;
   for (const PublishedRun& run : PublishedRuns()) {
     BRIGADE_ASSIGN_OR_RETURN(const Machine machine, ReadMachine(run.machine, ""));
     BRIGADE_ASSIGN_OR_RETURN(const auto prediction, Predict(run, machine));
+    const Configuration& configuration = prediction.candidate.configuration;
     const StepTime& time = prediction.candidate.time;
     const auto share = [&](double seconds) { return 100 * seconds / time.total(); };
-    std::printf("%-20s%-11s%6d %s  %-16s %9.1f%s%9.1f %+5.1f%%  %.3f s %.0f %.0f %.0f %.0f %.0f\n", run.source.c_str(),
-                run.model.c_str(), run.space.ranks,
-                ConfigurationRow(prediction.candidate.configuration).c_str(),
-                run.counts_recomputation ? "recomputed too" : "model's", run.teraflops,
-                run.is_checked ? "* " : "  ", prediction.teraflops, prediction.error_percent, time.total(), share(time.compute),
-                share(time.tensor), share(time.transfer), share(time.bubble), share(time.data));
+    std::printf(
+        "%-19s%-11s%6d%3d%4d%4d %-14s%-10s%5d  %8s%9.1f%s%10.1f%s%21.0f%7.0f%9.0f%7.0f%5.0f\n",
+        run.source.c_str(), run.model.c_str(), run.space.ranks, configuration.grid.tensor,
+        configuration.grid.data, configuration.grid.pipeline,
+        ToString(configuration.schedule).c_str(),
+        std::string(Name(configuration.recomputation)).c_str(), configuration.micro_batch,
+        run.counts_recomputation ? "all" : "model's", run.teraflops, run.is_checked ? "*" : " ",
+        prediction.teraflops,
+        run.is_fitted ? "  fitted" : absl::StrFormat("%+7.1f%%", prediction.error_percent).c_str(),
+        share(time.compute), share(time.tensor), share(time.transfer), share(time.bubble),
+        share(time.data));
+    if (run.is_fitted) continue;
     squares += prediction.error_percent * prediction.error_percent;
     most = std::max(most, std::abs(prediction.error_percent));
-    ++checked;
+    ++predictions;
   }
-  std::printf("root of the mean square of the errors %.1f%%, the largest %.1f%%\n\n",
-              std::sqrt(squares / checked), most);
+  std::printf(
+      "%d predictions: root of the mean square of their errors %.1f%%, the largest %.1f%%\n\n",
+      predictions, std::sqrt(squares / predictions), most);
 
   BRIGADE_ASSIGN_OR_RETURN(const Machine v100, ReadMachine("dgx2h_v100", ""));
   BRIGADE_ASSIGN_OR_RETURN(const auto efficiencies, PredictTensorEfficiencies(v100));
@@ -292,8 +299,7 @@ absl::Status PrintScaling() {
                                     /*is_causal=*/execution.fused_attention);
     std::printf("%6d %-11s %6lld %s %s %8.0f\n", point.ranks, point.model.c_str(),
                 static_cast<long long>(point.batch), ConfigurationRow(best.configuration).c_str(),
-                TimeRow(best.time).c_str(),
-                flops / best.time.total() / point.ranks / 1e12);
+                TimeRow(best.time).c_str(), flops / best.time.total() / point.ranks / 1e12);
   }
   return absl::OkStatus();
 }

@@ -40,8 +40,7 @@ PublishedRun OnA100(std::string source, std::string model, int ranks, int tensor
 // published.
 PublishedRun Table1(std::string model, int tensor, int pipeline, int ranks, int64_t batch,
                     double teraflops, bool is_checked = false) {
-  PublishedRun run =
-      OnA100("2104.04473 table 1", std::move(model), ranks, tensor, pipeline, batch);
+  PublishedRun run = OnA100("2104.04473 table 1", std::move(model), ranks, tensor, pipeline, batch);
   run.execution.sequence_parallel = false;
   run.space.recomputation = Recomputation::kFull;
   run.space.schedules = OneForwardOneBackward(8);
@@ -188,7 +187,7 @@ absl::StatusOr<std::vector<double>> PredictTensorEfficiencies(const Machine& mac
 
 absl::Span<const ScalingPoint> ScalingPoints() {
   static const auto* const points = new std::vector<ScalingPoint>{
-      {8, "gpt-7.5b", 512},     {64, "gpt-39b", 512},    {512, "gpt-145b", 1024},
+      {8, "gpt-7.5b", 512},     {64, "gpt-39b", 512},     {512, "gpt-145b", 1024},
       {1024, "gpt-175b", 2048}, {4096, "gpt-530b", 4096}, {16384, "gpt-1t", 8192}};
   return *points;
 }

@@ -52,10 +52,10 @@ class Searcher {
     configuration.grid = grid;
     const char* reason = nullptr;
     if (const absl::Status status = Validate(configuration, model_, execution_); !status.ok()) {
-      reason = grid.data > 1 && execution_.batch % grid.data != 0
-                   ? "data ranks do not divide the batch"
-               : grid.pipeline > model_.layers + 2 ? "more stages than layers"
-                                               : "the model's heads, MLP or context do not divide";
+      reason =
+          grid.data > 1 && execution_.batch % grid.data != 0 ? "data ranks do not divide the batch"
+          : grid.pipeline > model_.layers + 2                ? "more stages than layers"
+                                              : "the model's heads, MLP or context do not divide";
     }
     if (reason != nullptr) {
       ++grids_left_out_[reason];
@@ -120,8 +120,7 @@ class Searcher {
       result_.least_memory_left_out = std::min(result_.least_memory_left_out, memory.total());
       return absl::OkStatus();
     }
-    BRIGADE_ASSIGN_OR_RETURN(const ZeroUse zero,
-                             memory_.ZeroOf(configuration, grid.pipeline > 1));
+    BRIGADE_ASSIGN_OR_RETURN(const ZeroUse zero, memory_.ZeroOf(configuration, grid.pipeline > 1));
     result_.candidates.push_back({configuration, memory, cost_.TimeOf(configuration, zero)});
     return absl::OkStatus();
   }
@@ -153,10 +152,10 @@ class Searcher {
     const auto counts = [](std::string* out, const auto& reason) {
       absl::StrAppend(out, reason.second, " ", reason.first);
     };
-    std::string text = absl::StrCat(
-        "nothing fits on ", space_.ranks, " ranks: of ", result_.grids, " grids ",
-        absl::StrJoin(result_.grids_left_out, ", ", counts), "; of ", result_.configurations,
-        " configurations ", absl::StrJoin(result_.left_out, ", ", counts));
+    std::string text = absl::StrCat("nothing fits on ", space_.ranks, " ranks: of ", result_.grids,
+                                    " grids ", absl::StrJoin(result_.grids_left_out, ", ", counts),
+                                    "; of ", result_.configurations, " configurations ",
+                                    absl::StrJoin(result_.left_out, ", ", counts));
     if (result_.least_memory_left_out < std::numeric_limits<double>::infinity()) {
       absl::StrAppend(&text, "; the least needs ", result_.least_memory_left_out / 1e9,
                       " GB a rank, there are ", space_.memory_bytes / 1e9);
@@ -180,7 +179,7 @@ absl::Status Validate(const SearchSpace& space) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " is ", value, "; it must be 1 to ", most));
   };
-  constexpr int kMostRanks = 1 << 17;
+  constexpr int kMostRanks = 1 << 15;
   if (space.ranks < 1 || space.ranks > kMostRanks) {
     return wrong("the number of ranks", space.ranks, kMostRanks);
   }
@@ -198,9 +197,9 @@ absl::Status Validate(const SearchSpace& space) {
   constexpr int kMostTexts = 1 << 16;
   if (const int texts = space.micro_batch.value_or(1);
       texts < 1 || texts > space.largest_micro_batch || (texts & (texts - 1)) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the micro-batch is ", texts, "; it must be a power of two, 1 to ",
-                     space.largest_micro_batch));
+    return absl::InvalidArgumentError(absl::StrCat("the micro-batch is ", texts,
+                                                   "; it must be a power of two, 1 to ",
+                                                   space.largest_micro_batch));
   }
   if (space.largest_micro_batch < 1 || space.largest_micro_batch > kMostTexts) {
     return wrong("the largest micro-batch", space.largest_micro_batch, kMostTexts);

@@ -38,15 +38,13 @@ absl::Status Validate(const Transformer& model) {
                                                    model.mlp_width));
   }
   if (model.width % model.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the model's width ", model.width,
-                                                   " is no multiple of its ", model.heads,
-                                                   " heads"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model's width ", model.width, " is no multiple of its ", model.heads, " heads"));
   }
   if (model.key_value_heads > 0 && model.heads % model.key_value_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the model's ", model.heads,
-                                                   " heads are no multiple of its ",
-                                                   model.key_value_heads,
-                                                   " heads of keys and values"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's ", model.heads, " heads are no multiple of its ",
+                     model.key_value_heads, " heads of keys and values"));
   }
   return absl::OkStatus();
 }
@@ -153,8 +151,8 @@ absl::StatusOr<Transformer> TransformerOfParameters(double parameters, int64_t c
     model.layers = divisor * std::llround((blocks / layer + 1) / static_cast<double>(divisor));
     if (model.layers < 1) continue;
     const double off = std::abs(std::log(static_cast<double>(Parameters(model)) / parameters));
-    const double shape = std::abs(std::log(static_cast<double>(model.width) /
-                                           static_cast<double>(128 * model.layers)));
+    const double shape = std::abs(
+        std::log(static_cast<double>(model.width) / static_cast<double>(128 * model.layers)));
     if (const double cost = 10 * off + shape; cost < least) {
       least = cost;
       best = model;
