@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "brigade/collectives/collective.h"
+#include "brigade/parallel/plan/pipeline_time.h"
 #include "brigade/zero/options.h"
 
 namespace brigade::parallel {
@@ -189,19 +190,7 @@ double CostModel::TransferSeconds(const Configuration& configuration) {
   if (!execution_.sequence_parallel) {
     hop += groups_.Collective(TensorGroup(grid), CollectiveKind::kAllGather, bytes);
   }
-  const double p = grid.pipeline;
-  const auto m = static_cast<double>(MicroBatches(configuration, execution_));
-  switch (configuration.schedule.kind) {
-    case ScheduleKind::kGpipe:
-      return 2 * (p - 1) * hop;
-    case ScheduleKind::kOneForwardOneBackward:
-    case ScheduleKind::kZeroBubbleH1:
-      return 2 * (p - 1) * hop + (m - 1) * 2 * (p - 1) / p * hop;
-    case ScheduleKind::kInterleaved:
-    case ScheduleKind::kZeroBubbleV:
-      break;
-  }
-  return 2 * (p * configuration.schedule.chunks - 1) * hop;
+  return parallel::TransferSeconds(ShapeOf(configuration, execution_), hop);
 }
 
 double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse& zero,
@@ -288,13 +277,7 @@ StepTime CostModel::TimeOf(const Configuration& configuration, const ZeroUse& ze
   time.tensor = m * longest.tensor;
   time.context = m * longest.context;
   time.transfer = TransferSeconds(configuration);
-  const PipelineShape shape = ShapeOf(configuration, execution_);
-  if (const auto bubble = Bubble(shape, mean)) {
-    time.bubble = *bubble;
-  } else {
-    const double pass = (mean.forward + mean.backward_input + mean.backward_weight) / 3;
-    time.bubble = Bubble(shape, {pass, pass, pass}).value_or((p - 1) * 3 * pass);
-  }
+  time.bubble = BubbleSeconds(ShapeOf(configuration, execution_), mean);
   time.data =
       DataSeconds(configuration, zero, mean.forward, mean.backward_input + mean.backward_weight);
   const double replicas = configuration.zero_stage == 0 ? 1.0 : grid.context * grid.data;

@@ -57,10 +57,8 @@ struct PassTimes {
 // recomputed the first two again; with sequence parallelism a gather and a reduce-scatter for each,
 // and two gathers more. Context ranks: a ring whose hops are hidden behind attention's blocks as
 // far as these last, or all-to-alls that nothing hides.
-// Pipeline: m times the stage that takes longest, the schedule's Bubble for stages of the mean
-// (where there is no closed form, of passes of one length), and transfers: the hops to the last
-// stage and back once; in 1F1B, whose neighbours wait for each other, in every micro-batch
-// 2 (p-1)/p hops more.
+// Pipeline: m times the stage that takes longest, the bubble for stages of the mean, and transfers
+// (pipeline_time.h).
 // Data: what is longer than the passes that it can run beside, at least one bucket's; gathers after
 // the update are not hidden. Bytes as zero/plan/traffic.h counts them, padding included.
 //

@@ -107,8 +107,6 @@ class Searcher {
       reason = execution_.batch % (int64_t{grid.data} * configuration.micro_batch) != 0
                    ? "micro-batches do not divide the batch"
                    : "too few layers, or micro-batches that are no groups, for the schedule";
-    } else if (!HasBubble(configuration)) {
-      reason = "too few micro-batches for zb-v's closed form";
     }
     if (reason != nullptr) {
       ++left_out_[reason];
@@ -123,10 +121,6 @@ class Searcher {
     BRIGADE_ASSIGN_OR_RETURN(const ZeroUse zero, memory_.ZeroOf(configuration, grid.pipeline > 1));
     result_.candidates.push_back({configuration, memory, cost_.TimeOf(configuration, zero)});
     return absl::OkStatus();
-  }
-
-  bool HasBubble(const Configuration& configuration) const {
-    return Bubble(ShapeOf(configuration, execution_), {1, 1, 1}).has_value();
   }
 
   absl::StatusOr<SearchResult> Finish() {

@@ -59,10 +59,9 @@ struct SearchResult {
   double least_memory_left_out = std::numeric_limits<double>::infinity();
 };
 
-// Tries all configurations: for each memory first, then time. Which are left out: schedules with
-// more than one stage where there is none, stages of ZeRO where there is nothing to share,
-// kSelective where attention is fused and has nothing to make again, pipelines without a closed
-// form of their bubble.
+// Tries all configurations: for each memory first, then time. Which are left out: schedules where
+// there is one stage, stages of ZeRO where there is nothing to share, and kSelective where attention
+// is fused and has nothing to make again.
 //
 // Errors       Those of the Validates; NotFound with the counts if nothing fits.
 absl::StatusOr<SearchResult> Search(const Transformer& model, const Machine& machine,
