@@ -115,8 +115,8 @@ PassTimes CostModel::TimesOfLayer(const Configuration& configuration) {
   const double tokens = Tokens(model_, configuration), t = grid.tensor;
   const double rows = execution_.sequence_parallel ? t : 1;
   const bool accumulates = MicroBatches(configuration, execution_) > 1;
-  // The block's products over rows of a rank; the gradient of a weight reads and writes sums in fp32
-  // where there are several micro-batches.
+  // The block's products over rows of a rank. The gradient of a weight reads and writes sums in
+  // fp32 where there are several micro-batches.
   const auto seconds = [&](bool is_weight_gradient) {
     double sum = 0;
     for (const auto& [n, k] :

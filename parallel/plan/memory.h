@@ -16,7 +16,7 @@ namespace brigade::parallel {
 // for a GPT of 16 bits, with t tensor ranks s b h (10 + 24 / t + 5 a s / (h t)), all of it divided
 // by t with sequence parallelism; kSelective, and fused attention, without the term of the square;
 // kFull 2 s b h, the block's input. Context ranks divide s where it does not stand for the
-// positions that are attended. Source: Korthikanti et al. 2022 (arXiv 2205.05198), sections 4 and 5.
+// positions that are attended. Source: Korthikanti et al. 2022 (arXiv 2205.05198), sections 4, 5.
 double ActivationsOfLayer(const Transformer& model, const GridShape& grid, int micro_batch,
                           Recomputation recomputation, const Execution& execution);
 
@@ -74,8 +74,8 @@ class MemoryModel {
   std::map<std::tuple<int, int, int, int64_t, int, bool, bool>, ZeroUse> known_;
 };
 
-// How often a step gathers the weights of a stage of the pipeline in ZeRO's stage 3, on average over
-// its parameters: without a pipeline each unit for each pass; else once for each run of passes of a
+// How often a step gathers the weights of a stage of the pipeline in ZeRO's stage 3, on average
+// over its parameters: without a pipeline each unit for each pass; else once for each run of passes of a
 // chunk, which is the whole step where a stage has one chunk, or uses both by turns.
 double WeightGathers(const PipelineShape& shape);
 

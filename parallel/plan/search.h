@@ -60,8 +60,8 @@ struct SearchResult {
 };
 
 // Tries all configurations: for each memory first, then time. Which are left out: schedules where
-// there is one stage, stages of ZeRO where there is nothing to share, and kSelective where attention
-// is fused and has nothing to make again.
+// there is one stage, stages of ZeRO where there is nothing to share, and kSelective where
+// attention is fused and has nothing to make again.
 //
 // Errors       Those of the Validates; NotFound with the counts if nothing fits.
 absl::StatusOr<SearchResult> Search(const Transformer& model, const Machine& machine,

@@ -57,8 +57,8 @@ int64_t Parameters(const Transformer& model);
 // Floating-point operations of a step over `texts` texts, of products alone: 72 texts s L h^2
 // (1 + s/(6h) + V/(12hL)) for a GPT with full attention; with recomputation of all blocks 96 texts
 // s L h^2 (1 + s/(6h) + V/(16hL)). Causal attention has half of the s/(6h); published figures of
-// Megatron count all of it. Source: Narayanan et al. 2021 (arXiv 2104.04473), section 5.1; Korthikanti
-// et al. 2022 (arXiv 2205.05198), appendix A.
+// Megatron count all of it. Source: Narayanan et al. 2021 (arXiv 2104.04473), section 5.1;
+// Korthikanti et al. 2022 (arXiv 2205.05198), appendix A.
 double ModelFlops(const Transformer& model, double texts, bool recomputes_all, bool is_causal);
 
 // The published models by name, and all of their names in the order of size.
