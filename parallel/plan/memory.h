@@ -75,8 +75,8 @@ class MemoryModel {
 };
 
 // How often a step gathers the weights of a stage of the pipeline in ZeRO's stage 3, on average
-// over its parameters: without a pipeline each unit for each pass; else once for each run of passes of a
-// chunk, which is the whole step where a stage has one chunk, or uses both by turns.
+// over its parameters: without a pipeline each unit for each pass; else once for each run of passes
+// of a chunk, which is the whole step where a stage has one chunk, or uses both by turns.
 double WeightGathers(const PipelineShape& shape);
 
 }  // namespace brigade::parallel
