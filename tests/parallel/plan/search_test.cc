@@ -102,12 +102,12 @@ TEST(SearchTest, HasAFrontierThatNothingBeats) {
   ASSERT_GT(result.frontier.size(), 2u);
   EXPECT_EQ(result.frontier.back().configuration, result.candidates.front().configuration);
   for (size_t i = 1; i < result.frontier.size(); ++i) {
-    EXPECT_LT(result.frontier[i - 1].memory.total(), result.frontier[i].memory.total());
-    EXPECT_GT(result.frontier[i - 1].time.total(), result.frontier[i].time.total());
+    ASSERT_LT(result.frontier[i - 1].memory.total(), result.frontier[i].memory.total());
+    ASSERT_GT(result.frontier[i - 1].time.total(), result.frontier[i].time.total());
   }
   for (const Candidate& candidate : result.candidates) {
     for (const Candidate& of_frontier : result.frontier) {
-      EXPECT_FALSE(candidate.memory.total() < of_frontier.memory.total() &&
+      ASSERT_FALSE(candidate.memory.total() < of_frontier.memory.total() &&
                    candidate.time.total() < of_frontier.time.total());
     }
   }
