@@ -160,7 +160,8 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
     memory.arrays[a] =
         Saves(option, array) ? pieces.Save(bytes_of(array)) : pieces.Take(part, bytes_of(array));
   }
-  memory.dmlp = memory.arrays[kGelu];
+  memory.dmlp = shape_.gathers_pieces() ? pieces.Take(Pieces::kMlpPart, bytes_of(kGelu))
+                                        : memory.arrays[kGelu];
   const int64_t dqkv_bytes = std::max(bytes_of(kQkv), shape_.residual_bytes());
   memory.dqkv = Saves(option, kGelu) && dqkv_bytes <= bytes_of(kGelu)
                     ? memory.arrays[kGelu]

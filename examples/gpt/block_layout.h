@@ -73,8 +73,9 @@ struct BlockMemory {
   // Of the forward pass, the residual stream behind the block.
   void* output = nullptr;
   // Of the backward pass: gradients of norm1, norm2 and attention, by turns; of the MLP's inside,
-  // in the place of kGelu, which nobody reads after that; of queries, keys and values, there too
-  // if kGelu is saved. With dropout the gradients of what the MLP, and attention, add to the
+  // in the place of kGelu, which nobody reads after that, or in one of its own where the gradient
+  // begins with pieces (PassShape::gathers_pieces) while kGelu is still read; of queries, keys and
+  // values, in the place of kGelu if it is saved. With dropout the gradients of what the MLP, and attention, add to the
   // residual stream are in dwidth, and in dqkv, before them.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
   // Where ranks share rows, all of them: of a norm that is saved of own rows, and of the gradient

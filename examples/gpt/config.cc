@@ -249,6 +249,17 @@ ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
   return merged;
 }
 
+// Pieces of products beside whose exchange others are multiplied, where nobody says how many.
+// Untuned; as many as elsewhere (TransformerEngine).
+constexpr int kDefaultPieces = 4;
+
+// As ModelOptions has it.
+int PiecesOf(const Settings& s, const ModelParallelism& flags) {
+  if (flags.tensor_overlap != 0) return flags.tensor_overlap;
+  if (s.tensor_pieces != 0) return s.tensor_pieces;
+  return s.tensor_overlap ? kDefaultPieces : 1;
+}
+
 // With the data ranks that are left.
 absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ranks) {
   const auto invalid = [](const auto&... what) {
@@ -301,6 +312,12 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
   const ModelParallelism model = Merged(s, flags);
   BRIGADE_ASSIGN_OR_RETURN(const parallel::GridShape grid, GridOf(model, ranks));
+  const bool overlaps = s.tensor_overlap || flags.tensor_overlap != 0;
+  if (overlaps && model.tensor_shards == 1) {
+    return absl::InvalidArgumentError(
+        "tensor_parallel.tp_overlap_comm (--tensor_overlap) has nothing to overlap: the model has "
+        "one tensor shard");
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, grid.data));
 
   zero::ZeroOptions& zero = s.zero;
@@ -340,7 +357,9 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
                      .grid = grid,
                      .tensor_shards = model.tensor_shards,
                      .sequence_parallel = model.sequence_parallel,
-                     .keep_gathered = s.keep_gathered};
+                     .tensor_pieces = PiecesOf(s, flags),
+                     .keep_gathered = s.keep_gathered,
+                     .tensor_overlap = overlaps};
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,

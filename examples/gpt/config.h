@@ -35,6 +35,8 @@ struct ModelParallelism {
   int tensor_shards = 0;
   // ModelOptions::sequence_parallel; false: not given.
   bool sequence_parallel = false;
+  // ModelOptions::tensor_pieces, with overlap; 0: not given.
+  int tensor_overlap = 0;
 };
 
 // What a DeepSpeed-style JSON file says about a training run.
@@ -57,7 +59,9 @@ struct TrainConfig {
   // ModelOptions' and PassShape's.
   int tensor_shards = 1;
   bool sequence_parallel = false;
+  int tensor_pieces = 1;
   bool keep_gathered = false;
+  bool tensor_overlap = false;
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -93,6 +97,8 @@ struct TrainConfig {
 //   tensor_parallel                     ranks that share the model's matrices:
 //     autotp_size, tp.tp_size           of which one is enough; tensor_parallel is another name of
 //                                       tp
+//     tp_overlap_comm                   true: they exchange pieces of products beside products
+//                                       (Megatron's tp_comm_overlap)
 //   sequence_parallel_size              ranks that share each text
 //   brigade                             what DeepSpeed has no key for:
 //     accumulation                      every_micro_batch | at_boundary
@@ -119,6 +125,8 @@ struct TrainConfig {
 //     tensor_shards                     of the model's matrices (parallel/shard.h); default: one
 //                                       for each tensor rank
 //     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)
+//     tensor_pieces                     of products that exchange rows; default: 4 with
+//                                       tp_overlap_comm, else 1
 //     keep_gathered                     true: of these, inputs of products are kept whole
 //     recompute                         none | block | selective | segments:K | budget:BYTES
 //                                       (recompute/policy.h), before activation_checkpointing

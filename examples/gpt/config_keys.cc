@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "brigade/parallel/tensor/row_pieces.h"
+
 namespace brigade::gpt {
 namespace {
 
@@ -20,6 +22,7 @@ constexpr NumberRange kScale = {0x1p-60, 0x1p126, "2^-60 to 2^126"};
 constexpr NumberRange kSteps = {1.0, kMaxSteps, "1 to 2^24"};
 constexpr NumberRange kMicroBatches = {1.0, 1 << 20, "1 to 2^20"};
 constexpr NumberRange kRanks = {1.0, 1 << 15, "1 to 2^15"};
+constexpr NumberRange kPieces = {1.0, parallel::kMostPieces, "1 to 256"};
 constexpr NumberRange kCount = {1.0, kLargest, "1 or more"};
 
 constexpr char kMustBeGiven[] = "it has no default";
@@ -305,7 +308,7 @@ Keys TensorKeys(Settings& s) {
   return {{"autotp_size", Whole(&s.autotp_size, {0.0, 1 << 15, "0 to 2^15"})},
           {"tensor_parallel", nullptr, inner},
           {"tp", nullptr, inner},
-          {"tp_overlap_comm", Only(false, "products wait for what they need of other ranks")},
+          {"tp_overlap_comm", Flag(&s.tensor_overlap)},
           {"partition_config"},
           {"preset_model"}};
 }
@@ -360,6 +363,7 @@ Keys BrigadeKeys(Settings& s) {
                     &s.stash, {{"none", recompute::StashTier::kNone},
                                {"host", recompute::StashTier::kHost},
                                {"file", recompute::StashTier::kFile}})},
+      {"tensor_pieces", Whole(&s.tensor_pieces, kPieces)},
       {"tensor_shards", Whole(&s.tensor_shards, kRanks)},
       {"topology", Text(&s.topology)},
   };

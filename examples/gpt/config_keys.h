@@ -65,6 +65,8 @@ struct Settings {
   int tensor_shards = 0;
   int sequence_parallel_size = 0;
   bool sequence_parallel = false;
+  int tensor_pieces = 0;
+  bool tensor_overlap = false;
   bool keep_gathered = false;
   bool partition_activations = false;
 

@@ -70,7 +70,8 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .tensor_rank = at.tensor,
           .context_ranks = grid.context,
           .context_rank = at.context,
-          .keep_gathered = job.config.keep_gathered};
+          .keep_gathered = job.config.keep_gathered,
+          .tensor_overlap = job.config.tensor_overlap};
 }
 
 // One step, as all ranks know it.

@@ -44,10 +44,8 @@ absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
   if (shape.model.sequence_parallel) {
     BRIGADE_ASSIGN_OR_RETURN(
         layers->row_gradients_,
-        parallel::RowGradients::Create(shape.shards(), shape.dtype, RowGradientElements(shape),
-                                       groups.tensor, context));
+        parallel::RowGradients::Create(RowGradientOptionsOf(shape), groups.tensor, context));
   }
-  if (shape.shares_rows()) BRIGADE_RETURN_IF_ERROR(groups.tensor->Reserve(GatherOfRows(shape)));
   const nn::AttentionShape attention = shape.AttentionOfTexts();
   if (shape.context_ranks > 1) {
     if (groups.context == nullptr || groups.context->size() != shape.context_ranks ||
@@ -80,8 +78,7 @@ int64_t Layers::bytes() const {
     bytes += parallel::VocabularyCrossEntropy::Bytes(CrossEntropyOptions(shape_));
   }
   if (row_gradients_ != nullptr) {
-    bytes +=
-        parallel::RowGradients::Bytes(shape_.shards(), shape_.dtype, RowGradientElements(shape_));
+    bytes += parallel::RowGradients::Bytes(RowGradientOptionsOf(shape_));
   }
   if (ulysses_ != nullptr) {
     bytes += parallel::Ulysses::Bytes(shape_.AttentionOfTexts(), shape_.context_ranks,
@@ -93,8 +90,8 @@ int64_t Layers::bytes() const {
 absl::Status Layers::Column(const void* x, const void* weight, const void* bias, int64_t outputs,
                             void* y, device::Stream& stream) {
   return parallel::ColumnLinear(
-      {shape_.dtype, x, weight, shape_.rows(), width(), shape_.OfShard(outputs)}, local_shards(),
-      bias, y, *blas_, stream);
+      {shape_.dtype, x, weight, shape_.rows(), width(), shape_.OfShard(outputs)}, bias, y, *sums_,
+      *blas_, stream);
 }
 
 absl::Status Layers::ColumnBackward(const void* x, const void* weight, int64_t outputs,
@@ -115,28 +112,56 @@ absl::Status Layers::Row(const void* x, int64_t inputs, const void* weight, void
 absl::Status Layers::RowBackward(const void* x, int64_t inputs, const void* weight, const void* dy,
                                  void* dx, nn::Gradient dweight, device::Stream& stream) {
   return parallel::RowLinearBackward(
-      {shape_.dtype, x, weight, shape_.rows(), shape_.OfShard(inputs), width()}, local_shards(), dy,
-      dx, dweight, *blas_, workspace_, stream);
+      {shape_.dtype, x, weight, shape_.rows(), shape_.OfShard(inputs), width()}, dy, dx, dweight,
+      *sums_, *blas_, workspace_, stream);
 }
 
 absl::StatusOr<const void*> Layers::GatherRows(const void* own, void* all, device::Stream& stream) {
   if (!shape_.shares_rows()) return own;
-  BRIGADE_RETURN_IF_ERROR(
-      groups_.tensor->AllGather(own, all, GatherOfRows(shape_).count, shape_.dtype, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(sums_->GatherRows(own, all, shape_.rows(), width(), stream));
   return all;
 }
 
 absl::StatusOr<const void*> Layers::Norm(const nn::LayerNormInput& input, const void* bias, void* y,
                                          const BlockMemory& memory, device::Stream& stream) {
-  void* const own =
-      memory.has_own_norms ? y : Behind(y, shape_.bytes_of(shape_.first_own_row() * width()));
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(input, bias, own, stream));
-  return GatherRows(own, memory.has_own_norms ? memory.gathered : y, stream);
+  if (memory.has_own_norms || !shape_.shares_rows()) {
+    BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(input, bias, y, stream));
+    return GatherRows(y, memory.gathered, stream);
+  }
+  // In their places among all rows.
+  const parallel::RowPieces pieces = shape_.Pieces();
+  for (int p = 0; p < pieces.count(); ++p) {
+    const int64_t to = shape_.bytes_of(pieces.OwnAmongAll(p).first * width());
+    BRIGADE_RETURN_IF_ERROR(
+        nn::LayerNorm(RowsOf(input, pieces.Own(p)), bias, Behind(y, to), stream));
+  }
+  return GatherRows(nullptr, y, stream);
 }
 
 absl::StatusOr<const void*> Layers::GatherNorm(void* y, const BlockMemory& memory,
                                                device::Stream& stream) {
   return memory.has_own_norms ? GatherRows(y, memory.gathered, stream) : y;
+}
+
+nn::LayerNormInput Layers::RowsOf(nn::LayerNormInput input, const parallel::RowRange& rows) const {
+  const int64_t of_statistic =
+      shape_.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
+  input.rows = rows.count;
+  input.x = Behind(input.x, shape_.bytes_of(rows.first * width()));
+  input.mean = Behind(input.mean, rows.first * of_statistic);
+  input.inverse_deviation = Behind(input.inverse_deviation, rows.first * of_statistic);
+  return input;
+}
+
+absl::Status Layers::ForEachBlock(
+    absl::FunctionRef<absl::Status(int, int, const parallel::RowRange&)> visit) const {
+  const parallel::RowPieces pieces = shape_.Pieces();
+  for (int p = 0; p < pieces.count(); ++p) {
+    for (int b = 0; b < local_shards(); ++b) {
+      BRIGADE_RETURN_IF_ERROR(visit(p, b, pieces.Block(p, b)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Layers::NormBackward(const nn::LayerNormInput& input, const void* dy, nn::Gradient dx,
@@ -145,21 +170,14 @@ absl::Status Layers::NormBackward(const nn::LayerNormInput& input, const void* d
   if (row_gradients_ == nullptr) {
     return nn::LayerNormBackward(input, dy, dx, dweight, dbias, workspace_, stream);
   }
-  const int64_t rows = shape_.block_rows(), offset = place * width();
-  // Means are floats of every type that RowGradients takes.
-  const int64_t bytes = shape_.bytes_of(rows * width()), of_means = rows * int64_t{sizeof(float)};
-  for (int b = 0; b < local_shards(); ++b) {
-    nn::LayerNormInput block = input;
-    block.rows = rows;
-    block.x = Behind(input.x, b * bytes);
-    block.mean = Behind(input.mean, b * of_means);
-    block.inverse_deviation = Behind(input.inverse_deviation, b * of_means);
-    BRIGADE_RETURN_IF_ERROR(nn::LayerNormBackward(
-        block, Behind(dy, b * bytes), {Behind(dx.data, b * bytes), dx.accumulate},
-        {row_gradients_->Block(b, offset)}, {row_gradients_->Block(b, offset + width())},
-        workspace_, stream));
-  }
-  return absl::OkStatus();
+  const int64_t offset = place * width();
+  return ForEachBlock([&](int piece, int block, const parallel::RowRange& rows) {
+    const int64_t at = shape_.bytes_of(rows.first * width());
+    return nn::LayerNormBackward(
+        RowsOf(input, rows), Behind(dy, at), {Behind(dx.data, at), dx.accumulate},
+        {row_gradients_->Block(piece, block, offset)},
+        {row_gradients_->Block(piece, block, offset + width())}, workspace_, stream);
+  });
 }
 
 absl::Status Layers::BiasBackward(const void* dy, nn::Gradient dbias, int place,
@@ -167,13 +185,11 @@ absl::Status Layers::BiasBackward(const void* dy, nn::Gradient dbias, int place,
   if (row_gradients_ == nullptr) {
     return nn::BiasBackward(OwnRows(), dy, dbias, workspace_, stream);
   }
-  const nn::MatrixShape block = {shape_.dtype, shape_.block_rows(), width()};
-  for (int b = 0; b < local_shards(); ++b) {
-    BRIGADE_RETURN_IF_ERROR(
-        nn::BiasBackward(block, Behind(dy, b * shape_.bytes_of(block.rows * width())),
-                         {row_gradients_->Block(b, place * width())}, workspace_, stream));
-  }
-  return absl::OkStatus();
+  return ForEachBlock([&](int piece, int block, const parallel::RowRange& rows) {
+    return nn::BiasBackward(
+        {shape_.dtype, rows.count, width()}, Behind(dy, shape_.bytes_of(rows.first * width())),
+        {row_gradients_->Block(piece, block, place * width())}, workspace_, stream);
+  });
 }
 
 absl::Status Layers::SumRowGradients(absl::Span<const nn::Gradient> gradients,
@@ -286,6 +302,7 @@ absl::Status Layers::EmbeddingBackward(const nn::Texts& texts, const void* dx, n
         stream.FillBytes(dpositions.data, 0, shape_.bytes_of(shape_.model.context * width())));
   }
   dpositions.data = OwnPositions(dpositions.data);
+  BRIGADE_RETURN_IF_ERROR(sums_->AwaitRows(stream));
   return nn::EmbeddingBackward(window, shape_.dtype, width(), dx, dtokens, dpositions, workspace_,
                                stream);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -22,6 +23,7 @@
 #include "brigade/parallel/context/ulysses.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/parallel/tensor/row_gradients.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 
 namespace brigade::gpt {
@@ -33,8 +35,9 @@ namespace brigade::gpt {
 //
 // Memory       bytes(), and Blas::ScratchBytes of WorkspaceBytes: scratch, at Create; and the
 //              communicators' workspaces.
-// Stream       Enqueued on the one stream of all calls; allocates nothing, never waits. Calls of
-//              all ranks of the groups.
+// Stream       Enqueued on the one stream of all calls, and with tensor_overlap on one beside it
+//              (parallel::ShardSums); allocates nothing, never waits. Calls of all ranks of the
+//              groups.
 // Errors       Create: InvalidArgument for a shape or groups that do not fit.
 class Layers {
  public:
@@ -47,7 +50,8 @@ class Layers {
   // Of sums, of attention, and of what ranks share.
   int64_t bytes() const;
 
-  // y [rows, cut outputs] = x [rows, width] weight^T, and + bias unless it is null.
+  // y [rows, cut outputs] = x [rows, width] weight^T, and + bias unless it is null. Of rows that
+  // are gathered, here and below, products wait for what they read.
   absl::Status Column(const void* x, const void* weight, const void* bias, int64_t outputs, void* y,
                       device::Stream& stream);
   // Of x, weight and bias; dx of own rows.
@@ -57,12 +61,12 @@ class Layers {
   // y [own rows, width] = x [rows, cut inputs] weight^T.
   absl::Status Row(const void* x, int64_t inputs, const void* weight, void* y,
                    device::Stream& stream);
-  // From dy of all rows.
+  // From dy of all rows. dx may be x unless shape.gathers_pieces().
   absl::Status RowBackward(const void* x, int64_t inputs, const void* weight, const void* dy,
                            void* dx, nn::Gradient dweight, device::Stream& stream);
 
-  // All rows of `own` [own rows, width] where ranks share them: in `all`, where they may lie in
-  // their place already; else what it was given.
+  // All rows of `own` [own rows, width] where ranks share them: in `all`, for the layers of this
+  // class, and for others after they have come; else what it was given.
   absl::StatusOr<const void*> GatherRows(const void* own, void* all, device::Stream& stream);
   // A norm of own rows: its result in `y`, of own rows if memory.has_own_norms, and all rows of it.
   absl::StatusOr<const void*> Norm(const nn::LayerNormInput& input, const void* bias, void* y,
@@ -122,6 +126,11 @@ class Layers {
   void* PartOf(const BlockMemory& memory, BlockArray array, int shard) const;
   parallel::Ulysses::Saved HeadsOf(const BlockMemory& memory, int shard) const;
   void* OwnPositions(const void* table) const;
+  // Of these rows alone.
+  nn::LayerNormInput RowsOf(nn::LayerNormInput input, const parallel::RowRange& rows) const;
+  // Calls visit(piece, block, its rows) for each of this rank's blocks of row gradients.
+  absl::Status ForEachBlock(
+      absl::FunctionRef<absl::Status(int, int, const parallel::RowRange&)> visit) const;
 
   const PassShape shape_;
   const PassGroups groups_;

@@ -11,6 +11,7 @@
 #include "brigade/nn/attention_math.h"
 #include "brigade/nn/embedding.h"
 #include "brigade/nn/random.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 
 namespace brigade::gpt {
 namespace {
@@ -55,6 +56,13 @@ absl::Status Validate(const ModelOptions& options) {
   if (options.sequence_parallel && options.tensor_shards == 1) {
     return absl::InvalidArgumentError(
         "sequence parallelism shares rows as the model is shared, which has one tensor shard");
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSize("number of pieces of products", options.tensor_pieces, parallel::kMostPieces));
+  if (options.tensor_pieces > 1 && options.tensor_shards == 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model's products are cut into ", options.tensor_pieces,
+                     " pieces, but of a model of one tensor shard nothing is exchanged"));
   }
   return absl::OkStatus();
 }

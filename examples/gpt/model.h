@@ -31,6 +31,9 @@ struct ModelOptions {
   // Gradients of norms, and of biases of whole widths, are added up by as many blocks of rows as
   // there are shards, so that the ranks that share these can share the rows too.
   bool sequence_parallel = false;
+  // Into how many pieces rows are cut, so that products of one piece run beside the exchange of
+  // another (parallel/tensor/row_pieces.h). Another number may change bits.
+  int tensor_pieces = 1;
 };
 
 // InvalidArgument naming the option and its value.

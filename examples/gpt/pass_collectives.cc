@@ -70,21 +70,22 @@ Times TimesOf(const PassShape& shape, const recompute::Schedule& schedule) {
 parallel::ShardSumOptions SumOptions(const PassShape& shape) {
   return {.shards = shape.shards(),
           .dtype = shape.dtype,
-          .part = shape.model.sequence_parallel ? parallel::SumPart::kOwn : parallel::SumPart::kAll,
-          .elements = shape.rows() * shape.model.width};
+          .part = shape.Pieces().part,
+          .elements = shape.rows() * shape.model.width,
+          .pieces = shape.model.tensor_pieces,
+          .rows = shape.rows(),
+          .overlap = shape.tensor_overlap};
 }
 
 parallel::VocabularyCrossEntropyOptions CrossEntropyOptions(const PassShape& shape) {
   return {.shards = shape.shards(), .dtype = shape.dtype, .rows = shape.rows()};
 }
 
-int64_t RowGradientElements(const PassShape& shape) { return 6 * shape.model.width; }
-
-CollectiveSignature GatherOfRows(const PassShape& shape) {
-  return {.kind = collectives::CollectiveKind::kAllGather,
-          .algorithm = collectives::GatherOptions().algorithm,
+parallel::RowGradientOptions RowGradientOptionsOf(const PassShape& shape) {
+  return {.shards = shape.shards(),
           .dtype = shape.dtype,
-          .count = shape.own_rows() * shape.model.width};
+          .elements = 6 * shape.model.width,
+          .pieces = shape.Pieces().count()};
 }
 
 std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
@@ -98,16 +99,24 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
       all.push_back({&PassGroups::tensor, signature, count});
     };
     const parallel::ShardSumOptions sums = SumOptions(shape);
-    add(parallel::ShardSums::SignatureOf(sums, sums.elements), times.sums);
-    add(parallel::ShardSums::SignatureOfOne(sums, sums.elements), times.sums_of_one);
+    const parallel::RowPieces pieces = shape.Pieces();
+    for (int p = 0; p < pieces.count(); ++p) {
+      const int64_t elements = pieces.Piece(p).count * width;
+      add(parallel::ShardSums::SignatureOf(sums, elements), times.sums);
+      if (!shape.shares_rows()) continue;
+      add(parallel::ShardSums::SignatureOfOne(sums, elements), times.sums_of_one);
+      add(parallel::ShardSums::SignatureOfGather(sums, elements), times.gathers);
+    }
+    if (!shape.shares_rows()) {
+      add(parallel::ShardSums::SignatureOfOne(sums, sums.elements), times.sums_of_one);
+    }
     add(parallel::VocabularyCrossEntropy::SignatureOf(CrossEntropyOptions(shape), shape.rows()),
         times.cross_entropies);
     if (shape.shares_rows()) {
       const auto gradients = [&](int64_t elements) {
-        return parallel::RowGradients::SignatureOf(shards, shape.dtype, elements);
+        return parallel::RowGradients::SignatureOf(RowGradientOptionsOf(shape), elements);
       };
-      add(GatherOfRows(shape), times.gathers);
-      add(gradients(RowGradientElements(shape)), times.block_gradients);
+      add(gradients(RowGradientOptionsOf(shape).elements), times.block_gradients);
       add(gradients(2 * width), times.head_gradients);
     }
   }

@@ -10,6 +10,7 @@
 #include "brigade/collectives/communicator.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
+#include "brigade/parallel/tensor/row_gradients.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/recompute/schedule.h"
 
@@ -46,11 +47,8 @@ absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
 // The layers' options for these passes.
 parallel::ShardSumOptions SumOptions(const PassShape& shape);
 parallel::VocabularyCrossEntropyOptions CrossEntropyOptions(const PassShape& shape);
-// Elements of the largest sum of row gradients: norms' weights and biases and the two biases of a
-// block.
-int64_t RowGradientElements(const PassShape& shape);
-// The all-gather of rows that ranks share.
-collectives::CollectiveSignature GatherOfRows(const PassShape& shape);
+// Elements of the largest sum: norms' weights and biases and the two biases of a block.
+parallel::RowGradientOptions RowGradientOptionsOf(const PassShape& shape);
 
 }  // namespace brigade::gpt
 

@@ -7,6 +7,7 @@
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
 #include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::gpt {
@@ -28,6 +29,8 @@ struct PassShape {
   // Under sequence parallelism norms that are saved are saved of all rows, not of the rank's own,
   // which the backward pass would gather again.
   bool keep_gathered = false;
+  // Ranks exchange rows of one piece of a product while others are multiplied. It changes no bit.
+  bool tensor_overlap = false;
 
   parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
 
@@ -38,10 +41,16 @@ struct PassShape {
   int64_t rows() const { return batch * positions(); }
   // Of the residual stream.
   int64_t own_rows() const { return shares_rows() ? rows() / tensor_ranks : rows(); }
-  int64_t first_own_row() const { return shares_rows() ? tensor_rank * own_rows() : 0; }
   bool shares_rows() const { return model.sequence_parallel && tensor_ranks > 1; }
-  // Of a block for the sums of row gradients.
-  int64_t block_rows() const { return rows() / model.tensor_shards; }
+  // How rows are cut: into pieces, and what of each is this rank's.
+  parallel::RowPieces Pieces() const {
+    return {.rows = rows(),
+            .pieces = model.tensor_pieces,
+            .part = model.sequence_parallel ? parallel::SumPart::kOwn : parallel::SumPart::kAll,
+            .shards = shards()};
+  }
+  // Products begin with pieces of rows, which may still be on their way from other ranks.
+  bool gathers_pieces() const { return model.sequence_parallel && Pieces().count() > 1; }
 
   // Of `columns` that are cut: one shard's.
   int64_t OfShard(int64_t columns) const { return columns / model.tensor_shards; }

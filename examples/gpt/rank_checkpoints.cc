@@ -40,6 +40,9 @@ checkpoint::Fields TrainingFields(const Job& job) {
     fields["tensor_shards"] = absl::StrCat(job.model.tensor_shards);
     fields["sequence_parallel"] = absl::StrCat(job.model.sequence_parallel);
   }
+  if (job.model.tensor_pieces > 1) {
+    fields["tensor_pieces"] = absl::StrCat(job.model.tensor_pieces);
+  }
   return fields;
 }
 

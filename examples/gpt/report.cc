@@ -292,7 +292,11 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
           ? ""
           : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context, " x data ",
                          grid.data, ", ", Counted(job.model.tensor_shards, "tensor shard"),
-                         job.model.sequence_parallel ? ", sequence parallel" : "");
+                         job.model.sequence_parallel ? ", sequence parallel" : "",
+                         job.model.tensor_pieces == 1
+                             ? ""
+                             : absl::StrCat(", products in ", job.model.tensor_pieces, " pieces"),
+                         job.config.tensor_overlap ? ", which are exchanged beside others" : "");
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
       "%s%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"

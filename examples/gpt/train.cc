@@ -100,6 +100,10 @@ ABSL_FLAG(int, tensor_shards, 0,
 ABSL_FLAG(bool, sequence_parallel, false,
           "--tensor's ranks share the rows between products too: norms, dropout and residuals, and "
           "what of these recomputation keeps. Also where the config says so");
+ABSL_FLAG(int, tensor_overlap, 0,
+          "--tensor's ranks exchange rows beside products, which are cut into so many pieces. "
+          "Another number of pieces may be another training in its last bits. Before the config's; "
+          "default: products wait for what is exchanged");
 ABSL_FLAG(int, context_parallel, 0,
           "ranks that share each text; they divide the heads of a tensor shard. Before the "
           "config's; default 1");
@@ -174,6 +178,7 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
   for (const auto& [name, number] :
        {std::pair("tensor", absl::GetFlag(FLAGS_tensor)),
         std::pair("tensor_shards", absl::GetFlag(FLAGS_tensor_shards)),
+        std::pair("tensor_overlap", absl::GetFlag(FLAGS_tensor_overlap)),
         std::pair("context_parallel", absl::GetFlag(FLAGS_context_parallel))}) {
     if (number >= 0) continue;
     return absl::InvalidArgumentError(
@@ -182,7 +187,8 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
   return ModelParallelism{.tensor = absl::GetFlag(FLAGS_tensor),
                           .context = absl::GetFlag(FLAGS_context_parallel),
                           .tensor_shards = absl::GetFlag(FLAGS_tensor_shards),
-                          .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel)};
+                          .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel),
+                          .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap)};
 }
 
 absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,
@@ -321,6 +327,7 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
                                                       : ReadConfig(config, ranks, parallelism));
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
+  job.model.tensor_pieces = job.config.tensor_pieces;
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
     const recompute::StashTier stash = job.config.recompute.stash;

@@ -61,10 +61,10 @@ collectives::JobValues ValuesOf(const Job& job) {
                     " ", group.momentum, "\n");
   }
   return {
-      {"model",
-       absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ", model.width,
-                    ", context ", model.context, ", ", model.tensor_shards, " tensor shards",
-                    model.sequence_parallel ? ", sequence parallel" : "")},
+      {"model", absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ",
+                             model.width, ", context ", model.context, ", ", model.tensor_shards,
+                             " tensor shards", model.sequence_parallel ? ", sequence parallel" : "",
+                             ", products in ", model.tensor_pieces, " pieces")},
       {"grid", parallel::ToString(job.config.grid)},
       {"seed", absl::StrCat(job.seed)},
       {"data",

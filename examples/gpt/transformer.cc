@@ -7,6 +7,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/pass_times.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 
 namespace brigade::gpt {
 
@@ -144,8 +145,43 @@ absl::Status Transformer::ForwardEmbedding(const PlacedOperation& placed, const 
   void* const x = At(placed.output);
   BRIGADE_RETURN_IF_ERROR(layers_->Embedding(call.texts, tokens, positions, x, call.stream));
   if (call.dropout.probability == 0) return absl::OkStatus();
-  return nn::Dropout(shape_.dtype, shape_.own_rows() * width(), Mask(call, kEmbeddingPlace), x,
-                     nullptr, x, call.stream);
+  return Dropout(call, kEmbeddingPlace, x, nullptr);
+}
+
+absl::Status Transformer::ForEachMask(
+    const Call& call, uint32_t place,
+    absl::FunctionRef<absl::Status(const nn::DropoutMask&, int64_t, int64_t)> visit) const {
+  parallel::RowPieces pieces = shape_.Pieces();
+  // Who has all rows has them in their order.
+  if (!shape_.shares_rows()) pieces.pieces = 1;
+  for (int p = 0; p < pieces.count(); ++p) {
+    const parallel::RowRange own = pieces.Own(p);
+    nn::DropoutMask mask = call.dropout;
+    mask.layer = place;
+    mask.first_element += pieces.OwnAmongAll(p).first * width();
+    BRIGADE_RETURN_IF_ERROR(visit(mask, shape_.bytes_of(own.first * width()), own.count * width()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Transformer::Dropout(const Call& call, uint32_t place, void* x, const void* residual) {
+  return ForEachMask(
+      call, place, [&](const nn::DropoutMask& mask, int64_t offset, int64_t elements) {
+        void* const at = static_cast<char*>(x) + offset;
+        const void* const added =
+            residual == nullptr ? nullptr : static_cast<const char*>(residual) + offset;
+        return nn::Dropout(shape_.dtype, elements, mask, at, added, at, call.stream);
+      });
+}
+
+absl::Status Transformer::DropoutBackward(const Call& call, uint32_t place, const void* dy,
+                                          void* dx) {
+  return ForEachMask(call, place,
+                     [&](const nn::DropoutMask& mask, int64_t offset, int64_t elements) {
+                       return nn::DropoutBackward(shape_.dtype, elements, mask,
+                                                  static_cast<const char*>(dy) + offset,
+                                                  {static_cast<char*>(dx) + offset}, call.stream);
+                     });
 }
 
 absl::Status Transformer::BackwardEmbedding(const PlacedOperation& placed, const Call& call,

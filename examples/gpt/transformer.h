@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/device/buffer.h"
@@ -109,13 +110,15 @@ class Transformer {
     return {target.data, target.accumulate};
   }
 
-  // Of the call's texts, of the residual stream.
-  nn::DropoutMask Mask(const Call& call, uint32_t place) const {
-    nn::DropoutMask mask = call.dropout;
-    mask.layer = place;
-    mask.first_element += shape_.first_own_row() * width();
-    return mask;
-  }
+  // Dropout of the residual stream's rows that this rank has, in place: y = dropout(x), and +
+  // residual unless it is null; and its gradient.
+  absl::Status Dropout(const Call& call, uint32_t place, void* x, const void* residual);
+  absl::Status DropoutBackward(const Call& call, uint32_t place, const void* dy, void* dx);
+  // Calls visit(mask, offset in bytes, elements) for each of this rank's rows that are neighbours in
+  // the texts.
+  absl::Status ForEachMask(
+      const Call& call, uint32_t place,
+      absl::FunctionRef<absl::Status(const nn::DropoutMask&, int64_t, int64_t)> visit) const;
   // x = dropout(x + bias) + residual.
   absl::Status AddBranch(const Call& call, uint32_t place, const void* bias, const void* residual,
                          void* x);

@@ -18,15 +18,13 @@ absl::Status Transformer::AddBranch(const Call& call, uint32_t place, const void
     return nn::AddBias(Residual(), x, bias, residual, call.stream);
   }
   BRIGADE_RETURN_IF_ERROR(nn::AddBias(Residual(), x, bias, nullptr, call.stream));
-  return nn::Dropout(shape_.dtype, shape_.own_rows() * width(), Mask(call, place), x, residual, x,
-                     call.stream);
+  return Dropout(call, place, x, residual);
 }
 
 absl::StatusOr<const void*> Transformer::BranchGradient(const Call& call, uint32_t place,
                                                         void* memory) {
   if (call.dropout.probability == 0) return dx();
-  BRIGADE_RETURN_IF_ERROR(nn::DropoutBackward(shape_.dtype, shape_.own_rows() * width(),
-                                              Mask(call, place), dx(), {memory}, call.stream));
+  BRIGADE_RETURN_IF_ERROR(DropoutBackward(call, place, dx(), memory));
   return memory;
 }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/nn/embedding.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 
 namespace brigade::parallel {
 
@@ -17,7 +18,7 @@ absl::StatusOr<nn::TokenIds> VocabularyWindow(const nn::TokenIds& ids, const Ten
 absl::Status VocabularyEmbedding(const nn::TokenIds& window, int64_t width, const void* tokens,
                                  const void* positions, void* x, ShardSums& sums,
                                  device::Stream& stream) {
-  const auto look_up = [&](int, void* rows, precision::DType dtype) {
+  const auto look_up = [&](int, const RowRange&, void* rows, precision::DType dtype) {
     return nn::Embedding(window, dtype, width, tokens, positions, rows, stream);
   };
   return sums.SumOfOne(window.rows(), width, look_up, x, stream);

@@ -5,8 +5,14 @@
 // of the outputs, of all inputs; then by rows: each has some of the inputs, and outputs are sums
 // over shards. Between the two nothing is exchanged.
 //
-// With one shard both are nn::Linear, with its bits.
+// With one shard both are nn::Linear, with its bits, of all rows or of each piece of them.
 //
+// Overlap      Products beside which ranks exchange rows are cut as `sums` says (RowPieces), each
+//              piece a product of its own: with SumPart::kOwn those of gathered rows, y of columns
+//              and dx of rows, which begin when the first piece is there; and those that end in a
+//              sum, y of rows and dx of columns, whose pieces are summed while the next one, and
+//              behind them the weight's gradient, is multiplied. Gradients of weights are whole
+//              products. What `sums` says of overlap changes no bit and no call, only streams.
 // Source       Shoeybi et al. 2019 (arXiv 1909.08053).
 
 #include <cstdint>
@@ -23,19 +29,20 @@ namespace brigade::parallel {
 
 // The outputs of this rank's shards: y[s] = x weight[s]^T, and + bias[s] unless that is null.
 //
-// `shard` is one shard's product: x [rows, inputs], outputs those of one shard. With S local shards
-// weight [S, outputs, inputs], bias [S, outputs], y [S, rows, outputs].
+// `shard` is one shard's product: x [rows, inputs], all rows, which may still be on their way from
+// ShardSums::GatherRows; outputs those of one shard. With S local shards weight [S, outputs,
+// inputs], bias [S, outputs], y [S, rows, outputs].
 //
 // Traffic      None.
 // Otherwise    nn::Linear of each shard.
-absl::Status ColumnLinear(const nn::LinearInput& shard, int local_shards, const void* bias, void* y,
+absl::Status ColumnLinear(const nn::LinearInput& shard, const void* bias, void* y, ShardSums& sums,
                           nn::Blas& blas, device::Stream& stream);
 
 // From dy, of the shape of y: dweight and dbias of this rank's shards, and dx [rows, inputs], the
 // sum over all shards by `sums` (ShardSums::Sum: a call of all ranks; with SumPart::kOwn the own
-// part of the rows). Those without data are left out.
+// part of the rows). Those without data are left out. x may still be on its way, as above.
 //
-// Aliasing     dx, which is written last, may be x.
+// Aliasing     None: dx is on its way while x is read.
 absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, void* dx,
                                   nn::Gradient dweight, nn::Gradient dbias, ShardSums& sums,
                                   nn::Blas& blas, const nn::Workspace& workspace,
@@ -52,14 +59,15 @@ absl::Status ColumnLinearBackward(const nn::LinearInput& shard, const void* dy, 
 absl::Status RowLinear(const nn::LinearInput& shard, void* y, ShardSums& sums, nn::Blas& blas,
                        device::Stream& stream);
 
-// From dy [rows, outputs], all rows: dx and dweight of this rank's shards, of the shapes of x and
-// weight. Those without data are left out. The bias's gradient is that of nn::BiasBackward, over
-// the rows that have it added.
+// From dy [rows, outputs], all rows, which may still be on their way from ShardSums::GatherRows: dx
+// and dweight of this rank's shards, of the shapes of x and weight. Those without data are left
+// out. The bias's gradient is that of nn::BiasBackward, over the rows that have it added.
 //
 // Traffic      None.
-// Aliasing     dx, which is written last, may be x.
-absl::Status RowLinearBackward(const nn::LinearInput& shard, int local_shards, const void* dy,
-                               void* dx, nn::Gradient dweight, nn::Blas& blas,
+// Aliasing     dx may be x where `sums` does not cut gathered rows into pieces
+//              (ShardSums::GatheredPiecesOf): it is then written last. In pieces it is first.
+absl::Status RowLinearBackward(const nn::LinearInput& shard, const void* dy, void* dx,
+                               nn::Gradient dweight, ShardSums& sums, nn::Blas& blas,
                                const nn::Workspace& workspace, device::Stream& stream);
 
 }  // namespace brigade::parallel

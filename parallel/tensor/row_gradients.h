@@ -18,17 +18,31 @@
 
 namespace brigade::parallel {
 
+struct RowGradientOptions {
+  TensorShards shards = {};
+  // float32, float16 or bfloat16.
+  precision::DType dtype = precision::DType::kFloat32;
+  // Of all parameters of the largest sum.
+  int64_t elements = 0;
+  // RowPieces::count of the rows.
+  int pieces = 1;
+};
+
 // Sequence parallelism: norms, dropout, residuals and biases behind row-parallel products see a
 // part of the rows on each rank. The gradients of their parameters, which every rank has whole, are
-// then sums over ranks. Rows are cut as the model is, into a block for each tensor shard: a
-// gradient is made for each of a rank's blocks, and the blocks' are added.
+// then sums over ranks. Rows, or each piece of them (RowPieces), are cut as the model is, into a
+// block for each tensor shard: a gradient is made for each of a rank's blocks, and the blocks' are
+// added.
 //
-//   for each block b: nn::LayerNormBackward(rows of b, ..., {gradients.Block(b, offset)}, ...)
+//   for each piece p and block b:
+//     nn::LayerNormBackward(rows of Block(p, b), ..., {gradients.Block(p, b, offset)}, ...)
 //   gradients.Sum({{offset, size, target}, ...}, stream)
 //
-// Precision    Gradients of blocks are rounded to the model's type, added in fp32 as the tree of
-//              ShardSums, and rounded once; where that is added to what is there, once more. On a
-//              CPU the number of ranks changes no bit.
+// Precision    Gradients of blocks are rounded to the model's type and added in fp32: those of a
+//              shard in the order of pieces, then those of shards as the tree of ShardSums. The sum
+//              is rounded once; where it is added to what is there, once more. Of a model of one
+//              shard pieces are added in the model's type. On a CPU the number of ranks changes no
+//              bit.
 // Memory       Bytes, scratch, and the communicator's workspace; at Create.
 // Traffic      One all-reduce of `elements` fp32 for all of a sum's parameters: 2 (t-1)/t of it.
 // Stream       Enqueued as the communicator's calls are; allocates nothing. All calls on one
@@ -42,37 +56,34 @@ class RowGradients {
     nn::Gradient gradient = {};
   };
 
-  // `elements`: of all parameters of the largest sum. float32, float16 or bfloat16. `ranks` must
-  // outlive it; null for one rank. Errors of ShardSums::Create.
-  static absl::StatusOr<std::unique_ptr<RowGradients>> Create(const TensorShards& shards,
-                                                              precision::DType dtype,
-                                                              int64_t elements,
+  // `ranks` must outlive it; null for one rank. InvalidArgument for another type or for no piece;
+  // errors of ShardSums::Create.
+  static absl::StatusOr<std::unique_ptr<RowGradients>> Create(const RowGradientOptions& options,
                                                               collectives::Communicator* ranks,
                                                               device::Context& context);
 
-  static int64_t Bytes(const TensorShards& shards, precision::DType dtype, int64_t elements);
+  static int64_t Bytes(const RowGradientOptions& options);
 
   // What the ranks exchange for a sum of so many elements.
-  static collectives::CollectiveSignature SignatureOf(const TensorShards& shards,
-                                                      precision::DType dtype, int64_t elements);
+  static collectives::CollectiveSignature SignatureOf(const RowGradientOptions& options,
+                                                      int64_t elements);
 
-  // The gradient of a parameter from the rows of one of this rank's blocks, counted from 0: device
-  // memory, from element `offset` of the block's on.
-  void* Block(int block, int64_t offset) const;
+  // The gradient of a parameter from the rows of one of this rank's blocks in one of the pieces,
+  // both counted from 0: device memory, from element `offset` of the block's on.
+  void* Block(int piece, int block, int64_t offset) const;
 
   // The sums over all blocks of all ranks, written where the targets say or added to what is there.
   // A call of all ranks, with the same offsets and sizes.
   absl::Status Sum(absl::Span<const Target> targets, device::Stream& stream);
 
  private:
-  RowGradients(precision::DType dtype, int64_t elements, std::unique_ptr<ShardSums> sums,
+  RowGradients(const RowGradientOptions& options, std::unique_ptr<ShardSums> sums,
                device::Buffer memory);
 
   // Behind the blocks: the sum.
-  void* Total() const { return Block(sums_->local_shards(), 0); }
+  void* Total() const { return Block(options_.pieces, 0, 0); }
 
-  const precision::DType dtype_;
-  const int64_t elements_;
+  const RowGradientOptions options_;
   const std::unique_ptr<ShardSums> sums_;
   const device::Buffer memory_;
 };

@@ -1,5 +1,7 @@
 #include "brigade/parallel/tensor/shard_sums.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,13 @@ int Levels(const TensorShards& shards) {
   int levels = 1;
   while (1 << levels <= shards.local()) ++levels;
   return levels;
+}
+
+// Elements of the largest piece of the largest sum.
+int64_t LargestPiece(const ShardSumOptions& options) {
+  if (options.pieces == 1 || options.rows == 0) return options.elements;
+  const RowPieces pieces = {options.rows, options.pieces, options.part, options.shards};
+  return pieces.largest() * (options.elements / options.rows);
 }
 
 // Rounded up, so that all levels are aligned alike.
@@ -72,6 +81,14 @@ collectives::CollectiveSignature ShardSums::SignatureOfOne(const ShardSumOptions
   return signature;
 }
 
+collectives::CollectiveSignature ShardSums::SignatureOfGather(const ShardSumOptions& options,
+                                                              int64_t elements) {
+  return {.kind = CollectiveKind::kAllGather,
+          .algorithm = collectives::GatherOptions().algorithm,
+          .dtype = options.dtype,
+          .count = elements / options.shards.ranks};
+}
+
 absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptions& options,
                                                              collectives::Communicator* ranks,
                                                              device::Context& context) {
@@ -85,73 +102,142 @@ absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptio
   if (options.elements < 0) {
     return absl::InvalidArgumentError(absl::StrCat("shard sums: elements is ", options.elements));
   }
+  if (options.pieces < 1 || options.pieces > kMostPieces) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard sums: pieces is ", options.pieces, "; it must be 1 to ", kMostPieces));
+  }
+  if (options.pieces > 1 && (options.rows < 1 || options.elements % options.rows != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("shard sums: ", options.pieces,
+                                                   " pieces need rows, of which ", options.elements,
+                                                   " elements are; rows is ", options.rows));
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto memory, context.Allocate(Bytes(options), device::Purpose::kScratch,
                                                          "sums over tensor shards"));
-  if (options.shards.ranks > 1) {
-    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(options, options.elements)));
-    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOfOne(options, options.elements)));
+  const bool has_others = options.shards.ranks > 1;
+  if (has_others) {
+    const int64_t piece = LargestPiece(options);
+    BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOf(options, piece)));
+    if (options.part == SumPart::kOwn) {
+      BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOfOne(options, piece)));
+      BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOfGather(options, piece)));
+    } else {
+      BRIGADE_RETURN_IF_ERROR(ranks->Reserve(SignatureOfOne(options, options.elements)));
+    }
   }
-  return std::unique_ptr<ShardSums>(new ShardSums(options, ranks, std::move(memory)));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto exchange,
+      internal::Exchange::Create(options.pieces, options.overlap && has_others, context));
+  return std::unique_ptr<ShardSums>(
+      new ShardSums(options, ranks, std::move(memory), std::move(exchange)));
 }
 
 ShardSums::ShardSums(const ShardSumOptions& options, collectives::Communicator* ranks,
-                     device::Buffer memory)
-    : options_(options), ranks_(ranks), memory_(std::move(memory)) {}
+                     device::Buffer memory, std::unique_ptr<internal::Exchange> exchange)
+    : options_(options),
+      ranks_(ranks),
+      memory_(std::move(memory)),
+      exchange_(std::move(exchange)) {}
 
-void* ShardSums::Level(int level) const {
-  return static_cast<char*>(memory_.data()) + level * LevelBytes(options_);
+RowPieces ShardSums::PiecesOf(int64_t rows) const {
+  return {rows, options_.pieces, options_.part, options_.shards};
 }
 
-absl::Status ShardSums::AddLocal(int64_t elements, Product product, void* to,
+RowPieces ShardSums::GatheredPiecesOf(int64_t rows) const {
+  RowPieces pieces = PiecesOf(rows);
+  if (!pieces.shares_rows()) pieces.pieces = 1;
+  return pieces;
+}
+
+void* ShardSums::Level(int level, int64_t first) const {
+  return static_cast<char*>(memory_.data()) + level * LevelBytes(options_) +
+         first * precision::SizeOf(PartialType(options_));
+}
+
+absl::Status ShardSums::AddLocal(const RowRange& rows, int64_t columns, Product product, void* to,
                                  device::Stream& stream) {
   const DType dtype = PartialType(options_);
+  const int64_t first = rows.first * columns;
   const int local = local_shards();
   int level = 0;
   for (int shard = 0; shard < local; ++shard) {
-    BRIGADE_RETURN_IF_ERROR(product(shard, Level(level++), dtype));
+    BRIGADE_RETURN_IF_ERROR(product(shard, rows, Level(level++, first), dtype));
     // As many subtrees are complete as there are ones at the end of `shard`.
     for (int bit = 1; (shard & bit) != 0; bit *= 2) {
       --level;
-      const void* const halves[] = {Level(level - 1), Level(level)};
-      void* const sum[] = {2 * bit == local ? to : Level(level - 1)};
-      BRIGADE_RETURN_IF_ERROR(kernels::Reduce(halves, sum, elements, {.dtype = dtype}, stream));
+      const void* const halves[] = {Level(level - 1, first), Level(level, first)};
+      void* const sum[] = {2 * bit == local ? to : Level(level - 1, first)};
+      BRIGADE_RETURN_IF_ERROR(
+          kernels::Reduce(halves, sum, rows.count * columns, {.dtype = dtype}, stream));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status ShardSums::CheckSize(int64_t rows, int64_t columns) const {
-  const int ranks = options_.shards.ranks;
-  const bool cut = options_.part == SumPart::kOwn;
-  if (rows >= 0 && columns >= 0 && (!cut || rows % ranks == 0) &&
-      (columns == 0 || rows <= options_.elements / columns)) {
+  const RowPieces pieces = PiecesOf(std::max<int64_t>(rows, 0));
+  const bool is_whole = pieces.rows % pieces.unit() == 0;
+  const auto fits = [&](int64_t count, int64_t most) {
+    return columns == 0 || count <= most / columns;
+  };
+  if (rows >= 0 && columns >= 0 && is_whole && fits(rows, options_.elements) &&
+      fits(pieces.largest(), LargestPiece(options_))) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("shard sums: [", rows, ", ", columns, "] on ", ranks, " ranks; at most ",
-                   options_.elements, " elements", cut ? ", of rows that the ranks divide" : ""));
+  const std::string cut =
+      !pieces.shares_rows() ? ""
+      : options_.pieces == 1
+          ? ", of rows that the ranks divide"
+          : absl::StrCat(", of rows that the ", options_.shards.count, " shards divide");
+  const std::string piece =
+      options_.pieces == 1
+          ? ""
+          : absl::StrCat(", in ", options_.pieces, " pieces of at most ", LargestPiece(options_));
+  return absl::InvalidArgumentError(absl::StrCat("shard sums: [", rows, ", ", columns, "] on ",
+                                                 options_.shards.ranks, " ranks; at most ",
+                                                 options_.elements, " elements", piece, cut));
 }
 
 absl::Status ShardSums::Sum(int64_t rows, int64_t columns, Product product, void* out,
                             device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(StartSum(rows, columns, product, out, stream));
+  return FinishSum(stream);
+}
+
+absl::Status ShardSums::StartSum(int64_t rows, int64_t columns, Product product, void* out,
+                                 device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckSize(rows, columns));
+  const RowPieces pieces = PiecesOf(rows);
+  for (int p = 0; p < pieces.count(); ++p) {
+    void* const own =
+        static_cast<char*>(out) + pieces.Own(p).first * columns * precision::SizeOf(options_.dtype);
+    BRIGADE_RETURN_IF_ERROR(SumPiece(pieces.Piece(p), columns, product, own, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardSums::FinishSum(device::Stream& stream) { return exchange_->AwaitSums(stream); }
+
+absl::Status ShardSums::SumPiece(const RowRange& rows, int64_t columns, Product product, void* out,
+                                 device::Stream& stream) {
   const int ranks = options_.shards.ranks;
-  const int64_t elements = rows * columns;
-  if (options_.shards.count == 1) return product(0, out, options_.dtype);
+  const int64_t first = rows.first * columns, elements = rows.count * columns;
+  if (options_.shards.count == 1) return product(0, rows, out, options_.dtype);
   const DType partial = PartialType(options_), wire = WireType(options_);
   // What is last writes where the sum is wanted.
   const bool rounds_last = wire != options_.dtype;
-  void* sum = ranks == 1 && !rounds_last && partial == wire ? out : Level(0);
+  void* sum = ranks == 1 && !rounds_last && partial == wire ? out : Level(0, first);
   if (local_shards() == 1) {
-    BRIGADE_RETURN_IF_ERROR(product(0, sum, partial));
+    BRIGADE_RETURN_IF_ERROR(product(0, rows, sum, partial));
   } else {
-    BRIGADE_RETURN_IF_ERROR(AddLocal(elements, product, sum, stream));
+    BRIGADE_RETURN_IF_ERROR(AddLocal(rows, columns, product, sum, stream));
   }
+  BRIGADE_RETURN_IF_ERROR(exchange_->AfterCompute(internal::WaitPoint::kPieceReady, stream));
+  device::Stream& beside = exchange_->stream(stream);
   if (partial != wire) {
-    void* const rounded = ranks == 1 ? out : Level(1);
+    void* const rounded = ranks == 1 ? out : Level(1, first);
     const kernels::CastSegment segments[] = {{sum, rounded, elements}};
     BRIGADE_RETURN_IF_ERROR(
-        kernels::Cast(segments, {.source_dtype = partial, .target_dtype = wire}, stream));
+        kernels::Cast(segments, {.source_dtype = partial, .target_dtype = wire}, beside));
     sum = rounded;
   }
   const collectives::CollectiveSignature signature = SignatureOf(options_, elements);
@@ -161,27 +247,60 @@ absl::Status ShardSums::Sum(int64_t rows, int64_t columns, Product product, void
     const bool cut = options_.part == SumPart::kOwn;
     const int64_t own = cut ? options_.shards.rank * signature.count : 0;
     void* const to = rounds_last ? static_cast<char*>(sum) + own * precision::SizeOf(wire) : out;
-    BRIGADE_RETURN_IF_ERROR(cut ? ranks_->ReduceScatter(sum, to, signature.count, wire, how, stream)
-                                : ranks_->AllReduce(sum, to, signature.count, wire, how, stream));
+    BRIGADE_RETURN_IF_ERROR(cut ? ranks_->ReduceScatter(sum, to, signature.count, wire, how, beside)
+                                : ranks_->AllReduce(sum, to, signature.count, wire, how, beside));
     sum = to;
   }
   if (!rounds_last) return absl::OkStatus();
   const kernels::CastSegment segments[] = {{sum, out, signature.count}};
-  return kernels::Cast(segments, {.source_dtype = wire, .target_dtype = options_.dtype}, stream);
+  return kernels::Cast(segments, {.source_dtype = wire, .target_dtype = options_.dtype}, beside);
 }
 
 absl::Status ShardSums::SumOfOne(int64_t rows, int64_t columns, Product product, void* out,
                                  device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckSize(rows, columns));
-  const int64_t elements = rows * columns;
+  const RowRange all = {0, rows};
   const DType dtype = options_.dtype;
-  if (options_.shards.ranks == 1) return product(0, out, dtype);
+  if (options_.shards.ranks == 1) return product(0, all, out, dtype);
   if (options_.part == SumPart::kAll) {
-    BRIGADE_RETURN_IF_ERROR(product(0, out, dtype));
-    return ranks_->AllReduce(out, out, elements, dtype, {}, stream);
+    BRIGADE_RETURN_IF_ERROR(product(0, all, out, dtype));
+    return ranks_->AllReduce(out, out, rows * columns, dtype, {}, stream);
   }
-  BRIGADE_RETURN_IF_ERROR(product(0, Level(0), dtype));
-  return ranks_->ReduceScatter(Level(0), out, elements / options_.shards.ranks, dtype, {}, stream);
+  void* const whole = Level(0, 0);
+  BRIGADE_RETURN_IF_ERROR(product(0, all, whole, dtype));
+  const RowPieces pieces = PiecesOf(rows);
+  const int64_t row_bytes = columns * precision::SizeOf(dtype);
+  for (int p = 0; p < pieces.count(); ++p) {
+    const RowRange own = pieces.Own(p);
+    BRIGADE_RETURN_IF_ERROR(ranks_->ReduceScatter(
+        static_cast<char*>(whole) + pieces.Piece(p).first * row_bytes,
+        static_cast<char*>(out) + own.first * row_bytes, own.count * columns, dtype, {}, stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardSums::GatherRows(const void* own, void* all, int64_t rows, int64_t columns,
+                                   device::Stream& stream) {
+  if (options_.part != SumPart::kOwn) {
+    return absl::InvalidArgumentError("shard sums: each rank has all rows, so none are gathered");
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckSize(rows, columns));
+  if (options_.shards.ranks == 1) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(exchange_->AfterCompute(internal::WaitPoint::kRowsReady, stream));
+  exchange_->BeginGather();
+  const RowPieces pieces = PiecesOf(rows);
+  const int64_t row_bytes = columns * precision::SizeOf(options_.dtype);
+  for (int p = 0; p < pieces.count(); ++p) {
+    const RowRange mine = pieces.Own(p);
+    const char* const from =
+        own == nullptr ? static_cast<const char*>(all) + pieces.OwnAmongAll(p).first * row_bytes
+                       : static_cast<const char*>(own) + mine.first * row_bytes;
+    BRIGADE_RETURN_IF_ERROR(
+        ranks_->AllGather(from, static_cast<char*>(all) + pieces.Piece(p).first * row_bytes,
+                          mine.count * columns, options_.dtype, {}, exchange_->stream(stream)));
+    BRIGADE_RETURN_IF_ERROR(exchange_->Gathered(p, stream));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::parallel

@@ -12,6 +12,8 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/exchange.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::parallel {
@@ -26,10 +28,6 @@ namespace brigade::parallel {
 //             float32 and float64 no type changes, but the order of the sum.
 enum class SumWire : uint8_t { kFloat32, kModel };
 
-// Which rows of a sum a rank gets: all, or, of as many equal parts as there are ranks, the one that
-// has its number (sequence parallelism).
-enum class SumPart : uint8_t { kAll, kOwn };
-
 struct ShardSumOptions {
   TensorShards shards = {};
   precision::DType dtype = precision::DType::kFloat32;
@@ -37,6 +35,14 @@ struct ShardSumOptions {
   SumPart part = SumPart::kAll;
   // Rows times columns of the largest sum.
   int64_t elements = 0;
+  // Into how many pieces rows are cut (RowPieces), at most kMostPieces. Products of pieces have
+  // their own shapes, so that bits may depend on it.
+  int pieces = 1;
+  // The rows of that sum; only pieces need them.
+  int64_t rows = 0;
+  // Whether ranks exchange a piece while others are multiplied, on a stream of the sums' own. It
+  // changes no bit.
+  bool overlap = false;
 };
 
 // InvalidArgument unless the shards are those of this rank of `ranks`; null stands for a rank
@@ -44,21 +50,29 @@ struct ShardSumOptions {
 absl::Status CheckRanks(const TensorShards& shards, const collectives::Communicator* ranks);
 
 // Sums over the tensor shards of a model: what row-parallel products and the gradients of
-// column-parallel ones end with.
+// column-parallel ones end with; and with SumPart::kOwn the gathers of rows that they begin with.
 //
 // Precision    Products of shards are in fp32 (float64 for it), and are added as the aligned binary
 //              tree over the model's shards: neighbours, then pairs of them, and so on; in a rank,
 //              then between ranks (Algorithm::kHalvingDoubling, whose order that is). Of a number
 //              of ranks that is no power of two the order is that algorithm's. The sum is rounded
 //              once. With one shard it is the product, rounded once.
-// Memory       Bytes, scratch, and the communicator's workspace for these sums; at Create.
+// Memory       Bytes, scratch, and the communicator's workspace for these calls; at Create. Neither
+//              pieces nor overlap take more: each piece has its place.
 // Traffic      With n elements and t ranks, a power of two, each sends 2 (t-1)/t n elements for
-//              kAll, (t-1)/t n for kOwn, of 4 bytes or as the wire says. Of other numbers what
-//              WireBytes says of SignatureOf.
-// Stream       Enqueued as the communicator's calls are; allocates nothing. All calls on one
-//              stream.
-// Determinism  On a CPU the number of ranks changes no bit, with kFloat32. On a GPU that rests on
-//              cuBLAS, which may choose its kernels by more than a product's shape.
+//              kAll, (t-1)/t n for kOwn, of 4 bytes or as the wire says; a gather (t-1)/t n of the
+//              model's type. Of other numbers what WireBytes says of the signatures. Pieces send as
+//              much in more calls, where the ranks divide their elements.
+// Overlap      With it the communicator's calls, and the casts behind them, are on a stream of the
+//              sums' own, which waits for `stream` by events, and `stream` for it: a piece of a
+//              product, then its sum beside the next piece. Without, the same calls are on
+//              `stream`. What is exposed is the first piece of a gather before the first product,
+//              and the last piece of a sum behind the last one.
+// Stream       Enqueued as the communicator's calls are; allocates nothing and waits for no stream.
+//              All calls on one stream.
+// Determinism  On a CPU neither the number of ranks nor overlap changes a bit, with kFloat32; the
+//              number of pieces may: it is a part of the model, like that of shards. On a GPU that
+//              rests on cuBLAS, which may choose its kernels by more than a product's shape.
 // Source       Shoeybi et al. 2019 (arXiv 1909.08053); Korthikanti et al. 2022 (2205.05198).
 class ShardSums {
  public:
@@ -73,44 +87,80 @@ class ShardSums {
 
   static int64_t Bytes(const ShardSumOptions& options);
 
-  // What a sum is between ranks.
+  // What a sum of so many elements is between ranks, of all rows or of a piece; and a gather of
+  // rows that have so many between them.
   static collectives::CollectiveSignature SignatureOf(const ShardSumOptions& options,
                                                       int64_t elements);
   static collectives::CollectiveSignature SignatureOfOne(const ShardSumOptions& options,
                                                          int64_t elements);
+  static collectives::CollectiveSignature SignatureOfGather(const ShardSumOptions& options,
+                                                            int64_t elements);
 
   const ShardSumOptions& options() const { return options_; }
   int local_shards() const { return options_.shards.local(); }
 
-  // Enqueues the product of one of this rank's shards, counted from 0, to `partial`, [rows,
-  // columns] of `dtype`.
-  using Product = absl::FunctionRef<absl::Status(int shard, void* partial, precision::DType dtype)>;
+  // How sums of so many rows are cut; and products of rows that are gathered, which have one piece
+  // where nothing is.
+  RowPieces PiecesOf(int64_t rows) const;
+  RowPieces GatheredPiecesOf(int64_t rows) const;
+
+  // Enqueues the product of one of this rank's shards, counted from 0, of these rows, to `partial`,
+  // [rows.count, columns] of `dtype`.
+  using Product = absl::FunctionRef<absl::Status(int shard, const RowRange& rows, void* partial,
+                                                 precision::DType dtype)>;
 
   // out = the sum over all shards: [rows, columns], or the own part of the rows, of the model's
-  // type. A call of all ranks. InvalidArgument for more elements than Create was told, or with kOwn
-  // rows that the ranks do not divide.
+  // type. A call of all ranks. InvalidArgument for more elements, or a larger piece, than Create
+  // was told, or with kOwn rows that are no multiple of RowPieces::unit.
   absl::Status Sum(int64_t rows, int64_t columns, Product product, void* out,
                    device::Stream& stream);
 
+  // The same in two: what is enqueued between them runs beside what the ranks still exchange. It
+  // must not use `out`.
+  absl::Status StartSum(int64_t rows, int64_t columns, Product product, void* out,
+                        device::Stream& stream);
+  absl::Status FinishSum(device::Stream& stream);
+
   // The same of sums of which no element has more than one term that is not 0, as of rows that one
   // rank looks up in its part of a table: nothing rounds, so that they go between ranks in the
-  // model's type whatever the wire. `product` is called once, for all of this rank's shards.
+  // model's type whatever the wire. `product` is called once, for all of this rank's shards and all
+  // rows.
   absl::Status SumOfOne(int64_t rows, int64_t columns, Product product, void* out,
                         device::Stream& stream);
 
+  // With kOwn: all = the rows of all ranks, [rows, columns], from each one's own; null where those
+  // are in their places in `all` already (RowPieces::OwnAmongAll). The products below wait for
+  // their pieces; whoever else reads `all` calls AwaitRows first, and nobody writes to `own` before
+  // that. A call of all ranks, but for a rank alone, which has all. Errors as of Sum.
+  absl::Status GatherRows(const void* own, void* all, int64_t rows, int64_t columns,
+                          device::Stream& stream);
+  // What is enqueued from now on reads all rows of the latest gather, or of a piece and of those
+  // before it.
+  absl::Status AwaitRows(device::Stream& stream) { return exchange_->AwaitGathered(stream); }
+  absl::Status AwaitRows(int piece, device::Stream& stream) {
+    return exchange_->AwaitGathered(piece, stream);
+  }
+
  private:
-  ShardSums(const ShardSumOptions& options, collectives::Communicator* ranks,
-            device::Buffer memory);
+  friend class ShardSumsTestPeer;
+
+  ShardSums(const ShardSumOptions& options, collectives::Communicator* ranks, device::Buffer memory,
+            std::unique_ptr<internal::Exchange> exchange);
 
   absl::Status CheckSize(int64_t rows, int64_t columns) const;
-  // A partial sum, by its level in the tree.
-  void* Level(int level) const;
+  // Where partial sums of elements from `first` on are, by their level in the tree.
+  void* Level(int level, int64_t first) const;
   // The sum over this rank's shards, at least two, which `to` gets.
-  absl::Status AddLocal(int64_t elements, Product product, void* to, device::Stream& stream);
+  absl::Status AddLocal(const RowRange& rows, int64_t columns, Product product, void* to,
+                        device::Stream& stream);
+  // `out`: of these rows, or the own ones of them.
+  absl::Status SumPiece(const RowRange& rows, int64_t columns, Product product, void* out,
+                        device::Stream& stream);
 
   const ShardSumOptions options_;
   collectives::Communicator* const ranks_;
   const device::Buffer memory_;
+  const std::unique_ptr<internal::Exchange> exchange_;
 };
 
 }  // namespace brigade::parallel

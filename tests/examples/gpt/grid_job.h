@@ -27,6 +27,8 @@ struct GridCase {
   int context = 1;
   int data = 1;
   bool sequence_parallel = false;
+  // Pieces of products beside whose exchange others are multiplied; 0: whole ones, which wait.
+  int tensor_overlap = 0;
 };
 
 // A job for as many ranks as the grid has.
@@ -39,7 +41,8 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                            {.tensor = grid.tensor,
                             .context = grid.context,
                             .tensor_shards = shards,
-                            .sequence_parallel = grid.sequence_parallel})
+                            .sequence_parallel = grid.sequence_parallel,
+                            .tensor_overlap = grid.tensor_overlap})
                    .value();
   const int64_t heads = shards * grid.context;
   job.model = {.layers = 2,
@@ -47,7 +50,8 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                .width = 4 * heads,
                .context = 8 * grid.context,
                .tensor_shards = shards,
-               .sequence_parallel = grid.sequence_parallel};
+               .sequence_parallel = grid.sequence_parallel,
+               .tensor_pieces = job.config.tensor_pieces};
   static const Corpus corpus = ReadLicences().value();
   job.corpus = corpus;
   job.corpus.held_out.resize(1000);

@@ -98,7 +98,9 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
        {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
         GridCase{.tensor = 4, .sequence_parallel = true}, GridCase{.tensor = 4, .data = 2},
         GridCase{.tensor = 2, .context = 2},
-        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true}}) {
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true},
+        GridCase{.tensor = 4, .data = 2, .tensor_overlap = 2},
+        GridCase{.tensor = 2, .context = 2, .sequence_parallel = true, .tensor_overlap = 2}}) {
     const auto job_of = [&](const GridCase& each, int stage) {
       Job job = JobOf(each, kShards, stage, "bf16", kAdamW);
       job.model.layers = 3;
@@ -134,6 +136,35 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
                                   grid.data, ", stage ", job.config.zero.stage, ", ", policy,
                                   keeps_gathered ? ", gathered inputs kept" : ""));
         const Trained run = Train(job, grid.tensor * grid.context * grid.data);
+        EXPECT_EQ(run.losses, whole.losses);
+        EXPECT_EQ(run.held_out, whole.held_out);
+        ExpectModelledMemoryAndTraffic(run, job.steps);
+      }
+    }
+  }
+}
+
+// Pieces of products are a part of the model, as shards are: neither the number of ranks that share
+// it nor what runs beside what changes a bit, or the memory and traffic that are foretold.
+TEST_P(GridProductTest, OverlapChangesNoBit) {
+  const auto& [precision, sequence_parallel] = GetParam();
+  constexpr int kShards = 4;
+  // Pieces of one text's 8 rows and another's; of which there are fewer under sequence parallelism;
+  // and unequal ones.
+  for (const int pieces : {1, 2, 3, 8}) {
+    const auto job_of = [&](int tensor, int stage) {
+      Job job = JobOf({tensor, 1, 1, sequence_parallel, pieces}, kShards, stage, precision, kAdamW);
+      job.steps = 3;
+      return job;
+    };
+    const Trained whole = Train(job_of(1, 0), 1);
+    for (const int tensor : {1, 2, 4}) {
+      for (const bool overlap : {false, true}) {
+        Job job = job_of(tensor, tensor % zero::kStages);
+        job.config.tensor_overlap = overlap;
+        SCOPED_TRACE(absl::StrCat(pieces, " pieces, tensor ", tensor, overlap ? ", overlap" : ""));
+        const Trained run = Train(job, tensor);
+        ASSERT_EQ(run.losses.size(), static_cast<size_t>(job.steps));
         EXPECT_EQ(run.losses, whole.losses);
         EXPECT_EQ(run.held_out, whole.held_out);
         ExpectModelledMemoryAndTraffic(run, job.steps);

@@ -77,12 +77,12 @@ Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
     const nn::LinearInput second = {
         kType, mlp.gelu ? act.data() : h.data(), contract.data(), mlp.rows, hidden, mlp.outputs};
     const nn::MatrixShape shape = {kType, local * mlp.rows, hidden};
-    ASSERT_OK(ColumnLinear(first, local, bias.data(), h.data(), lab.blas(), stream));
+    ASSERT_OK(ColumnLinear(first, bias.data(), h.data(), *sums, lab.blas(), stream));
     if (mlp.gelu) {
       ASSERT_OK(nn::Gelu(shape, h.data(), act.data(), stream));
     }
     ASSERT_OK(RowLinear(second, y.data(), *sums, lab.blas(), stream));
-    ASSERT_OK(RowLinearBackward(second, local, dy.data(), dh.data(), {dcontract.data()}, lab.blas(),
+    ASSERT_OK(RowLinearBackward(second, dy.data(), dh.data(), {dcontract.data()}, *sums, lab.blas(),
                                 lab.workspace(), stream));
     if (mlp.gelu) {
       ASSERT_OK(nn::GeluBackward(shape, h.data(), dh.data(), stream));
@@ -322,7 +322,7 @@ TYPED_TEST(TensorLinearTest, SumsOfShardsAreTheSpecificationsTree) {
         mine.push_back(lab.Array(products[static_cast<size_t>(lab.shards().first() + s)]));
       }
       const auto out = lab.Raw<T>(kElements);
-      const auto product = [&](int s, void* partial, DType dtype) {
+      const auto product = [&](int s, const RowRange&, void* partial, DType dtype) {
         EXPECT_EQ(dtype, precision::kDType<W>);
         const void* const source[] = {mine[static_cast<size_t>(s)].data()};
         void* const target[] = {partial};
@@ -355,7 +355,7 @@ TEST(ShardSumsTest, SendsWhatItSays) {
                                         &group, *lab.self().context)
                           .value();
           const auto out = lab.Raw<BFloat16>(kElements);
-          const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
+          const auto nothing = [](int, const RowRange&, void*, DType) { return absl::OkStatus(); };
           const int64_t before = lab.sent_bytes();
           ASSERT_OK(sums->Sum(4, kElements / 4, nothing, out.data(), lab.stream()));
           ASSERT_OK(group.Synchronize(lab.stream()));
@@ -389,7 +389,7 @@ TEST(ShardSumsTest, WrongUsesAreNamed) {
     auto sums = ShardSums::Create({.shards = lab.shards(), .part = SumPart::kOwn, .elements = 8},
                                   lab.self().communicator.get(), *lab.self().context)
                     .value();
-    const auto nothing = [](int, void*, DType) { return absl::OkStatus(); };
+    const auto nothing = [](int, const RowRange&, void*, DType) { return absl::OkStatus(); };
     const auto out = lab.Raw<float>(8);
     for (const auto& [rows, columns] : {std::pair(10, 1), std::pair(3, 2), std::pair(-2, 1)}) {
       EXPECT_THAT(sums->Sum(rows, columns, nothing, out.data(), lab.stream()),

@@ -51,9 +51,10 @@ Gradients<T> Run(int count, int ranks) {
     const auto mean = lab.Raw<float>(local), inverse = lab.Raw<float>(local);
     const auto dweight = lab.Raw<T>(kWidth), dnorm_bias = lab.Raw<T>(kWidth);
     const auto dbias = lab.Array(std::vector<T>(kWidth, T(1.0f)));
-    auto gradients = RowGradients::Create(lab.shards(), kType, 3 * kWidth,
-                                          lab.self().communicator.get(), *lab.self().context)
-                         .value();
+    auto gradients =
+        RowGradients::Create({.shards = lab.shards(), .dtype = kType, .elements = 3 * kWidth},
+                             lab.self().communicator.get(), *lab.self().context)
+            .value();
     ASSERT_OK(nn::LayerNorm(
         {kType, my_x.data(), my_weight.data(), mean.data(), inverse.data(), local, kWidth},
         my_norm_bias.data(), y.data(), lab.stream()));
@@ -61,10 +62,11 @@ Gradients<T> Run(int count, int ranks) {
       const int64_t row = b * each, at = row * kWidth;
       ASSERT_OK(nn::LayerNormBackward(
           {kType, &my_x[at], my_weight.data(), &mean[row], &inverse[row], each, kWidth}, &my_dy[at],
-          {&dx[at]}, {gradients->Block(b, 0)}, {gradients->Block(b, kWidth)}, lab.workspace(),
+          {&dx[at]}, {gradients->Block(0, b, 0)}, {gradients->Block(0, b, kWidth)}, lab.workspace(),
           lab.stream()));
       ASSERT_OK(nn::BiasBackward({kType, each, kWidth}, &my_dy[at],
-                                 {gradients->Block(b, 2 * kWidth)}, lab.workspace(), lab.stream()));
+                                 {gradients->Block(0, b, 2 * kWidth)}, lab.workspace(),
+                                 lab.stream()));
     }
     ASSERT_OK(gradients->Sum({{0, kWidth, {dweight.data()}},
                               {kWidth, kWidth, {dnorm_bias.data()}},
@@ -162,19 +164,21 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
   OnTensorRanks(4, 4, [](TensorLab& lab) {
     collectives::Communicator& group = *lab.self().communicator;
     const int64_t before = lab.scratch_bytes();
-    auto gradients =
-        RowGradients::Create(lab.shards(), DType::kBFloat16, kElements, &group, *lab.self().context)
-            .value();
+    auto gradients = RowGradients::Create(
+                         {.shards = lab.shards(), .dtype = DType::kBFloat16, .elements = kElements},
+                         &group, *lab.self().context)
+                         .value();
     // Threads need no workspace of the communicator.
     EXPECT_EQ(lab.scratch_bytes() - before,
-              RowGradients::Bytes(lab.shards(), DType::kBFloat16, kElements));
+              RowGradients::Bytes(
+                  {.shards = lab.shards(), .dtype = DType::kBFloat16, .elements = kElements}));
     EXPECT_EQ(lab.scratch_bytes() - before, 2 * kElements * 2 + kElements * 4);
     const int64_t sent_before = lab.sent_bytes();
     // More targets than are delivered at once.
     const auto target = lab.Raw<BFloat16>(kElements);
     std::vector<RowGradients::Target> targets;
     lab.Write(std::vector<BFloat16>(kElements, BFloat16(1.0f)),
-              absl::MakeSpan(static_cast<BFloat16*>(gradients->Block(0, 0)), kElements));
+              absl::MakeSpan(static_cast<BFloat16*>(gradients->Block(0, 0, 0)), kElements));
     for (int64_t i = 0; i < kElements; ++i) targets.push_back({i, 1, {&target[i]}});
     ASSERT_OK(gradients->Sum(targets, lab.stream()));
     ASSERT_OK(group.Synchronize(lab.stream()));
@@ -187,8 +191,8 @@ TEST(RowGradientsTest, SendsOneAllReduceAndHasTheMemoryItSays) {
 TEST(RowGradientsTest, WrongUsesAreNamed) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
     const auto create = [&](DType dtype) {
-      return RowGradients::Create(lab.shards(), dtype, 8, lab.self().communicator.get(),
-                                  *lab.self().context);
+      return RowGradients::Create({.shards = lab.shards(), .dtype = dtype, .elements = 8},
+                                  lab.self().communicator.get(), *lab.self().context);
     };
     EXPECT_THAT(create(DType::kFloat64),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype is float64")));
