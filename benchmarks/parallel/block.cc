@@ -25,14 +25,22 @@ parallel::ShardSumOptions SumOptions(const BlockShape& shape, int rank, bool exc
   return {.shards = ShardsOf(shape, rank, exchanges),
           .dtype = shape.dtype,
           .part = shape.sequence_parallel ? parallel::SumPart::kOwn : parallel::SumPart::kAll,
-          .elements = shape.rows() * shape.width};
+          .elements = shape.rows() * shape.width,
+          .pieces = shape.pieces,
+          .rows = shape.rows(),
+          .overlap = shape.overlap};
 }
 
-CollectiveSignature GatherOfRows(const BlockShape& shape) {
-  return {.kind = collectives::CollectiveKind::kAllGather,
-          .algorithm = collectives::GatherOptions().algorithm,
+parallel::RowPieces PiecesOf(const BlockShape& shape, const parallel::ShardSumOptions& sum) {
+  return {shape.rows(), sum.pieces, sum.part, sum.shards};
+}
+
+parallel::RowGradientOptions RowGradientsOf(const BlockShape& shape,
+                                            const parallel::ShardSumOptions& sum) {
+  return {.shards = sum.shards,
           .dtype = shape.dtype,
-          .count = shape.own_rows() * shape.width};
+          .elements = kRowGradients * shape.width,
+          .pieces = PiecesOf(shape, sum).count()};
 }
 
 }  // namespace
@@ -47,13 +55,20 @@ double BlockShape::ProductOperations() const {
 
 std::vector<CollectiveSignature> Block::Collectives(const BlockShape& shape, int rank) {
   const parallel::ShardSumOptions sum = SumOptions(shape, rank, true);
-  std::vector<CollectiveSignature> calls(4, ShardSums::SignatureOf(sum, sum.elements));
+  const parallel::RowPieces pieces = PiecesOf(shape, sum);
+  std::vector<CollectiveSignature> calls;
+  // Two sums in each pass. Rows are gathered before two products of the forward pass, and again in
+  // the backward pass, which gathers the gradients of two outputs too.
+  for (int p = 0; p < pieces.count(); ++p) {
+    const int64_t elements = pieces.Piece(p).count * shape.width;
+    calls.insert(calls.end(), 4, ShardSums::SignatureOf(sum, elements));
+    if (shape.sequence_parallel) {
+      calls.insert(calls.end(), 6, ShardSums::SignatureOfGather(sum, elements));
+    }
+  }
   if (shape.sequence_parallel) {
-    // Before two products of the forward pass, and again in the backward pass, which gathers the
-    // gradients of two outputs too.
-    calls.insert(calls.end(), 6, GatherOfRows(shape));
-    calls.push_back(parallel::RowGradients::SignatureOf(sum.shards, shape.dtype,
-                                                        kRowGradients * shape.width));
+    const parallel::RowGradientOptions rows = RowGradientsOf(shape, sum);
+    calls.push_back(parallel::RowGradients::SignatureOf(rows, rows.elements));
   }
   return calls;
 }
@@ -145,9 +160,7 @@ absl::StatusOr<std::unique_ptr<Block>> Block::Create(const BlockShape& shape, bo
   if (shape.sequence_parallel) {
     BRIGADE_ASSIGN_OR_RETURN(
         made->row_gradients_,
-        parallel::RowGradients::Create(sum.shards, shape.dtype, kRowGradients * width, ranks,
-                                       rank.context()));
-    if (exchanges) BRIGADE_RETURN_IF_ERROR(ranks->Reserve(GatherOfRows(shape)));
+        parallel::RowGradients::Create(RowGradientsOf(shape, sum), ranks, rank.context()));
   }
   return made;
 }
@@ -156,8 +169,8 @@ absl::StatusOr<const void*> Block::GatherRows(const void* own) {
   if (!shape_.sequence_parallel) return own;
   void* const all = at("gathered");
   if (exchanges_) {
-    BRIGADE_RETURN_IF_ERROR(rank_.communicator().AllGather(own, all, GatherOfRows(shape_).count,
-                                                           shape_.dtype, {}, rank_.stream()));
+    BRIGADE_RETURN_IF_ERROR(
+        sums_->GatherRows(own, all, shape_.rows(), shape_.width, rank_.stream()));
   }
   return all;
 }
@@ -183,8 +196,8 @@ absl::Status Block::Forward() {
   const int64_t width = shape_.width, cut = shape_.of_rank(width);
   BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(NormOf("x", "norm1"), at("norm1_bias"), at("norm1"), stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const norm1, GatherRows(at("norm1")));
-  BRIGADE_RETURN_IF_ERROR(parallel::ColumnLinear(LinearOf(norm1, "qkv_weight", width, 3 * cut), 1,
-                                                 at("qkv_bias"), at("qkv"), *blas_, stream));
+  BRIGADE_RETURN_IF_ERROR(parallel::ColumnLinear(LinearOf(norm1, "qkv_weight", width, 3 * cut),
+                                                 at("qkv_bias"), at("qkv"), *sums_, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::Attention(attention_, at("qkv"), at("attention"), at("log_sum_exp"), stream));
   BRIGADE_RETURN_IF_ERROR(
@@ -197,7 +210,7 @@ absl::Status Block::Forward() {
       nn::LayerNorm(NormOf("middle", "norm2"), at("norm2_bias"), at("norm2"), stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const norm2, GatherRows(at("norm2")));
   BRIGADE_RETURN_IF_ERROR(parallel::ColumnLinear(LinearOf(norm2, "expand_weight", width, 4 * cut),
-                                                 1, nullptr, at("expanded"), *blas_, stream));
+                                                 nullptr, at("expanded"), *sums_, *blas_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AddBiasGelu({shape_.dtype, shape_.rows(), 4 * cut}, at("expanded"),
                                           at("expand_bias"), at("gelu"), stream));
   BRIGADE_RETURN_IF_ERROR(
@@ -206,23 +219,47 @@ absl::Status Block::Forward() {
   return nn::AddBias(OwnRows(), at("output"), at("contract_bias"), at("middle"), stream);
 }
 
-// From "dnorm", into "dx", and the gradients of the norm's parameters.
-absl::Status Block::NormBackward(const nn::LayerNormInput& input, const char* name, int64_t place) {
-  const std::string prefix = name;
-  nn::Gradient dweight = GradientOf(prefix + "_weight"), dbias = GradientOf(prefix + "_bias");
-  if (row_gradients_ != nullptr) {
-    dweight = {row_gradients_->Block(0, place * shape_.width)};
-    dbias = {row_gradients_->Block(0, (place + 1) * shape_.width)};
+absl::Status Block::ForEachPiece(
+    absl::FunctionRef<absl::Status(int piece, const parallel::RowRange& own)> visit) {
+  if (row_gradients_ == nullptr) return visit(0, {0, shape_.own_rows()});
+  const parallel::RowPieces pieces = PiecesOf(shape_, sums_->options());
+  for (int p = 0; p < pieces.count(); ++p) {
+    parallel::RowRange own = pieces.Own(p);
+    // Alone it has but the rows of one rank.
+    if (!exchanges_) own = {own.first / shape_.ranks, own.count / shape_.ranks};
+    BRIGADE_RETURN_IF_ERROR(visit(p, own));
   }
-  return nn::LayerNormBackward(input, at("dnorm"), {at("dx"), true}, dweight, dbias, workspace_,
-                               rank_.stream());
+  return absl::OkStatus();
 }
 
-absl::Status Block::BiasBackward(const char* name, int64_t place) {
-  const nn::Gradient dbias = row_gradients_ == nullptr
-                                 ? GradientOf(name)
-                                 : nn::Gradient{row_gradients_->Block(0, place * shape_.width)};
-  return nn::BiasBackward(OwnRows(), at("dx"), dbias, workspace_, rank_.stream());
+nn::Gradient Block::RowGradientOf(const std::string& name, int piece, int64_t place) {
+  if (row_gradients_ == nullptr) return GradientOf(name);
+  return {row_gradients_->Block(piece, 0, place * shape_.width)};
+}
+
+// From "dnorm", into "dx", and the gradients of the norm's parameters.
+absl::Status Block::NormBackward(const nn::LayerNormInput& input, const std::string& name,
+                                 int64_t place) {
+  return ForEachPiece([&](int piece, const parallel::RowRange& own) {
+    const int64_t first = own.first * shape_.width * precision::SizeOf(shape_.dtype);
+    nn::LayerNormInput part = input;
+    part.rows = own.count;
+    part.x = static_cast<const char*>(input.x) + first;
+    part.mean = static_cast<float*>(input.mean) + own.first;
+    part.inverse_deviation = static_cast<float*>(input.inverse_deviation) + own.first;
+    return nn::LayerNormBackward(part, at("dnorm") + first, {at("dx") + first, true},
+                                 RowGradientOf(name + "_weight", piece, place),
+                                 RowGradientOf(name + "_bias", piece, place + 1), workspace_,
+                                 rank_.stream());
+  });
+}
+
+absl::Status Block::BiasBackward(const std::string& name, int64_t place) {
+  return ForEachPiece([&](int piece, const parallel::RowRange& own) {
+    const int64_t first = own.first * shape_.width * precision::SizeOf(shape_.dtype);
+    return nn::BiasBackward({shape_.dtype, own.count, shape_.width}, at("dx") + first,
+                            RowGradientOf(name, piece, place), workspace_, rank_.stream());
+  });
 }
 
 absl::Status Block::Backward() {
@@ -231,8 +268,8 @@ absl::Status Block::Backward() {
   BRIGADE_RETURN_IF_ERROR(BiasBackward("contract_bias", kContractBias));
   BRIGADE_ASSIGN_OR_RETURN(const void* const doutput, GatherRows(at("dx")));
   BRIGADE_RETURN_IF_ERROR(parallel::RowLinearBackward(
-      LinearOf(at("gelu"), "contract_weight", 4 * cut, width), 1, doutput, at("dmlp"),
-      GradientOf("contract_weight"), *blas_, workspace_, stream));
+      LinearOf(at("gelu"), "contract_weight", 4 * cut, width), doutput, at("dmlp"),
+      GradientOf("contract_weight"), *sums_, *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({shape_.dtype, shape_.rows(), 4 * cut}, at("expanded"),
                                            at("dmlp"), stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const norm2, GatherRows(at("norm2")));
@@ -244,8 +281,8 @@ absl::Status Block::Backward() {
   BRIGADE_RETURN_IF_ERROR(BiasBackward("projection_bias", kProjectionBias));
   BRIGADE_ASSIGN_OR_RETURN(const void* const dmiddle, GatherRows(at("dx")));
   BRIGADE_RETURN_IF_ERROR(parallel::RowLinearBackward(
-      LinearOf(at("attention"), "projection_weight", cut, width), 1, dmiddle, at("dattention"),
-      GradientOf("projection_weight"), *blas_, workspace_, stream));
+      LinearOf(at("attention"), "projection_weight", cut, width), dmiddle, at("dattention"),
+      GradientOf("projection_weight"), *sums_, *blas_, workspace_, stream));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(attention_, at("qkv"), at("attention"),
                                                 at("log_sum_exp"), at("dattention"),
                                                 at("attention_workspace"), at("dqkv"), stream));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/benchmarks/parallel/rank.h"
@@ -22,6 +23,7 @@
 #include "brigade/nn/workspace.h"
 #include "brigade/parallel/shard.h"
 #include "brigade/parallel/tensor/row_gradients.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 
@@ -34,6 +36,10 @@ struct BlockShape {
   int ranks = 1;
   // The ranks also share the rows between the products.
   bool sequence_parallel = false;
+  // Into how many pieces rows are cut where ranks exchange them, and whether that runs beside
+  // products (parallel::ShardSumOptions).
+  int pieces = 1;
+  bool overlap = false;
 
   int64_t rows() const { return batch * context; }
   int64_t own_rows() const { return sequence_parallel ? rows() / ranks : rows(); }
@@ -65,14 +71,20 @@ class Block {
   absl::Status Forward();
   absl::Status Backward();
 
+  // All rows of what is `own`, which may still be on their way.
   absl::StatusOr<const void*> GatherRows(const void* own);
   nn::LayerNormInput NormOf(const char* x, const char* name);
-  absl::Status NormBackward(const nn::LayerNormInput& input, const char* name, int64_t place);
-  absl::Status BiasBackward(const char* name, int64_t place);
+  // Calls visit for this rank's rows of each piece, whose row gradients are apart.
+  absl::Status ForEachPiece(
+      absl::FunctionRef<absl::Status(int piece, const parallel::RowRange& own)> visit);
+  nn::Gradient RowGradientOf(const std::string& name, int piece, int64_t place);
+  absl::Status NormBackward(const nn::LayerNormInput& input, const std::string& name,
+                            int64_t place);
+  absl::Status BiasBackward(const std::string& name, int64_t place);
   nn::LinearInput LinearOf(const void* x, const char* weight, int64_t inputs, int64_t outputs);
   nn::Gradient GradientOf(const std::string& name) { return {at("d" + name)}; }
   nn::MatrixShape OwnRows() const { return {shape_.dtype, shape_.own_rows(), shape_.width}; }
-  void* at(const std::string& name) { return arrays_.at(name).data(); }
+  char* at(const std::string& name) { return static_cast<char*>(arrays_.at(name).data()); }
 
   const BlockShape shape_;
   const bool exchanges_;
@@ -82,6 +94,7 @@ class Block {
   nn::Workspace workspace_;
   std::unique_ptr<nn::Blas> blas_;
   std::unique_ptr<parallel::ShardSums> sums_;
+  // With sequence parallelism.
   std::unique_ptr<parallel::RowGradients> row_gradients_;
 };
 
