@@ -1,23 +1,12 @@
 #include "brigade/nn/attention.h"
 
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
-#include "brigade/device/status_macros.h"
-#include "brigade/nn/arrays.h"
-#include "brigade/nn/attention_cpu.h"
-#include "brigade/nn/attention_math.h"
-#include "brigade/nn/enqueue.h"
-
-#if BRIGADE_CUDA
-#include "brigade/device/cuda/cuda_status.h"
-#include "brigade/nn/attention_cuda.h"
-#endif
+#include "brigade/nn/attention_passes.h"
 
 namespace brigade::nn {
-namespace {
+namespace internal {
 
-absl::Status Validate(absl::string_view operation, const AttentionShape& shape) {
+absl::Status CheckAttention(absl::string_view operation, const AttentionShape& shape) {
   if (shape.batch < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(operation, ": batch is ", shape.batch, "; it must be at least 0"));
@@ -38,84 +27,67 @@ absl::Status Validate(absl::string_view operation, const AttentionShape& shape) 
   return absl::OkStatus();
 }
 
+namespace {
+
 int64_t DeltaBytes(const AttentionShape& shape) {
   const int64_t size = shape.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
   return (shape.statistics() * size + 255) / 256 * 256;
 }
 
-// Behind delta, at the next whole vector.
-void* PartsOf(const AttentionShape& shape, void* workspace) {
+}  // namespace
+
+void* AttentionParts(const AttentionShape& shape, void* workspace) {
   char* const end = static_cast<char*>(workspace) + DeltaBytes(shape);
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(end) %
                                          static_cast<uintptr_t>(kAttentionPartsAlignment));
   return past == 0 ? end : end + (kAttentionPartsAlignment - past);
 }
 
+}  // namespace internal
+
+namespace {
+
+// All positions, of queries, keys and values side by side.
 template <typename T>
-AttentionArrays<T> Arrays(const AttentionShape& shape, const void* qkv, const void* log_sum_exp) {
-  return {Typed<T>(qkv),
-          Typed<Wide<T>>(log_sum_exp),
-          shape.context,
-          shape.heads,
-          shape.head_width(),
-          static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(shape.head_width())))};
+AttentionArrays<T> Whole(const AttentionShape& shape, const void* qkv, const void* log_sum_exp) {
+  const T* const queries = Typed<T>(qkv);
+  return {.queries = queries,
+          .keys = queries + shape.width,
+          .values = queries + 2 * shape.width,
+          .log_sum_exp = Typed<Wide<T>>(log_sum_exp),
+          .context = shape.context,
+          .query_count = shape.context,
+          .key_count = shape.context,
+          .causal = true,
+          .query_leading = 3 * shape.width,
+          .key_leading = 3 * shape.width,
+          .heads = shape.heads,
+          .head_width = shape.head_width(),
+          .scale = internal::ScaleOfScores<T>(shape.head_width())};
 }
-
-#if BRIGADE_CUDA
-// Whether there are kernels with tensor cores for arrays of a 16-bit type; otherwise a warp takes a
-// row.
-template <typename... Arrays>
-bool IsTiled(const AttentionShape& shape, const Arrays*... arrays) {
-  return HasTiledAttention(shape.head_width()) &&
-         ((reinterpret_cast<uintptr_t>(arrays) % kTiledAttentionAlignment == 0) && ...);
-}
-
-TiledAttentionShape Tiled(const AttentionShape& shape) {
-  return {shape.batch, shape.context, shape.heads, shape.head_width()};
-}
-#endif
 
 }  // namespace
 
 absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, void* log_sum_exp,
                        device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Validate("attention", shape));
+  BRIGADE_RETURN_IF_ERROR(internal::CheckAttention("attention", shape));
   return WithType("attention", shape.dtype, [&](auto tag) -> absl::Status {
     using T = decltype(tag);
     if (shape.batch == 0) return absl::OkStatus();
-    const T* const in = Typed<T>(qkv);
     T* const to = Typed<T>(out);
     Wide<T>* const lse = Typed<Wide<T>>(log_sum_exp);
-    const device::Access accesses[] = {Read(in, shape.rows() * 3 * shape.width),
+    const device::Access accesses[] = {Read(Typed<T>(qkv), shape.rows() * 3 * shape.width),
                                        Write(to, shape.rows() * shape.width),
                                        Write(lse, shape.statistics())};
-    const device::Operation operation = {"attention", accesses};
-    if (stream.device().kind == device::DeviceKind::kCpu) {
-      return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
-        AttentionOnCpu(shape, in, to, lse, pool);
-        return absl::OkStatus();
-      });
-    }
-#if BRIGADE_CUDA
-    if constexpr (sizeof(T) == 2) {
-      if (IsTiled(shape, in, to)) {
-        return stream.Launch(operation, [&](void* cuda_stream) {
-          return device::CudaStatus(LaunchTiledAttention(Tiled(shape), in, to, lse,
-                                                         static_cast<cudaStream_t>(cuda_stream)),
-                                    operation.name);
-        });
-      }
-    }
-#endif
-    const AttentionRows<T> formula = {Arrays<T>(shape, qkv, log_sum_exp), to, lse};
-    return EnqueueRows(operation, shape.statistics(), formula, stream);
+    return internal::EnqueueAttention({"attention", accesses}, shape.batch,
+                                      Whole<T>(shape, qkv, log_sum_exp), to, lse, stream);
   });
 }
 
 absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, const void* out,
                                const void* log_sum_exp, const void* dout, void* workspace,
                                void* dqkv, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Validate("attention_backward", shape));
+  BRIGADE_RETURN_IF_ERROR(internal::CheckAttention("attention_backward", shape));
   return WithType("attention_backward", shape.dtype, [&](auto tag) -> absl::Status {
     using T = decltype(tag);
     using W = Wide<T>;
@@ -126,19 +98,22 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     const W* const lse = Typed<W>(log_sum_exp);
     T* const to = Typed<T>(dqkv);
     W* const delta = Typed<W>(workspace);
-    const AttentionArrays<T> arrays = Arrays<T>(shape, qkv, log_sum_exp);
+    const AttentionArrays<T> arrays = Whole<T>(shape, qkv, log_sum_exp);
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
+    const AttentionGradients gradients = {to, to + shape.width, to + 2 * shape.width,
+                                             3 * shape.width, 3 * shape.width};
 #if BRIGADE_CUDA
     if constexpr (sizeof(T) == 2) {
-      if (!cpu && IsTiled(shape, in, Typed<T>(out), up, to)) {
+      if (!cpu && internal::IsTiled(shape.head_width(), in, Typed<T>(out), up, to)) {
         const device::Access tiled_accesses[] = {
             Read(in, 3 * size), Read(Typed<T>(out), size),        Read(lse, shape.statistics()),
             Read(up, size),     Write(delta, shape.statistics()), Write(to, 3 * size)};
         const device::Operation tiled = {"attention_backward", tiled_accesses};
         return stream.Launch(tiled, [&](void* cuda_stream) {
           return device::CudaStatus(
-              LaunchTiledAttentionBackward(Tiled(shape), in, Typed<T>(out), lse, up, delta, to,
-                                           static_cast<cudaStream_t>(cuda_stream)),
+              LaunchTiledAttentionBackward(
+                  TiledAttentionShape{shape.batch, shape.context, shape.heads, shape.head_width()},
+                  in, Typed<T>(out), lse, up, delta, to, static_cast<cudaStream_t>(cuda_stream)),
               tiled.name);
         });
       }
@@ -150,8 +125,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     const device::Operation delta_operation = {"attention_delta", delta_accesses};
     if (cpu && sizeof(T) < sizeof(W)) {
       if constexpr (sizeof(T) < sizeof(W)) {
+        const int64_t heads = shape.batch * shape.heads;
         BRIGADE_RETURN_IF_ERROR(stream.Enqueue(delta_operation, [=](device::ThreadPool& pool) {
-          AttentionDeltaOnCpu(shape, in, lse, up, delta, pool);
+          AttentionDeltaOnCpu(arrays, heads, up, delta, pool);
           return absl::OkStatus();
         }));
       }
@@ -159,31 +135,24 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
       const AttentionDeltaRows<T> rows = {arrays, Typed<T>(out), up, delta};
       BRIGADE_RETURN_IF_ERROR(EnqueueRows(delta_operation, shape.statistics(), rows, stream));
     }
-    W* const parts = Typed<W>(PartsOf(shape, workspace));
+    W* const parts = Typed<W>(internal::AttentionParts(shape, workspace));
     const device::Access accesses[] = {Read(in, 3 * size),
                                        Read(lse, shape.statistics()),
                                        Read(delta, shape.statistics()),
                                        Read(up, size),
                                        device::Writes(parts, cpu ? AttentionPartsBytes(shape) : 0),
                                        Write(to, 3 * size)};
-    const device::Operation operation = {"attention_backward", accesses};
-    if (cpu) {
-      return stream.Enqueue(operation, [=](device::ThreadPool& pool) {
-        AttentionBackwardOnCpu(shape, in, lse, delta, up, parts, to, pool);
-        return absl::OkStatus();
-      });
-    }
-    const AttentionBackwardQueryRows<T> queries = {arrays, up, delta, to};
-    BRIGADE_RETURN_IF_ERROR(EnqueueRows(operation, shape.statistics(), queries, stream));
-    const AttentionBackwardKeyRows<T> keys = {arrays, up, delta, to};
-    return EnqueueRows(operation, shape.statistics(), keys, stream);
+    return internal::EnqueueAttentionBackward<T>({"attention_backward", accesses}, shape.batch,
+                                                 arrays, static_cast<const W*>(delta), up, parts,
+                                                 gradients, stream);
   });
 }
 
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device) {
   if (shape.batch < 1 || shape.context < 1 || shape.heads < 1) return 0;
-  if (device.kind != device::DeviceKind::kCpu) return DeltaBytes(shape);
-  return DeltaBytes(shape) + AttentionPartsBytes(shape) + kAttentionPartsAlignment;
+  const int64_t delta_bytes = internal::DeltaBytes(shape);
+  if (device.kind != device::DeviceKind::kCpu) return delta_bytes;
+  return delta_bytes + AttentionPartsBytes(shape) + kAttentionPartsAlignment;
 }
 
 }  // namespace brigade::nn

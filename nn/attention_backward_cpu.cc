@@ -23,8 +23,7 @@ namespace {
 template <typename T>
 struct Upstream {
   const T* dout;
-  // [head, context]
-  const Wide<T>*lse, *delta;
+  const Wide<T>* delta;
 };
 
 template <typename Op>
@@ -40,14 +39,15 @@ struct BackwardTile {
                                     (kMaxHeadWidth * (Op::kDepth == 1 ? 7 : 6) + 2 * kTile + 2) *
                                     static_cast<int64_t>(sizeof(W));
 
-  // Adds to dqueries [context rounded up to kTile, width rounded up to kPadding], without the
+  // Adds to dqueries [queries rounded up to kTile, width rounded up to kPadding], without the
   // scale, and writes the gradients of keys and values.
   BRIGADE_INLINE BackwardTile(const Heads<T>& heads, const Upstream<T>& up, int64_t head,
-                              W* dqueries, T* dqkv, char* scratch)
-      : heads_(heads), up_(up), head_(head), dqueries_(dqueries), dqkv_(dqkv) {
-    words_ = WordsOf<Op>(heads.width);
+                              W* dqueries, const AttentionGradients& to, bool is_wide,
+                              char* scratch)
+      : heads_(heads), up_(up), head_(head), dqueries_(dqueries), to_(to), is_wide_(is_wide) {
+    words_ = WordsOf<Op>(heads.head_width);
     row_stride_ = RoundUp(words_, kPadding);
-    stride_ = RoundUp(heads.width, kPadding);
+    stride_ = RoundUp(heads.head_width, kPadding);
     Scratch room(scratch);
     keys_ = room.Take<Word>(kTile / Op::kDepth * stride_);
     keys_transposed_ = room.Take<Word>(row_stride_ * kTile);
@@ -72,35 +72,42 @@ struct BackwardTile {
   }
 
   BRIGADE_INLINE void Run(int64_t key) {
-    const int64_t keys = RowsFrom(key);
-    const auto k = heads_.Rows(head_, kKeyPart, key, keys);
-    const auto v = heads_.Rows(head_, kValuePart, key, keys);
+    keys_here_ = RowsFrom(key, heads_.key_count);
+    const auto k = heads_.Keys(head_, key, keys_here_);
+    const auto v = heads_.Values(head_, key, keys_here_);
     // What follows overwrites the rows that a transposition needs room for.
     PackTransposed<Op>(k, kTile, keys_transposed_, kTile, query_rows_, row_stride_);
     PackTransposed<Op>(v, kTile, values_transposed_, kTile, query_rows_, row_stride_);
     PackColumns<Op>(k, kTile, keys_, stride_);
     for (int64_t i = 0; i < kTile * stride_; ++i) dkeys_[i] = 0;
     for (int64_t i = 0; i < kTile * stride_; ++i) dvalues_[i] = 0;
-    AddQueries<true>(key);
-    for (int64_t query = key + kTile; query < heads_.context; query += kTile) {
-      AddQueries<false>(query);
+    int64_t query = 0;
+    if (heads_.causal) {
+      AddQueries<true>(key);
+      query = key + kTile;
+    } else if (keys_here_ < kTile) {
+      // Keys that are not there would have any probability, also that of infinity.
+      for (; query < heads_.query_count; query += kTile) AddQueries<true>(query);
     }
-    Write(dkeys_, kKeyPart, key, keys, heads_.scale);
-    Write(dvalues_, kValuePart, key, keys, W(1));
+    for (; query < heads_.query_count; query += kTile) AddQueries<false>(query);
+    Write(dkeys_, to_.keys, key, heads_.scale);
+    Write(dvalues_, to_.values, key, W(1));
   }
 
  private:
-  BRIGADE_INLINE int64_t RowsFrom(int64_t row) const {
-    return heads_.context - row < kTile ? heads_.context - row : kTile;
+  BRIGADE_INLINE static int64_t RowsFrom(int64_t row, int64_t rows) {
+    return rows - row < kTile ? rows - row : kTile;
   }
 
-  // kDiagonal: the queries are at the keys' places, and see those up to their own.
-  template <bool kDiagonal>
+  // kMasked: of a causal pass the queries are at the keys' places, and see those up to their own;
+  // else they see the keys that there are.
+  template <bool kMasked>
   BRIGADE_INLINE void AddQueries(int64_t query) {
-    const int64_t queries = RowsFrom(query);
-    const auto q = heads_.Rows(head_, kQueryPart, query, queries);
-    const RowsOf<const T> d = {up_.dout + heads_.At(head_, query, heads_.out_leading),
-                               heads_.out_leading, queries, heads_.width};
+    const bool diagonal = kMasked && heads_.causal;
+    const int64_t queries = RowsFrom(query, heads_.query_count);
+    const auto q = heads_.Queries(head_, query, queries);
+    const RowsOf<const T> d = {up_.dout + heads_.At(head_, query, heads_.width()), heads_.width(),
+                               queries, heads_.head_width};
     PackColumns<Op>(q, kTile, query_columns_, stride_);
     PackColumns<Op>(d, kTile, dout_columns_, stride_);
     if constexpr (Op::kDepth != 1) {
@@ -110,18 +117,18 @@ struct BackwardTile {
     const int64_t at = head_ * heads_.context + query;
     for (int64_t i = 0; i < kTile; ++i) {
       // A row of padding has dout 0, which makes all that it adds 0.
-      lse_[i] = i < queries ? up_.lse[at + i] * std::numbers::log2e_v<W> : W(0);
+      lse_[i] = i < queries ? heads_.log_sum_exp[at + i] * std::numbers::log2e_v<W> : W(0);
       delta_[i] = i < queries ? up_.delta[at + i] : W(0);
     }
     const int64_t rows = RoundUp(queries, kRows);
     for (int64_t k = 0; k < kTile; k += Op::kColumns) {
-      for (int64_t i = kDiagonal ? k / kRows * kRows : 0; i < rows; i += kRows) {
-        Scores<kDiagonal>(i, k);
+      for (int64_t i = diagonal ? k / kRows * kRows : 0; i < rows; i += kRows) {
+        Scores<kMasked>(i, k);
       }
     }
     for (int64_t column = 0; column < stride_; column += Op::kColumns) {
       for (int64_t k = 0; k < kTile; k += kRows) {
-        const int64_t from = (kDiagonal ? k : 0) / Op::kDepth;
+        const int64_t from = (diagonal ? k : 0) / Op::kDepth;
         const int64_t steps = rows / Op::kDepth - from;
         // On the diagonal of a short tile no query sees such keys.
         if (steps <= 0) break;
@@ -133,7 +140,7 @@ struct BackwardTile {
       }
       for (int64_t i = 0; i < rows; i += kRows) {
         AddProduct({dscore_rows_ + i * (kTile / Op::kDepth), kTile / Op::kDepth, 1},
-                   {keys_, stride_}, column, (kDiagonal ? i + kRows : kTile) / Op::kDepth,
+                   {keys_, stride_}, column, (diagonal ? i + kRows : kTile) / Op::kDepth,
                    dqueries_ + (query + i) * stride_);
       }
     }
@@ -141,8 +148,13 @@ struct BackwardTile {
 
   // Probabilities and the gradients of scores of queries [i, i + kRows) and keys
   // [k, k + kColumns).
-  template <bool kDiagonal>
+  template <bool kMasked>
   BRIGADE_INLINE void Scores(int64_t i, int64_t k) {
+    // The last key that query i + m sees, from that of a vector's first lane on.
+    const auto last_of = [&](int m, int v) BRIGADE_SIMD_BODY {
+      const int64_t last = heads_.causal ? i + m : keys_here_ - 1;
+      return V{} + static_cast<W>(last - k - v * kLanes);
+    };
     V p[kRows][Op::kVectors];
     MultiplyBlock<Op, Op::kVectors>(
         {query_rows_ + i * row_stride_, row_stride_, 1}, {keys_transposed_ + k, kTile}, words_,
@@ -152,8 +164,8 @@ struct BackwardTile {
           for (int m = 0; m < kRows; ++m) {
             for (int v = 0; v < Op::kVectors; ++v) {
               p[m][v] = Exp2<Op>(sums[m][v] * unit - lse_[i + m]);
-              if constexpr (kDiagonal) {
-                const V last = V{} + static_cast<W>(i + m - k - v * kLanes);
+              if constexpr (kMasked) {
+                const V last = last_of(m, v);
                 p[m][v] = Op::Lanes() <= last ? p[m][v] : V{};
               }
             }
@@ -169,8 +181,8 @@ struct BackwardTile {
               for (int v = 0; v < Op::kVectors; ++v) {
                 d[s][v] = p[m + s][v] * (sums[m + s][v] - delta_[i + m + s]);
                 // As p: what a query does not see may be NaN.
-                if constexpr (kDiagonal) {
-                  const V last = V{} + static_cast<W>(i + m + s - k - v * kLanes);
+                if constexpr (kMasked) {
+                  const V last = last_of(m + s, v);
                   d[s][v] = Op::Lanes() <= last ? d[s][v] : V{};
                 }
               }
@@ -208,22 +220,28 @@ struct BackwardTile {
     });
   }
 
-  BRIGADE_INLINE void Write(const W* from, HeadPart part, int64_t row, int64_t rows, W scale) {
-    T* const to = dqkv_ + heads_.At(head_, row, heads_.leading) + part * heads_.out_leading;
-    for (int64_t r = 0; r < rows; ++r) {
+  BRIGADE_INLINE void Write(const W* from, void* all, int64_t key, W scale) {
+    WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
+      using Out = decltype(tag);
+      Out* const to = static_cast<Out*>(all) + heads_.At(head_, key, to_.key_leading);
+      for (int64_t r = 0; r < keys_here_; ++r) {
 #pragma GCC ivdep
-      for (int64_t c = 0; c < heads_.width; ++c) {
-        to[r * heads_.leading + c] = T(from[r * stride_ + c] * scale);
+        for (int64_t c = 0; c < heads_.head_width; ++c) {
+          to[r * to_.key_leading + c] = Out(from[r * stride_ + c] * scale);
+        }
       }
-    }
+    });
   }
 
   const Heads<T>& heads_;
   const Upstream<T>& up_;
   const int64_t head_;
   W* const dqueries_;
-  T* const dqkv_;
+  const AttentionGradients& to_;
+  const bool is_wide_;
   int64_t words_, row_stride_, stride_;
+  // Of the tile.
+  int64_t keys_here_ = 0;
   Word *keys_, *keys_transposed_, *values_transposed_, *query_columns_, *dout_columns_;
   Word *query_rows_, *dout_rows_, *probabilities_, *dscores_, *dscore_rows_;
   W *dkeys_, *dvalues_, *lse_, *delta_;
@@ -235,30 +253,30 @@ int64_t TileOf(const AttentionShape& shape) {
 }
 
 // Parts of a head: enough to keep 16 threads busy, untuned for more.
-int64_t PartsOfHead(const AttentionShape& shape) {
+int64_t PartsOfHead(int64_t heads, int64_t tiles) {
   constexpr int64_t kWanted = 16;
-  const int64_t tiles = (shape.context + TileOf(shape) - 1) / TileOf(shape);
-  return std::clamp<int64_t>(kWanted / (shape.batch * shape.heads), 1, tiles);
+  return std::clamp<int64_t>(kWanted / heads, 1, tiles);
 }
 
 // Numbers in a part.
-int64_t PartSize(const AttentionShape& shape) {
-  return RoundUp(shape.context, TileOf(shape)) * RoundUp(shape.head_width(), kPadding);
+int64_t PartSize(int64_t queries, int64_t tile, int64_t head_width) {
+  return RoundUp(queries, tile) * RoundUp(head_width, kPadding);
 }
 
-// The queries' gradient of positions [begin, end) of a head.
-template <typename T>
+// The gradient of queries [begin, end) of a head.
+template <typename Out, typename T>
 BRIGADE_INLINE void AddParts(const Heads<T>& heads, int64_t head, int64_t begin, int64_t end,
-                             const Wide<T>* parts, int64_t count, int64_t size, T* dqkv) {
-  const int64_t stride = RoundUp(heads.width, kPadding);
+                             const Wide<T>* parts, int64_t count, int64_t size,
+                             const AttentionGradients& gradients) {
+  const int64_t stride = RoundUp(heads.head_width, kPadding);
   for (int64_t row = begin; row < end; ++row) {
-    T* const to = dqkv + heads.At(head, row, heads.leading);
+    Out* const to = static_cast<Out*>(gradients.queries) + heads.At(head, row, gradients.query_leading);
     const Wide<T>* const from = parts + row * stride;
 #pragma GCC ivdep
-    for (int64_t c = 0; c < heads.width; ++c) {
+    for (int64_t c = 0; c < heads.head_width; ++c) {
       Wide<T> sum = from[c];
       for (int64_t part = 1; part < count; ++part) sum += from[part * size + c];
-      to[c] = T(sum * heads.scale);
+      StoreGradient(to + c, gradients.adds_queries, sum * heads.scale);
     }
   }
 }
@@ -266,20 +284,22 @@ BRIGADE_INLINE void AddParts(const Heads<T>& heads, int64_t head, int64_t begin,
 }  // namespace
 
 int64_t AttentionPartsBytes(const AttentionShape& shape) {
-  return shape.batch * shape.heads * PartsOfHead(shape) * PartSize(shape) *
+  const int64_t tile = TileOf(shape), tiles = (shape.context + tile - 1) / tile;
+  const int64_t heads = shape.batch * shape.heads;
+  return heads * PartsOfHead(heads, tiles) * PartSize(shape.context, tile, shape.head_width()) *
          (shape.dtype == precision::DType::kFloat64 ? 8 : 4);
 }
 
 template <typename T>
-void AttentionBackwardOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
-                            const Wide<T>* delta, const T* dout, Wide<T>* parts, T* dqkv,
-                            device::ThreadPool& pool) {
+void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const Wide<T>* delta,
+                            const T* dout, Wide<T>* parts, const AttentionGradients& to,
+                            bool is_wide, device::ThreadPool& pool) {
   constexpr int64_t kTile = BackwardSizes<Wide<T>>::kTile;
-  const Heads<T> heads(shape, qkv);
-  const Upstream<T> up = {dout, log_sum_exp, delta};
-  const int64_t count = PartsOfHead(shape), size = PartSize(shape);
-  const int64_t all_heads = shape.batch * shape.heads;
-  pool.ParallelFor(all_heads * count, [&](int64_t chunk) {
+  const Heads<T> all(in);
+  const Upstream<T> up = {dout, delta};
+  const int64_t count = PartsOfHead(heads, (in.key_count + kTile - 1) / kTile);
+  const int64_t size = PartSize(in.query_count, kTile, in.head_width);
+  pool.ParallelFor(heads * count, [&](int64_t chunk) {
     const int64_t head = chunk / count;
     Wide<T>* const part = parts + chunk * size;
     std::memset(part, 0, static_cast<size_t>(size) * sizeof(*part));
@@ -287,25 +307,28 @@ void AttentionBackwardOnCpu(const AttentionShape& shape, const T* qkv, const Wid
     RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
       using Op = decltype(operands);
       static_assert(BackwardTile<Op>::kBytes <= kScratchBytes);
-      BackwardTile<Op> tile(heads, up, head, part, dqkv, scratch);
-      for (int64_t key = chunk % count * kTile; key < shape.context; key += count * kTile) {
+      BackwardTile<Op> tile(all, up, head, part, to, is_wide, scratch);
+      for (int64_t key = chunk % count * kTile; key < in.key_count; key += count * kTile) {
         tile.Run(key);
       }
     });
   });
-  const int64_t tiles = (shape.context + kTile - 1) / kTile;
-  pool.ParallelFor(all_heads * tiles, [&](int64_t chunk) {
+  const int64_t tiles = (in.query_count + kTile - 1) / kTile;
+  pool.ParallelFor(heads * tiles, [&](int64_t chunk) {
     const int64_t head = chunk / tiles, begin = chunk % tiles * kTile;
-    const int64_t end = std::min(begin + kTile, shape.context);
+    const int64_t end = std::min(begin + kTile, in.query_count);
     kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
-      AddParts(heads, head, begin, end, parts + head * count * size, count, size, dqkv);
+      WithWidth<T>(is_wide, [&](auto tag) BRIGADE_SIMD_BODY {
+        AddParts<decltype(tag)>(all, head, begin, end, parts + head * count * size, count, size,
+                                to);
+      });
     });
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                          \
-  template void AttentionBackwardOnCpu(const AttentionShape&, const T*, const Wide<T>*, \
-                                       const Wide<T>*, const T*, Wide<T>*, T*,          \
+#define BRIGADE_INSTANTIATE(T)                                                             \
+  template void AttentionBackwardOnCpu(const AttentionArrays<T>&, int64_t, const Wide<T>*, \
+                                       const T*, Wide<T>*, const AttentionGradients&, bool, \
                                        device::ThreadPool&)
 BRIGADE_INSTANTIATE(float);
 BRIGADE_INSTANTIATE(precision::Half);

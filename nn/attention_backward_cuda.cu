@@ -19,8 +19,10 @@
 // Registers on sm_90, by w: 194, 251, 249, 255 of the keys' kernel, 168 of the queries'; no spills
 // on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). All sizes are untuned.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "brigade/nn/attention_cuda.h"
 #include "brigade/nn/attention_launch.cuh"
@@ -67,33 +69,47 @@ __device__ inline float2 LoadPair(uint32_t address) {
   return pair;
 }
 
+template <typename T, typename Out>
 struct Pointers {
-  const void* qkv;
-  const void* dout;
-  const float* log_sum_exp;
-  const float* delta;
-  void* dqkv;
+  const T *queries, *keys, *values, *dout;
+  const float *log_sum_exp, *delta;
+  // Of queries if those are owned, else of keys and values; how far positions are apart, and
+  // whether they are added to.
+  Out *own[2];
+  int64_t own_stride;
+  bool adds;
 };
 
-template <typename T, int kWidth, Owns kOwns>
+// Out: T for all positions; float for a block of scores, whose queries and keys may differ.
+template <typename T, int kWidth, Owns kOwns, typename Out>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
-    AttentionBackwardKernel(const TiledAttentionShape shape, const Pointers pointers, float scale) {
-  constexpr bool kOwnsKeys = kOwns == Owns::kKeys;
+    AttentionBackwardKernel(const TiledAttentionBlock block, const Pointers<T, Out> pointers,
+                            float scale) {
+  constexpr bool kOwnsKeys = kOwns == Owns::kKeys, kIsWhole = std::is_same_v<T, Out>;
   constexpr int kRows = kOthers<kWidth>;
   extern __shared__ uint4 shared[];
   const BackwardMemory<kWidth> memory{SharedAddress(shared)};
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
-  const auto tiles = static_cast<unsigned>(OwnTiles(shape));
+  const TiledAttentionShape& shape = block.shape;
+  const int64_t query_count = kIsWhole ? shape.context : block.queries;
+  const int64_t key_count = kIsWhole ? shape.context : block.keys;
+  const bool causal = kIsWhole || block.causal;
+  const int64_t own_count = kOwnsKeys ? key_count : query_count;
+  const int64_t other_count = kOwnsKeys ? query_count : key_count;
+  const auto tiles = static_cast<unsigned>(OwnTiles(own_count));
   const HeadOfText at(shape, blockIdx.x / tiles);
   // The first keys are seen by the most queries, the last queries see the most keys.
   const unsigned tile = blockIdx.x % tiles;
   const int64_t first = int64_t{kOwnsKeys ? tile : tiles - 1 - tile} * kOwnRows;
   const int64_t width = shape.heads * kWidth;
-  const T* const queries =
-      static_cast<const T*>(pointers.qkv) + at.first_row * 3 * width + at.head * kWidth;
-  const T* const dout =
-      static_cast<const T*>(pointers.dout) + at.first_row * width + at.head * kWidth;
+  const int64_t query_stride = kIsWhole ? 3 * width : block.query_stride;
+  const int64_t key_stride = kIsWhole ? 3 * width : block.key_stride;
+  const T* const queries = pointers.queries + at.first_row * query_stride + at.head * kWidth;
+  const int64_t of_keys = at.first_row * key_stride + at.head * kWidth;
+  const T* const keys = kIsWhole ? queries + width : pointers.keys + of_keys;
+  const T* const values = kIsWhole ? queries + 2 * width : pointers.values + of_keys;
+  const T* const dout = pointers.dout + at.first_row * width + at.head * kWidth;
   // Of the queries of this head.
   const int64_t numbers = at.first_row * shape.heads + at.head * shape.context;
   const float* const log_sum_exp = pointers.log_sum_exp + numbers;
@@ -102,12 +118,14 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
   // Rows of queries and dout, or of keys and values.
   const auto copy = [&]<int kCount>(Tile<kWidth> to, Tile<kWidth> also_to, bool of_queries,
                                     int64_t begin) {
-    const int64_t left = shape.context - begin, stride = of_queries ? width : 3 * width;
-    CopyRows<kAttentionThreads, kCount>(to, queries + begin * 3 * width + (of_queries ? 0 : width),
-                                        3 * width, left);
-    CopyRows<kAttentionThreads, kCount>(
-        also_to, of_queries ? dout + begin * width : queries + begin * 3 * width + 2 * width,
-        stride, left);
+    const int64_t left = (of_queries ? query_count : key_count) - begin;
+    if (of_queries) {
+      CopyRows<kAttentionThreads, kCount>(to, queries + begin * query_stride, query_stride, left);
+      CopyRows<kAttentionThreads, kCount>(also_to, dout + begin * width, width, left);
+    } else {
+      CopyRows<kAttentionThreads, kCount>(to, keys + begin * key_stride, key_stride, left);
+      CopyRows<kAttentionThreads, kCount>(also_to, values + begin * key_stride, key_stride, left);
+    }
   };
   const auto copy_others = [&](int buffer, int64_t begin) {
     copy.template operator()<kRows>(memory.other(buffer, 0), memory.other(buffer, 1), kOwnsKeys,
@@ -115,7 +133,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
     if constexpr (kOwnsKeys) {
       if (thread >= 2 * kRows) return;
       const int r = thread % kRows, i = thread / kRows;
-      const bool is_there = r < shape.context - begin;
+      const bool is_there = r < query_count - begin;
       CopyAsync<4>(memory.numbers(buffer, i) + 4 * r,
                    (i == 0 ? log_sum_exp : delta) + (is_there ? begin + r : 0), is_there ? 4 : 0);
     }
@@ -129,7 +147,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int64_t query = first_of_warp + lane / 4 + 8 * h;
-      if (query >= shape.context) continue;
+      if (query >= query_count) continue;
       shift[h] = -log_sum_exp[query] * kLog2E;
       deltas[h] = delta[query];
     }
@@ -138,9 +156,9 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
   // Of other[0] by ds, of other[1] by p.
   float by_ds[kWidth / 8][4] = {}, by_p[kOwnsKeys ? kWidth / 8 : 1][4] = {};
 
-  const int64_t begin_of_others = kOwnsKeys ? first : 0;
+  const int64_t begin_of_others = kOwnsKeys && causal ? first : 0;
   const int64_t end_of_others =
-      kOwnsKeys ? shape.context : min(shape.context, first + int64_t{kOwnRows});
+      kOwnsKeys || !causal ? other_count : min(other_count, first + int64_t{kOwnRows});
   copy.template operator()<kOwnRows>(memory.own(0), memory.own(1), !kOwnsKeys, first);
   copy_others(0, begin_of_others);
   int buffer = 0;
@@ -150,9 +168,10 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
     __syncthreads();
     if (begin + kRows < end_of_others) copy_others(buffer ^ 1, begin + kRows);
     // Of rows `own` of the warp and `other` of the tile, whether the query sees the key: always, or
-    // by the place of each.
+    // by the place of each; in a block that is not causal, if the key is there.
     const int64_t ahead = kOwnsKeys ? begin - first_of_warp : first_of_warp - begin;
     const auto is_visible = [&](int own, int other) {
+      if (!causal) return kOwnsKeys || other < key_count - begin;
       return (kOwnsKeys ? other - own : own - other) + ahead >= 0;
     };
     const bool is_whole = is_visible(kOwnsKeys ? kWarpRows - 1 : 0, kOwnsKeys ? 0 : kRows - 1);
@@ -198,13 +217,19 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns>)
 #pragma unroll
     for (int i = 0; i < 4; ++i) by_ds[n][i] *= scale;
   }
-  T* const to = static_cast<T*>(pointers.dqkv) + (at.first_row + first_of_warp) * 3 * width +
-                at.head * kWidth;
-  const int64_t rows = shape.context - first_of_warp;
-  StoreRows<T, kWidth>(by_ds, memory.own(0), row, to + (kOwnsKeys ? width : 0), 3 * width, rows);
-  if constexpr (kOwnsKeys) {
-    StoreRows<T, kWidth>(by_p, memory.own(1), row, to + 2 * width, 3 * width, rows);
-  }
+  const int64_t stride = kIsWhole ? 3 * width : pointers.own_stride;
+  const int64_t offset = (at.first_row + first_of_warp) * stride + at.head * kWidth;
+  const int64_t rows = own_count - first_of_warp;
+  const auto store = [&](const float(&sums)[kWidth / 8][4], int i) {
+    if constexpr (kIsWhole) {
+      StoreRows<T, kWidth>(sums, memory.own(i), row, pointers.own[i] + offset, stride, rows);
+    } else {
+      StoreFloatRows<kWidth>(sums, pointers.own[i] + offset, stride, rows,
+                             !kOwnsKeys && pointers.adds);
+    }
+  };
+  store(by_ds, 0);
+  if constexpr (kOwnsKeys) store(by_p, 1);
 }
 
 // delta = rowsum(dout * out) for each query of each head: four lanes each, 16 bytes at a time.
@@ -241,13 +266,52 @@ __global__ void __launch_bounds__(kDeltaThreads)
   delta[(text * shape.heads + head) * shape.context + i / shape.heads % shape.context] = sum;
 }
 
+// Those of keys and values, then those of queries.
+template <typename T, typename Out>
+cudaError_t LaunchBothKernels(const TiledAttentionBlock& block, const Pointers<T, Out>& keys,
+                              const Pointers<T, Out>& queries, cudaStream_t stream) {
+  const TiledAttentionShape& shape = block.shape;
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
+  return WithHeadWidth(shape.head_width, [&](auto width) {
+    const auto launch = [&]<Owns kOwns>(int64_t rows, const Pointers<T, Out>& pointers) {
+      return kernels::LaunchKernelWithMemory<AttentionBackwardKernel<T, width, kOwns, Out>>(
+          static_cast<unsigned>(OwnTiles(rows) * shape.heads * shape.batch), kAttentionThreads,
+          BackwardMemory<width>::kBytes, stream, block, pointers, scale);
+    };
+    const cudaError_t of_keys = launch.template operator()<Owns::kKeys>(block.keys, keys);
+    return of_keys != cudaSuccess
+               ? of_keys
+               : launch.template operator()<Owns::kQueries>(block.queries, queries);
+  });
+}
+
 }  // namespace
+
+template <typename T>
+cudaError_t LaunchTiledAttentionBackward(const TiledAttentionBlock& block, const T* queries,
+                                         const T* keys, const T* values, const float* log_sum_exp,
+                                         const float* delta, const T* dout, float* dqueries,
+                                         bool adds, float* dkeys, float* dvalues,
+                                         cudaStream_t stream) {
+  const TiledAttentionShape& shape = block.shape;
+  const cudaError_t error =
+      CheckTiledAttention(shape, std::max(block.queries, block.keys), queries, keys, values, dout,
+                          dqueries, dkeys, dvalues);
+  if (error != cudaSuccess || shape.batch * shape.heads * block.queries * block.keys == 0) {
+    return error;
+  }
+  const int64_t width = shape.heads * shape.head_width;
+  return LaunchBothKernels<T, float>(
+      block,
+      {queries, keys, values, dout, log_sum_exp, delta, {dkeys, dvalues}, 2 * width, false},
+      {queries, keys, values, dout, log_sum_exp, delta, {dqueries, nullptr}, width, adds}, stream);
+}
 
 template <typename T>
 cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape& shape, const T* qkv,
                                          const T* out, const float* log_sum_exp, const T* dout,
                                          float* delta, T* dqkv, cudaStream_t stream) {
-  cudaError_t error = CheckTiledAttention(shape, qkv, out, dout, dqkv);
+  cudaError_t error = CheckTiledAttention(shape, shape.context, qkv, out, dout, dqkv);
   const int64_t rows = shape.batch * shape.heads * shape.context;
   if (error != cudaSuccess || rows == 0) return error;
   constexpr int64_t kOfBlock = kDeltaThreads / kDeltaLanes;
@@ -255,24 +319,25 @@ cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape& shape, const
       static_cast<unsigned>((rows + kOfBlock - 1) / kOfBlock), kDeltaThreads, stream, shape, out,
       dout, delta);
   if (error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(OwnTiles(shape) * shape.heads * shape.batch);
-  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
-  const Pointers pointers = {qkv, dout, log_sum_exp, delta, dqkv};
-  return WithHeadWidth(shape.head_width, [&](auto width) {
-    const auto launch = [&]<Owns kOwns>() {
-      return kernels::LaunchKernelWithMemory<AttentionBackwardKernel<T, width, kOwns>>(
-          blocks, kAttentionThreads, BackwardMemory<width>::kBytes, stream, shape, pointers, scale);
-    };
-    const cudaError_t of_keys = launch.template operator()<Owns::kKeys>();
-    return of_keys != cudaSuccess ? of_keys : launch.template operator()<Owns::kQueries>();
-  });
+  const int64_t width = shape.heads * shape.head_width;
+  const Pointers<T, T> of_queries = {qkv,         qkv + width, qkv + 2 * width, dout,
+                                     log_sum_exp, delta,       {dqkv, nullptr}, 3 * width,
+                                     false};
+  Pointers<T, T> of_keys = of_queries;
+  of_keys.own[0] = dqkv + width;
+  of_keys.own[1] = dqkv + 2 * width;
+  return LaunchBothKernels(WholeBlock(shape), of_keys, of_queries, stream);
 }
 
-template cudaError_t LaunchTiledAttentionBackward<precision::Half>(
-    const TiledAttentionShape&, const precision::Half*, const precision::Half*, const float*,
-    const precision::Half*, float*, precision::Half*, cudaStream_t);
-template cudaError_t LaunchTiledAttentionBackward<precision::BFloat16>(
-    const TiledAttentionShape&, const precision::BFloat16*, const precision::BFloat16*,
-    const float*, const precision::BFloat16*, float*, precision::BFloat16*, cudaStream_t);
+#define BRIGADE_INSTANTIATE(T)                                                                \
+  template cudaError_t LaunchTiledAttentionBackward(const TiledAttentionBlock&, const T*,     \
+                                                    const T*, const T*, const float*,         \
+                                                    const float*, const T*, float*, bool,     \
+                                                    float*, float*, cudaStream_t);            \
+  template cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape&, const T*,     \
+                                                    const T*, const float*, const T*, float*, \
+                                                    T*, cudaStream_t)
+BRIGADE_INSTANTIATE(precision::Half);
+BRIGADE_INSTANTIATE(precision::BFloat16);
 
 }  // namespace brigade::nn

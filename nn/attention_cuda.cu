@@ -18,6 +18,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "brigade/nn/attention_cuda.h"
 #include "brigade/nn/attention_launch.cuh"
@@ -87,27 +88,39 @@ struct RunningSoftmax {
   }
 };
 
-template <typename T, int kWidth>
+// A block of scores has the same body, with keys and queries that differ, and a result in fp32.
+template <typename T, int kWidth, typename Out>
 __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
-    AttentionKernel(const TiledAttentionShape shape, const T* qkv, T* out, float* log_sum_exp,
-                    float scale) {
+    AttentionKernel(const TiledAttentionBlock block, const T* all_queries, const T* all_keys,
+                    const T* all_values, Out* out, float* log_sum_exp, float scale) {
+  constexpr bool kIsWhole = std::is_same_v<T, Out>;
   extern __shared__ uint4 shared[];
   const ForwardMemory<kWidth> memory(SharedAddress(shared));
+  const TiledAttentionShape& shape = block.shape;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const auto tiles = static_cast<unsigned>(OwnTiles(shape));
+  const int64_t query_count = kIsWhole ? shape.context : block.queries;
+  const int64_t key_count = kIsWhole ? shape.context : block.keys;
+  const bool causal = kIsWhole || block.causal;
+  const auto tiles = static_cast<unsigned>(OwnTiles(query_count));
   const HeadOfText at(shape, blockIdx.x / tiles);
   // The last queries see the most keys: their blocks come first.
   const int64_t first = int64_t{tiles - 1 - blockIdx.x % tiles} * kOwnRows;
-  const int64_t width = shape.heads * kWidth, stride = 3 * width;
-  const T* const queries = qkv + (at.first_row + first) * stride + at.head * kWidth;
-  const T* const keys = qkv + at.first_row * stride + width + at.head * kWidth;
-  const T* const values = keys + width;
+  const int64_t width = shape.heads * kWidth;
+  const int64_t query_stride = kIsWhole ? 3 * width : block.query_stride;
+  const int64_t key_stride = kIsWhole ? 3 * width : block.key_stride;
+  const T* const queries =
+      all_queries + (at.first_row + first) * query_stride + at.head * kWidth;
+  const int64_t of_keys = at.first_row * key_stride + at.head * kWidth;
+  const T* const keys = all_keys + of_keys;
+  const T* const values = all_values + of_keys;
   const auto copy = [&](Tile<kWidth> to, const T* from, int64_t begin) {
-    CopyRows<kAttentionThreads, kKeys>(to, from + begin * stride, stride, shape.context - begin);
+    CopyRows<kAttentionThreads, kKeys>(to, from + begin * key_stride, key_stride,
+                                       key_count - begin);
   };
 
-  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, stride, shape.context - first);
+  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, query_stride,
+                                        query_count - first);
   copy(memory.keys, keys, 0);
   float sums[kWidth / 8][4] = {};
   RunningSoftmax softmax;
@@ -115,19 +128,20 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
   const int row = warp * kWarpRows;
   // The tile of the diagonal is the last one.
   static_assert(kKeys == kOwnRows);
-  for (int64_t begin = 0; begin <= first; begin += kKeys) {
+  const int64_t last = causal ? first : (key_count - 1) / kKeys * kKeys;
+  for (int64_t begin = 0; begin <= last; begin += kKeys) {
     AwaitCopies();
     __syncthreads();
     copy(memory.values, values, begin);
     float scores[kKeys / 8][4] = {};
     MultiplyByTransposed<T, kWidth, kKeys>(memory.queries, row, memory.keys, scores);
-    if (begin == first) {
+    if (begin == last) {
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int query = row + lane / 4 + i / 2 * 8, key = 8 * n + lane % 4 * 2 + i % 2;
-          if (key > query) scores[n][i] = -INFINITY;
+          if (causal ? key > query : key >= key_count - begin) scores[n][i] = -INFINITY;
         }
       }
     }
@@ -140,11 +154,11 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
     }
     AwaitCopies();
     __syncthreads();
-    if (begin < first) copy(memory.keys, keys, begin + kKeys);
+    if (begin < last) copy(memory.keys, keys, begin + kKeys);
     MultiplyBy<T, kWidth, kKeys>(scores, memory.values, sums);
   }
 
-  const int64_t rows = shape.context - first - row;
+  const int64_t rows = query_count - first - row;
   float* const of_rows =
       log_sum_exp + (at.first_row * shape.heads + at.head * shape.context) + first + row;
 #pragma unroll
@@ -158,32 +172,50 @@ __global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
     const int r = lane / 4 + 8 * h;
     if (lane % 4 == 0 && r < rows) of_rows[r] = fmaf(softmax.max[h], scale, logf(total));
   }
-  StoreRows<T, kWidth>(sums, memory.queries, row,
-                       out + (at.first_row + first + row) * width + at.head * kWidth, width, rows);
+  Out* const to = out + (at.first_row + first + row) * width + at.head * kWidth;
+  if constexpr (kIsWhole) {
+    StoreRows<T, kWidth>(sums, memory.queries, row, to, width, rows);
+  } else {
+    StoreFloatRows<kWidth>(sums, to, width, rows, /*adds=*/false);
+  }
 }
 
 }  // namespace
 
-template <typename T>
-cudaError_t LaunchTiledAttention(const TiledAttentionShape& shape, const T* qkv, T* out,
-                                 float* log_sum_exp, cudaStream_t stream) {
-  const cudaError_t error = CheckTiledAttention(shape, qkv, out);
-  if (error != cudaSuccess || shape.batch * shape.heads * shape.context == 0) return error;
-  const auto blocks = static_cast<unsigned>(OwnTiles(shape) * shape.heads * shape.batch);
+template <typename T, typename Out>
+cudaError_t LaunchTiledAttention(const TiledAttentionBlock& block, const T* queries, const T* keys,
+                                 const T* values, Out* out, float* log_sum_exp,
+                                 cudaStream_t stream) {
+  const TiledAttentionShape& shape = block.shape;
+  const cudaError_t error =
+      CheckTiledAttention(shape, block.queries, queries, keys, values, out);
+  if (error != cudaSuccess || shape.batch * shape.heads * block.queries == 0) return error;
+  const auto blocks = static_cast<unsigned>(OwnTiles(block.queries) * shape.heads * shape.batch);
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
   return WithHeadWidth(shape.head_width, [&](auto width) {
-    return kernels::LaunchKernelWithMemory<AttentionKernel<T, width>>(
-        blocks, kAttentionThreads, ForwardMemory<width>::kBytes, stream, shape, qkv, out,
-        log_sum_exp, scale);
+    return kernels::LaunchKernelWithMemory<AttentionKernel<T, width, Out>>(
+        blocks, kAttentionThreads, ForwardMemory<width>::kBytes, stream, block, queries, keys,
+        values, out, log_sum_exp, scale);
   });
 }
 
-template cudaError_t LaunchTiledAttention<precision::Half>(const TiledAttentionShape&,
-                                                           const precision::Half*, precision::Half*,
-                                                           float*, cudaStream_t);
-template cudaError_t LaunchTiledAttention<precision::BFloat16>(const TiledAttentionShape&,
-                                                               const precision::BFloat16*,
-                                                               precision::BFloat16*, float*,
-                                                               cudaStream_t);
+template <typename T>
+cudaError_t LaunchTiledAttention(const TiledAttentionShape& shape, const T* qkv, T* out,
+                                 float* log_sum_exp, cudaStream_t stream) {
+  const int64_t width = shape.heads * shape.head_width;
+  return LaunchTiledAttention(WholeBlock(shape), qkv, qkv + width, qkv + 2 * width, out,
+                              log_sum_exp, stream);
+}
+
+#define BRIGADE_INSTANTIATE(T)                                                                    \
+  template cudaError_t LaunchTiledAttention<T, T>(const TiledAttentionBlock&, const T*, const T*, \
+                                                  const T*, T*, float*, cudaStream_t);            \
+  template cudaError_t LaunchTiledAttention<T, float>(const TiledAttentionBlock&, const T*,       \
+                                                      const T*, const T*, float*, float*,         \
+                                                      cudaStream_t);                              \
+  template cudaError_t LaunchTiledAttention<T>(const TiledAttentionShape&, const T*, T*, float*,  \
+                                               cudaStream_t)
+BRIGADE_INSTANTIATE(precision::Half);
+BRIGADE_INSTANTIATE(precision::BFloat16);
 
 }  // namespace brigade::nn

@@ -42,6 +42,36 @@ template <typename T>
 cudaError_t LaunchTiledAttention(const TiledAttentionShape& shape, const T* qkv, T* out,
                                  float* log_sum_exp, cudaStream_t stream);
 
+// Some queries and some keys of each text. Arrays begin at the first of them; `shape.context` is
+// how many positions they have from one text to the next, and log_sum_exp and delta from one head
+// to the next.
+struct TiledAttentionBlock {
+  TiledAttentionShape shape;
+  int64_t queries = 0;
+  int64_t keys = 0;
+  // Whether a query sees the keys up to its own number; else it sees all.
+  bool causal = false;
+  // Numbers from one position to the next, of queries, and of keys and of values.
+  int64_t query_stride = 0;
+  int64_t key_stride = 0;
+};
+
+// Out: T for what the call above computes, that is all positions, causal; float for any block.
+template <typename T, typename Out>
+cudaError_t LaunchTiledAttention(const TiledAttentionBlock& block, const T* queries, const T* keys,
+                                 const T* values, Out* out, float* log_sum_exp,
+                                 cudaStream_t stream);
+
+// The block's part of the gradients, of log_sum_exp and delta of all keys. dqueries [batch *
+// context, heads * head_width] are added to if `adds`; dkeys and dvalues are side by side like the
+// halves of an array of [batch * context, 2 * heads * head_width].
+template <typename T>
+cudaError_t LaunchTiledAttentionBackward(const TiledAttentionBlock& block, const T* queries,
+                                         const T* keys, const T* values, const float* log_sum_exp,
+                                         const float* delta, const T* dout, float* dqueries,
+                                         bool adds, float* dkeys, float* dvalues,
+                                         cudaStream_t stream);
+
 // dqkv from dout and what the forward pass read and wrote. delta is scratch.
 template <typename T>
 cudaError_t LaunchTiledAttentionBackward(const TiledAttentionShape& shape, const T* qkv,

@@ -29,8 +29,8 @@ class DeltaTile {
 
   BRIGADE_INLINE DeltaTile(const Heads<T>& heads, int64_t head, int64_t first, char* scratch)
       : heads_(heads), head_(head), first_(first) {
-    rows_ = std::min(heads.context - first, kQueries);
-    words_ = WordsOf<Op>(heads.width);
+    rows_ = std::min(heads.query_count - first, kQueries);
+    words_ = WordsOf<Op>(heads.head_width);
     stride_ = RoundUp(words_, kPadding);
     Scratch room(scratch);
     queries_ = room.Take<Word>(stride_ * kQueries);
@@ -43,19 +43,19 @@ class DeltaTile {
 
   // Of the tile's queries; `dout` is that of all.
   BRIGADE_INLINE void Run(const T* dout, const W* lse, W* delta) {
-    PackTransposed<Op>(heads_.Rows(head_, kQueryPart, first_, rows_), kQueries, queries_, kQueries,
-                       keys_, stride_);
-    PackTransposed<Op>({dout + heads_.At(head_, first_, heads_.out_leading), heads_.out_leading,
-                        rows_, heads_.width},
+    PackTransposed<Op>(heads_.Queries(head_, first_, rows_), kQueries, queries_, kQueries, keys_,
+                       stride_);
+    PackTransposed<Op>({dout + heads_.At(head_, first_, heads_.width()), heads_.width(), rows_,
+                        heads_.head_width},
                        kQueries, upstream_, kQueries, keys_, stride_);
     for (int64_t i = 0; i < kQueries; ++i) {
       lse_[i] = i < rows_ ? lse[i] * std::numbers::log2e_v<W> : W(0);
       sums_[i] = 0;
     }
     for (int64_t key = 0; key < first_ + rows_; key += kKeys) {
-      const int64_t keys = std::min(heads_.context - key, kKeys);
-      PackRows<Op>(heads_.Rows(head_, kKeyPart, key, keys), kKeys, keys_, stride_);
-      PackRows<Op>(heads_.Rows(head_, kValuePart, key, keys), kKeys, values_, stride_);
+      const int64_t keys = std::min(heads_.key_count - key, kKeys);
+      PackRows<Op>(heads_.Keys(head_, key, keys), kKeys, keys_, stride_);
+      PackRows<Op>(heads_.Values(head_, key, keys), kKeys, values_, stride_);
       // Query i sees key k of the tile if i >= k + offset.
       const int64_t offset = key - first_;
       for (int64_t i = 0; i < rows_; i += Op::kColumns) {
@@ -107,27 +107,27 @@ class DeltaTile {
 }  // namespace
 
 template <typename T>
-void AttentionDeltaOnCpu(const AttentionShape& shape, const T* qkv, const Wide<T>* log_sum_exp,
-                         const T* dout, Wide<T>* delta, device::ThreadPool& pool) {
+void AttentionDeltaOnCpu(const AttentionArrays<T>& in, int64_t heads, const T* dout, Wide<T>* delta,
+                         device::ThreadPool& pool) {
   constexpr int64_t kQueries = ForwardSizes<Wide<T>>::kQueries;
-  const Heads<T> heads(shape, qkv);
-  const int64_t tiles = (shape.context + kQueries - 1) / kQueries;
-  pool.ParallelFor(shape.batch * shape.heads * tiles, [&](int64_t chunk) {
+  const Heads<T> all(in);
+  const int64_t tiles = (in.query_count + kQueries - 1) / kQueries;
+  pool.ParallelFor(heads * tiles, [&](int64_t chunk) {
     // As in the forward pass.
     const int64_t head = chunk / tiles, first = (tiles - 1 - chunk % tiles) * kQueries;
-    const int64_t at = head * shape.context + first;
+    const int64_t at = head * in.context + first;
     alignas(64) char scratch[kScratchBytes];
     RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
       using Op = decltype(operands);
       static_assert(DeltaTile<Op>::kBytes <= kScratchBytes);
-      DeltaTile<Op>(heads, head, first, scratch).Run(dout, log_sum_exp + at, delta + at);
+      DeltaTile<Op>(all, head, first, scratch).Run(dout, in.log_sum_exp + at, delta + at);
     });
   });
 }
 
 #define BRIGADE_INSTANTIATE(T)                                                                 \
-  template void AttentionDeltaOnCpu(const AttentionShape&, const T*, const Wide<T>*, const T*, \
-                                    Wide<T>*, device::ThreadPool&)
+  template void AttentionDeltaOnCpu(const AttentionArrays<T>&, int64_t, const T*, Wide<T>*, \
+                                    device::ThreadPool&)
 BRIGADE_INSTANTIATE(precision::Half);
 BRIGADE_INSTANTIATE(precision::BFloat16);
 

@@ -30,11 +30,11 @@ struct ForwardTile {
   // Queries of which the softmax takes care at once.
   static constexpr int kVectors = 4, kGroup = kVectors * Op::kLanes;
 
-  BRIGADE_INLINE ForwardTile(const Heads<T>& heads, int64_t head, int64_t first, T* out, W* lse,
-                             char* scratch)
-      : heads_(heads), head_(head), first_(first), out_(out), lse_(lse) {
-    const int64_t width = heads.width;
-    rows_ = heads.context - first < kQueries ? heads.context - first : kQueries;
+  BRIGADE_INLINE ForwardTile(const Heads<T>& heads, int64_t head, int64_t first, void* out,
+                             bool is_wide, W* lse, char* scratch)
+      : heads_(heads), head_(head), first_(first), out_(out), is_wide_(is_wide), lse_(lse) {
+    const int64_t width = heads.head_width;
+    rows_ = heads.query_count - first < kQueries ? heads.query_count - first : kQueries;
     words_ = WordsOf<Op>(width);
     row_stride_ = RoundUp(words_, kPadding);
     stride_ = RoundUp(width, kPadding);
@@ -52,26 +52,31 @@ struct ForwardTile {
   }
 
   BRIGADE_INLINE void Run() {
-    PackTransposed<Op>(heads_.Rows(head_, kQueryPart, first_, rows_), kQueries, queries_, kQueries,
-                       keys_, row_stride_);
+    PackTransposed<Op>(heads_.Queries(head_, first_, rows_), kQueries, queries_, kQueries, keys_,
+                       row_stride_);
     for (int64_t i = 0; i < kQueries; ++i) {
       max_[i] = -std::numeric_limits<W>::infinity();
       total_[i] = 0;
     }
     for (int64_t i = 0; i < kQueries * stride_; ++i) sums_[i] = 0;
-    for (int64_t key = 0; key < first_ + rows_; key += kKeys) AddKeys(key);
+    const int64_t end = heads_.causal ? first_ + rows_ : heads_.key_count;
+    for (int64_t key = 0; key < end; key += kKeys) AddKeys(key);
     Store();
   }
 
  private:
   BRIGADE_INLINE void AddKeys(int64_t key) {
-    const int64_t left = heads_.context - key, keys = left < kKeys ? left : kKeys;
-    PackRows<Op>(heads_.Rows(head_, kKeyPart, key, keys), kKeys, keys_, row_stride_);
-    PackColumns<Op>(heads_.Rows(head_, kValuePart, key, keys), kKeys, values_, stride_);
-    // Query i sees key k of the tile if i >= k + offset.
-    const int64_t offset = key - first_;
+    const int64_t left = heads_.key_count - key, keys = left < kKeys ? left : kKeys;
+    PackRows<Op>(heads_.Keys(head_, key, keys), kKeys, keys_, row_stride_);
+    PackColumns<Op>(heads_.Values(head_, key, keys), kKeys, values_, stride_);
+    // Query i sees key k of the tile if slope * i >= k + offset: those up to its own place, or all
+    // that there are.
+    const int64_t slope = heads_.causal ? 1 : 0, offset = heads_.causal ? key - first_ : 1 - keys;
+    // The keys that are seen by one of queries [i, i + queries); more than kKeys stand for all.
+    const auto seen_by = [&](int64_t i, int64_t queries)
+                             BRIGADE_SIMD_BODY { return slope * (i + queries - 1) + 1 - offset; };
     for (int64_t i = 0; i < rows_; i += Op::kColumns) {
-      for (int64_t k = 0; k < kKeys && i + Op::kColumns > k + offset; k += Op::kRows) {
+      for (int64_t k = 0; k < kKeys && k < seen_by(i, Op::kColumns); k += Op::kRows) {
         MultiplyBlock<Op, Op::kVectors>(
             {keys_ + k * row_stride_, row_stride_, 1}, {queries_ + i, kQueries}, words_,
             [&](auto& sums) BRIGADE_SIMD_BODY {
@@ -84,16 +89,16 @@ struct ForwardTile {
       }
     }
     for (int64_t i = 0; i < rows_; i += kGroup) {
-      if (i >= offset + kKeys - 1) {
+      const int64_t seen = seen_by(i, kGroup);
+      if (seen_by(i, 1) >= kKeys) {
         Softmax<false>(i, kKeys, offset);
-      } else if (i + kGroup > offset) {
-        const int64_t seen = i + kGroup - offset;
+      } else if (seen > 0) {
         Softmax<true>(i, seen < kKeys ? seen : kKeys, offset);
       }
     }
     for (int64_t column = 0; column < stride_; column += Op::kColumns) {
       for (int64_t i = offset < 0 ? 0 : offset / Op::kRows * Op::kRows; i < rows_; i += Op::kRows) {
-        const int64_t seen = i + Op::kRows - offset;
+        const int64_t seen = seen_by(i, Op::kRows);
         Multiply<Op>({probabilities_ + i, 1, kQueries}, {values_, stride_}, column, stride_,
                      (seen < kKeys ? seen + Op::kDepth - 1 : kKeys) / Op::kDepth,
                      [&](auto& sums) BRIGADE_SIMD_BODY {
@@ -117,7 +122,8 @@ struct ForwardTile {
     V last[kVectors], max[kVectors], shift[kVectors], decay[kVectors], total[kVectors];
     const W unit = heads_.unit;
     for (int v = 0; v < kVectors; ++v) {
-      last[v] = Op::Lanes() + static_cast<W>(i + v * Op::kLanes - offset);
+      last[v] = heads_.causal ? Op::Lanes() + static_cast<W>(i + v * Op::kLanes - offset)
+                              : V{} + static_cast<W>(-offset);
       max[v] = Op::Load(max_ + i + v * Op::kLanes);
       total[v] = V{};
     }
@@ -158,19 +164,25 @@ struct ForwardTile {
   }
 
   BRIGADE_INLINE void Store() {
-    for (int64_t i = 0; i < rows_; ++i) {
-      const W inverse = W(1) / total_[i];
-      T* const to = out_ + i * heads_.out_leading;
-      const W* const from = sums_ + i * stride_;
+    WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
+      using Out = decltype(tag);
+      Out* const all = static_cast<Out*>(out_) + heads_.At(head_, first_, heads_.width());
+      for (int64_t i = 0; i < rows_; ++i) {
+        const W inverse = W(1) / total_[i];
+        Out* const to = all + i * heads_.width();
+        const W* const from = sums_ + i * stride_;
 #pragma GCC ivdep
-      for (int64_t c = 0; c < heads_.width; ++c) to[c] = T(from[c] * inverse);
-      lse_[i] = max_[i] * heads_.scale + std::log(total_[i]);
-    }
+        for (int64_t c = 0; c < heads_.head_width; ++c) to[c] = Out(from[c] * inverse);
+      }
+    });
+    W* const lse = lse_ + head_ * heads_.context + first_;
+    for (int64_t i = 0; i < rows_; ++i) lse[i] = max_[i] * heads_.scale + std::log(total_[i]);
   }
 
   const Heads<T>& heads_;
   const int64_t head_, first_;
-  T* const out_;
+  void* const out_;
+  const bool is_wide_;
   W* const lse_;
   int64_t rows_, words_, row_stride_, stride_;
   Word *queries_, *keys_, *values_, *probabilities_;
@@ -180,27 +192,26 @@ struct ForwardTile {
 }  // namespace
 
 template <typename T>
-void AttentionOnCpu(const AttentionShape& shape, const T* qkv, T* out, Wide<T>* log_sum_exp,
-                    device::ThreadPool& pool) {
+void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, void* out, bool is_wide,
+                    Wide<T>* log_sum_exp, device::ThreadPool& pool) {
   constexpr int64_t kQueries = ForwardSizes<Wide<T>>::kQueries;
-  const Heads<T> heads(shape, qkv);
-  const int64_t tiles = (shape.context + kQueries - 1) / kQueries;
-  pool.ParallelFor(shape.batch * shape.heads * tiles, [&](int64_t chunk) {
+  const Heads<T> all(in);
+  const int64_t tiles = (in.query_count + kQueries - 1) / kQueries;
+  pool.ParallelFor(heads * tiles, [&](int64_t chunk) {
     // A head's last tiles have the most work: they go first.
     const int64_t head = chunk / tiles, first = (tiles - 1 - chunk % tiles) * kQueries;
     alignas(64) char scratch[kScratchBytes];
     RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
       using Op = decltype(operands);
       static_assert(ForwardTile<Op>::kBytes <= kScratchBytes);
-      ForwardTile<Op>(heads, head, first, out + heads.At(head, first, heads.out_leading),
-                      log_sum_exp + head * shape.context + first, scratch)
-          .Run();
+      ForwardTile<Op>(all, head, first, out, is_wide, log_sum_exp, scratch).Run();
     });
   });
 }
 
-#define BRIGADE_INSTANTIATE(T) \
-  template void AttentionOnCpu(const AttentionShape&, const T*, T*, Wide<T>*, device::ThreadPool&)
+#define BRIGADE_INSTANTIATE(T)                                                            \
+  template void AttentionOnCpu(const AttentionArrays<T>&, int64_t, void*, bool, Wide<T>*, \
+                               device::ThreadPool&)
 BRIGADE_INSTANTIATE(float);
 BRIGADE_INSTANTIATE(precision::Half);
 BRIGADE_INSTANTIATE(precision::BFloat16);

@@ -30,8 +30,12 @@ struct HeadOfText {
       : first_row(number / shape.heads * shape.context), head(number % shape.heads) {}
 };
 
-constexpr int64_t OwnTiles(const TiledAttentionShape& shape) {
-  return (shape.context + kOwnRows - 1) / kOwnRows;
+constexpr int64_t OwnTiles(int64_t rows) { return (rows + kOwnRows - 1) / kOwnRows; }
+
+// All positions of an array of queries, keys and values.
+inline TiledAttentionBlock WholeBlock(const TiledAttentionShape& shape) {
+  const int64_t stride = 3 * shape.heads * shape.head_width;
+  return {shape, shape.context, shape.context, true, stride, stride};
 }
 
 // Calls run(std::integral_constant<int, head_width>()), one of those that there are.
@@ -43,14 +47,15 @@ cudaError_t WithHeadWidth(int64_t head_width, const Run& run) {
   return run(std::integral_constant<int, 128>());
 }
 
-// OK, or why there is nothing to launch.
+// OK, or why there is nothing to launch for so many rows that blocks own.
 template <typename... Arrays>
-cudaError_t CheckTiledAttention(const TiledAttentionShape& shape, const Arrays*... arrays) {
+cudaError_t CheckTiledAttention(const TiledAttentionShape& shape, int64_t rows,
+                                const Arrays*... arrays) {
   if (!HasTiledAttention(shape.head_width)) return cudaErrorNotSupported;
   if (((reinterpret_cast<uintptr_t>(arrays) % kTiledAttentionAlignment != 0) || ...))
     return cudaErrorMisalignedAddress;
   if (shape.batch > 0 &&
-      OwnTiles(shape) * shape.heads > std::numeric_limits<int32_t>::max() / shape.batch) {
+      OwnTiles(rows) * shape.heads > std::numeric_limits<int32_t>::max() / shape.batch) {
     return cudaErrorInvalidConfiguration;
   }
   return cudaSuccess;

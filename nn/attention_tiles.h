@@ -27,35 +27,25 @@ struct BackwardSizes {
   static constexpr int64_t kTile = 256 / sizeof(W);
 };
 
-enum HeadPart { kQueryPart, kKeyPart, kValuePart };
-
 // Queries, keys and values of all heads. A head is numbered through all batches.
 template <typename T>
-struct Heads {
-  Heads(const AttentionShape& shape, const T* qkv)
-      : qkv(qkv),
-        context(shape.context),
-        heads(shape.heads),
-        width(shape.head_width()),
-        leading(3 * shape.width),
-        out_leading(shape.width),
-        scale(static_cast<Wide<T>>(1 / std::sqrt(static_cast<double>(width)))),
-        unit(static_cast<Wide<T>>(std::numbers::log2e / std::sqrt(static_cast<double>(width)))) {}
+struct Heads : AttentionArrays<T> {
+  explicit Heads(const AttentionArrays<T>& arrays)
+      : AttentionArrays<T>(arrays),
+        unit(static_cast<Wide<T>>(std::numbers::log2e /
+                                  std::sqrt(static_cast<double>(arrays.head_width)))) {}
 
-  const T* qkv;
-  int64_t context, heads, width;
-  // From one position to the next.
-  int64_t leading, out_leading;
-  // Of scores: for e^x and for 2^x.
-  Wide<T> scale, unit;
+  // Of scores for 2^x, as `scale` is for e^x.
+  Wide<T> unit;
 
-  // Where position `row` of a head is in an array of `leading` numbers for each position.
-  BRIGADE_INLINE int64_t At(int64_t head, int64_t row, int64_t row_leading) const {
-    return (head / heads * context + row) * row_leading + head % heads * width;
+  BRIGADE_INLINE RowsOf<const T> Queries(int64_t head, int64_t row, int64_t rows) const {
+    return {this->Query(head, row), this->query_leading, rows, this->head_width};
   }
-  BRIGADE_INLINE RowsOf<const T> Rows(int64_t head, HeadPart part, int64_t row,
-                                      int64_t rows) const {
-    return {qkv + At(head, row, leading) + part * out_leading, leading, rows, width};
+  BRIGADE_INLINE RowsOf<const T> Keys(int64_t head, int64_t row, int64_t rows) const {
+    return {this->Key(head, row), this->key_leading, rows, this->head_width};
+  }
+  BRIGADE_INLINE RowsOf<const T> Values(int64_t head, int64_t row, int64_t rows) const {
+    return {this->Value(head, row), this->key_leading, rows, this->head_width};
   }
 };
 
@@ -77,6 +67,18 @@ class Scratch {
  private:
   char* memory_;
 };
+
+// Calls body(Out()) for what is written: T, or Wide<T>.
+template <typename T, typename Body>
+BRIGADE_INLINE void WithWidth(bool is_wide, const Body& body) {
+  if constexpr (sizeof(T) < sizeof(Wide<T>)) {
+    if (is_wide) {
+      body(Wide<T>());
+      return;
+    }
+  }
+  body(T());
+}
 
 // Calls body(Op()) with the operands to multiply numbers of type T with, compiled for the best
 // instruction set.

@@ -54,4 +54,16 @@ BRIGADE_INSTANTIATE(precision::BFloat16);
 BRIGADE_INSTANTIATE(double);
 BRIGADE_ROWS(MeanLoss);
 
+// Of 16-bit types, what goes on as float.
+#define BRIGADE_INSTANTIATE_FLOAT(T)                    \
+  template cudaError_t LaunchRows(const AttentionRows<T, float>&, int64_t, cudaStream_t);              \
+  template cudaError_t LaunchRows(const AttentionDeltaRows<T, true>&, int64_t, cudaStream_t);          \
+  template cudaError_t LaunchRows(const AttentionBackwardQueryRows<T, float>&, int64_t, cudaStream_t); \
+  template cudaError_t LaunchRows(const AttentionBackwardKeyRows<T, float>&, int64_t, cudaStream_t)
+
+BRIGADE_INSTANTIATE_FLOAT(precision::Half);
+BRIGADE_INSTANTIATE_FLOAT(precision::BFloat16);
+BRIGADE_ROWS(MergeAttentionRows<float>);
+BRIGADE_ROWS(MergeAttentionRows<double>);
+
 }  // namespace brigade::nn

@@ -196,6 +196,24 @@ __device__ void StoreRows(const float (&sum)[kColumns / 8][4], Tile<kColumns> by
   }
 }
 
+// The same in fp32, added to what is there if `adds`; four lanes write 32 bytes of a row at once.
+template <int kColumns>
+__device__ void StoreFloatRows(const float (&sum)[kColumns / 8][4], float* to, int64_t stride,
+                               int64_t rows, bool adds) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = lane / 4 + 8 * h;
+    if (r >= rows) continue;
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+      auto* const at = reinterpret_cast<float2*>(to + r * stride + 8 * n + lane % 4 * 2);
+      const float2 before = adds ? *at : float2{0, 0};
+      *at = {before.x + sum[n][2 * h], before.y + sum[n][2 * h + 1]};
+    }
+  }
+}
+
 // 2^x to two units in the last place; 0 where that is below the smallest normal number.
 __device__ inline float Exp2(float x) {
   float result;

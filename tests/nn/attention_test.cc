@@ -100,26 +100,6 @@ std::vector<double> Exact(int64_t size, uint64_t seed) {
   return values;
 }
 
-template <typename T>
-Roundoffs RoundoffsOf(const AttentionShape& shape) {
-  // The exponential of functions.h ends at e^-87.
-  constexpr double kSmallest = 0x1p-110;
-  // By tensor cores, which cut off what they do not add up.
-  const int64_t width = shape.head_width();
-  const bool is_tiled = kOnGpu && (width == 32 || width == 64 || width == 96 || width == 128);
-  if (std::is_same_v<T, double>) return {0x1p-53, 0x1p-53, 0, 0, 0};
-  if (std::is_same_v<T, Half>) {
-    if (is_tiled) return {0x1p-23, 0x1p-11, 0x1p-11, 0x1p-25, 0x1p-11};
-    return {0x1p-24, 0x1p-11, 0, 0x1p-25, 0};
-  }
-  if (std::is_same_v<T, BFloat16>) {
-    if (is_tiled) return {0x1p-23, 0x1p-8, 0x1p-8, kSmallest, 0x1p-8};
-    // As factors they stay float where the processor does not multiply bfloat16.
-    return {0x1p-24, 0x1p-8, 0x1p-8, kSmallest, 0};
-  }
-  return {0x1p-24, 0x1p-24, 0, kSmallest, 0};
-}
-
 // The largest share of its bound that an error takes.
 struct Shares {
   double out = 0, log_sum_exp = 0, gradients[3] = {};
@@ -133,7 +113,7 @@ double Share(double error, double bound) {
 
 template <typename T>
 Shares Compare(const AttentionShape& shape, const PlainAttention& plain, const Pass<T>& pass) {
-  const Roundoffs u = RoundoffsOf<T>(shape);
+  const Roundoffs u = RoundoffsOf<T>(shape, kOnGpu);
   const auto off = [](const auto& value, double wanted) {
     return std::abs(static_cast<double>(Widen(value)) - wanted);
   };

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "brigade/nn/attention.h"
+#include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
 
@@ -19,6 +21,36 @@ namespace brigade::nn {
 struct Roundoffs {
   double sums, stored, factors, smallest, delta;
 };
+
+template <typename T>
+Roundoffs RoundoffsOf(const AttentionShape& shape, bool on_gpu) {
+  // The exponential of functions.h ends at e^-87.
+  constexpr double kSmallest = 0x1p-110;
+  // By tensor cores, which cut off what they do not add up.
+  const int64_t width = shape.head_width();
+  const bool is_tiled = on_gpu && (width == 32 || width == 64 || width == 96 || width == 128);
+  if (std::is_same_v<T, double>) return {0x1p-53, 0x1p-53, 0, 0, 0};
+  if (std::is_same_v<T, precision::Half>) {
+    if (is_tiled) return {0x1p-23, 0x1p-11, 0x1p-11, 0x1p-25, 0x1p-11};
+    return {0x1p-24, 0x1p-11, 0, 0x1p-25, 0};
+  }
+  if (std::is_same_v<T, precision::BFloat16>) {
+    if (is_tiled) return {0x1p-23, 0x1p-8, 0x1p-8, kSmallest, 0x1p-8};
+    // As factors they stay float where the processor does not multiply bfloat16.
+    return {0x1p-24, 0x1p-8, 0x1p-8, kSmallest, 0};
+  }
+  return {0x1p-24, 0x1p-24, 0, kSmallest, 0};
+}
+
+// The same for attention whose blocks of keys are merged so often, in fp32 or double. A merge adds
+// some twelve roundings to a weight, and to its exponent two of a log-sum-exp, of which
+// `log_sum_exp` is the largest; the gradient's constant is made of the rounded output.
+inline Roundoffs Merged(Roundoffs u, int merges, double log_sum_exp) {
+  // A bound has at least four roundings of sums in it.
+  u.sums *= 1 + merges * (3 + log_sum_exp / 2);
+  if (u.stored > 0x1p-20) u.delta = u.stored;
+  return u;
+}
 
 class PlainAttention {
  public:
