@@ -96,32 +96,19 @@ absl::StatusOr<std::unique_ptr<Block>> Block::Create(const BlockShape& shape, bo
     double scale;
   };
   const Array arrays[] = {
-      {"x", own * width, 1},
-      {"norm1", own * width, 1},
-      {"qkv", rows * 3 * cut, 1},
-      {"attention", rows * cut, 1},
-      {"middle", rows * width, 1},
-      {"norm2", own * width, 1},
-      {"expanded", rows * 4 * cut, 1},
-      {"gelu", rows * 4 * cut, 1},
-      {"output", rows * width, 1},
-      {"gathered", rows * width, 1},
-      {"dx", own * width, 1},
-      {"dnorm", rows * width, 1},
-      {"dqkv", rows * 3 * cut, 1},
-      {"dattention", rows * cut, 1},
-      {"dmlp", rows * 4 * cut, 1},
-      {"norm1_weight", width, 1},
-      {"norm1_bias", width, 1},
-      {"qkv_weight", 3 * cut * width, of_width},
-      {"qkv_bias", 3 * cut, 1},
-      {"projection_weight", width * cut, of_width},
-      {"projection_bias", width, 1},
-      {"norm2_weight", width, 1},
-      {"norm2_bias", width, 1},
-      {"expand_weight", 4 * cut * width, of_width},
-      {"expand_bias", 4 * cut, 1},
-      {"contract_weight", width * 4 * cut, of_mlp},
+      {"x", own * width, 1},           {"norm1", own * width, 1},
+      {"qkv", rows * 3 * cut, 1},      {"attention", rows * cut, 1},
+      {"middle", rows * width, 1},     {"norm2", own * width, 1},
+      {"expanded", rows * 4 * cut, 1}, {"gelu", rows * 4 * cut, 1},
+      {"output", rows * width, 1},     {"gathered", rows * width, 1},
+      {"dx", own * width, 1},          {"dnorm", rows * width, 1},
+      {"dqkv", rows * 3 * cut, 1},     {"dattention", rows * cut, 1},
+      {"dmlp", rows * 4 * cut, 1},     {"norm1_weight", width, 1},
+      {"norm1_bias", width, 1},        {"qkv_weight", 3 * cut * width, of_width},
+      {"qkv_bias", 3 * cut, 1},        {"projection_weight", width * cut, of_width},
+      {"projection_bias", width, 1},   {"norm2_weight", width, 1},
+      {"norm2_bias", width, 1},        {"expand_weight", 4 * cut * width, of_width},
+      {"expand_bias", 4 * cut, 1},     {"contract_weight", width * 4 * cut, of_mlp},
       {"contract_bias", width, 1},
   };
   const auto add = [&](const std::string& name, int64_t elements, double scale,
@@ -142,18 +129,16 @@ absl::StatusOr<std::unique_ptr<Block>> Block::Create(const BlockShape& shape, bo
     BRIGADE_RETURN_IF_ERROR(add(name, own, 0, kFloat));
   }
   BRIGADE_RETURN_IF_ERROR(add("log_sum_exp", made->attention_.statistics(), 0, kFloat));
-  BRIGADE_RETURN_IF_ERROR(
-      add("attention_workspace",
-          nn::AttentionWorkspaceBytes(made->attention_, rank.context().device()) / 4 + 1, 0,
-          kFloat));
+  BRIGADE_RETURN_IF_ERROR(add(
+      "attention_workspace",
+      nn::AttentionWorkspaceBytes(made->attention_, rank.context().device()) / 4 + 1, 0, kFloat));
 
   BRIGADE_ASSIGN_OR_RETURN(
-      made->workspace_,
-      nn::Workspace::Create(rank.context(), shape.dtype,
-                            {.rows = rows, .sums = 4 * width, .width = width}));
+      made->workspace_, nn::Workspace::Create(rank.context(), shape.dtype,
+                                              {.rows = rows, .sums = 4 * width, .width = width}));
   BRIGADE_ASSIGN_OR_RETURN(
-      made->blas_, nn::Blas::Create(rank.context(), nn::Blas::WorkspaceBytes(shape.dtype, rows,
-                                                                             4 * cut, width)));
+      made->blas_, nn::Blas::Create(rank.context(),
+                                    nn::Blas::WorkspaceBytes(shape.dtype, rows, 4 * cut, width)));
   const parallel::ShardSumOptions sum = SumOptions(shape, rank.rank(), exchanges);
   collectives::Communicator* const ranks = exchanges ? &rank.communicator() : nullptr;
   BRIGADE_ASSIGN_OR_RETURN(made->sums_, ShardSums::Create(sum, ranks, rank.context()));
@@ -194,10 +179,12 @@ nn::LinearInput Block::LinearOf(const void* x, const char* weight, int64_t input
 absl::Status Block::Forward() {
   device::Stream& stream = rank_.stream();
   const int64_t width = shape_.width, cut = shape_.of_rank(width);
-  BRIGADE_RETURN_IF_ERROR(nn::LayerNorm(NormOf("x", "norm1"), at("norm1_bias"), at("norm1"), stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::LayerNorm(NormOf("x", "norm1"), at("norm1_bias"), at("norm1"), stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const norm1, GatherRows(at("norm1")));
   BRIGADE_RETURN_IF_ERROR(parallel::ColumnLinear(LinearOf(norm1, "qkv_weight", width, 3 * cut),
-                                                 at("qkv_bias"), at("qkv"), *sums_, *blas_, stream));
+                                                 at("qkv_bias"), at("qkv"), *sums_, *blas_,
+                                                 stream));
   BRIGADE_RETURN_IF_ERROR(
       nn::Attention(attention_, at("qkv"), at("attention"), at("log_sum_exp"), stream));
   BRIGADE_RETURN_IF_ERROR(
@@ -270,8 +257,8 @@ absl::Status Block::Backward() {
   BRIGADE_RETURN_IF_ERROR(parallel::RowLinearBackward(
       LinearOf(at("gelu"), "contract_weight", 4 * cut, width), doutput, at("dmlp"),
       GradientOf("contract_weight"), *sums_, *blas_, workspace_, stream));
-  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({shape_.dtype, shape_.rows(), 4 * cut}, at("expanded"),
-                                           at("dmlp"), stream));
+  BRIGADE_RETURN_IF_ERROR(
+      nn::GeluBackward({shape_.dtype, shape_.rows(), 4 * cut}, at("expanded"), at("dmlp"), stream));
   BRIGADE_ASSIGN_OR_RETURN(const void* const norm2, GatherRows(at("norm2")));
   BRIGADE_RETURN_IF_ERROR(parallel::ColumnLinearBackward(
       LinearOf(norm2, "expand_weight", width, 4 * cut), at("dmlp"), at("dnorm"),

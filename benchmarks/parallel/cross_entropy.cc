@@ -69,9 +69,8 @@ absl::Status Measure(int ranks, Figures& figures) {
     BRIGADE_ASSIGN_OR_RETURN(state->layer, parallel::VocabularyCrossEntropy::Create(
                                                options, &rank.communicator(), rank.context()));
     BRIGADE_ASSIGN_OR_RETURN(
-        state->exchange,
-        CollectivesAlone::Create(
-            {parallel::VocabularyCrossEntropy::SignatureOf(options, rows)}, rank));
+        state->exchange, CollectivesAlone::Create(
+                             {parallel::VocabularyCrossEntropy::SignatureOf(options, rows)}, rank));
     BRIGADE_ASSIGN_OR_RETURN(state->logits, rank.Noise(rows * vocabulary / ranks, kFloat, 4));
     BRIGADE_ASSIGN_OR_RETURN(state->losses, rank.Noise(rows, kFloat, 1));
     BRIGADE_ASSIGN_OR_RETURN(state->seed, rank.Noise(1, kFloat, 1));
@@ -101,8 +100,8 @@ absl::Status Measure(int ranks, Figures& figures) {
         {"part",
          [=]() -> absl::Status {
            device::Stream& stream = at->rank->stream();
-           BRIGADE_RETURN_IF_ERROR(nn::CrossEntropy(part, kFloat, at->logits.data(),
-                                                    at->losses.data(), stream));
+           BRIGADE_RETURN_IF_ERROR(
+               nn::CrossEntropy(part, kFloat, at->logits.data(), at->losses.data(), stream));
            BRIGADE_RETURN_IF_ERROR(
                nn::CrossEntropyBackward(part, kFloat, at->logits.data(), seed, stream));
            return wait();
@@ -117,8 +116,7 @@ absl::Status Measure(int ranks, Figures& figures) {
   for (const int64_t each : sent) {
     if (each != sent[0]) return absl::InternalError("ranks have sent different numbers of bytes");
   }
-  const double floats =
-      static_cast<double>(sent[0]) / sizeof(float) / static_cast<double>(rows);
+  const double floats = static_cast<double>(sent[0]) / sizeof(float) / static_cast<double>(rows);
   Seconds sum;
   for (size_t round = 0; round < times[kPart].wall.size(); ++round) {
     sum.push_back(times[kPart].wall[round] + times[kExchange].wall[round]);

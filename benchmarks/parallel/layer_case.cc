@@ -106,9 +106,9 @@ absl::StatusOr<std::unique_ptr<LayerCase>> LayerCase::Create(const LayerShape& s
     BRIGADE_ASSIGN_OR_RETURN(*buffer, rank.Noise(elements, kFloat, of));
   }
   BRIGADE_ASSIGN_OR_RETURN(
-      made->workspace_, nn::Workspace::Create(rank.context(), kFloat,
-                                              {.rows = shape.rows, .sums = 4 * shape.width,
-                                               .width = shape.width}));
+      made->workspace_,
+      nn::Workspace::Create(rank.context(), kFloat,
+                            {.rows = shape.rows, .sums = 4 * shape.width, .width = shape.width}));
   BRIGADE_ASSIGN_OR_RETURN(made->blas_, nn::Blas::Create(rank.context(), 0));
   BRIGADE_ASSIGN_OR_RETURN(
       made->sums_, ShardSums::Create(SumOptions(shape, rank.rank(), exchanges, overlap),

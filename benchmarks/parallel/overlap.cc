@@ -52,19 +52,19 @@ absl::StatusOr<std::vector<TurnTimes>> Contest(const LayerShape& shape, double b
                                  CollectivesAlone::Create(LayerCase::Sums(shape), rank));
         State* const at = state.get();
         const auto turn = [&](const char* name, auto enqueue) {
-          return Turn{name,
-                      [=]() -> absl::Status {
-                        const int64_t before = at->rank->sent_bytes();
-                        BRIGADE_RETURN_IF_ERROR(enqueue());
-                        BRIGADE_RETURN_IF_ERROR(
-                            at->rank->communicator().Synchronize(at->rank->stream()));
-                        const int64_t bytes = at->rank->sent_bytes() - before;
-                        if (self == 0) *sent = std::max(*sent, bytes);
-                        return absl::OkStatus();
-                      },
-                      {},
-                      {},
-                      state};
+          return Turn{
+              name,
+              [=]() -> absl::Status {
+                const int64_t before = at->rank->sent_bytes();
+                BRIGADE_RETURN_IF_ERROR(enqueue());
+                BRIGADE_RETURN_IF_ERROR(at->rank->communicator().Synchronize(at->rank->stream()));
+                const int64_t bytes = at->rank->sent_bytes() - before;
+                if (self == 0) *sent = std::max(*sent, bytes);
+                return absl::OkStatus();
+              },
+              {},
+              {},
+              state};
         };
         return std::vector<Turn>{turn("beside", [at] { return at->beside->Run(); }),
                                  turn("after", [at] { return at->after->Run(); }),
@@ -81,8 +81,8 @@ absl::Status Measure(const LayerShape& shape, Figures& figures) {
   // Of one rank's pass; where it both gathers and sums, each takes as long.
   const double product = Median(calm[kProducts].wall) / shape.products();
   const int exchanges = (shape.gathers() ? 1 : 0) + (shape.sums() ? 1 : 0);
-  const double link = static_cast<double>(sent) /
-                      (absl::GetFlag(FLAGS_link) * product * std::max(exchanges, 1));
+  const double link =
+      static_cast<double>(sent) / (absl::GetFlag(FLAGS_link) * product * std::max(exchanges, 1));
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<TurnTimes> times,
                            Contest(shape, link, absl::GetFlag(FLAGS_rounds), &sent));
   Seconds hidden, can_be;
@@ -98,8 +98,8 @@ absl::Status Measure(const LayerShape& shape, Figures& figures) {
   for (const size_t each : {kProducts, kGather, kSum, kAfter, kBeside}) {
     std::cout << absl::StrFormat(" %9.2f", Median(times[each].wall) * 1e3);
   }
-  std::cout << absl::StrFormat(" %9.2f %9.2f %8.3f\n", Median(can_be) * 1e3,
-                               Median(hidden) * 1e3, share);
+  std::cout << absl::StrFormat(" %9.2f %9.2f %8.3f\n", Median(can_be) * 1e3, Median(hidden) * 1e3,
+                               share);
   figures.Add(absl::StrCat(name, "_hidden"), share);
   return absl::OkStatus();
 }

@@ -87,8 +87,7 @@ absl::Status CollectivesAlone::Enqueue() {
                                                 {.algorithm = call.algorithm}, stream));
         break;
       case CollectiveKind::kShift:
-        BRIGADE_RETURN_IF_ERROR(
-            ranks.Shift(in, out, call.count, call.dtype, call.root, stream));
+        BRIGADE_RETURN_IF_ERROR(ranks.Shift(in, out, call.count, call.dtype, call.root, stream));
         break;
       default:
         return absl::UnimplementedError(absl::StrCat("no benchmark of ", Name(call.kind)));

@@ -65,12 +65,11 @@ class Passes {
   }
   absl::Status Run() {
     BRIGADE_RETURN_IF_ERROR(Forward());
-    return ring_ != nullptr
-               ? ring_->Backward(qkv_.data(), out_.data(), log_sum_exp_.data(), dout_.data(),
-                                 dqkv_.data(), rank_.stream())
-               : nn::AttentionBackward(shape_, qkv_.data(), out_.data(), log_sum_exp_.data(),
-                                       dout_.data(), workspace_.data(), dqkv_.data(),
-                                       rank_.stream());
+    return ring_ != nullptr ? ring_->Backward(qkv_.data(), out_.data(), log_sum_exp_.data(),
+                                              dout_.data(), dqkv_.data(), rank_.stream())
+                            : nn::AttentionBackward(
+                                  shape_, qkv_.data(), out_.data(), log_sum_exp_.data(),
+                                  dout_.data(), workspace_.data(), dqkv_.data(), rank_.stream());
   }
 
  private:
@@ -92,14 +91,12 @@ absl::StatusOr<std::vector<TurnTimes>> Contest(const nn::AttentionShape& shape,
   const int ranks = absl::GetFlag(FLAGS_ranks);
   return TakeTurns(
       ranks, rounds,
-      [&, ranks](int self,
-                 collectives::ThreadGroup& group) -> absl::StatusOr<std::vector<Turn>> {
+      [&, ranks](int self, collectives::ThreadGroup& group) -> absl::StatusOr<std::vector<Turn>> {
         const auto state = std::make_shared<State>();
         BRIGADE_ASSIGN_OR_RETURN(state->rank, ParallelRank::Create(self, group, bytes_per_second));
         ParallelRank& rank = *state->rank;
         BRIGADE_ASSIGN_OR_RETURN(
-            auto ring,
-            parallel::RingAttention::Create(shape, rank.communicator(), rank.context()));
+            auto ring, parallel::RingAttention::Create(shape, rank.communicator(), rank.context()));
         const nn::AttentionShape local = ring->local_shape();
         BRIGADE_ASSIGN_OR_RETURN(state->ring, Passes::Create(local, std::move(ring), rank));
         // As many pairs of positions as the ring gives each rank: the whole text's, of some heads.
@@ -173,8 +170,8 @@ absl::Status Main() {
       "passes, of attention to the whole text by 1/%d of the heads, of all hops, of the last one; "
       "time of attention and hops, processor time of theirs; time of attention and the last hop\n"
       "%9s %9s %9s %9s %9s %10s %12s\n",
-      ranks, shape.context, shape.heads, shape.head_width(), type, absl::GetFlag(FLAGS_link),
-      ranks, "ring", "attention", "hops", "last_hop", "of_parts", "processor", "of_shortest");
+      ranks, shape.context, shape.heads, shape.head_width(), type, absl::GetFlag(FLAGS_link), ranks,
+      "ring", "attention", "hops", "last_hop", "of_parts", "processor", "of_shortest");
   for (const size_t each : {kRing, kShare, kHops, kLastHop}) {
     std::cout << absl::StrFormat("%9.2f ", Median(times[each].wall) * 1e3);
   }

@@ -52,24 +52,24 @@ absl::Status Measure(const BlockShape& shape, const std::string& name, Figures& 
     BRIGADE_ASSIGN_OR_RETURN(state->exchange,
                              CollectivesAlone::Create(Block::Collectives(shape, self), rank));
     const auto turn = [&](const char* what, auto enqueue) {
-      return Turn{what,
-                  [=, &rank, &sent]() -> absl::Status {
-                    const int64_t before = rank.sent_bytes();
-                    for (int i = 0; i < runs; ++i) BRIGADE_RETURN_IF_ERROR(enqueue());
-                    BRIGADE_RETURN_IF_ERROR(rank.communicator().Synchronize(rank.stream()));
-                    const int64_t bytes = (rank.sent_bytes() - before) / runs;
-                    // The block sends what its collectives do.
-                    int64_t& expected = sent[static_cast<size_t>(rank.rank())];
-                    if (bytes != 0 && expected != 0 && bytes != expected) {
-                      return absl::InternalError(
-                          absl::StrCat("sent ", bytes, " bytes and ", expected));
-                    }
-                    if (bytes != 0) expected = bytes;
-                    return absl::OkStatus();
-                  },
-                  {},
-                  {},
-                  state};
+      return Turn{
+          what,
+          [=, &rank, &sent]() -> absl::Status {
+            const int64_t before = rank.sent_bytes();
+            for (int i = 0; i < runs; ++i) BRIGADE_RETURN_IF_ERROR(enqueue());
+            BRIGADE_RETURN_IF_ERROR(rank.communicator().Synchronize(rank.stream()));
+            const int64_t bytes = (rank.sent_bytes() - before) / runs;
+            // The block sends what its collectives do.
+            int64_t& expected = sent[static_cast<size_t>(rank.rank())];
+            if (bytes != 0 && expected != 0 && bytes != expected) {
+              return absl::InternalError(absl::StrCat("sent ", bytes, " bytes and ", expected));
+            }
+            if (bytes != 0) expected = bytes;
+            return absl::OkStatus();
+          },
+          {},
+          {},
+          state};
     };
     State* const at = state.get();
     return std::vector<Turn>{turn("block", [at] { return at->whole->Run(); }),
@@ -81,8 +81,7 @@ absl::Status Measure(const BlockShape& shape, const std::string& name, Figures& 
   Seconds sum, processor_sum;
   for (size_t round = 0; round < times[kWhole].wall.size(); ++round) {
     sum.push_back(times[kProducts].wall[round] + times[kExchange].wall[round]);
-    processor_sum.push_back(times[kProducts].processor[round] +
-                            times[kExchange].processor[round]);
+    processor_sum.push_back(times[kProducts].processor[round] + times[kExchange].processor[round]);
   }
   const double of_parts = MedianRatio(times[kWhole].wall, sum);
   const double processor = MedianRatio(times[kWhole].processor, processor_sum);
@@ -125,9 +124,9 @@ absl::Status Main() {
       shape.heads = absl::GetFlag(FLAGS_heads);
       for (const bool sequence_parallel : {false, true}) {
         shape.sequence_parallel = sequence_parallel;
-        BRIGADE_RETURN_IF_ERROR(Measure(
-            shape, absl::StrCat(type, "_t", shape.ranks, sequence_parallel ? "_rows" : ""),
-            figures));
+        BRIGADE_RETURN_IF_ERROR(
+            Measure(shape, absl::StrCat(type, "_t", shape.ranks, sequence_parallel ? "_rows" : ""),
+                    figures));
       }
     }
   }
