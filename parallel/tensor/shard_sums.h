@@ -61,8 +61,9 @@ absl::Status CheckRanks(const TensorShards& shards, const collectives::Communica
 //              pieces nor overlap take more: each piece has its place.
 // Traffic      With n elements and t ranks, a power of two, each sends 2 (t-1)/t n elements for
 //              kAll, (t-1)/t n for kOwn, of 4 bytes or as the wire says; a gather (t-1)/t n of the
-//              model's type. Of other numbers what WireBytes says of the signatures. Pieces send as
-//              much in more calls, where the ranks divide their elements.
+//              model's type. Of other numbers what WireBytes says of the signatures. In pieces
+//              all ranks together send as much, in more calls; and each one of them, but for the
+//              blocks of an all-reduce, which are cut at cache lines.
 // Overlap      With it the communicator's calls, and the casts behind them, are on a stream of the
 //              sums' own, which waits for `stream` by events, and `stream` for it: a piece of a
 //              product, then its sum beside the next piece. Without, the same calls are on

@@ -149,16 +149,15 @@ TEST(GridTrainingTest, FeaturesMeetOnGrids) {
 TEST_P(GridProductTest, OverlapChangesNoBit) {
   const auto& [precision, sequence_parallel] = GetParam();
   constexpr int kShards = 4;
-  // Pieces of one text's 8 rows and another's; of which there are fewer under sequence parallelism;
-  // and unequal ones.
-  for (const int pieces : {1, 2, 3, 8}) {
+  // Of 16 rows; three pieces are unequal.
+  for (const int pieces : {1, 3}) {
     const auto job_of = [&](int tensor, int stage) {
       Job job = JobOf({tensor, 1, 1, sequence_parallel, pieces}, kShards, stage, precision, kAdamW);
       job.steps = 3;
       return job;
     };
     const Trained whole = Train(job_of(1, 0), 1);
-    for (const int tensor : {1, 2, 4}) {
+    for (const int tensor : {2, 4}) {
       for (const bool overlap : {false, true}) {
         Job job = job_of(tensor, tensor % zero::kStages);
         job.config.tensor_overlap = overlap;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/nn/pointwise.h"
+#include "brigade/tests/parallel/tensor/sharded_mlp.h"
 #include "brigade/tests/parallel/tensor/tensor_lab.h"
 #include "brigade/tests/spec/parallel.h"
 #include "gmock/gmock.h"
@@ -22,92 +23,6 @@ using precision::Half;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two layers with GELU between, from x [rows, inputs] to y [rows, outputs], and back from dy.
-struct Mlp {
-  int64_t rows, inputs, hidden, outputs;
-  bool gelu = true;
-
-  Shard expand() const { return {.shape = {hidden, inputs}, .axis = 0}; }
-  Shard expand_bias() const { return {.shape = {hidden}, .axis = 0}; }
-  Shard contract() const { return {.shape = {outputs, hidden}, .axis = 1}; }
-};
-
-template <typename T>
-struct Values {
-  std::vector<T> x, expand, bias, contract, dy;
-};
-
-template <typename T>
-struct Results {
-  std::vector<T> y, dx, dexpand, dbias, dcontract;
-};
-
-template <typename T>
-Results<T> Run(const Mlp& mlp, const Values<T>& values, int count, int ranks,
-               SumWire wire = SumWire::kFloat32, SumPart part = SumPart::kAll) {
-  Results<T> whole = {std::vector<T>(static_cast<size_t>(mlp.rows * mlp.outputs)),
-                      std::vector<T>(values.x.size()), std::vector<T>(values.expand.size()),
-                      std::vector<T>(values.bias.size()), std::vector<T>(values.contract.size())};
-  OnTensorRanks(count, ranks, [&](TensorLab& lab) {
-    constexpr DType kType = precision::kDType<T>;
-    device::Stream& stream = lab.stream();
-    const int local = lab.shards().local();
-    const Shard all_x = {.shape = {mlp.rows, mlp.inputs}};
-    const Shard all_y = {.shape = {mlp.rows, mlp.outputs}};
-    const auto x = lab.Cut(all_x, values.x), dy = lab.Cut(all_y, values.dy);
-    const auto expand = lab.Cut(mlp.expand(), values.expand);
-    const auto bias = lab.Cut(mlp.expand_bias(), values.bias);
-    const auto contract = lab.Cut(mlp.contract(), values.contract);
-    const int64_t hidden = mlp.hidden / count, inner = local * mlp.rows * hidden;
-    const int64_t parts = part == SumPart::kOwn ? ranks : 1;
-    const auto h = lab.Raw<T>(inner), act = lab.Raw<T>(inner), dh = lab.Raw<T>(inner);
-    const auto y = lab.Raw<T>(mlp.rows * mlp.outputs / parts);
-    const auto dx = lab.Raw<T>(mlp.rows * mlp.inputs / parts);
-    const auto dexpand = lab.Raw<T>(static_cast<int64_t>(expand.size()));
-    const auto dbias = lab.Raw<T>(static_cast<int64_t>(bias.size()));
-    const auto dcontract = lab.Raw<T>(static_cast<int64_t>(contract.size()));
-    auto sums = ShardSums::Create({.shards = lab.shards(),
-                                   .dtype = kType,
-                                   .wire = wire,
-                                   .part = part,
-                                   .elements = mlp.rows * std::max(mlp.inputs, mlp.outputs)},
-                                  lab.self().communicator.get(), *lab.self().context)
-                    .value();
-    const nn::LinearInput first = {kType, x.data(), expand.data(), mlp.rows, mlp.inputs, hidden};
-    const nn::LinearInput second = {
-        kType, mlp.gelu ? act.data() : h.data(), contract.data(), mlp.rows, hidden, mlp.outputs};
-    const nn::MatrixShape shape = {kType, local * mlp.rows, hidden};
-    ASSERT_OK(ColumnLinear(first, bias.data(), h.data(), *sums, lab.blas(), stream));
-    if (mlp.gelu) {
-      ASSERT_OK(nn::Gelu(shape, h.data(), act.data(), stream));
-    }
-    ASSERT_OK(RowLinear(second, y.data(), *sums, lab.blas(), stream));
-    ASSERT_OK(RowLinearBackward(second, dy.data(), dh.data(), {dcontract.data()}, *sums, lab.blas(),
-                                lab.workspace(), stream));
-    if (mlp.gelu) {
-      ASSERT_OK(nn::GeluBackward(shape, h.data(), dh.data(), stream));
-    }
-    ASSERT_OK(ColumnLinearBackward(first, dh.data(), dx.data(), {dexpand.data()}, {dbias.data()},
-                                   *sums, lab.blas(), lab.workspace(), stream));
-    ASSERT_OK(lab.self().communicator->Synchronize(stream));
-    lab.JoinRows<T>(part, y, whole.y);
-    lab.JoinRows<T>(part, dx, whole.dx);
-    lab.Join<T>(mlp.expand(), dexpand, whole.dexpand);
-    lab.Join<T>(mlp.expand_bias(), dbias, whole.dbias);
-    lab.Join<T>(mlp.contract(), dcontract, whole.dcontract);
-  });
-  return whole;
-}
-
-template <typename T>
-void ExpectSameBits(const Results<T>& a, const Results<T>& b) {
-  EXPECT_TRUE(SameBits(a.y, b.y)) << "y";
-  EXPECT_TRUE(SameBits(a.dx, b.dx)) << "dx";
-  EXPECT_TRUE(SameBits(a.dexpand, b.dexpand)) << "dexpand";
-  EXPECT_TRUE(SameBits(a.dbias, b.dbias)) << "dbias";
-  EXPECT_TRUE(SameBits(a.dcontract, b.dcontract)) << "dcontract";
-}
-
 template <typename T>
 class TensorLinearTest : public ::testing::Test {
  protected:
@@ -116,11 +31,7 @@ class TensorLinearTest : public ::testing::Test {
 
   static bool IsSkipped() { return kOnGpu && sizeof(T) == 8; }
 
-  static Values<T> Random(const Mlp& mlp) {
-    return {Noise<T>(mlp.rows * mlp.inputs, 1), Noise<T>(mlp.hidden * mlp.inputs, 2),
-            Noise<T>(mlp.hidden, 3), Noise<T>(mlp.outputs * mlp.hidden, 4),
-            Noise<T>(mlp.rows * mlp.outputs, 5)};
-  }
+  static Values<T> Random(const Mlp& mlp) { return RandomValues<T>(mlp); }
 };
 using Types = ::testing::Types<float, Half, BFloat16, double>;
 TYPED_TEST_SUITE(TensorLinearTest, Types);
@@ -145,9 +56,9 @@ TYPED_TEST(TensorLinearTest, GivesTheKnownAnswerOnAnyRanks) {
     for (int ranks = 1; ranks <= count; ranks *= 2) {
       for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
         SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
-        const Results<T> results = Run(mlp, values, count, ranks, wire);
+        const Results<T> results = RunMlp(mlp, values, count, ranks, {.wire = wire});
         EXPECT_THAT(InDouble(results.y), ElementsAre(10));
-        EXPECT_THAT(InDouble(Run(mlp, biased, count, ranks, wire).y), ElementsAre(3));
+        EXPECT_THAT(InDouble(RunMlp(mlp, biased, count, ranks, {.wire = wire}).y), ElementsAre(3));
         EXPECT_THAT(InDouble(results.dx), ElementsAre(8, 1));
         EXPECT_THAT(InDouble(results.dexpand), ElementsAre(1, 2, 2, 4, 3, 6, 4, 8));
         EXPECT_THAT(InDouble(results.dbias), ElementsAre(1, 2, 3, 4));
@@ -162,11 +73,11 @@ TYPED_TEST(TensorLinearTest, TheNumberOfRanksChangesNoBit) {
   if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
   const Values<T> values = this->Random(this->kMlp);
   for (const int count : Counts()) {
-    const Results<T> one = Run(this->kMlp, values, count, 1);
+    const Results<T> one = RunMlp(this->kMlp, values, count, 1);
     for (int ranks = 1; ranks <= count; ranks *= 2) {
       for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
         SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, part ", part));
-        ExpectSameBits(Run(this->kMlp, values, count, ranks, SumWire::kFloat32, part), one);
+        ExpectSameBits(RunMlp(this->kMlp, values, count, ranks, {.part = part}), one);
       }
     }
   }
@@ -212,7 +123,7 @@ TYPED_TEST(TensorLinearTest, OneShardHasTheBitsOfNnsLayers) {
   using T = TypeParam;
   if (this->IsSkipped()) GTEST_SKIP() << "products of doubles are for the CPU";
   const Values<T> values = this->Random(this->kMlp);
-  ExpectSameBits(Run(this->kMlp, values, 1, 1), ByNn(this->kMlp, values));
+  ExpectSameBits(RunMlp(this->kMlp, values, 1, 1), ByNn(this->kMlp, values));
 }
 
 template <typename T>
@@ -240,7 +151,7 @@ TYPED_TEST(TensorLinearTest, DiffersFromDoubleByRoundings) {
     // Any number, where each rank has one.
     for (const SumWire wire : {SumWire::kFloat32, SumWire::kModel}) {
       SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, wire ", wire));
-      const Results<T> results = Run(this->kMlp, values, count, ranks, wire);
+      const Results<T> results = RunMlp(this->kMlp, values, count, ranks, {.wire = wire});
       ExpectNear(results.y, wanted.y, bound, "y");
       ExpectNear(results.dx, wanted.dx, bound, "dx");
       ExpectNear(results.dexpand, wanted.dexpand, bound, "dexpand");
@@ -258,14 +169,14 @@ TYPED_TEST(TensorLinearTest, AWireOfTheModelsTypeKeepsItsBound) {
   Mlp mlp = this->kMlp;
   mlp.gelu = false;
   const Values<T> values = this->Random(mlp);
-  const Results<T> one = Run(mlp, values, 1, 1);
+  const Results<T> one = RunMlp(mlp, values, 1, 1);
   const double u = UnitRoundoff<T>();
   const auto at = [](const std::vector<T>& array, int64_t i) {
     return static_cast<double>(nn::Widen(array[static_cast<size_t>(i)]));
   };
   for (const int ranks : Counts()) {
     if (ranks == 1) continue;
-    const Results<T> results = Run(mlp, values, ranks, ranks, SumWire::kModel);
+    const Results<T> results = RunMlp(mlp, values, ranks, ranks, {.wire = SumWire::kModel});
     bool differs = false;
     for (int64_t r = 0; r < mlp.rows; ++r) {
       for (int64_t o = 0; o < mlp.outputs; ++o) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -34,8 +35,7 @@ struct Gradients {
 
 // Of a norm and of a bias, whose gradient is added to ones. Ranks must agree on them.
 template <typename T>
-Gradients<T> Run(int count, int ranks) {
-  const Shard by_rows = {.shape = {kRows, kWidth}, .axis = 0};
+Gradients<T> Run(int count, int ranks, int most_pieces = 1) {
   const auto x = Noise<T>(kRows * kWidth, 1), dy = Noise<T>(kRows * kWidth, 2);
   const auto weight = Noise<T>(kWidth, 3), norm_bias = Noise<T>(kWidth, 4);
   Gradients<T> whole = {std::vector<T>(x.size()), std::vector<T>(kWidth), std::vector<T>(kWidth),
@@ -43,37 +43,43 @@ Gradients<T> Run(int count, int ranks) {
   std::vector<std::vector<T>> of_ranks(static_cast<size_t>(ranks));
   OnTensorRanks(count, ranks, [&](TensorLab& lab) {
     constexpr DType kType = precision::kDType<T>;
-    const auto my_x = lab.Cut(by_rows, x), my_dy = lab.Cut(by_rows, dy);
+    const RowPieces pieces = {kRows, most_pieces, SumPart::kOwn, lab.shards()};
+    const auto my_x = lab.CutRows(pieces, kWidth, x), my_dy = lab.CutRows(pieces, kWidth, dy);
     const auto my_weight = lab.Cut({.shape = {kWidth}}, weight);
     const auto my_norm_bias = lab.Cut({.shape = {kWidth}}, norm_bias);
-    const int64_t local = kRows / ranks, each = kRows / count;
+    const int64_t local = pieces.own_rows();
     const auto y = lab.Raw<T>(local * kWidth), dx = lab.Raw<T>(local * kWidth);
     const auto mean = lab.Raw<float>(local), inverse = lab.Raw<float>(local);
     const auto dweight = lab.Raw<T>(kWidth), dnorm_bias = lab.Raw<T>(kWidth);
     const auto dbias = lab.Array(std::vector<T>(kWidth, T(1.0f)));
-    auto gradients =
-        RowGradients::Create({.shards = lab.shards(), .dtype = kType, .elements = 3 * kWidth},
-                             lab.self().communicator.get(), *lab.self().context)
-            .value();
+    auto gradients = RowGradients::Create({.shards = lab.shards(),
+                                           .dtype = kType,
+                                           .elements = 3 * kWidth,
+                                           .pieces = pieces.count()},
+                                          lab.self().communicator.get(), *lab.self().context)
+                         .value();
     ASSERT_OK(nn::LayerNorm(
         {kType, my_x.data(), my_weight.data(), mean.data(), inverse.data(), local, kWidth},
         my_norm_bias.data(), y.data(), lab.stream()));
-    for (int b = 0; b < lab.shards().local(); ++b) {
-      const int64_t row = b * each, at = row * kWidth;
-      ASSERT_OK(nn::LayerNormBackward(
-          {kType, &my_x[at], my_weight.data(), &mean[row], &inverse[row], each, kWidth}, &my_dy[at],
-          {&dx[at]}, {gradients->Block(0, b, 0)}, {gradients->Block(0, b, kWidth)}, lab.workspace(),
-          lab.stream()));
-      ASSERT_OK(nn::BiasBackward({kType, each, kWidth}, &my_dy[at],
-                                 {gradients->Block(0, b, 2 * kWidth)}, lab.workspace(),
-                                 lab.stream()));
+    for (int p = 0; p < pieces.count(); ++p) {
+      for (int b = 0; b < lab.shards().local(); ++b) {
+        const auto [row, rows] = pieces.Block(p, b);
+        const int64_t at = row * kWidth;
+        ASSERT_OK(nn::LayerNormBackward(
+            {kType, &my_x[at], my_weight.data(), &mean[row], &inverse[row], rows, kWidth},
+            &my_dy[at], {&dx[at]}, {gradients->Block(p, b, 0)}, {gradients->Block(p, b, kWidth)},
+            lab.workspace(), lab.stream()));
+        ASSERT_OK(nn::BiasBackward({kType, rows, kWidth}, &my_dy[at],
+                                   {gradients->Block(p, b, 2 * kWidth)}, lab.workspace(),
+                                   lab.stream()));
+      }
     }
     ASSERT_OK(gradients->Sum({{0, kWidth, {dweight.data()}},
                               {kWidth, kWidth, {dnorm_bias.data()}},
                               {2 * kWidth, kWidth, {dbias.data(), true}}},
                              lab.stream()));
     ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
-    lab.Join<T>(by_rows, dx, whole.dx);
+    lab.JoinRows<T>(pieces, kWidth, dx, whole.dx);
     auto& mine = of_ranks[static_cast<size_t>(lab.shards().rank)];
     for (const auto& each_gradient : {dweight, dnorm_bias, dbias}) {
       const std::vector<T> values = lab.Read(each_gradient);
@@ -117,14 +123,17 @@ TYPED_TEST(RowGradientsTest, OneShardHasTheBitsOfNnsLayers) {
 TYPED_TEST(RowGradientsTest, TheNumberOfRanksChangesNoBit) {
   using T = TypeParam;
   for (const int count : Counts()) {
-    const Gradients<T> one = Run<T>(count, 1);
-    for (int ranks = 2; ranks <= count; ranks *= 2) {
-      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks"));
-      const Gradients<T> gradients = Run<T>(count, ranks);
-      EXPECT_TRUE(SameBits(gradients.dx, one.dx));
-      EXPECT_TRUE(SameBits(gradients.dweight, one.dweight));
-      EXPECT_TRUE(SameBits(gradients.dnorm_bias, one.dnorm_bias));
-      EXPECT_TRUE(SameBits(gradients.dbias, one.dbias));
+    // Of 48 rows: four pieces of eight shards are unequal.
+    for (const int pieces : {1, 2, 4}) {
+      const Gradients<T> one = Run<T>(count, 1, pieces);
+      for (int ranks = 2; ranks <= count; ranks *= 2) {
+        SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, ", pieces, " pieces"));
+        const Gradients<T> gradients = Run<T>(count, ranks, pieces);
+        EXPECT_TRUE(SameBits(gradients.dx, one.dx));
+        EXPECT_TRUE(SameBits(gradients.dweight, one.dweight));
+        EXPECT_TRUE(SameBits(gradients.dnorm_bias, one.dnorm_bias));
+        EXPECT_TRUE(SameBits(gradients.dbias, one.dbias));
+      }
     }
   }
 }
@@ -146,9 +155,10 @@ TYPED_TEST(RowGradientsTest, IsTheSumOverAllRows) {
   }
   // Of each block's gradient and of the sum, with those of 48 terms in float.
   const double bound = 9 * UnitRoundoff<T>() * 8 + 48 * 0x1p-24 * 16;
-  for (const int count : {1, 3, 4, 6, 8}) {
+  for (const auto& [count, pieces] : {std::pair(1, 1), std::pair(3, 1), std::pair(4, 1),
+                                      std::pair(4, 5), std::pair(6, 3), std::pair(8, 1)}) {
     if (testing::IsEmulated() && count > 4) continue;
-    const Gradients<T> gradients = Run<T>(count, count);
+    const Gradients<T> gradients = Run<T>(count, count, pieces);
     for (size_t c = 0; c < size_t{kWidth}; ++c) {
       EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dweight[c])), dweight[c], bound) << c;
       EXPECT_NEAR(static_cast<double>(nn::Widen(gradients.dnorm_bias[c])), dbias[c], bound) << c;
@@ -194,6 +204,10 @@ TEST(RowGradientsTest, WrongUsesAreNamed) {
       return RowGradients::Create({.shards = lab.shards(), .dtype = dtype, .elements = 8},
                                   lab.self().communicator.get(), *lab.self().context);
     };
+    EXPECT_THAT(RowGradients::Create({.shards = lab.shards(), .elements = 8, .pieces = 0},
+                                     lab.self().communicator.get(), *lab.self().context),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("pieces is 0; it must be 1 to 256")));
     EXPECT_THAT(create(DType::kFloat64),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype is float64")));
     auto gradients = create(DType::kFloat32).value();

@@ -19,6 +19,7 @@
 #include "brigade/nn/random.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
@@ -144,14 +145,28 @@ class TensorLab {
     });
   }
 
-  // What this rank has of rows: all of them, the same as the others, or its own part. The whole is
-  // then [all rows], of which ranks that have all must agree in every bit.
+  // This rank's rows of a whole array: all, or its own of each piece.
   template <typename T>
-  void JoinRows(SumPart part, absl::Span<T> local, std::vector<T>& whole) const {
+  absl::Span<T> CutRows(const RowPieces& pieces, int64_t columns, const std::vector<T>& whole) {
+    std::vector<T> local;
+    for (int p = 0; p < pieces.count(); ++p) {
+      const RowRange rows = pieces.OwnAmongAll(p);
+      const auto first = whole.begin() + rows.first * columns;
+      local.insert(local.end(), first, first + rows.count * columns);
+    }
+    return Array(local);
+  }
+
+  // The other way. Ranks that have all rows must agree in every bit.
+  template <typename T>
+  void JoinRows(const RowPieces& pieces, int64_t columns, absl::Span<T> local,
+                std::vector<T>& whole) const {
     const std::vector<T> mine = Read(local);
-    if (part == SumPart::kOwn) {
-      const auto size = static_cast<int64_t>(mine.size());
-      std::copy(mine.begin(), mine.end(), whole.begin() + shards_.rank * size);
+    if (pieces.shares_rows()) {
+      for (int p = 0; p < pieces.count(); ++p) {
+        std::copy_n(mine.begin() + pieces.Own(p).first * columns, pieces.Own(p).count * columns,
+                    whole.begin() + pieces.OwnAmongAll(p).first * columns);
+      }
       return;
     }
     if (shards_.rank == 0) whole = mine;
@@ -167,16 +182,20 @@ class TensorLab {
   std::vector<device::Buffer> arrays_;
 };
 
-// body(lab) on each of `ranks` ranks that share `count` shards.
+// body(lab) on each of options.size ranks that share `count` shards.
+inline void OnTensorRanks(int count, collectives::RanksOptions options,
+                          const std::function<void(TensorLab&)>& body) {
+  options.device = BRIGADE_LAB_DEVICE;
+  collectives::OnThreads(options, [&](collectives::Rank& self) {
+    TensorLab lab(self, {count, options.size, self.rank});
+    body(lab);
+    // Others may still read this rank's arrays.
+    EXPECT_OK(self.stream->Synchronize());
+    self.AwaitOthers();
+  });
+}
 inline void OnTensorRanks(int count, int ranks, const std::function<void(TensorLab&)>& body) {
-  collectives::OnThreads({.size = ranks, .device = BRIGADE_LAB_DEVICE},
-                         [&](collectives::Rank& self) {
-                           TensorLab lab(self, {count, ranks, self.rank});
-                           body(lab);
-                           // Others may still read this rank's arrays.
-                           EXPECT_OK(self.stream->Synchronize());
-                           self.AwaitOthers();
-                         });
+  OnTensorRanks(count, collectives::RanksOptions{.size = ranks}, body);
 }
 
 // Numbers of shards that several numbers of ranks can share; fewer on the emulator, which is slow.

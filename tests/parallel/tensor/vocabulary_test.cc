@@ -54,7 +54,7 @@ struct Embedded {
 
 // With nn::Embedding on one shard, where `by_nn`.
 template <typename T>
-Embedded<T> Embed(int count, int ranks, SumPart part, bool by_nn = false) {
+Embedded<T> Embed(int count, int ranks, SumPart part, int pieces = 1, bool by_nn = false) {
   const Shard table = {.shape = {kVocabulary, kWidth}, .axis = 0};
   auto tokens = Noise<T>(kVocabulary * kWidth, 1), positions = Noise<T>(kContext * kWidth, 2);
   // -0 + -0 keeps its sign, wherever it lies.
@@ -76,8 +76,8 @@ Embedded<T> Embed(int count, int ranks, SumPart part, bool by_nn = false) {
     const auto my_tokens = lab.Cut(table, tokens);
     const auto my_positions = lab.Cut({.shape = {kContext, kWidth}}, positions);
     const auto my_dx = lab.Cut({.shape = {kRows, kWidth}}, dx);
-    const int64_t parts = part == SumPart::kOwn ? ranks : 1;
-    const auto x = lab.Raw<T>(kRows * kWidth / parts);
+    const RowPieces cut = {kRows, pieces, part, lab.shards()};
+    const auto x = lab.Raw<T>(cut.own_rows() * kWidth);
     const auto dtokens = lab.Raw<T>(static_cast<int64_t>(my_tokens.size()));
     const auto dpositions = lab.Raw<T>(kContext * kWidth);
     const nn::TokenIds ids = {my_ids.data(), kBatch, kContext, kVocabulary};
@@ -88,36 +88,41 @@ Embedded<T> Embed(int count, int ranks, SumPart part, bool by_nn = false) {
                                       {dpositions.data()}, workspace, lab.stream()));
     } else {
       const nn::TokenIds window = VocabularyWindow(ids, lab.shards()).value();
-      auto sums =
-          ShardSums::Create(
-              {.shards = lab.shards(), .dtype = kType, .part = part, .elements = kRows * kWidth},
-              lab.self().communicator.get(), *lab.self().context)
-              .value();
+      auto sums = ShardSums::Create({.shards = lab.shards(),
+                                     .dtype = kType,
+                                     .part = part,
+                                     .elements = kRows * kWidth,
+                                     .pieces = pieces,
+                                     .rows = kRows},
+                                    lab.self().communicator.get(), *lab.self().context)
+                      .value();
       ASSERT_OK(VocabularyEmbedding(window, kWidth, my_tokens.data(), my_positions.data(), x.data(),
                                     *sums, lab.stream()));
       ASSERT_OK(nn::EmbeddingBackward(window, kType, kWidth, my_dx.data(), {dtokens.data()},
                                       {dpositions.data()}, workspace, lab.stream()));
     }
     ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
-    lab.JoinRows<T>(part, x, whole.x);
+    lab.JoinRows<T>(cut, kWidth, x, whole.x);
     lab.Join<T>(table, dtokens, whole.dtokens);
-    lab.JoinRows<T>(SumPart::kAll, dpositions, whole.dpositions);
+    lab.JoinRows<T>({.rows = kContext}, kWidth, dpositions, whole.dpositions);
   });
   return whole;
 }
 
 TYPED_TEST(VocabularyTest, AnEmbeddingHasTheBitsOfOneTableOnAnyRanks) {
   using T = TypeParam;
-  const Embedded<T> wanted = Embed<T>(1, 1, SumPart::kAll, /*by_nn=*/true);
+  const Embedded<T> wanted = Embed<T>(1, 1, SumPart::kAll, 1, /*by_nn=*/true);
   // Rows 5 and 6 have no token.
   for (int64_t i = 0; i < kRows * kWidth; ++i) {
     const bool none = i / kWidth == 5 || i / kWidth == 6;
     EXPECT_EQ(std::isnan(nn::Widen(wanted.x[static_cast<size_t>(i)])), none) << i;
   }
   ForEachSharing([&](int count, int ranks) {
-    for (const SumPart part : {SumPart::kAll, SumPart::kOwn}) {
-      SCOPED_TRACE(absl::StrCat(count, " shards, ", ranks, " ranks, part ", part));
-      const Embedded<T> embedded = Embed<T>(count, ranks, part);
+    for (const auto& [part, pieces] :
+         {std::pair(SumPart::kAll, 1), std::pair(SumPart::kOwn, 1), std::pair(SumPart::kOwn, 4)}) {
+      SCOPED_TRACE(
+          absl::StrCat(count, " shards, ", ranks, " ranks, part ", part, ", ", pieces, " pieces"));
+      const Embedded<T> embedded = Embed<T>(count, ranks, part, pieces);
       for (size_t i = 0; i < wanted.x.size(); ++i) {
         // Payloads of NaN aside.
         if (std::isnan(nn::Widen(wanted.x[i]))) {
@@ -181,7 +186,7 @@ Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>&
       EXPECT_EQ(lab.sent_bytes() - before,
                 3 * (ranks - 1) * kRows * static_cast<int64_t>(sizeof(W)));
     }
-    lab.JoinRows<W>(SumPart::kAll, losses, whole.losses);
+    lab.JoinRows<W>({.rows = kRows}, 1, losses, whole.losses);
     lab.Join<T>(columns, mine, whole.gradient);
   });
   return whole;
