@@ -1,8 +1,10 @@
 #include "brigade/benchmarks/parallel/layer_case.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +31,30 @@ parallel::ShardSumOptions SumOptions(const LayerShape& shape, int rank, bool exc
           .rows = shape.rows,
           .overlap = overlap};
 }
+
+// Products that wait in proportion to their operations.
+class WaitingBlas final : public nn::Blas {
+ public:
+  explicit WaitingBlas(double operations_per_second)
+      : operations_per_second_(operations_per_second) {}
+
+ private:
+  device::Access Workspace(const nn::GemmArguments& /*arguments*/) const override {
+    return device::Writes(nullptr, 0);
+  }
+  absl::Status Enqueue(const nn::GemmArguments& arguments, const device::Operation& operation,
+                       device::Stream& stream) override {
+    const double operations = 2.0 * static_cast<double>(arguments.m) *
+                              static_cast<double>(arguments.n) * static_cast<double>(arguments.k);
+    const std::chrono::duration<double> time(operations / operations_per_second_);
+    return stream.Enqueue(operation, [time](device::ThreadPool&) {
+      std::this_thread::sleep_for(time);
+      return absl::OkStatus();
+    });
+  }
+
+  const double operations_per_second_;
+};
 
 // A signature of each piece.
 template <typename Signature>
@@ -109,7 +135,12 @@ absl::StatusOr<std::unique_ptr<LayerCase>> LayerCase::Create(const LayerShape& s
       made->workspace_,
       nn::Workspace::Create(rank.context(), kFloat,
                             {.rows = shape.rows, .sums = 4 * shape.width, .width = shape.width}));
-  BRIGADE_ASSIGN_OR_RETURN(made->blas_, nn::Blas::Create(rank.context(), 0));
+  if (shape.product_seconds > 0) {
+    const auto operations = static_cast<double>(2 * shape.rows * weight);
+    made->blas_ = std::make_unique<WaitingBlas>(operations / shape.product_seconds);
+  } else {
+    BRIGADE_ASSIGN_OR_RETURN(made->blas_, nn::Blas::Create(rank.context(), 0));
+  }
   BRIGADE_ASSIGN_OR_RETURN(
       made->sums_, ShardSums::Create(SumOptions(shape, rank.rank(), exchanges, overlap),
                                      exchanges ? &rank.communicator() : nullptr, rank.context()));

@@ -28,6 +28,9 @@ struct LayerShape {
   parallel::SumPart part = parallel::SumPart::kAll;
   int64_t rows = 0, width = 0;
   int ranks = 2, pieces = 4;
+  // Unless it is 0, a product of all rows waits so long instead of computing: as a GPU's, it then
+  // takes no processor, of which other ranks and other processes may leave it none.
+  double product_seconds = 0;
 
   bool gathers() const;
   bool sums() const;

@@ -9,9 +9,11 @@ for case in fp32_t1 fp32_t2 fp32_t2_rows bf16_t2_rows; do has "${case}_of_parts"
 if "$1" --ranks=3 --batch=1 --context=16 --width=16 --heads=2 2> "$TEST_TMPDIR/error"; then exit 1; fi
 grep -q 'must divide' "$TEST_TMPDIR/error"
 
-"$2" --rows=16 --width=16 --pieces=2 --rounds=1 --json="$figures"
-for pass in row_forward_all_rows column_forward_own_rows row_backward_own_rows column_backward_own_rows; do
-  has "${pass}_hidden"
+for products in 0 2; do
+  "$2" --rows=16 --width=16 --pieces=2 --product_ms=$products --rounds=1 --json="$figures"
+  for pass in row_forward_all_rows column_forward_own_rows row_backward_own_rows column_backward_own_rows; do
+    has "${pass}_hidden"
+  done
 done
 
 "$3" --ranks=4 --context=64 --heads=4 --head_width=8 --rounds=1 --json="$figures"
