@@ -6,6 +6,8 @@ has() { grep -q "\"$1\"" "$figures" || { cat "$figures" && exit 1; }; }
 
 "$1" --ranks=1,2 --types=fp32,bf16 --batch=1 --context=16 --width=16 --heads=2 --rounds=1 --json="$figures"
 for case in fp32_t1 fp32_t2 fp32_t2_rows bf16_t2_rows; do has "${case}_of_parts"; done
+"$1" --ranks=2 --batch=1 --context=16 --width=16 --heads=2 --pieces=2 --overlap --rounds=1 --json="$figures"
+has fp32_t2_rows_of_parts
 if "$1" --ranks=3 --batch=1 --context=16 --width=16 --heads=2 2> "$TEST_TMPDIR/error"; then exit 1; fi
 grep -q 'must divide' "$TEST_TMPDIR/error"
 

@@ -25,6 +25,8 @@ ABSL_FLAG(int64_t, context, 512, "positions of a text");
 ABSL_FLAG(int64_t, width, 512, "of the block");
 ABSL_FLAG(int64_t, heads, 8, "of the block");
 ABSL_FLAG(std::vector<std::string>, types, (std::vector<std::string>{"fp32"}), "fp32, bf16");
+ABSL_FLAG(int, pieces, 1, "into which rows are cut where ranks exchange them");
+ABSL_FLAG(bool, overlap, false, "exchange pieces beside products");
 ABSL_FLAG(int, runs, 2, "forward and backward passes of a turn");
 ABSL_FLAG(int, rounds, 11, "turns of each contestant; medians count");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
@@ -102,12 +104,14 @@ absl::Status Measure(const BlockShape& shape, const std::string& name, Figures& 
 absl::Status Main() {
   Figures figures;
   std::cout << absl::StrFormat(
-      "# %d x %d rows of width %d, %d heads: ms of a block's two passes; all ranks' GFLOP/s; its "
+      "# %d x %d rows of width %d, %d heads, rows in %d pieces, exchanged %s products: ms of a "
+      "block's two passes; all ranks' GFLOP/s; its "
       "time of the sum of its parts, and its processor time of theirs; MB that a rank sends\n"
       "%-18s %9s %9s %9s %9s %10s %10s %9s\n",
       absl::GetFlag(FLAGS_batch), absl::GetFlag(FLAGS_context), absl::GetFlag(FLAGS_width),
-      absl::GetFlag(FLAGS_heads), "case", "block", "products", "exchange", "GFLOP/s", "of_parts",
-      "processor", "sent");
+      absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_pieces),
+      absl::GetFlag(FLAGS_overlap) ? "beside" : "between", "case", "block", "products", "exchange",
+      "GFLOP/s", "of_parts", "processor", "sent");
   for (const std::string& type : absl::GetFlag(FLAGS_types)) {
     if (type != "fp32" && type != "bf16") {
       return absl::InvalidArgumentError(absl::StrCat("there is no type ", type));
@@ -122,6 +126,8 @@ absl::Status Main() {
       shape.context = absl::GetFlag(FLAGS_context);
       shape.width = absl::GetFlag(FLAGS_width);
       shape.heads = absl::GetFlag(FLAGS_heads);
+      shape.pieces = absl::GetFlag(FLAGS_pieces);
+      shape.overlap = absl::GetFlag(FLAGS_overlap);
       for (const bool sequence_parallel : {false, true}) {
         shape.sequence_parallel = sequence_parallel;
         BRIGADE_RETURN_IF_ERROR(
