@@ -21,7 +21,7 @@ ABSL_FLAG(int, ranks, 2, "how many tensor ranks, as threads");
 ABSL_FLAG(int, pieces, 4, "into which rows are cut");
 ABSL_FLAG(int64_t, rows, 2048, "of the layers");
 ABSL_FLAG(int64_t, width, 512, "of the layers, between products of 4 times it");
-ABSL_FLAG(double, product_ms, 80, "how long a product waits, instead of computing; 0: it computes");
+ABSL_FLAG(double, product_ms, 0, "how long a product waits, instead of computing; 0: it computes");
 ABSL_FLAG(double, link, 0.7, "how long the link takes for an exchange, in times of a product");
 ABSL_FLAG(int, rounds, 11, "turns of each contestant; medians count");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
@@ -116,8 +116,7 @@ absl::Status Main() {
   std::cout << absl::StrFormat(
       "# %d ranks, %d rows of %d and %d columns, fp32, in %d pieces; products %s, and the "
       "link takes %.2f of one: ms of products, gather and sum alone, of a pass that exchanges "
-      "after them and "
-      "beside them; what can be hidden, what is, and its share\n"
+      "after them and beside them; what can be hidden, what is, and its share\n"
       "%-26s %9s %9s %9s %9s %9s %9s %9s %8s\n",
       shape.ranks, shape.rows, shape.width, 4 * shape.width, shape.pieces,
       shape.product_seconds > 0 ? "wait" : "compute", absl::GetFlag(FLAGS_link), "", "products",
