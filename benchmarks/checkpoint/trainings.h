@@ -5,13 +5,12 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/benchmarks/checkpoint/plain_files.h"
-#include "brigade/benchmarks/common/interleave.h"
+#include "brigade/benchmarks/common/turns.h"
 #include "brigade/benchmarks/zero/synthetic_model.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
@@ -50,28 +49,10 @@ class Training {
   std::vector<device::Buffer> own_;
 };
 
-// What takes turns.
-struct Turn {
-  std::string name;
-  // Of all ranks: timed, from when all begin until all have ended.
-  std::function<absl::Status()> run;
-  // Before and after it, not timed; on each rank.
-  std::function<absl::Status()> before = {};
-  std::function<absl::Status()> after = {};
-  // What these need.
-  std::shared_ptr<void> keep = {};
-};
-
-// Of each round: how long a turn took, and the processor time of all threads meanwhile.
-struct TurnTimes {
-  Seconds wall, processor;
-};
-
-// Makes each rank's turns and lets them take turns: `rounds` rounds, every other one in the
-// opposite order, and one before that is not counted. Ends the process on an error.
-using CreateTurns = std::function<absl::StatusOr<std::vector<Turn>>(Training&)>;
+// TakeTurns of turns that each rank makes of a training of its own.
+using CreateTrainingTurns = std::function<absl::StatusOr<std::vector<Turn>>(Training&)>;
 absl::StatusOr<std::vector<TurnTimes>> TakeTurns(int ranks, const SyntheticModel& model, int rounds,
-                                                 const CreateTurns& create);
+                                                 const CreateTrainingTurns& create);
 
 }  // namespace brigade::benchmarks
 

@@ -1,0 +1,25 @@
+#ifndef BRIGADE_BENCHMARKS_COMMON_FIGURES_H_
+#define BRIGADE_BENCHMARKS_COMMON_FIGURES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace brigade::benchmarks {
+
+// What a benchmark writes with --json for a check_* script: figures by name.
+class Figures {
+ public:
+  void Add(const std::string& name, double value);
+
+  // Nothing for a path that is empty.
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace brigade::benchmarks
+
+#endif  // BRIGADE_BENCHMARKS_COMMON_FIGURES_H_
