@@ -28,9 +28,9 @@ namespace brigade::collectives::internal {
 //              rest from any.
 class FailureDetector {
  public:
-  // `name`: GlooOptions'. `context` is null in a group of one. `end_waits` ends the waits of this rank's payload: called
-  // from any thread, with a lock held, for the last time before HasFailed() is true. `waits` has
-  // the waits of all groups of this rank, this one's too until its end.
+  // `name`: GlooOptions'. `context` is null in a group of one. `end_waits` ends the waits of this
+  // rank's payload: called from any thread, with a lock held, for the last time before HasFailed()
+  // is true. `waits` has the waits of all groups of this rank, this one's too until its end.
   FailureDetector(int rank, int size, std::string name, absl::Duration timeout,
                   ::gloo::transport::Context* context, std::shared_ptr<RankWaits> waits,
                   std::function<void()> end_waits);

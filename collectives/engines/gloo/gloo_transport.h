@@ -43,8 +43,8 @@ struct GlooOptions {
 // Culprits     At a deadline the rank asks the silent one whom it is waiting for itself, and so on:
 //              the error names the one that does not answer or does not wait. It comes at most 0.1
 //              timeouts after the deadline, or 1 s if that is more. A rank that waits in another
-//              group of its own is not to blame: the deadline is put off until that group has ended,
-//              by two timeouts at most.
+//              group of its own is not to blame: the deadline is put off until that group has
+//              ended, by two timeouts at most.
 // Sizes        A message of another size than expected is never received: DeadlineExceeded, and no
 //              byte is written. (Gloo itself would end the process.)
 // Allocation   Send, Expect, Await and Flush make none, but for the first time that many are
