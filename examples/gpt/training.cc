@@ -1,5 +1,6 @@
 #include "brigade/examples/gpt/training.h"
 
+#include <barrier>
 #include <string>
 #include <thread>
 #include <utility>
@@ -164,13 +165,18 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   }
   RootCause root_cause;
   Outcome outcome;
+  std::barrier all_have_ended(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      const Rank& self = all[static_cast<size_t>(rank)];
+      Rank& self = all[static_cast<size_t>(rank)];
       absl::StatusOr<Outcome> mine =
           TrainRank(job, *self.communicator, *self.context, watchers, root_cause);
       if (rank == 0 && mine.ok()) outcome = *std::move(mine);
+      // Others read its memory until they end; and it is freed by the thread that has waited for
+      // them on its stream, or the race checker would see no order.
+      all_have_ended.arrive_and_wait();
+      self.communicator.reset();
     });
   }
   for (std::thread& thread : threads) thread.join();
