@@ -115,8 +115,25 @@ recompute::Policy PolicyOf(const Json& config, const Settings& s) {
   return policy;
 }
 
-// Keys that are right by themselves, but have no effect beside the others.
-absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
+// All of it is given.
+ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
+  const auto chosen = [](int flag, int of_config, int otherwise) {
+    return flag != 0 ? flag : of_config != 0 ? of_config : otherwise;
+  };
+  ModelParallelism merged;
+  merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
+  merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
+  merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
+  merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
+  merged.context_exchange =
+      flags.context_exchange.has_value() ? flags.context_exchange : s.context_exchange;
+  return merged;
+}
+
+// Keys that are right by themselves, but have no effect beside the others. `model`: as flags and
+// file have it.
+absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s,
+                                      const ModelParallelism& model) {
   struct Rule {
     const char* path;
     bool has_effect;
@@ -168,10 +185,13 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s) {
       {"brigade.stash", !stashes_in_file || !directory.empty(),
        "brigade.file_directory is missing"},
       {"activation_checkpointing.partition_activations",
-       s.partition_activations == s.sequence_parallel,
-       "ranks share activations as brigade.sequence_parallel says"},
-      {"brigade.keep_gathered", s.sequence_parallel,
-       "nothing is gathered: brigade.sequence_parallel is not true"},
+       s.partition_activations == model.sequence_parallel,
+       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says"},
+      {"brigade.keep_gathered", model.sequence_parallel,
+       "nothing is gathered: brigade.sequence_parallel (--sequence_parallel) is not true"},
+      {"brigade.tensor_sums", model.tensor > 1, "a tensor rank alone sends no sums"},
+      {"tensor_parallel.tensor_parallel", Find(config, "tensor_parallel.tp") == nullptr,
+       "tensor_parallel.tp is the same section"},
       {"tensor_parallel.tp.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size, other_size},
       {"tensor_parallel.tensor_parallel.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size,
        other_size},
@@ -234,21 +254,6 @@ absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ran
   return absl::InvalidArgumentError(absl::StrCat(sizes.status().message(), " (0: not given); ",
                                                  "train_batch_size ", times * product,
                                                  " would do"));
-}
-
-// All of it is given.
-ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
-  const auto chosen = [](int flag, int of_config, int otherwise) {
-    return flag != 0 ? flag : of_config != 0 ? of_config : otherwise;
-  };
-  ModelParallelism merged;
-  merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
-  merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
-  merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
-  merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
-  merged.context_exchange =
-      flags.context_exchange.has_value() ? flags.context_exchange : s.context_exchange;
-  return merged;
 }
 
 // Pieces of products beside whose exchange others are multiplied, where nobody says how many.
@@ -314,8 +319,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   if (s.fp16 && s.bf16) {
     return Contradiction("fp16.enabled", true, "bf16.enabled is true as well");
   }
-  BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s));
   const ModelParallelism model = Merged(s, flags);
+  BRIGADE_RETURN_IF_ERROR(CheckThatAllHaveAnEffect(config, s, model));
   BRIGADE_ASSIGN_OR_RETURN(const parallel::GridShape grid, GridOf(model, ranks));
   const bool overlaps = s.tensor_overlap || flags.tensor_overlap != 0;
   if (overlaps && model.tensor_shards == 1) {

@@ -61,8 +61,9 @@ enum class RingWait : uint8_t {
 // Aliasing     None.
 // Stream       Computed on the caller's stream, the same for all calls, and exchanged on a stream
 //              of its own: what is enqueued after a call runs after it. Allocates nothing, never
-//              waits. Calls of all ranks, in one order; the communicator has no other calls between
-//              theirs.
+//              waits. Calls of all ranks, in one order. Other calls of the communicator between two
+//              of them change no result, but a hop waits for those before it: what is not to hold a
+//              ring up has a communicator of its own.
 // Determinism  The same bits in every run, on every engine, for any number of threads. A rank
 //              merges blocks in the order of the hops: its own, then those of ranks r-1, r-2, ...;
 //              gradients of a rank's keys are added up in the order r, r+1, .... Bits therefore

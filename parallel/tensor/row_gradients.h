@@ -31,8 +31,8 @@ struct RowGradientOptions {
 // Sequence parallelism: norms, dropout, residuals and biases behind row-parallel products see a
 // part of the rows on each rank. The gradients of their parameters, which every rank has whole, are
 // then sums over ranks. Rows, or each piece of them (RowPieces), are cut as the model is, into a
-// block for each tensor shard: a gradient is made for each of a rank's blocks, and the blocks' are
-// added.
+// block for each tensor shard, which must divide them: a gradient is made for each of a rank's
+// blocks, and the blocks' are added.
 //
 //   for each piece p and block b:
 //     nn::LayerNormBackward(rows of Block(p, b), ..., {gradients.Block(p, b, offset)}, ...)

@@ -62,7 +62,7 @@ struct RowPieces {
     return {all.first + (shares_rows() ? shards.rank * each : 0), each};
   }
   // Of this rank's rows of a piece, those of one of its shards' blocks, among its own. `block`
-  // counts from 0.
+  // counts from 0. Rows must be a multiple of the shards.
   RowRange Block(int piece, int block) const {
     const RowRange own = Own(piece);
     const int64_t each = own.count / shards.local();

@@ -117,7 +117,7 @@ class ShardSums {
                    device::Stream& stream);
 
   // The same in two: what is enqueued between them runs beside what the ranks still exchange. It
-  // must not use `out`.
+  // must not use `out`, nor these sums: their memory is in use until FinishSum.
   absl::Status StartSum(int64_t rows, int64_t columns, Product product, void* out,
                         device::Stream& stream);
   absl::Status FinishSum(device::Stream& stream);

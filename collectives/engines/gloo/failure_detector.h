@@ -41,13 +41,14 @@ class FailureDetector {
   // What this rank says about itself in errors at a deadline; see Transport::SetActivity.
   void SetActivity(std::function<std::string()> activity);
 
-  // From here to EndWait this rank waits for `peer`, at most the timeout. `failing` says what the
-  // peer does not do: "sent nothing".
+  // From here to EndWait this rank waits for `peer`, at most the timeout, or up to three of them
+  // while the rank that is to blame waits in another group. `failing` says what the peer does not
+  // do: "sent nothing".
   void BeginWait(int peer, const char* failing);
   void EndWait();
 
-  // How long this wait may still last until the group ends with an error; 0 if this rank does not
-  // wait.
+  // How long this wait may still last until the group ends with an error, or puts its deadline off;
+  // 0 if this rank does not wait.
   absl::Duration WaitLeft() const;
 
   // The connection with `peer` is closed. There is a final error when it returns.

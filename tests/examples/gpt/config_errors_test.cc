@@ -117,6 +117,34 @@ TEST(ConfigErrorsTest, NameWhatTensorRanksCannotExchange) {
               StatusIs(kInvalid, StartsWith("tensor_parallel.tp_overlap_comm is 4")));
 }
 
+// Flags and the file say together what has an effect.
+TEST(ConfigErrorsTest, NameWhatRanksDoNotShare) {
+  const auto config = [](const char* keys) {
+    return absl::StrCat(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}, )", keys, "}");
+  };
+  const ModelParallelism tensor = {.tensor = 2}, rows = {.tensor = 2, .sequence_parallel = true};
+  const std::string gathered = config(R"("brigade": {"keep_gathered": true})");
+  EXPECT_THAT(ParseConfig(gathered, 2, ".", tensor).status(),
+              StatusIs(kInvalid, HasSubstr("nothing is gathered: brigade.sequence_parallel "
+                                           "(--sequence_parallel) is not true")));
+  EXPECT_OK(ParseConfig(gathered, 2, ".", rows));
+  const std::string partitioned =
+      config(R"("activation_checkpointing": {"partition_activations": true})");
+  EXPECT_THAT(ParseConfig(partitioned, 2, ".", tensor).status(),
+              StatusIs(kInvalid, HasSubstr("partition_activations is true, but ranks share")));
+  EXPECT_OK(ParseConfig(partitioned, 2, ".", rows));
+  const std::string sums = config(R"("brigade": {"tensor_sums": "model"})");
+  EXPECT_THAT(ParseConfig(sums, 2).status(),
+              StatusIs(kInvalid, HasSubstr("brigade.tensor_sums is \"model\", but a tensor rank "
+                                           "alone sends no sums")));
+  EXPECT_EQ(ParseConfig(sums, 2, ".", tensor)->sum_wire, parallel::SumWire::kModel);
+  EXPECT_THAT(ParseConfig(config(R"("tensor_parallel": {"tp": {"tp_size": 2},
+                            "tensor_parallel": {"tp_size": 4}})"),
+                          4)
+                  .status(),
+              StatusIs(kInvalid, HasSubstr("tensor_parallel.tp is the same section")));
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
   const auto error = [](const char* key, const char* value) {
     return Error(absl::StrCat(R"("activation_checkpointing": {")", key, "\": ", value, "}"));
@@ -124,7 +152,7 @@ TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {
   EXPECT_THAT(error("partition_activations", "true"),
               StatusIs(kInvalid,
                        "activation_checkpointing.partition_activations is true, but ranks share "
-                       "activations as brigade.sequence_parallel says"));
+                       "activations as brigade.sequence_parallel (--sequence_parallel) says"));
   EXPECT_THAT(error("contiguous_memory_optimization", "true"),
               StatusIs(kInvalid,
                        "activation_checkpointing.contiguous_memory_optimization is true; it must "
