@@ -205,25 +205,46 @@ Communicator* Grid::FindGroupOf(const std::vector<int>& ranks) const {
 
 absl::Status Grid::Located(const absl::Status& error) const {
   if (absl::StrContains(error.message(), kOrigin)) return error;
+  // Of one that has not failed the message is empty, too.
+  const auto is_of = [&](const Communicator* communicator) {
+    return communicator != nullptr && !communicator->status().message().empty() &&
+           absl::StrContains(error.message(), communicator->status().message());
+  };
+  for (const Part& part : parts_) {
+    if (is_of(part.communicator.get())) return Located(error, part.group, part.ranks);
+  }
   if (std::max({shape_.tensor, shape_.context, shape_.data, shape_.pipeline}) == shape_.ranks()) {
     return error;
   }
-  const std::string grid = absl::StrCat("grid of ", ToString(shape_));
   for (const GridGroup group : kGridGroups) {
-    const Communicator* const communicator = this->group(group);
-    if (communicator == nullptr) continue;
-    const absl::Status its = communicator->status();
-    // Of one that has not failed it is empty too.
-    if (its.message().empty() || !absl::StrContains(error.message(), its.message())) continue;
-    const std::vector<int> ranks = RanksOf(shape_, group, rank());
-    return absl::Status(
-        error.code(), absl::StrCat(grid, ", ", Name(group), " group of ", RanksText(ranks), " at ",
-                                   RangeText(CoordinatesOf(shape_, ranks.front()),
-                                             CoordinatesOf(shape_, ranks.back())),
-                                   ", on rank ", rank(), ": ", error.message()));
+    if (is_of(this->group(group))) return Located(error, group, RanksOf(shape_, group, rank()));
   }
-  return absl::Status(error.code(), absl::StrCat(grid, ", rank ", rank(), " at ",
-                                                 ToString(coordinates_), ": ", error.message()));
+  return absl::Status(error.code(),
+                      absl::StrCat("grid of ", ToString(shape_), ", rank ", rank(), " at ",
+                                   ToString(coordinates_), ": ", error.message()));
+}
+
+absl::Status Grid::Located(const absl::Status& error, GridGroup group,
+                           const std::vector<int>& ranks) const {
+  return absl::Status(
+      error.code(), absl::StrCat("grid of ", ToString(shape_), ", ", Name(group), " group of ",
+                                 RanksText(ranks), " at ",
+                                 RangeText(CoordinatesOf(shape_, ranks.front()),
+                                           CoordinatesOf(shape_, ranks.back())),
+                                 ", on rank ", rank(), ": ", error.message()));
+}
+
+absl::StatusOr<Communicator*> Grid::Split(GridGroup group, int color) {
+  Communicator* const whole = this->group(group);
+  if (whole == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grid: rank ", rank(), " is in no ", Name(group), " group"));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto made, whole->Split(color, /*key=*/0));
+  if (made == nullptr) return nullptr;
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> ranks, made->AllGatherHost({rank()}));
+  return parts_.emplace_back(Part{group, {ranks.begin(), ranks.end()}, std::move(made)})
+      .communicator.get();
 }
 
 absl::Status Grid::Abort(const absl::Status& reason) {
@@ -231,6 +252,7 @@ absl::Status Grid::Abort(const absl::Status& reason) {
   for (Communicator* const group : groups_) {
     if (group != nullptr) group->Abort(located);
   }
+  for (const Part& part : parts_) part.communicator->Abort(located);
   return located;
 }
 
@@ -238,6 +260,7 @@ absl::Status Grid::status() const {
   for (const Communicator* const group : groups_) {
     if (group != nullptr) BRIGADE_RETURN_IF_ERROR(group->status());
   }
+  for (const Part& part : parts_) BRIGADE_RETURN_IF_ERROR(part.communicator->status());
   return absl::OkStatus();
 }
 

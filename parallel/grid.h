@@ -92,8 +92,8 @@ std::vector<int> RanksOf(const GridShape& shape, GridGroup group, int rank);
 //              get the error and do the same, so that it reaches every rank that waits for
 //              another. Create does so by itself.
 // Memory       What the communicators take: at most six beside the world's, fewer where extents are
-//              1. On NCCL each takes memory of the GPU.
-// Threads      Abort from any thread; the rest from one.
+//              1, and those of Split. On NCCL each takes memory of the GPU.
+// Threads      Abort and status from any thread, but not beside Split; the rest from one.
 class Grid {
  public:
   // A call of all ranks of `world`, which must outlive the grid; waits. Every group is made now:
@@ -116,7 +116,13 @@ class Grid {
   collectives::Communicator& tensor() const { return *group(GridGroup::kTensor); }
   collectives::Communicator& context() const { return *group(GridGroup::kContext); }
   collectives::Communicator& replica() const { return *group(GridGroup::kReplica); }
+  collectives::Communicator& pipeline() const { return *group(GridGroup::kPipeline); }
   collectives::Communicator& world() const { return world_; }
+
+  // A communicator beside the group's own, whose calls do not wait for that one's: of the group's
+  // ranks that give the same color, in their order; null for a negative color. A call of all ranks
+  // of the group, on the host. It lives as long as the grid, and ends with its groups.
+  absl::StatusOr<collectives::Communicator*> Split(GridGroup group, int color);
 
   // Ends every group that this rank is in with one error, which it returns: the one given, and
   // where it comes from. That is this rank with its coordinates or, for the error of a group, which
@@ -133,8 +139,10 @@ class Grid {
 
   // A communicator of these ranks, if there is one.
   collectives::Communicator* FindGroupOf(const std::vector<int>& ranks) const;
-  // The error with its origin.
+  // The error with its origin: of all groups, or of these ranks of one.
   absl::Status Located(const absl::Status& error) const;
+  absl::Status Located(const absl::Status& error, GridGroup group,
+                       const std::vector<int>& ranks) const;
 
   const GridShape shape_;
   const Coordinates coordinates_;
@@ -142,6 +150,13 @@ class Grid {
   // With their ranks.
   std::vector<std::pair<std::vector<int>, std::unique_ptr<collectives::Communicator>>> made_;
   std::array<collectives::Communicator*, std::size(kGridGroups)> groups_ = {};
+  struct Part {
+    GridGroup group = GridGroup::kWorld;
+    std::vector<int> ranks;
+    std::unique_ptr<collectives::Communicator> communicator;
+  };
+  // Of Split.
+  std::vector<Part> parts_;
 };
 
 }  // namespace brigade::parallel

@@ -12,8 +12,6 @@
 namespace brigade::parallel {
 namespace {
 
-constexpr int kAbsent = ListIndex::kAbsent;
-
 // The items of one chunk of a stage for one micro-batch.
 struct Passes {
   PipelineItem forward, backward, weight;
@@ -47,57 +45,7 @@ class StageCheck {
     return absl::OkStatus();
   }
 
-  // Of a list that is right.
-  StageBuffers CountBuffers() const {
-    const size_t size = schedule_.lists[static_cast<size_t>(stage_)].size();
-    Lives activations(size), inputs(size), outputs(size), output_gradients(size),
-        input_gradients(size);
-    for (int chunk = 0; chunk < shape_.schedule.chunks; ++chunk) {
-      for (int i = 0; i < shape_.micro_batches; ++i) {
-        const Passes passes = PassesOf(chunk, i);
-        const int last = index_.PositionOf(passes.last());
-        activations.Add(index_.PositionOf(passes.forward), last);
-        const int part = PartOf(shape_, stage_, chunk);
-        if (part > 0) {
-          inputs.Add(WhereFrom(part - 1, {ItemKind::kReceiveActivation, chunk, i}), last);
-        }
-        if (part < shape_.parts() - 1) {
-          output_gradients.Add(WhereFrom(part + 1, {ItemKind::kReceiveGradient, chunk, i}), last);
-        }
-        const int sent = index_.PositionOf({ItemKind::kSendActivation, chunk, i});
-        if (sent != kAbsent) outputs.Add(index_.PositionOf(passes.forward), sent);
-        const int gradient_sent = index_.PositionOf({ItemKind::kSendGradient, chunk, i});
-        if (gradient_sent != kAbsent) {
-          input_gradients.Add(index_.PositionOf(passes.backward), gradient_sent);
-        }
-      }
-    }
-    return {activations.Most(), inputs.Most(), outputs.Most(), output_gradients.Most(),
-            input_gradients.Most()};
-  }
-
  private:
-  // Of buffers of one sort: how many are added to those in use, at each item of the list.
-  class Lives {
-   public:
-    explicit Lives(size_t items) : change_(items + 1) {}
-
-    // From the first item to the last one, both included.
-    void Add(int first, int last) {
-      ++change_[static_cast<size_t>(first)];
-      --change_[static_cast<size_t>(last) + 1];
-    }
-
-    int64_t Most() const {
-      int64_t in_use = 0, most = 0;
-      for (const int64_t change : change_) most = std::max(most, in_use += change);
-      return most;
-    }
-
-   private:
-    std::vector<int64_t> change_;
-  };
-
   template <typename... What>
   absl::Status Wrong(const PipelineItem& item, const What&... what) const {
     return absl::InvalidArgumentError(
@@ -114,15 +62,6 @@ class StageCheck {
             .backward = splits ? input : PipelineItem{ItemKind::kBackward, chunk, micro_batch},
             .weight = weight,
             .splits = splits};
-  }
-
-  // Where on the list what comes from another part of the model is there: received, or computed.
-  int WhereFrom(int part, const PipelineItem& receive) const {
-    const int received = index_.PositionOf(receive);
-    if (received != kAbsent) return received;
-    const Passes passes = PassesOf(PlaceOf(shape_, part).chunk, receive.micro_batch);
-    return index_.PositionOf(receive.kind == ItemKind::kReceiveActivation ? passes.forward
-                                                                          : passes.backward);
   }
 
   absl::Status CheckThere(const PipelineItem& item) const {
@@ -283,7 +222,9 @@ absl::StatusOr<std::vector<StageBuffers>> Check(const PipelineSchedule& schedule
   for (const StageCheck& check : checks) BRIGADE_RETURN_IF_ERROR(check.Check());
   BRIGADE_RETURN_IF_ERROR(Graph(schedule).Check());
   std::vector<StageBuffers> buffers;
-  for (const StageCheck& check : checks) buffers.push_back(check.CountBuffers());
+  for (int stage = 0; stage < schedule.shape.stages; ++stage) {
+    buffers.push_back(BufferPlan(schedule, stage, indices[static_cast<size_t>(stage)]).counts());
+  }
   return buffers;
 }
 

@@ -78,6 +78,15 @@ absl::Status Validate(const StageCollective& collective, size_t stages) {
   return absl::OkStatus();
 }
 
+std::vector<int> RunsOf(const StageList& list) {
+  std::vector<int> runs;
+  for (const PipelineItem& item : list) {
+    if (!IsComputation(item.kind)) continue;
+    if (runs.empty() || runs.back() != item.chunk) runs.push_back(item.chunk);
+  }
+  return runs;
+}
+
 absl::Status AddCollective(StageCollective collective, PipelineSchedule& schedule) {
   BRIGADE_RETURN_IF_ERROR(Validate(collective, schedule.lists.size()));
   const int index = static_cast<int>(schedule.collectives.size());

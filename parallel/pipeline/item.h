@@ -70,6 +70,10 @@ struct PipelineSchedule {
 // ascending order.
 absl::Status Validate(const StageCollective& collective, size_t stages);
 
+// The chunks of a list's computations, in order, those of one chunk that follow each other once:
+// what a stage that has weights only while it uses them fetches in a step.
+std::vector<int> RunsOf(const StageList& list);
+
 // Adds a collective to the ends of its stages' lists. Errors of Validate.
 absl::Status AddCollective(StageCollective collective, PipelineSchedule& schedule);
 

@@ -108,15 +108,15 @@ absl::Status Main() {
   for (size_t stage = 0; stage < schedule.lists.size(); ++stage) {
     std::printf("stage %zu: %s\n", stage, ToString(schedule, schedule.lists[stage]).c_str());
   }
-  std::printf("\n%5s %9s %9s %12s %7s %8s %17s %16s\n", "stage", "work", "waits", "activations",
-              "inputs", "outputs", "output gradients", "input gradients");
+  std::printf("\n%5s %9s %9s %12s %7s %8s %17s %16s %9s\n", "stage", "work", "waits", "activations",
+              "inputs", "outputs", "output gradients", "input gradients", "deferred");
   for (size_t stage = 0; stage < buffers.size(); ++stage) {
     const StageBuffers& each = buffers[stage];
-    std::printf("%5zu %9.6g %9.6g %12lld %7lld %8lld %17lld %16lld\n", stage,
+    std::printf("%5zu %9.6g %9.6g %12lld %7lld %8lld %17lld %16lld %9lld\n", stage,
                 simulation.work[stage], simulation.makespan - simulation.work[stage],
                 static_cast<long long>(each.activations), static_cast<long long>(each.inputs),
                 static_cast<long long>(each.outputs), static_cast<long long>(each.output_gradients),
-                static_cast<long long>(each.input_gradients));
+                static_cast<long long>(each.input_gradients), static_cast<long long>(each.deferred));
   }
   const double work = *std::max_element(simulation.work.begin(), simulation.work.end());
   std::printf("\n%s: time %.6g, bubble %.6g", ToString(choice).c_str(), simulation.makespan,

@@ -112,8 +112,8 @@ TEST(CheckTest, CountsTheBuffersOfEachSort) {
   // Gradients of outputs live until the gradients of the weights; where the V turns, chunk 1 reads
   // what chunk 0 has computed, and the other way round.
   EXPECT_THAT(*Check(Create("zb-h1", 2, 1)),
-              ElementsAre(StageBuffers{1, 0, 1, 1, 0}, StageBuffers{1, 1, 0, 0, 1}));
-  EXPECT_THAT(*Check(Create("zb-v", 1, 1)), ElementsAre(StageBuffers{2, 1, 0, 1, 0}));
+              ElementsAre(StageBuffers{1, 0, 1, 1, 0, 1}, StageBuffers{1, 1, 0, 0, 1, 1}));
+  EXPECT_THAT(*Check(Create("zb-v", 1, 1)), ElementsAre(StageBuffers{2, 1, 0, 1, 0, 1}));
 }
 
 TEST(CheckTest, NamesTheItemsThatWaitForEachOther) {

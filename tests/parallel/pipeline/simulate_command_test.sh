@@ -6,8 +6,8 @@ out=$TEST_TMPDIR/out
 
 "$1" --stages=2 --micro_batches=4 | tee "$out"
 grep -qx 'stage 0: F0 >a0 F1 >a1 <g0 B0 F2 >a2 <g1 B1 F3 >a3 <g2 B2 <g3 B3' "$out"
-# Work, waits, and five sorts of buffers.
-grep -Eqx ' +1 +12 +3 +1 +2 +0 +0 +1' "$out"
+# Work, waits, and six sorts of buffers.
+grep -Eqx ' +1 +12 +3 +1 +2 +0 +0 +1 +0' "$out"
 grep -q '^1f1b: time 15, bubble 3, 25.0 % of the work;' "$out"
 "$1" --schedule=gpipe --forward=1,2,1,1 --backward=1,2,1,1 --weights=1,2,1,1 | tee "$out"
 grep -q '^gpipe: time 57, bubble 9, ' "$out"
