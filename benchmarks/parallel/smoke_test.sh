@@ -1,5 +1,5 @@
 #!/bin/bash
-# smoke_test.sh TENSOR_BLOCK OVERLAP RING CROSS_ENTROPY: each has its figures, of tiny cases.
+# smoke_test.sh TENSOR_BLOCK OVERLAP RING CROSS_ENTROPY PIPELINE: each has its figures, of tiny cases.
 set -eu -o pipefail
 figures="$TEST_TMPDIR/figures.json"
 has() { grep -q "\"$1\"" "$figures" || { cat "$figures" && exit 1; }; }
@@ -27,3 +27,6 @@ has c2_of_shortest
 for sent in '"t1_floats_per_row": 0' '"t2_floats_per_row": 3' '"t3_floats_per_row": 6'; do
   grep -q "$sent" "$figures"
 done
+
+"$5" --stages=2 --micro_batches=4 --pass_ms=1 --rounds=1 --json="$figures"
+for schedule in gpipe 1f1b interleaved:2 zb-h1 zb-v; do has "${schedule}_of_simulated"; done
