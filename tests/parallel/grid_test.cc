@@ -199,5 +199,44 @@ TEST(GridTest, ARankThatIsGoneIsNamedInItsGroup) {
   });
 }
 
+TEST(GridTest, PartsOfAGroupAreOfTheRanksThatGiveAColorAndEndWithTheGrid) {
+  OnThreads({.size = 6}, [](Rank& self) {
+    auto grid = Grid::Create({.data = 2, .pipeline = 3}, *self.communicator).value();
+    const int stage = grid->coordinates().pipeline;
+    // The last two stages.
+    auto* const pair = grid->Split(GridGroup::kPipeline, stage == 0 ? -1 : 4).value();
+    ASSERT_EQ(pair == nullptr, stage == 0);
+    // All of them, beside the group's own communicator.
+    auto* const all = grid->Split(GridGroup::kPipeline, 0).value();
+    EXPECT_NE(all, &grid->pipeline());
+    EXPECT_EQ(all->size(), 3);
+    EXPECT_EQ(all->rank(), stage);
+    if (pair != nullptr) {
+      float mine = static_cast<float>(self.rank), its = -1;
+      ASSERT_OK(pair->rank() == 0 ? pair->Send(&mine, 1, collectives::kFloat32, 1, *self.stream)
+                                  : pair->Receive(&its, 1, collectives::kFloat32, 0, *self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      EXPECT_EQ(its, pair->rank() == 1 ? mine - 2 : -1);
+    }
+    if (stage == 1) {
+      EXPECT_THAT(grid->Split(GridGroup::kTied, 0),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is in no tied group")));
+    }
+    self.AwaitOthers();
+    // An error of a part is told with its ranks, and ends all groups.
+    if (self.rank == 5) {
+      pair->Abort(absl::DataLossError("the pair broke"));
+      EXPECT_THAT(grid->Abort(pair->status()),
+                  StatusIs(absl::StatusCode::kDataLoss,
+                           AllOf(HasSubstr("pipeline group of ranks 3, 5 (0 to 1 in it)"),
+                                 HasSubstr("pipeline 1 to 2, on rank 5: the pair broke"))));
+    }
+    self.AwaitOthers();
+    EXPECT_EQ(grid->status().code(), absl::StatusCode::kDataLoss) << self.rank;
+    // Rank 5's replica is ranks 1, 3, 5.
+    EXPECT_EQ(all->status().ok(), self.rank % 2 == 0);
+  });
+}
+
 }  // namespace
 }  // namespace brigade::parallel
