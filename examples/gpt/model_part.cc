@@ -43,9 +43,9 @@ absl::Status ModelPart::Validate(const ModelOptions& model, const std::vector<St
   for (size_t c = 0; c < chunks.size(); ++c) {
     const StageRange& chunk = chunks[c];
     if (chunk.first < end || chunk.end <= chunk.first || chunk.end > StagesOf(model)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("chunk ", c, " has the stages ", chunk.first, " to ", chunk.end, " of ",
-                       StagesOf(model), ", behind ", end));
+      return absl::InvalidArgumentError(absl::StrCat("chunk ", c, " has the stages ", chunk.first,
+                                                     " to ", chunk.end, " of ", StagesOf(model),
+                                                     ", behind ", end));
     }
     end = chunk.end;
   }

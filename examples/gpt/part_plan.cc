@@ -94,9 +94,9 @@ absl::StatusOr<PartPlan> PlanWithinBudget(const PassShape& shape, const std::vec
                             }).status());
   }
   if (best.has_value()) return *std::move(best);
-  return absl::InvalidArgumentError(
-      absl::StrCat("a budget of ", budget, " bytes is below the least, ", least, ", of ",
-                   slots.activations, " passes in flight"));
+  return absl::InvalidArgumentError(absl::StrCat("a budget of ", budget,
+                                                 " bytes is below the least, ", least, ", of ",
+                                                 slots.activations, " passes in flight"));
 }
 
 }  // namespace
@@ -155,8 +155,7 @@ absl::StatusOr<PartPlan> PlanPart(const PassShape& shape, const PassCosts& costs
       (chains.size() > 1 || slots.placement() != recompute::Placement::kArena)) {
     return PlanWithinBudget(shape, chains, part, slots, policy.budget_bytes);
   }
-  return PlanEach(chains, part, slots,
-                  [&](const Chain& chain) { return PlanOf(chain, policy); });
+  return PlanEach(chains, part, slots, [&](const Chain& chain) { return PlanOf(chain, policy); });
 }
 
 }  // namespace brigade::gpt

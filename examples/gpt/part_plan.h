@@ -25,9 +25,9 @@ struct PassSlots {
 
   bool splits_backward() const { return deferred > 0; }
   recompute::Placement placement() const {
-    return splits_backward()   ? recompute::Placement::kSplitSlots
+    return splits_backward() ? recompute::Placement::kSplitSlots
            : activations > 1 ? recompute::Placement::kSlots
-                               : recompute::Placement::kArena;
+                             : recompute::Placement::kArena;
   }
 };
 
