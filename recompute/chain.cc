@@ -37,6 +37,23 @@ absl::Status CheckTime(absl::string_view owner, absl::string_view field, double 
       absl::StrCat(owner, ": ", field, " has to be finite and not negative, not ", time));
 }
 
+// Of a stage that is elsewhere.
+absl::Status CheckElsewhere(const Chain& chain, size_t s) {
+  const Stage& stage = chain.stages[s];
+  const SaveOption& option = stage.options[0];
+  const int64_t bytes = stage.output_bytes + stage.transient_bytes + option.saved_bytes +
+                        option.forward_transient_bytes + option.backward_transient_bytes +
+                        option.deferred_bytes;
+  if (s > 0 && s + 1 == chain.stages.size() && stage.options.size() == 1 && bytes == 0 &&
+      stage.forward_time + option.backward_time == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("stage ", s, " (\"", stage.name,
+                   "\") is elsewhere: it has to be the last one, behind others, with one option, no "
+                   "bytes and no time"));
+}
+
 }  // namespace
 
 absl::Status Validate(const Chain& chain) {
@@ -67,6 +84,7 @@ absl::Status Validate(const Chain& chain) {
           sizes.Add(owner, "forward_transient_bytes", option.forward_transient_bytes));
       BRIGADE_RETURN_IF_ERROR(
           sizes.Add(owner, "backward_transient_bytes", option.backward_transient_bytes));
+      BRIGADE_RETURN_IF_ERROR(sizes.Add(owner, "deferred_bytes", option.deferred_bytes));
       if (option.saved_bytes < stage.output_bytes) {
         return absl::InvalidArgumentError(
             absl::StrCat(owner, ": saved_bytes of ", option.saved_bytes,
@@ -81,6 +99,7 @@ absl::Status Validate(const Chain& chain) {
                          input_gradient_bytes, " bytes: add it to backward_transient_bytes"));
       }
     }
+    if (stage.is_elsewhere) BRIGADE_RETURN_IF_ERROR(CheckElsewhere(chain, s));
   }
   return absl::OkStatus();
 }

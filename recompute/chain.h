@@ -32,6 +32,9 @@ struct SaveOption {
   int64_t backward_transient_bytes = 0;
   // Of the backward pass, with what it computes again.
   double backward_time = 0;
+  // Where the backward pass is split into gradients of inputs and of weights: bytes that the former
+  // leaves to the latter, beside what is saved. backward_transient_bytes are then of either.
+  int64_t deferred_bytes = 0;
 };
 
 // One step of a chain: its input is the output of the stage before.
@@ -46,6 +49,10 @@ struct Stage {
   int64_t transient_bytes = 0;
   // One at least.
   std::vector<SaveOption> options = {};
+  // Stands, as the last stage, for what follows the chain elsewhere: no bytes, no time. Other work
+  // comes between the forward and the backward pass, so a policy that makes segments again makes
+  // all of the chain's again, where else the last one goes backward at once.
+  bool is_elsewhere = false;
 };
 
 // A computation whose backward pass goes through the same stages in reverse: for each stage of a
@@ -72,8 +79,9 @@ inline constexpr int kMaxStages = 1024;
 // InvalidArgument naming the stage, the option and the field, where a chain has no stages or more
 // than kMaxStages, a stage has no options, a size is negative, a time is negative or not finite,
 // saved_bytes are less than output_bytes, the gradient of a stage's input has no room among what
-// its backward pass has (saved_bytes, gradient_bytes and backward_transient_bytes), or all sizes
-// together are more than kMaxChainBytes.
+// its backward pass has (saved_bytes, gradient_bytes and backward_transient_bytes), all sizes
+// together are more than kMaxChainBytes, or a stage that is elsewhere is not the last one behind
+// others, or has bytes, time or several options.
 absl::Status Validate(const Chain& chain);
 
 }  // namespace brigade::recompute

@@ -114,25 +114,38 @@ std::vector<int> FastestOptions(const Chain& chain) {
   return options;
 }
 
-// Segments of `length` stages that save these options.
-Plan Segments(const Chain& chain, int length, absl::Span<const int> options) {
+// Where segments of `length` stages begin, in ascending order. What is elsewhere is one of its own.
+std::vector<int> SegmentsOf(const Chain& chain, int length) {
+  const auto stages = static_cast<int>(chain.stages.size());
+  std::vector<int> begins;
+  for (int begin = 0; begin < stages; begin += length) begins.push_back(begin);
+  if (chain.stages.back().is_elsewhere && begins.back() != stages - 1) begins.push_back(stages - 1);
+  return begins;
+}
+
+// Segments that begin at these stages, the first at 0, and save these options.
+Plan Segments(const Chain& chain, absl::Span<const int> begins, absl::Span<const int> options) {
   return Nested(chain, 0, [&](int first, int last, int64_t) -> Choice {
-    if (last - first >= length) return {.split = first + length};
+    const auto next = std::upper_bound(begins.begin(), begins.end(), first);
+    if (next != begins.end() && *next <= last && *(next - 1) == first) return {.split = *next};
     return {.option = options[static_cast<size_t>(first)]};
   });
 }
 
+// Every stage saves its option.
+Plan OneSegment(const Chain& chain, absl::Span<const int> options) {
+  return Segments(chain, {0}, options);
+}
+
 // The same with the inputs of segments on a slower tier.
-Plan StashedSegments(const Chain& chain, int length, absl::Span<const int> options) {
-  const auto stages = static_cast<int>(chain.stages.size());
-  std::vector<int> begins;
-  for (int begin = 0; begin < stages; begin += length) begins.push_back(begin);
+Plan StashedSegments(const Chain& chain, absl::Span<const int> begins,
+                     absl::Span<const int> options) {
   const int last = begins.back();
   // The first's is the chain's input, which is the caller's.
-  const absl::Span<const int> written = absl::MakeConstSpan(begins).subspan(1);
+  const absl::Span<const int> written = begins.subspan(1);
   std::vector<Operation> operations;
   if (last > 0) internal::AppendWritingForwards(written, last, operations);
-  int end = stages;
+  auto end = static_cast<int>(chain.stages.size());
   for (size_t segment = begins.size(); segment-- > 0;) {
     const int begin = begins[segment];
     if (begin > 0 && begin < last) operations.push_back({.action = Action::kRead, .stage = begin});
@@ -167,7 +180,11 @@ absl::Status CheckLength(int stages_per_segment) {
 
 }  // namespace
 
-absl::StatusOr<Plan> PlanNone(const Chain& chain) { return PlanSegments(chain, kMaxStages); }
+absl::StatusOr<Plan> PlanNone(const Chain& chain) {
+  BRIGADE_RETURN_IF_ERROR(Validate(chain));
+  const Chain fine = InUnits(chain, kAlignmentBytes);
+  return OneSegment(fine, FastestOptions(fine));
+}
 
 absl::StatusOr<Plan> PlanBlocks(const Chain& chain) { return PlanSegments(chain, 1); }
 
@@ -185,21 +202,21 @@ absl::StatusOr<Plan> PlanSelective(const Chain& chain, absl::Span<const int> opt
                                                      options[s]));
     }
   }
-  return Segments(InUnits(chain, kAlignmentBytes), kMaxStages, options);
+  return OneSegment(InUnits(chain, kAlignmentBytes), options);
 }
 
 absl::StatusOr<Plan> PlanSegments(const Chain& chain, int stages_per_segment) {
   BRIGADE_RETURN_IF_ERROR(Validate(chain));
   BRIGADE_RETURN_IF_ERROR(CheckLength(stages_per_segment));
   const Chain fine = InUnits(chain, kAlignmentBytes);
-  return Segments(fine, stages_per_segment, FastestOptions(fine));
+  return Segments(fine, SegmentsOf(fine, stages_per_segment), FastestOptions(fine));
 }
 
 absl::StatusOr<Plan> PlanStashedSegments(const Chain& chain, int stages_per_segment) {
   BRIGADE_RETURN_IF_ERROR(Validate(chain));
   BRIGADE_RETURN_IF_ERROR(CheckLength(stages_per_segment));
   const Chain fine = InUnits(chain, kAlignmentBytes);
-  return StashedSegments(fine, stages_per_segment, FastestOptions(fine));
+  return StashedSegments(fine, SegmentsOf(fine, stages_per_segment), FastestOptions(fine));
 }
 
 absl::StatusOr<int64_t> LeastBudget(const Chain& chain) {
@@ -220,7 +237,7 @@ absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
   const std::vector<int> fastest = FastestOptions(fine);
   const auto stages = static_cast<int>(fine.stages.size());
   // No schedule is faster than this one.
-  Plan none = Segments(fine, stages, fastest);
+  Plan none = OneSegment(fine, fastest);
   if (none.peak_bytes <= budget_bytes) return none;
 
   // What a larger unit may leave no room for.
@@ -238,7 +255,9 @@ absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
   const auto consider = [&](Plan plan) {
     if (plan.peak_bytes <= budget_bytes && plan.time < best.time) best = std::move(plan);
   };
-  for (int length = stages - 1; length >= 1; --length) consider(Segments(fine, length, fastest));
+  for (int length = stages - 1; length >= 1; --length) {
+    consider(Segments(fine, SegmentsOf(fine, length), fastest));
+  }
   size_t options = 0;
   for (const Stage& stage : fine.stages) options = std::max(options, stage.options.size());
   for (size_t option = 0; option < options; ++option) {
@@ -246,7 +265,7 @@ absl::StatusOr<Plan> PlanBudget(const Chain& chain, int64_t budget_bytes) {
     for (size_t s = 0; s < alike.size(); ++s) {
       if (option < fine.stages[s].options.size()) alike[s] = static_cast<int>(option);
     }
-    consider(Segments(fine, stages, alike));
+    consider(OneSegment(fine, alike));
   }
   return best;
 }

@@ -17,13 +17,21 @@ namespace {
 
 constexpr int64_t kElsewhere = PlacedOperation::kElsewhere;
 
+// The first such operation does.
+bool BeginsBackward(Action action) {
+  return action == Action::kBackward || action == Action::kFetch;
+}
+
 // Goes through a plan with a memory of what is where.
 class Placing {
  public:
-  // Of an arena with this end, for these operations, fetches among them.
-  Placing(const Chain& chain, absl::Span<const Operation> operations, int64_t end)
+  // In regions of these sizes, for these operations, fetches among them.
+  Placing(const Chain& chain, absl::Span<const Operation> operations, Placement placement,
+          const Schedule& sizes)
       : chain_(chain),
-        end_(end),
+        placement_(placement),
+        begin_(sizes.kept_bytes),
+        end_(sizes.kept_bytes + sizes.arena_bytes),
         reads_(operations, [&](int stage) { return InputBytes(stage); }),
         written_(chain.stages.size(), Written::kNo) {}
 
@@ -31,8 +39,10 @@ class Placing {
   // Everything is freed, and every stage has gone backward.
   absl::Status CheckEnd() const;
 
-  // What the operations so far have needed of an arena.
+  // What the operations so far have needed of each region.
+  int64_t most_kept() const { return most_kept_; }
   int64_t most() const { return most_; }
+  int64_t deferred() const { return deferred_; }
 
  private:
   enum class Kind { kKept, kSaved };
@@ -44,9 +54,11 @@ class Placing {
     int64_t at;
     int64_t bytes;
   };
+  enum class Region : uint8_t { kKept, kArena, kDeferred };
   // On the stack.
   struct Value {
     Kind kind;
+    Region region;
     // Whose output it is, or holds.
     int stage;
     int option;
@@ -86,18 +98,48 @@ class Placing {
   absl::StatusOr<PlacedOperation> Backward(const Operation& operation);
   absl::Status Drop(const Operation& operation);
 
-  int64_t top() const { return stack_.empty() ? 0 : stack_.back().at + stack_.back().bytes; }
+  // Where the stack of a region ends.
+  int64_t TopOf(Region region) const {
+    if (region == Region::kDeferred) return end_ + deferred_;
+    const auto last = std::find_if(stack_.rbegin(), stack_.rend(),
+                                   [&](const Value& value) { return value.region == region; });
+    if (last != stack_.rend()) return last->at + last->bytes;
+    return region == Region::kKept ? 0 : begin_;
+  }
+  // Of the arena.
+  int64_t top() const { return TopOf(Region::kArena); }
   // What passes at the far end ends here.
   int64_t far_end() const { return end_ - reads_.bytes(); }
-  void Push(Kind kind, const Operation& operation, int64_t bytes) {
-    stack_.push_back({kind, operation.stage, operation.option, top(), bytes});
+  // Where what is kept or saved now goes.
+  Region RegionOf(Kind kind) const {
+    if (placement_ == Placement::kArena) return Region::kArena;
+    if (!in_backward_) return Region::kKept;
+    return placement_ == Placement::kSplitSlots && kind == Kind::kSaved ? Region::kDeferred
+                                                                        : Region::kArena;
   }
-  // The arena has this at its begin, and that at its end, beside what is read.
-  void Need(int64_t near, int64_t far = 0) { most_ = std::max(most_, near + far + reads_.bytes()); }
+  // Where it lies.
+  int64_t Push(Kind kind, const Operation& operation, int64_t bytes) {
+    const Region region = RegionOf(kind);
+    const int64_t at = TopOf(region);
+    stack_.push_back({kind, region, operation.stage, operation.option, at, bytes});
+    if (region == Region::kKept) most_kept_ = std::max(most_kept_, at + bytes);
+    if (region == Region::kDeferred) deferred_ += bytes;
+    return at;
+  }
+  // The arena has what ends here at its begin, and that at its end, beside what is read.
+  void Need(int64_t near_end, int64_t far = 0) {
+    most_ = std::max(most_, near_end - begin_ + far + reads_.bytes());
+  }
 
   const Chain& chain_;
-  const int64_t end_;
-  int64_t most_ = 0;
+  const Placement placement_;
+  // Of the arena.
+  const int64_t begin_, end_;
+  int64_t most_kept_ = 0, most_ = 0;
+  // Of the third region: nothing becomes free there.
+  int64_t deferred_ = 0;
+  // The backward pass, or a fetch for it, has begun.
+  bool in_backward_ = false;
   std::vector<Value> stack_;
   std::optional<Passing> passing_;
   internal::ReadPlaces reads_;
@@ -171,6 +213,7 @@ absl::StatusOr<PlacedOperation> Placing::Place(const Operation& operation) {
 
 absl::StatusOr<PlacedOperation> Placing::PlaceAny(const Operation& operation) {
   BRIGADE_RETURN_IF_ERROR(CheckNumbers(operation));
+  in_backward_ = in_backward_ || BeginsBackward(operation.action);
   if (passing_.has_value() && operation.action != Action::kForward &&
       operation.action != Action::kForwardKeep && operation.action != Action::kWrite) {
     return Wrong(operation, "an output passes, and nobody reads it");
@@ -259,18 +302,19 @@ absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
   if ((operation.far_end ? far : near) != 0 && bytes != 0) {
     return Wrong(operation, "its output would lie where its input is");
   }
-  (operation.far_end ? far : near) += bytes;
+  const bool keeps = operation.action == Action::kForwardKeep;
+  if (keeps && operation.far_end) return Wrong(operation, "what is kept lies on the stack");
+  const bool is_in_arena = !keeps || RegionOf(Kind::kKept) == Region::kArena;
+  if (is_in_arena) (operation.far_end ? far : near) += bytes;
   PlacedOperation placed = {operation, input};
   placed.output = operation.far_end ? far_end() - bytes : top() + near_before;
   placed.transient = top() + near;
   Need(top() + near + transient, far);
   passing_.reset();
-  if (operation.action == Action::kForward) {
-    passing_ = {operation.stage, bytes, operation.far_end};
-  } else if (operation.far_end) {
-    return Wrong(operation, "what is kept lies on the stack");
+  if (keeps) {
+    placed.output = Push(Kind::kKept, operation, bytes);
   } else {
-    Push(Kind::kKept, operation, bytes);
+    passing_ = {operation.stage, bytes, operation.far_end};
   }
   return placed;
 }
@@ -278,8 +322,9 @@ absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
 absl::StatusOr<PlacedOperation> Placing::ForwardSave(const Operation& operation) {
   BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
   const SaveOption& option = StageOf(operation).options[static_cast<size_t>(operation.option)];
-  PlacedOperation placed = {operation, input, top(), top()};
-  Push(Kind::kSaved, operation, AlignedBytes(option.saved_bytes));
+  PlacedOperation placed = {operation, input};
+  placed.output = placed.saved =
+      Push(Kind::kSaved, operation, AlignedBytes(option.saved_bytes));
   placed.transient = top();
   Need(top() + AlignedBytes(option.forward_transient_bytes));
   return placed;
@@ -298,6 +343,10 @@ absl::StatusOr<PlacedOperation> Placing::Backward(const Operation& operation) {
   placed.saved = stack_.back().at;
   placed.transient = top();
   Need(top() + AlignedBytes(option.backward_transient_bytes));
+  if (placement_ == Placement::kSplitSlots) {
+    placed.deferred = TopOf(Region::kDeferred);
+    deferred_ += AlignedBytes(option.deferred_bytes);
+  }
   stack_.pop_back();
   backward_ = operation.stage;
   return placed;
@@ -357,13 +406,13 @@ int Schedule::Forwards(int stage) const {
       }));
 }
 
-absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan) {
+absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan, Placement placement) {
   BRIGADE_RETURN_IF_ERROR(Validate(chain));
   const std::vector<Operation> operations = internal::WithFetches(plan.operations);
-  // Once for the arena's size, and once for the places.
+  // Once for the regions' sizes, and once for the places.
   Schedule schedule = {.written_bytes = std::vector<int64_t>(chain.stages.size())};
   for (const bool measures : {true, false}) {
-    Placing placing(chain, operations, schedule.arena_bytes);
+    Placing placing(chain, operations, placement, schedule);
     for (const Operation& operation : operations) {
       BRIGADE_ASSIGN_OR_RETURN(const PlacedOperation placed, placing.Place(operation));
       if (measures) continue;
@@ -371,15 +420,15 @@ absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan) {
       if (operation.action == Action::kWrite && s > 0) {
         schedule.written_bytes[s] = chain.stages[s - 1].output_bytes;
       }
-      const bool is_backward =
-          operation.action == Action::kBackward || operation.action == Action::kFetch;
-      if (is_backward && schedule.first_of_backward == 0) {
+      if (BeginsBackward(operation.action) && schedule.first_of_backward == 0) {
         schedule.first_of_backward = schedule.operations.size();
       }
       schedule.operations.push_back(placed);
     }
     BRIGADE_RETURN_IF_ERROR(placing.CheckEnd());
+    schedule.kept_bytes = placing.most_kept();
     schedule.arena_bytes = placing.most();
+    schedule.deferred_bytes = placing.deferred();
   }
   return schedule;
 }

@@ -11,10 +11,23 @@
 
 namespace brigade::recompute {
 
-// Where an operation finds what it reads, and has what it writes: bytes from the begin of an arena,
+// Where a schedule has what is in memory, as bytes from its begin.
+enum class Placement : uint8_t {
+  // In one arena: the least memory for a forward pass that its backward pass follows.
+  kArena,
+  // In two regions, where forward passes over several inputs come before the backward pass over the
+  // first one: what is there between the two passes, of which there is a copy for each input, and
+  // behind it what is there during a pass alone, of which one copy is enough.
+  kSlots,
+  // The same for a backward pass that is split: a third region behind them has, from the gradients
+  // of inputs to those of weights, what the former leaves, with what it has saved itself.
+  kSplitSlots,
+};
+
+// Where an operation finds what it reads, and has what it writes: bytes from the schedule's begin,
 // multiples of kAlignmentBytes; or kElsewhere.
 struct PlacedOperation {
-  // It is not in the arena (the chain's input), or the operation has none.
+  // It is in no region (the chain's input), or the operation has none.
   static constexpr int64_t kElsewhere = -1;
   static constexpr int kNone = -1;
 
@@ -27,6 +40,8 @@ struct PlacedOperation {
   int64_t saved = kElsewhere;
   // The transient bytes of the stage or of its option.
   int64_t transient = kElsewhere;
+  // Of kBackward with Placement::kSplitSlots: SaveOption::deferred_bytes.
+  int64_t deferred = kElsewhere;
   // This operation writes over what the kWrite of this stage copies, which has to have ended;
   // kNone: over nothing that is being copied. (Of kFetch too: unless copies are made one after the
   // other.)
@@ -39,7 +54,10 @@ struct PlacedOperation {
 // gradient, which each kBackward reads and replaces, has a place of its own outside the arena.
 struct Schedule {
   std::vector<PlacedOperation> operations = {};
+  // The regions, in this order. With Placement::kArena all is in the arena.
+  int64_t kept_bytes = 0;
   int64_t arena_bytes = 0;
+  int64_t deferred_bytes = 0;
   // From here on it is the backward pass: what comes before ends with the last stage's output.
   size_t first_of_backward = 0;
   // For each stage, the bytes of its input if it is written to the slower tier, else 0.
@@ -59,13 +77,18 @@ struct Schedule {
 // turns, and checks each one: everything that is read is there, nothing is written over, everything
 // is freed once. Of a plan on two tiers the kFetch are added, each read has one of two places
 // beyond the arena's far end, and who writes over something that is still being copied has to await
-// that.
+// that: copies of the same two passes, for in slots others come between them.
 //
-// Memory       arena_bytes and the largest gradient are the plan's peak_bytes where all gradients
-//              are of one size.
+// In slots there are two stacks: the forward pass keeps and saves in the first region, the backward
+// pass in the arena, or if it is split saves in the third region, where nothing becomes free before
+// the gradients of weights.
+//
+// Memory       With Placement::kArena arena_bytes and the largest gradient are the plan's
+//              peak_bytes where all gradients are of one size.
 // Errors       Those of Validate (chain.h). InvalidArgument naming the operation and what is wrong
 //              with it.
-absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan);
+absl::StatusOr<Schedule> Place(const Chain& chain, const Plan& plan,
+                               Placement placement = Placement::kArena);
 
 }  // namespace brigade::recompute
 

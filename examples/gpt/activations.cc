@@ -28,13 +28,31 @@ double TimeAgain(const BlockSaveOption& option, const PassCosts& costs) {
          (option.drops_attention ? costs.attention : 0);
 }
 
-recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCosts& costs) {
-  const BlockLayout layout(shape);
-  const int64_t output = recompute::AlignedBytes(shape.residual_bytes());
+recompute::Stage EmbeddingStage(const PassShape& shape, const PassCosts& costs,
+                                const BlockLayoutOptions& options) {
+  const int64_t residual = recompute::AlignedBytes(shape.residual_bytes());
+  const int64_t output = options.saves_output ? residual : 0;
+  // Of all rows, whose tokens the rank may have.
+  const int64_t gathered =
+      shape.shares_rows() ? recompute::AlignedBytes(shape.residual_bytes() * shape.tensor_ranks)
+                          : 0;
+  return {.name = "embedding",
+          .forward_time = costs.embedding.forward,
+          .output_bytes = output,
+          .options = {{.name = "output",
+                       .saved_bytes = output,
+                       .backward_transient_bytes = gathered,
+                       .backward_time = costs.embedding.backward,
+                       .deferred_bytes = options.splits_backward ? residual : 0}}};
+}
+
+recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCosts& costs,
+                            const BlockLayoutOptions& options) {
+  const BlockLayout layout(shape, options);
+  const int64_t residual = recompute::AlignedBytes(shape.residual_bytes());
   recompute::Stage stage = {.name = absl::StrCat("h.", layer),
                             .forward_time = costs.block.forward,
-                            .output_bytes = output,
-                            .gradient_bytes = output,
+                            .output_bytes = options.saves_output ? residual : 0,
                             .transient_bytes = layout.ForwardTransientBytes({})};
   for (int o = 0; o < kBlockSaveOptionCount; ++o) {
     stage.options.push_back(
@@ -42,9 +60,24 @@ recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCos
          .saved_bytes = layout.SavedBytes(o),
          .forward_transient_bytes = layout.ForwardTransientBytes(o),
          .backward_transient_bytes = layout.BackwardTransientBytes(o),
-         .backward_time = costs.block.backward + TimeAgain(kBlockSaveOptions[o], costs)});
+         .backward_time = costs.block.backward + TimeAgain(kBlockSaveOptions[o], costs),
+         .deferred_bytes = layout.DeferredBytes(o)});
   }
   return stage;
+}
+
+recompute::Stage HeadStage(const PassShape& shape, const PassCosts& costs, bool splits_backward) {
+  const int64_t saved = SizesOfHead(shape).saved();
+  const int64_t row_gradients = shape.bytes_of(kHeadRowGradients * shape.model.width);
+  return {.name = "head",
+          .forward_time = costs.head.forward,
+          .transient_bytes = saved,
+          .options = {
+              {.name = "all",
+               .saved_bytes = saved,
+               .backward_transient_bytes = recompute::AlignedBytes(shape.residual_bytes()),
+               .backward_time = costs.head.backward,
+               .deferred_bytes = splits_backward ? recompute::AlignedBytes(row_gradients) : 0}}};
 }
 
 }  // namespace
@@ -81,34 +114,31 @@ PassCosts CountOperations(const PassShape& shape) {
           .attention = attention};
 }
 
-recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs) {
-  const int64_t residual = recompute::AlignedBytes(shape.residual_bytes());
-  // Of all rows, whose tokens the rank may have.
-  const int64_t gathered =
-      shape.shares_rows() ? recompute::AlignedBytes(shape.residual_bytes() * shape.tensor_ranks)
-                          : 0;
+recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs,
+                                 const StageRange& stages, bool splits_backward) {
+  const int end_of_model = StagesOf(shape.model);
+  const bool ends_model = stages.end == end_of_model;
   recompute::Chain chain;
-  chain.stages.push_back({.name = "embedding",
-                          .forward_time = costs.embedding.forward,
-                          .output_bytes = residual,
-                          .gradient_bytes = residual,
-                          .options = {{.name = "output",
-                                       .saved_bytes = residual,
-                                       .backward_transient_bytes = gathered,
-                                       .backward_time = costs.embedding.backward}}});
-  for (int64_t layer = 0; layer < shape.model.layers; ++layer) {
-    chain.stages.push_back(BlockStage(shape, layer, costs));
+  for (int s = stages.first; s < stages.end; ++s) {
+    const BlockLayoutOptions options = {.saves_output = s + 1 < stages.end,
+                                        .splits_backward = splits_backward};
+    chain.stages.push_back(s == 0 ? EmbeddingStage(shape, costs, options)
+                           : s + 1 < end_of_model ? BlockStage(shape, s - 1, costs, options)
+                                                  : HeadStage(shape, costs, splits_backward));
   }
-  const int64_t saved = SizesOfHead(shape).saved();
-  chain.stages.push_back({.name = "head",
-                          .forward_time = costs.head.forward,
-                          .gradient_bytes = residual,
-                          .transient_bytes = saved,
-                          .options = {{.name = "all",
-                                       .saved_bytes = saved,
-                                       .backward_transient_bytes = residual,
-                                       .backward_time = costs.head.backward}}});
+  if (!ends_model) {
+    chain.stages.push_back({.name = "next part", .options = {recompute::SaveOption()}, .is_elsewhere = true});
+  }
+  if (stages.first == 0 && ends_model) {
+    for (recompute::Stage& stage : chain.stages) {
+      stage.gradient_bytes = recompute::AlignedBytes(shape.residual_bytes());
+    }
+  }
   return chain;
+}
+
+recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs) {
+  return ActivationChain(shape, costs, {0, StagesOf(shape.model)}, /*splits_backward=*/false);
 }
 
 recompute::Chain ActivationChain(const PassShape& shape) {
@@ -122,7 +152,10 @@ absl::StatusOr<recompute::Plan> PlanOf(const recompute::Chain& chain,
   static device::Mutex planning;
   device::MutexLock lock(planning);
   std::vector<int> selective(chain.stages.size(), 0);
-  for (size_t s = 1; s + 1 < selective.size(); ++s) selective[s] = kSaveProducts;
+  // Of blocks, which alone have more than one option.
+  for (size_t s = 0; s < selective.size(); ++s) {
+    if (chain.stages[s].options.size() > 1) selective[s] = kSaveProducts;
+  }
   return recompute::PlanBy(policy, chain, selective);
 }
 

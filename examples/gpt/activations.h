@@ -2,12 +2,13 @@
 #define BRIGADE_EXAMPLES_GPT_ACTIVATIONS_H_
 
 // The model as a chain of stages for planners of recomputation: the embedding, each block, the
-// head; stage s is unit s of SpecOf.
+// head; stage s is unit s of SpecOf. And what follows each other of it as a chain of its own.
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "brigade/examples/gpt/block_layout.h"
+#include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/recompute/chain.h"
 #include "brigade/recompute/planner.h"
@@ -23,6 +24,8 @@ struct HeadMemory {
   void* dwidth = nullptr;
 };
 HeadMemory PlaceHead(const PassShape& shape, char* saved, char* transient);
+// Those of the norm, which a split backward pass defers.
+inline constexpr int kHeadRowGradients = 2;
 
 // Of a stage's passes that make nothing again.
 struct StageTimes {
@@ -45,6 +48,13 @@ PassCosts CountOperations(const PassShape& shape);
 recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs);
 // By operations.
 recompute::Chain ActivationChain(const PassShape& shape);
+
+// Of these stages alone. The input of the first and the output of the last are the caller's, who
+// has the gradient of one in the place of the other's; only the whole model has a gradient of its
+// own. Behind stages that do not end the model comes one that is elsewhere. `splits_backward`: into
+// gradients of inputs and of weights.
+recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs,
+                                 const StageRange& stages, bool splits_backward);
 
 // The plan of a policy, from the chain's times: the same on every rank. InvalidArgument for a
 // budget that is too small, naming the least.

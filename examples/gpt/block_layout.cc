@@ -28,15 +28,17 @@ bool IsSaved(const BlockSaveOption& option, BlockArray array) {
   }
 }
 
-// What is saved, and what is transient: what is there all the time, and behind it the two parts
-// that follow each other. Without memory they only count.
+// What is saved, what is deferred, and what is transient: what is there all the time, and behind it
+// the two parts that follow each other. Without memory they only count.
 class BlockLayout::Pieces {
  public:
   enum Part { kAlways, kAttentionPart, kMlpPart, kParts };
 
-  Pieces(char* saved, char* transient) : saved_(saved), transient_(transient) {}
+  Pieces(char* saved, char* transient, char* deferred = nullptr)
+      : saved_(saved), transient_(transient), deferred_(deferred) {}
 
   void* Save(int64_t bytes) { return Cut(saved_, saved_bytes_, bytes); }
+  void* Defer(int64_t bytes) { return Cut(deferred_, deferred_bytes_, bytes); }
   // kAlways first.
   void* Take(Part part, int64_t bytes) {
     return Cut(transient_, part == kAlways ? parts_[kAlways] : parts_[part], bytes,
@@ -44,6 +46,7 @@ class BlockLayout::Pieces {
   }
 
   int64_t saved_bytes() const { return saved_bytes_; }
+  int64_t deferred_bytes() const { return deferred_bytes_; }
   int64_t transient_bytes() const {
     return parts_[kAlways] + std::max(parts_[kAttentionPart], parts_[kMlpPart]);
   }
@@ -57,7 +60,9 @@ class BlockLayout::Pieces {
 
   char* const saved_;
   char* const transient_;
+  char* const deferred_;
   int64_t saved_bytes_ = 0;
+  int64_t deferred_bytes_ = 0;
   int64_t parts_[kParts] = {};
 };
 
@@ -134,7 +139,7 @@ void BlockLayout::PlaceForward(const BlockSaveOption* option, Pieces& pieces,
     }
   }
   if (option == nullptr) return;
-  memory.output = pieces.Save(shape_.residual_bytes());
+  if (options_.saves_output) memory.output = pieces.Save(shape_.residual_bytes());
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
     if (Saves(*option, array)) memory.arrays[a] = pieces.Save(bytes_of(array));
@@ -150,15 +155,27 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
   if (shape_.shares_rows()) {
     memory.gathered = pieces.Take(Pieces::kAlways, BytesOf(kNorm1, /*has_own_norms=*/false));
   }
-  memory.output = pieces.Save(shape_.residual_bytes());
+  if (options_.saves_output) memory.output = pieces.Save(shape_.residual_bytes());
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
     // Only on the way to all positions, when those are made again.
     if (array == kQkv && shape_.exchanges_heads() && IsSaved(option, kQkv)) continue;
     const bool is_of_attention = array == kNorm1 || (array >= kQkv && array <= kLogSumExp);
     const Pieces::Part part = is_of_attention ? Pieces::kAttentionPart : Pieces::kMlpPart;
-    memory.arrays[a] =
-        Saves(option, array) ? pieces.Save(bytes_of(array)) : pieces.Take(part, bytes_of(array));
+    const bool is_product_input =
+        array == kNorm1 || array == kAttention || array == kNorm2 || array == kGelu;
+    memory.arrays[a] = Saves(option, array) ? pieces.Save(bytes_of(array))
+                       : options_.splits_backward && is_product_input
+                           ? pieces.Defer(bytes_of(array))
+                           : pieces.Take(part, bytes_of(array));
+  }
+  if (options_.splits_backward) {
+    memory.dmlp = pieces.Defer(bytes_of(kGelu));
+    memory.dqkv = pieces.Defer(bytes_of(kQkv));
+    memory.dmlp_branch = pieces.Defer(shape_.residual_bytes());
+    memory.dattention_branch = pieces.Defer(shape_.residual_bytes());
+    memory.row_gradients = pieces.Defer(shape_.bytes_of(kBlockRowGradients * shape_.model.width));
+    return;
   }
   memory.dmlp = shape_.gathers_pieces() ? pieces.Take(Pieces::kMlpPart, bytes_of(kGelu))
                                         : memory.arrays[kGelu];
@@ -189,6 +206,13 @@ int64_t BlockLayout::BackwardTransientBytes(int option) const {
   return pieces.transient_bytes();
 }
 
+int64_t BlockLayout::DeferredBytes(int option) const {
+  Pieces pieces(nullptr, nullptr);
+  BlockMemory memory;
+  PlaceBackward(kBlockSaveOptions[option], pieces, memory);
+  return pieces.deferred_bytes();
+}
+
 BlockMemory BlockLayout::Forward(char* output, char* transient) const {
   Pieces pieces(nullptr, transient);
   BlockMemory memory;
@@ -204,8 +228,8 @@ BlockMemory BlockLayout::Forward(int option, char* saved, char* transient) const
   return memory;
 }
 
-BlockMemory BlockLayout::Backward(int option, char* saved, char* transient) const {
-  Pieces pieces(saved, transient);
+BlockMemory BlockLayout::Backward(int option, char* saved, char* transient, char* deferred) const {
+  Pieces pieces(saved, transient, deferred);
   BlockMemory memory;
   PlaceBackward(kBlockSaveOptions[option], pieces, memory);
   return memory;

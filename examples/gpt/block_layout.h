@@ -78,6 +78,10 @@ struct BlockMemory {
   // values, in the place of kGelu if it is saved. With dropout the gradients of what the MLP, and
   // attention, add to the residual stream are in dwidth, and in dqkv, before them.
   void *dwidth = nullptr, *dmlp = nullptr, *dqkv = nullptr;
+  // Of a split backward pass, what its first half leaves to the second, beside dmlp, dqkv and the
+  // inputs of products: the gradients of what MLP and attention add to the residual stream, of own
+  // rows; and those of the norms' and the row products' parameters, one width each.
+  void *dmlp_branch = nullptr, *dattention_branch = nullptr, *row_gradients = nullptr;
   // Where ranks share rows, all of them: of a norm that is saved of own rows, and of the gradient
   // of a branch. Null where nothing is gathered.
   void* gathered = nullptr;
@@ -85,22 +89,38 @@ struct BlockMemory {
   bool has_own_norms = false;
 };
 
+// The gradients of a block that are sums over own rows, in the order of the collective that adds
+// them up under sequence parallelism: of both norms and the biases of both row products.
+inline constexpr int kBlockRowGradients = 6;
+
+struct BlockLayoutOptions {
+  // Without, the output is the caller's, and no part of what is saved.
+  bool saves_output = true;
+  // The backward pass is split into gradients of inputs and of weights: what the second half reads
+  // is saved, or in a third piece that no other array of the first half has.
+  bool splits_backward = false;
+};
+
 // The memory of a block's passes, which is the same for all blocks. Arrays begin at multiples of
 // recompute::kAlignmentBytes. What is saved lies in one piece, the output at its begin; what is
 // only there during a pass in another, where the attention's part and the MLP's part have the same
-// place.
+// place; what a split backward pass leaves to its second half in a third.
 class BlockLayout {
  public:
-  explicit BlockLayout(const PassShape& shape) : shape_(shape) {}
+  explicit BlockLayout(const PassShape& shape, const BlockLayoutOptions& options = {})
+      : shape_(shape), options_(options) {}
 
   // `option`: of kBlockSaveOptions. A forward pass without one saves nothing.
   int64_t SavedBytes(int option) const;
   int64_t ForwardTransientBytes(std::optional<int> option) const;
   int64_t BackwardTransientBytes(int option) const;
+  // 0 unless the backward pass is split.
+  int64_t DeferredBytes(int option) const;
 
   BlockMemory Forward(char* output, char* transient) const;
   BlockMemory Forward(int option, char* saved, char* transient) const;
-  BlockMemory Backward(int option, char* saved, char* transient) const;
+  // Of both halves, if it is split.
+  BlockMemory Backward(int option, char* saved, char* transient, char* deferred = nullptr) const;
 
  private:
   class Pieces;
@@ -113,6 +133,7 @@ class BlockLayout {
   void PlaceBackward(const BlockSaveOption& option, Pieces& pieces, BlockMemory& memory) const;
 
   const PassShape shape_;
+  const BlockLayoutOptions options_;
 };
 
 }  // namespace brigade::gpt

@@ -13,7 +13,7 @@ namespace {
 using collectives::CollectiveSignature;
 using recompute::Action;
 
-// How often an operation of a schedule exchanges what.
+// How often the operations of a schedule exchange what.
 struct Times {
   // Sums of [rows, width] over shards, and sums of which one rank has each row.
   int64_t sums = 0, sums_of_one = 0;
@@ -25,16 +25,18 @@ struct Times {
   int64_t qkvs = 0, attentions = 0, attention_gradients = 0;
 };
 
-void CountForwardBlock(Times& times) {
-  times.sums += 2;
+void CountForwardBlock(bool has_output, Times& times) {
+  times.sums += has_output ? 2 : 1;
   times.gathers += 2;
   ++times.qkvs;
   ++times.attentions;
 }
 
-void CountBackwardBlock(const PassShape& shape, const BlockSaveOption& option, Times& times) {
+void CountBackwardBlock(const PassShape& shape, const BlockSaveOption& option, bool is_split,
+                        Times& times) {
   times.sums += 2;
-  times.gathers += 2;
+  // Of the gradients of what MLP and attention add; for their weights' again.
+  times.gathers += is_split ? 4 : 2;
   ++times.block_gradients;
   ++times.qkvs;
   ++times.attentions;
@@ -46,17 +48,26 @@ void CountBackwardBlock(const PassShape& shape, const BlockSaveOption& option, T
   times.attentions += option.drops_attention ? 1 : 0;
 }
 
-Times TimesOf(const PassShape& shape, const recompute::Schedule& schedule) {
-  Times times;
-  for (const recompute::PlacedOperation& placed : schedule.operations) {
-    const recompute::Operation& operation = placed.operation;
-    if (!Computes(operation.action)) continue;
+void CountChunk(const PassShape& shape, const StageRange& stages,
+                const recompute::Schedule& schedule, bool is_split, Times& times) {
+  const int head = StagesOf(shape.model) - 1;
+  for (size_t i = 0; i < schedule.operations.size(); ++i) {
+    const recompute::Operation& operation = schedule.operations[i].operation;
+    const int stage = stages.first + operation.stage;
+    if (!Computes(operation.action) || stage >= stages.end) continue;
     const bool is_backward = operation.action == Action::kBackward;
-    if (operation.stage == 0) {
-      ++(is_backward ? times.gathers : times.sums_of_one);
-    } else if (operation.stage <= shape.model.layers) {
-      is_backward ? CountBackwardBlock(shape, kBlockSaveOptions[operation.option], times)
-                  : CountForwardBlock(times);
+    // The output of a chunk's last stage is not made again.
+    const bool has_output = i < schedule.first_of_backward || stage + 1 < stages.end;
+    if (stage == 0) {
+      if (is_backward) {
+        ++times.gathers;
+      } else if (has_output) {
+        ++times.sums_of_one;
+      }
+    } else if (stage < head) {
+      is_backward
+          ? CountBackwardBlock(shape, kBlockSaveOptions[operation.option], is_split, times)
+          : CountForwardBlock(has_output, times);
     } else if (is_backward) {
       ++times.sums;
       ++times.head_gradients;
@@ -64,6 +75,14 @@ Times TimesOf(const PassShape& shape, const recompute::Schedule& schedule) {
       ++times.gathers;
       ++times.cross_entropies;
     }
+  }
+}
+
+Times TimesOf(const PassShape& shape, const PartPlan& plan) {
+  Times times;
+  for (size_t c = 0; c < plan.schedules.size(); ++c) {
+    CountChunk(shape, plan.part.chunks()[c], plan.schedules[c], plan.slots.splits_backward(),
+               times);
   }
   return times;
 }
@@ -92,9 +111,8 @@ parallel::RowGradientOptions RowGradientOptionsOf(const PassShape& shape) {
           .pieces = shape.Pieces().count()};
 }
 
-std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
-                                                const recompute::Schedule& schedule) {
-  const Times times = TimesOf(shape, schedule);
+std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const PartPlan& plan) {
+  const Times times = TimesOf(shape, plan);
   const parallel::TensorShards shards = shape.shards();
   const int64_t width = shape.model.width;
   std::vector<PassCollective> all;
@@ -142,11 +160,11 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
   return all;
 }
 
-absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const recompute::Schedule& schedule,
+absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const PartPlan& plan,
                                      const PassGroups& groups,
                                      collectives::Communicator* PassGroups::*group) {
   int64_t bytes = 0;
-  for (const PassCollective& each : CollectivesOfPasses(shape, schedule)) {
+  for (const PassCollective& each : CollectivesOfPasses(shape, plan)) {
     if (each.group != group) continue;
     collectives::Communicator& ranks = *(groups.*group);
     BRIGADE_ASSIGN_OR_RETURN(const auto signature, ranks.Resolve(each.signature));
@@ -156,10 +174,10 @@ absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const recompute::Sc
 }
 
 absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
-    const PassShape& shape, const recompute::Schedule& schedule, const PassGroups& groups,
+    const PassShape& shape, const PartPlan& plan, const PassGroups& groups,
     collectives::Communicator* PassGroups::*group) {
   collectives::Workspace workspace;
-  for (const PassCollective& each : CollectivesOfPasses(shape, schedule)) {
+  for (const PassCollective& each : CollectivesOfPasses(shape, plan)) {
     if (each.group != group) continue;
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, (groups.*group)->WorkspaceFor(each.signature));
     workspace = collectives::Max(workspace, needed);

@@ -8,11 +8,11 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/parallel/tensor/row_gradients.h"
 #include "brigade/parallel/tensor/shard_sums.h"
-#include "brigade/recompute/schedule.h"
 
 namespace brigade::gpt {
 
@@ -30,18 +30,19 @@ struct PassCollective {
   int64_t times = 0;
 };
 
-// What the two passes over a micro-batch exchange by this schedule. Nothing for a rank alone.
-std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
-                                                const recompute::Schedule& schedule);
+// What the passes of all of a part's chunks over a micro-batch exchange by this plan. A backward
+// pass that is split gathers the gradients of a block's row products for each half. Nothing for a
+// rank alone.
+std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const PartPlan& plan);
 
-// What this rank sends to others of a group in the two passes over a micro-batch, in bytes.
-absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const recompute::Schedule& schedule,
+// What this rank sends to others of a group in these passes, in bytes.
+absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const PartPlan& plan,
                                      const PassGroups& groups,
                                      collectives::Communicator* PassGroups::*group);
 
 // What a group's communicator allocates for them (Communicator::WorkspaceFor).
 absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
-    const PassShape& shape, const recompute::Schedule& schedule, const PassGroups& groups,
+    const PassShape& shape, const PartPlan& plan, const PassGroups& groups,
     collectives::Communicator* PassGroups::*group);
 
 // The layers' options for these passes.

@@ -108,22 +108,21 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   BRIGADE_RETURN_IF_ERROR(Validate(shape));
   // The same on all ranks, or an error on all.
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
-  const recompute::Chain chain = ActivationChain(shape, costs);
-  BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan, PlanOf(chain, job.config.recompute));
-  BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan without, recompute::PlanNone(chain));
-  BRIGADE_ASSIGN_OR_RETURN(trainer->schedule_, recompute::Place(chain, plan));
-  trainer->summary_.activation_bytes = plan.peak_bytes;
-  trainer->summary_.activation_bytes_without = without.peak_bytes;
+  const ModelPart whole(job.model);
+  BRIGADE_ASSIGN_OR_RETURN(PartPlan plan, PlanPart(shape, costs, whole, {}, job.config.recompute));
+  BRIGADE_ASSIGN_OR_RETURN(const PartPlan without, PlanPart(shape, costs, whole, {}, {}));
+  trainer->summary_.activation_bytes = ActivationBytes(shape, plan);
+  trainer->summary_.activation_bytes_without = ActivationBytes(shape, without);
   trainer->summary_.planned_time = plan.time;
   trainer->summary_.planned_time_without = without.time;
   zero::ZeroOptions options = job.config.zero;
-  options.backward_units = trainer->schedule_.BackwardUses();
+  options.backward_units = plan.BackwardUnits(0);
   const auto allocate = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(
         trainer->zero_,
         zero::ZeroOptimizer::Create(SpecOf(job.model, shape.shards()), options, trainer->replica_,
                                     context, compute, &grid.world()));
-    return trainer->Allocate();
+    return trainer->Allocate(std::move(plan));
   };
   BRIGADE_RETURN_IF_ERROR(WithAdvice(options, allocate()));
   BRIGADE_ASSIGN_OR_RETURN(
@@ -162,9 +161,9 @@ absl::Status RankTrainer::Initialize() {
   });
 }
 
-absl::Status RankTrainer::Allocate() {
-  BRIGADE_ASSIGN_OR_RETURN(transformer_,
-                           Transformer::Create(shape_, schedule_, context_, groups_, StashFile()));
+absl::Status RankTrainer::Allocate(PartPlan plan) {
+  BRIGADE_ASSIGN_OR_RETURN(
+      transformer_, Transformer::Create(shape_, std::move(plan), context_, groups_, StashFile()));
   for (collectives::Communicator* const group : {&replica_, &grid_.world()}) {
     BRIGADE_RETURN_IF_ERROR(group->Reserve(kAddUp));
   }
@@ -260,9 +259,10 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
     const nn::Texts of_micro = TextsOf(in_flight, micro);
     const nn::DropoutMask dropout = Dropout(micro);
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(of_micro, LossesOf(in_flight, micro), dropout, *zero_, compute_));
+        transformer_->Forward({}, of_micro, LossesOf(in_flight, micro), dropout, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(one, one + 1, 1, DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(of_micro, one + 1, dropout, *zero_, compute_));
+    BRIGADE_RETURN_IF_ERROR(
+        transformer_->Backward({}, of_micro, one + 1, dropout, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
   }
   BRIGADE_RETURN_IF_ERROR(nn::MeanOfLosses(DType::kFloat32, LossesOf(in_flight, 0), losses(),
@@ -361,15 +361,10 @@ const device::FileOptions* RankTrainer::StashFile() const {
   return in_file ? &job_.config.zero.offload.file : nullptr;
 }
 
-recompute::StashMovement RankTrainer::Stashed() const {
-  const recompute::Stash* const stash = transformer_->stash();
-  return stash == nullptr ? recompute::StashMovement() : stash->movement();
-}
-
 void RankTrainer::StartCounting() {
   traffic_before_ = zero_->traffic();
   movement_before_ = zero_->movement();
-  stash_before_ = Stashed();
+  stash_before_ = transformer_->stashed();
   sent_before_ = SentInGroups();
   recorder_.Begin(context_.name());
   started_ns_ = collected_ns_ = SteadyNs();
@@ -387,7 +382,7 @@ absl::Status RankTrainer::StopCounting() {
   summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
   AddSince(movement_before_, zero_->movement(), summary_.movement);
-  AddSince(stash_before_, Stashed(), summary_.stashed);
+  AddSince(stash_before_, transformer_->stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
   return absl::OkStatus();
@@ -418,7 +413,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     BRIGADE_RETURN_IF_ERROR(
         compute_.Copy(const_cast<uint8_t*>(on_device.bytes), host, batch * text_bytes()));
     BRIGADE_RETURN_IF_ERROR(
-        transformer_->Forward(on_device, LossesOf(in_flight, 0), {}, *zero_, compute_));
+        transformer_->Forward({}, on_device, LossesOf(in_flight, 0), {}, *zero_, compute_));
     BRIGADE_RETURN_IF_ERROR(compute_.Copy(in_flight.host_out.data(), LossesOf(in_flight, 0),
                                           on_device.rows() * int64_t{sizeof(float)}));
     BRIGADE_RETURN_IF_ERROR(Synchronize(compute_));
@@ -447,10 +442,10 @@ absl::StatusOr<GroupBytes> RankTrainer::SentInGroupsOfStep() {
   const zero::Plan& plan = zero_->plan();
   BRIGADE_ASSIGN_OR_RETURN(const zero::Traffic traffic,
                            zero::TrafficOfStep(plan, zero_->options(), replica_, &grid_.world()));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor,
-                           SentInPasses(shape_, schedule_, groups_, &PassGroups::tensor));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_context,
-                           SentInPasses(shape_, schedule_, groups_, &PassGroups::context));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor, SentInPasses(shape_, transformer_->plan(),
+                                                                 groups_, &PassGroups::tensor));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_context, SentInPasses(shape_, transformer_->plan(),
+                                                                  groups_, &PassGroups::context));
   GroupBytes sent = {};
   absl::Status status;
   ForEachOwnGroup(grid_, [&](size_t g, collectives::Communicator& group) {
@@ -483,10 +478,10 @@ absl::StatusOr<int64_t> RankTrainer::WorkspaceBytes() {
       if (needed.ok()) workspace = collectives::Max(workspace, *needed);
     };
     if (&group == groups_.tensor) {
-      add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::tensor));
+      add(WorkspaceOfPasses(shape_, transformer_->plan(), groups_, &PassGroups::tensor));
     }
     if (&group == groups_.context) {
-      add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::context));
+      add(WorkspaceOfPasses(shape_, transformer_->plan(), groups_, &PassGroups::context));
     }
     if (&group == &replica_) add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/false));
     if (&group == &grid_.world()) {
@@ -516,19 +511,21 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero_->file() != nullptr) summary.file_bytes = zero_->file()->bytes();
   summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      Transformer::ActivationBytes(shape_, schedule_) + kInFlight * StepBytes();
+      ActivationBytes(shape_, transformer_->plan()) + kInFlight * StepBytes();
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(context_.device(), Layers::WorkspaceBytes(shape_)) +
       transformer_->layers().bytes() + one_.bytes();
   summary.movement_of_step = zero::MovementOfStep(zero_->plan(), zero_->options());
+  const auto stashes = std::ssize(transformer_->stashes());
+  const std::vector<int64_t> of_stash = transformer_->plan().written_bytes();
   summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
-      recompute::Stash::HostBytes(schedule_.written_bytes, StashFile());
-  const int64_t stashed = micro_batches() * schedule_.WrittenBytes();
+      stashes * recompute::Stash::HostBytes(of_stash, StashFile());
+  const int64_t stashed = micro_batches() * transformer_->plan().WrittenBytes();
   summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
   if (StashFile() != nullptr) {
     summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
-    summary.file_bytes_model += recompute::Stash::FileBytes(schedule_.written_bytes);
-    summary.file_bytes += transformer_->stash()->file()->bytes();
+    summary.file_bytes_model += stashes * recompute::Stash::FileBytes(of_stash);
+    for (const auto& stash : transformer_->stashes()) summary.file_bytes += stash->file()->bytes();
   }
   BRIGADE_ASSIGN_OR_RETURN(
       summary.traffic_of_step,

@@ -16,6 +16,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
@@ -24,7 +25,6 @@
 #include "brigade/nn/cross_entropy.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/parallel/grid.h"
-#include "brigade/recompute/schedule.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -79,7 +79,7 @@ class RankTrainer {
 
   // By which the plan of recomputation is made: the same on all ranks.
   absl::StatusOr<PassCosts> Costs();
-  absl::Status Allocate();
+  absl::Status Allocate(PartPlan plan);
   // Of a new training.
   absl::Status Initialize();
 
@@ -115,7 +115,6 @@ class RankTrainer {
   // Null unless the inputs of stages go to a file.
   const device::FileOptions* StashFile() const;
   // So far.
-  recompute::StashMovement Stashed() const;
   // What this rank has sent so far in each group that has a communicator of its own.
   GroupBytes SentInGroups() const;
   absl::StatusOr<GroupBytes> SentInGroupsOfStep();
@@ -140,7 +139,6 @@ class RankTrainer {
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   std::unique_ptr<RankCheckpoints> checkpoints_;
   Start start_;
-  recompute::Schedule schedule_;
   std::unique_ptr<Transformer> transformer_;
   // [2] float: 1, and the loss scale.
   device::Buffer one_;

@@ -69,7 +69,7 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
   PassSeconds passes;
   for (const RankSummary& rank : ranks) passes += rank.passes;
   absl::StrAppend(&text, absl::StrFormat("Passes, of all ranks: %.3f s forward, %.3f s backward\n",
-                                         passes[PassPart::kForward], passes[PassPart::kBackward]));
+                                         passes[PassPart::kForward], passes.backward()));
   if (sum.dropped > 0) {
     absl::StrAppend(&text, sum.dropped, " operations were not recorded, and count as idle.\n");
   }

@@ -1,14 +1,15 @@
 // A block's forward and backward pass.
 
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/transformer.h"
 
 namespace brigade::gpt {
 namespace {
 
-// Of Layers::SumRowGradients.
+// Of Layers::SumRowGradients, and which parameter is there.
 constexpr int kNorm1Place = 0, kProjectionBiasPlace = 2, kNorm2Place = 3, kContractBiasPlace = 5;
+constexpr Block kRowGradients[kBlockRowGradients] = {kNorm1Weight, kNorm1Bias, kProjectionBias,
+                                                     kNorm2Weight, kNorm2Bias, kContractBias};
 
 }  // namespace
 
@@ -22,14 +23,21 @@ absl::Status Transformer::AddBranch(const Call& call, uint32_t place, const void
 }
 
 absl::StatusOr<const void*> Transformer::BranchGradient(const Call& call, uint32_t place,
-                                                        void* memory) {
-  if (call.dropout.probability == 0) return dx();
-  BRIGADE_RETURN_IF_ERROR(DropoutBackward(call, place, dx(), memory));
-  return memory;
+                                                        void* memory, void* deferred) {
+  if (!call.computes_inputs()) return deferred;
+  const bool defers = call.kind == Kind::kBackwardInput;
+  void* const to = defers ? deferred : memory;
+  if (call.dropout.probability != 0) {
+    BRIGADE_RETURN_IF_ERROR(DropoutBackward(call, place, call.dx, to));
+    return to;
+  }
+  if (!defers) return call.dx;
+  BRIGADE_RETURN_IF_ERROR(call.stream.Copy(to, call.dx, shape_.residual_bytes()));
+  return to;
 }
 
 absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const BlockMemory& memory,
-                                       const Call& call, zero::UnitScope& unit) {
+                                       const Call& call, StageUnit& unit) {
   device::Stream& stream = call.stream;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
@@ -62,15 +70,18 @@ absl::Status Transformer::ForwardBlock(int64_t layer, const void* x, const Block
   BRIGADE_RETURN_IF_ERROR(
       layers_->Column(all_norm2, expand, nullptr, 4 * width(), at[kExpanded], stream));
   BRIGADE_RETURN_IF_ERROR(layers_->AddBiasGelu(memory, expand_bias, stream));
+  if (memory.output == nullptr) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kGelu], 4 * width(), contract, memory.output, stream));
   return AddBranch(call, MlpPlace(layer), contract_bias, at[kMiddle], memory.output);
 }
 
-// dx() is the gradient of the block's output, and becomes that of its input. What was not saved is
-// made again by the calls of the forward pass, each part before its gradients.
+// call.dx is the gradient of the block's output, and becomes that of its input. What was not saved
+// is made again by the calls of the forward pass, each part before its gradients. Of the two halves
+// the first makes all but the gradients of matrices and of the biases of column products, and the
+// second nothing else.
 absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& option, const void* x,
                                         const BlockMemory& memory, const Call& call,
-                                        zero::UnitScope& unit) {
+                                        StageUnit& unit) {
   device::Stream& stream = call.stream;
   void* const* const at = memory.arrays;
   const auto weights = [&](Block which) { return unit.weights(BlockParameter(layer, which)); };
@@ -86,93 +97,109 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   const void* const projection_bias = weights(kProjectionBias);
   const void* const norm2_bias = weights(kNorm2Bias);
   const void* const expand_bias = weights(kExpandBias);
-  nn::Gradient gradients[kBlockParameters];
-  for (int i = 0; i < kBlockParameters; ++i) {
-    gradients[i] = GradientOf(unit, BlockParameter(layer, static_cast<Block>(i)));
+  nn::Gradient gradients[kBlockParameters], rows[kBlockRowGradients];
+  for (int i = 0; i < kBlockParameters && call.computes_weights(); ++i) {
+    gradients[i] = unit.gradient(BlockParameter(layer, static_cast<Block>(i)));
   }
+  for (int i = 0; i < kBlockRowGradients; ++i) rows[i] = gradients[kRowGradients[i]];
+  DeferRowGradients(call, memory.row_gradients, absl::MakeSpan(rows));
   const nn::LayerNormInput first = NormOf(x, norm1, at[kMean1], at[kInverse1]),
                            second = NormOf(at[kMiddle], norm2, at[kMean2], at[kInverse2]);
   BRIGADE_RETURN_IF_ERROR(unit.status());
   const auto mark = [&](PassPart part) {
     return MarkPart(part, static_cast<int>(layer) + 1, stream);
   };
+  const bool inputs = call.computes_inputs();
+  const BlockSaveOption again = inputs ? option : BlockSaveOption{"nothing again"};
+  // A gradient of an input, which the second half leaves out; and all rows of a norm, which the
+  // first half needs for no gradient.
+  const auto input_only = [&](void* gradient) { return inputs ? gradient : nullptr; };
+  const auto all_rows = [&](void* norm) -> absl::StatusOr<const void*> {
+    if (!call.computes_weights()) return norm;
+    return layers_->GatherNorm(norm, memory, stream);
+  };
 
-  if (option.drops_middle) {
+  if (again.drops_middle) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeMiddle));
     BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kAttention], width(), projection, at[kMiddle], stream));
     BRIGADE_RETURN_IF_ERROR(
         AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
   }
-  if (option.drops_pointwise) {
+  if (again.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->Norm(second, norm2_bias, at[kNorm2], memory, stream).status());
   }
-  if (option.drops_expanded) {
+  if (again.drops_expanded) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeExpanded));
     BRIGADE_RETURN_IF_ERROR(
         layers_->Column(at[kNorm2], expand, nullptr, 4 * width(), at[kExpanded], stream));
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->AddBiasGelu(memory, expand_bias, stream));
-  } else if (option.drops_pointwise) {
+  } else if (again.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(layers_->Gelu(memory, stream));
   }
-  BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
+  BRIGADE_RETURN_IF_ERROR(mark(call.part()));
   // Until their own gradients come, dwidth and dqkv are free for that of a branch.
-  BRIGADE_ASSIGN_OR_RETURN(const void* const dmlp_branch,
-                           BranchGradient(call, MlpPlace(layer), memory.dwidth));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const void* const dmlp_branch,
+      BranchGradient(call, MlpPlace(layer), memory.dwidth, memory.dmlp_branch));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dmlp_branch,
                            layers_->GatherRows(dmlp_branch, memory.gathered, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      layers_->BiasBackward(dmlp_branch, gradients[kContractBias], kContractBiasPlace, stream));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(
+        layers_->BiasBackward(dmlp_branch, rows[kContractBiasPlace], kContractBiasPlace, stream));
+  }
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kGelu], 4 * width(), contract, all_dmlp_branch,
-                                               memory.dmlp, gradients[kContractWeight], stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->GeluBackward(memory, stream));
-  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm2,
-                           layers_->GatherNorm(at[kNorm2], memory, stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(all_norm2, expand, 4 * width(), memory.dmlp,
-                                                  memory.dwidth, gradients[kExpandWeight],
-                                                  gradients[kExpandBias], stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(second, memory.dwidth, {dx(), true},
-                                                gradients[kNorm2Weight], gradients[kNorm2Bias],
-                                                kNorm2Place, stream));
+                                               input_only(memory.dmlp), gradients[kContractWeight],
+                                               stream));
+  if (inputs) BRIGADE_RETURN_IF_ERROR(layers_->GeluBackward(memory, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm2, all_rows(at[kNorm2]));
+  BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(
+      all_norm2, expand, 4 * width(), memory.dmlp, input_only(memory.dwidth),
+      gradients[kExpandWeight], gradients[kExpandBias], stream));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(second, memory.dwidth, {call.dx, true},
+                                                  rows[kNorm2Place], rows[kNorm2Place + 1],
+                                                  kNorm2Place, stream));
+  }
 
-  if (option.drops_pointwise) {
+  if (again.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->Norm(first, norm1_bias, at[kNorm1], memory, stream).status());
   }
-  if (option.drops_qkv) {
+  if (again.drops_qkv) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeQkv));
     BRIGADE_RETURN_IF_ERROR(
         layers_->Column(at[kNorm1], qkv, qkv_bias, 3 * width(), at[kQkv], stream));
     BRIGADE_RETURN_IF_ERROR(layers_->GatherQkv(memory, stream));
   }
-  if (option.drops_attention) {
+  if (again.drops_attention) {
     BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeAttention));
     BRIGADE_RETURN_IF_ERROR(layers_->Attention(memory, stream));
   }
-  BRIGADE_RETURN_IF_ERROR(mark(PassPart::kBackward));
-  BRIGADE_ASSIGN_OR_RETURN(const void* const dattention_branch,
-                           BranchGradient(call, AttentionPlace(layer), memory.dqkv));
+  BRIGADE_RETURN_IF_ERROR(mark(call.part()));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const void* const dattention_branch,
+      BranchGradient(call, AttentionPlace(layer), memory.dqkv, memory.dattention_branch));
   BRIGADE_ASSIGN_OR_RETURN(const void* const all_dattention_branch,
                            layers_->GatherRows(dattention_branch, memory.gathered, stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, gradients[kProjectionBias],
-                                                kProjectionBiasPlace, stream));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(layers_->BiasBackward(dattention_branch, rows[kProjectionBiasPlace],
+                                                  kProjectionBiasPlace, stream));
+  }
   BRIGADE_RETURN_IF_ERROR(layers_->RowBackward(at[kAttention], width(), projection,
-                                               all_dattention_branch, memory.dwidth,
+                                               all_dattention_branch, input_only(memory.dwidth),
                                                gradients[kProjectionWeight], stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->AttentionBackward(memory, stream));
-  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm1,
-                           layers_->GatherNorm(at[kNorm1], memory, stream));
+  if (inputs) BRIGADE_RETURN_IF_ERROR(layers_->AttentionBackward(memory, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const all_norm1, all_rows(at[kNorm1]));
   BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(all_norm1, qkv, 3 * width(), memory.dqkv,
-                                                  memory.dwidth, gradients[kQkvWeight],
+                                                  input_only(memory.dwidth), gradients[kQkvWeight],
                                                   gradients[kQkvBias], stream));
-  BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(first, memory.dwidth, {dx(), true},
-                                                gradients[kNorm1Weight], gradients[kNorm1Bias],
+  if (!inputs) return DeliverRowGradients(call, memory.row_gradients, rows);
+  BRIGADE_RETURN_IF_ERROR(layers_->NormBackward(first, memory.dwidth, {call.dx, true},
+                                                rows[kNorm1Place], rows[kNorm1Place + 1],
                                                 kNorm1Place, stream));
-  return layers_->SumRowGradients(
-      {gradients[kNorm1Weight], gradients[kNorm1Bias], gradients[kProjectionBias],
-       gradients[kNorm2Weight], gradients[kNorm2Bias], gradients[kContractBias]},
-      stream);
+  return layers_->SumRowGradients(rows, stream);
 }
 
 }  // namespace brigade::gpt

@@ -16,6 +16,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
@@ -145,9 +146,9 @@ class TrialBatch {
   absl::Status Pass(Transformer& transformer, zero::ParameterSource& parameters,
                     device::Stream& stream) {
     BRIGADE_RETURN_IF_ERROR(
-        transformer.Forward(texts_, losses_.data(), dropout_, parameters, stream));
+        transformer.Forward({}, texts_, losses_.data(), dropout_, parameters, stream));
     BRIGADE_RETURN_IF_ERROR(
-        transformer.Backward(texts_, seed_.as<float>().data(), dropout_, parameters, stream));
+        transformer.Backward({}, texts_, seed_.as<float>().data(), dropout_, parameters, stream));
     return stream.Synchronize();
   }
 
@@ -184,8 +185,10 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
     BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan,
                              recompute::PlanSelective(chain, {0, option, 0}));
     BRIGADE_ASSIGN_OR_RETURN(auto schedule, recompute::Place(chain, plan));
-    BRIGADE_ASSIGN_OR_RETURN(auto transformer,
-                             Transformer::Create(one_block, std::move(schedule), context, groups));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto transformer,
+        Transformer::Create(one_block, PartPlan::Whole(one_block.model, std::move(schedule)),
+                            context, groups));
     BRIGADE_RETURN_IF_ERROR(trial->Pass(*transformer, *parameters, compute));
     for (int pass = 0; pass < kPasses; ++pass) {
       recorder.Begin(context.name());

@@ -34,6 +34,8 @@ struct ParameterSpec {
   // where another group of the world has the same parameter, with a gradient of the same bits, and
   // counts it (ZeroOptions::model_ranks).
   bool counted = true;
+  // Another group of the world has the same parameter; the gradients of both are added up.
+  bool tied_outside = false;
 };
 
 // Parameters that are used, gathered and released together: a layer.

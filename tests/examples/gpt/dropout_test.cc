@@ -18,6 +18,7 @@
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/cross_entropy.h"
@@ -41,7 +42,9 @@ std::unique_ptr<Transformer> Create(const ModelOptions& model, int64_t batch, DT
                                     device::Context& context) {
   const recompute::Chain chain = ActivationChain({model, batch, dtype});
   auto schedule = recompute::Place(chain, recompute::PlanNone(chain).value()).value();
-  return Transformer::Create({model, batch, dtype}, std::move(schedule), context).value();
+  return Transformer::Create({model, batch, dtype}, PartPlan::Whole(model, std::move(schedule)),
+                             context)
+      .value();
 }
 
 TEST(DropoutTest, EachPlaceHasAMaskOfItsOwn) {
@@ -69,7 +72,7 @@ TEST(DropoutTest, EachPlaceHasAMaskOfItsOwn) {
   const nn::Texts texts = {lab.Bytes(kBatch * (kModel.context + 1)).data(), kBatch, kModel.context};
   const auto losses = lab.Raw<float>(kRows);
   const auto transformer = Create(kModel, kBatch, DType::kFloat32, lab.context());
-  ASSERT_OK(transformer->Forward(texts, losses.data(), mask, parameters, lab.stream()));
+  ASSERT_OK(transformer->Forward({}, texts, losses.data(), mask, parameters, lab.stream()));
 
   const auto x = lab.Raw<float>(kRows * kWidth);
   ASSERT_OK(nn::Embedding(texts, DType::kFloat32, kWidth, weights(kTokens).data(),
@@ -115,7 +118,7 @@ TEST(DropoutTest, MicroBatchesHaveTheirPartsOfOneMask) {
   const uint8_t* const bytes = lab.Bytes(kBatch * (kModel.context + 1)).data();
   const auto losses = lab.Raw<float>(kBatch * kModel.context);
   const auto whole = Create(kModel, kBatch, DType::kFloat32, lab.context());
-  ASSERT_OK(whole->Forward({bytes, kBatch, kModel.context}, losses.data(), mask, parameters,
+  ASSERT_OK(whole->Forward({}, {bytes, kBatch, kModel.context}, losses.data(), mask, parameters,
                            lab.stream()));
   const auto half = Create(kModel, kBatch / 2, DType::kFloat32, lab.context());
   const nn::Texts second = {bytes + kBatch / 2 * (kModel.context + 1), kBatch / 2, kModel.context};
@@ -123,7 +126,7 @@ TEST(DropoutTest, MicroBatchesHaveTheirPartsOfOneMask) {
   const auto difference = [&](int64_t first_text) {
     mask.first_element = first_text * kModel.context * kModel.width;
     const auto parts = lab.Raw<float>(second.rows());
-    EXPECT_OK(half->Forward(second, parts.data(), mask, parameters, lab.stream()));
+    EXPECT_OK(half->Forward({}, second, parts.data(), mask, parameters, lab.stream()));
     EXPECT_OK(lab.stream().Synchronize());
     float most = 0;
     for (int64_t r = 0; r < second.rows(); ++r) {
@@ -152,8 +155,8 @@ TEST(DropoutTest, WithoutDropoutNothingIsEnqueuedForIt) {
     const auto stream = context->CreateStream("compute").value();
     const auto transformer = Create(kModel, 1, DType::kFloat32, *context);
     const nn::DropoutMask mask = {.probability = probability, .step = step.data()};
-    ASSERT_OK(transformer->Forward(texts, losses.data(), mask, parameters, *stream));
-    ASSERT_OK(transformer->Backward(texts, seed.data(), mask, parameters, *stream));
+    ASSERT_OK(transformer->Forward({}, texts, losses.data(), mask, parameters, *stream));
+    ASSERT_OK(transformer->Backward({}, texts, seed.data(), mask, parameters, *stream));
     ASSERT_OK(stream->Synchronize());
     int forward = 0, backward = 0;
     for (const device::TracedStream& traced : tracer.Take()) {
@@ -214,7 +217,7 @@ TEST(DropoutTest, ASkippedStepCountsForTheMasks) {
     }
     iteration[0] = step;
     const nn::DropoutMask mask = {.probability = 0.3, .seed = job.seed, .step = iteration.data()};
-    ASSERT_OK(transformer->Forward(texts, losses.data(), mask, parameters, lab.stream()));
+    ASSERT_OK(transformer->Forward({}, texts, losses.data(), mask, parameters, lab.stream()));
     ASSERT_OK(nn::MeanOfLosses(DType::kFloat32, losses.data(), texts.rows(), parts.data(),
                                mean.data(), lab.stream()));
     ASSERT_OK(lab.stream().Synchronize());

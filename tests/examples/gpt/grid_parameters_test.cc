@@ -15,6 +15,7 @@
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/corpus.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/recompute/planner.h"
@@ -50,8 +51,8 @@ class RankOfGrid {
     zero_ = zero::ZeroOptimizer::Create(spec_, options, grid_->replica(), *self.context,
                                         *self.stream, &grid_->world())
                 .value();
-    transformer_ = Transformer::Create(shape_, std::move(schedule), *self.context,
-                                       {&grid_->tensor(), &grid_->context()})
+    transformer_ = Transformer::Create(shape_, PartPlan::Whole(job.model, std::move(schedule)),
+                                       *self.context, {&grid_->tensor(), &grid_->context()})
                        .value();
     EXPECT_OK(zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
       InitializeParameter(job_.model, parameter, job_.seed, shape_.shards(), values);
@@ -77,9 +78,9 @@ class RankOfGrid {
     }
     const nn::Texts texts = {texts_.data(), shape_.batch, shape_.positions(), std::ssize(runs)};
     device::Stream& stream = *self_.stream;
-    BRIGADE_RETURN_IF_ERROR(transformer_->Forward(texts, losses_.data(), {}, *zero_, stream));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Forward({}, texts, losses_.data(), {}, *zero_, stream));
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(&one_, &seed_, 1, precision::DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(transformer_->Backward(texts, &seed_, {}, *zero_, stream));
+    BRIGADE_RETURN_IF_ERROR(transformer_->Backward({}, texts, &seed_, {}, *zero_, stream));
     BRIGADE_RETURN_IF_ERROR(zero_->FinishBackward());
     BRIGADE_RETURN_IF_ERROR(zero_->Step());
     return stream.Synchronize();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/corpus.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
@@ -41,8 +42,8 @@ class OneRank {
     }
     seed_[0] = scale;
     const nn::Texts texts = {texts_.data(), kBatch, kModel.context};
-    EXPECT_OK(transformer_->Forward(texts, losses_.data(), {}, parameters, lab_.stream()));
-    EXPECT_OK(transformer_->Backward(texts, seed_.data(), {}, parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Forward({}, texts, losses_.data(), {}, parameters, lab_.stream()));
+    EXPECT_OK(transformer_->Backward({}, texts, seed_.data(), {}, parameters, lab_.stream()));
     EXPECT_OK(lab_.stream().Synchronize());
   }
 
@@ -62,9 +63,11 @@ class OneRank {
   const Corpus corpus_ = ReadLicences().value();
   const recompute::Chain chain_ = ActivationChain({kModel, kBatch, kDType});
   const std::unique_ptr<Transformer> transformer_ =
-      Transformer::Create({kModel, kBatch, kDType},
-                          recompute::Place(chain_, recompute::PlanNone(chain_).value()).value(),
-                          lab_.context())
+      Transformer::Create(
+          {kModel, kBatch, kDType},
+          PartPlan::Whole(kModel,
+                          recompute::Place(chain_, recompute::PlanNone(chain_).value()).value()),
+          lab_.context())
           .value();
   const absl::Span<uint8_t> texts_ = lab_.Bytes(kBatch * kTextBytes);
   const absl::Span<float> losses_, seed_;

@@ -7,6 +7,7 @@
 
 #include "brigade/device/context.h"
 #include "brigade/examples/gpt/activations.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/schedule.h"
@@ -105,16 +106,17 @@ std::vector<std::string> MarksOf(const recompute::Chain& chain, const ModelOptio
   options.tracer = &tracer;
   auto context = device::Context::Create(options).value();
   auto stream = context->CreateStream("compute").value();
-  auto transformer = Transformer::Create({model, 1, precision::DType::kFloat32},
-                                         recompute::Place(chain, plan).value(), *context)
-                         .value();
+  auto transformer =
+      Transformer::Create({model, 1, precision::DType::kFloat32},
+                          PartPlan::Whole(model, recompute::Place(chain, plan).value()), *context)
+          .value();
   PlainParameters<float> parameters(model, 3);
   const std::vector<uint8_t> bytes = {1, 2, 3, 4, 5, 6};
   const nn::Texts texts = {bytes.data(), 1, model.context};
   std::vector<float> losses(5);
   const float seed = 1;
-  EXPECT_OK(transformer->Forward(texts, losses.data(), {}, parameters, *stream));
-  EXPECT_OK(transformer->Backward(texts, &seed, {}, parameters, *stream));
+  EXPECT_OK(transformer->Forward({}, texts, losses.data(), {}, parameters, *stream));
+  EXPECT_OK(transformer->Backward({}, texts, &seed, {}, parameters, *stream));
   EXPECT_OK(stream->Synchronize());
   std::vector<std::string> marks;
   for (const device::TracedStream& traced : tracer.Take()) {

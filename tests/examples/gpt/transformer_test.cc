@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/activations.h"
+#include "brigade/examples/gpt/part_plan.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
 #include "brigade/tests/nn/lab.h"
@@ -35,7 +36,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelOptions& model, i
                                                     const recompute::Policy& policy,
                                                     device::Context& context) {
   const device::FileOptions file = {.directory = ::testing::TempDir()};
-  return Transformer::Create({model, batch, dtype}, Schedule(model, batch, dtype, policy), context,
+  return Transformer::Create({model, batch, dtype},
+                             PartPlan::Whole(model, Schedule(model, batch, dtype, policy)), context,
                              {}, policy.stash == recompute::StashTier::kFile ? &file : nullptr);
 }
 
@@ -66,14 +68,14 @@ TEST_P(DropoutTest, TheModelsGradientIsThatOfItsLoss) {
   const auto seed = lab.Raw<float>(1);
   seed[0] = 4;
   const auto f = [&] {
-    EXPECT_OK(transformer->Forward(texts, losses.data(), dropout, parameters, lab.stream()));
+    EXPECT_OK(transformer->Forward({}, texts, losses.data(), dropout, parameters, lab.stream()));
     EXPECT_OK(lab.stream().Synchronize());
     double sum = 0;
     for (const double loss : losses) sum += loss;
     return 4 * sum / static_cast<double>(losses.size());
   };
   f();
-  ASSERT_OK(transformer->Backward(texts, seed.data(), dropout, parameters, lab.stream()));
+  ASSERT_OK(transformer->Backward({}, texts, seed.data(), dropout, parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   const auto gradients = parameters.gradients;
   for (size_t p = 0; p < gradients.size(); ++p) {
@@ -93,7 +95,7 @@ TEST(TransformerTest, TheModelBeginsAtTheEntropyOfAByte) {
   auto transformer = Create(kDefault, 2, precision::DType::kFloat32, {}, lab.context()).value();
   const nn::Texts texts = {lab.Bytes(2 * (kDefault.context + 1)).data(), 2, kDefault.context};
   const auto losses = lab.Raw<float>(texts.rows());
-  ASSERT_OK(transformer->Forward(texts, losses.data(), {}, parameters, lab.stream()));
+  ASSERT_OK(transformer->Forward({}, texts, losses.data(), {}, parameters, lab.stream()));
   ASSERT_OK(lab.stream().Synchronize());
   double sum = 0;
   for (const float loss : losses) sum += static_cast<double>(loss);
@@ -115,7 +117,7 @@ TEST(TransformerTest, MemoryIsWhatTheFormulaSays) {
   const int64_t wanted =
       matrix(6) + 2 * block + matrix(6) + matrix(256) + 2 * statistics + matrix(6) + matrix(6);
   const recompute::Schedule schedule = Schedule(kModel, kBatch, kDType);
-  EXPECT_EQ(Transformer::ActivationBytes({kModel, kBatch, kDType}, schedule), wanted);
+  EXPECT_EQ(ActivationBytes({kModel, kBatch, kDType}, PartPlan::Whole(kModel, schedule)), wanted);
   const int64_t before = lab.context().memory_stats().current_bytes(device::Purpose::kScratch);
   auto transformer = Create(kModel, kBatch, kDType, {}, lab.context()).value();
   EXPECT_EQ(lab.context().memory_stats().current_bytes(device::Purpose::kActivations), wanted);
@@ -166,8 +168,8 @@ std::vector<std::vector<T>> StepOf(const ModelOptions& model, const recompute::P
   const auto losses = lab.Raw<float>(texts.rows());
   const auto seed = lab.Raw<float>(1);
   seed[0] = 1024;
-  EXPECT_OK(transformer->Forward(texts, losses.data(), dropout, parameters, lab.stream()));
-  EXPECT_OK(transformer->Backward(texts, seed.data(), dropout, parameters, lab.stream()));
+  EXPECT_OK(transformer->Forward({}, texts, losses.data(), dropout, parameters, lab.stream()));
+  EXPECT_OK(transformer->Backward({}, texts, seed.data(), dropout, parameters, lab.stream()));
   EXPECT_OK(lab.stream().Synchronize());
   std::vector<std::vector<T>> result = parameters.gradients;
   for (const float loss : losses) result.push_back({T(loss)});
@@ -229,8 +231,9 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
     // The inputs of all blocks; the head's, which goes backward at once, stays.
     const int64_t written = layers * 2 * 20 * 16 * 2;
     EXPECT_EQ(schedule.WrittenBytes(), written);
-    const int64_t bytes = Transformer::ActivationBytes({model, kBatch, kDType}, schedule);
-    EXPECT_LT(bytes, Transformer::ActivationBytes({model, kBatch, kDType}, without));
+    const int64_t bytes =
+        ActivationBytes({model, kBatch, kDType}, PartPlan::Whole(model, schedule));
+    EXPECT_LT(bytes, ActivationBytes({model, kBatch, kDType}, PartPlan::Whole(model, without)));
     if (of_device == 0) of_device = bytes;
     EXPECT_EQ(bytes, of_device);
 
@@ -244,9 +247,9 @@ TEST(TransformerTest, AStashHasTheInputsOfBlocksOnTheHost) {
     const auto seed = lab.Raw<float>(1);
     seed[0] = 1;
     for (int64_t step = 1; step <= 2; ++step) {
-      ASSERT_OK(transformer->Forward(texts, losses.data(), {}, parameters, lab.stream()));
-      ASSERT_OK(transformer->Backward(texts, seed.data(), {}, parameters, lab.stream()));
-      EXPECT_EQ(transformer->stash()->movement(),
+      ASSERT_OK(transformer->Forward({}, texts, losses.data(), {}, parameters, lab.stream()));
+      ASSERT_OK(transformer->Backward({}, texts, seed.data(), {}, parameters, lab.stream()));
+      EXPECT_EQ(transformer->stashed(),
                 (recompute::StashMovement{.to_host = step * written, .from_host = step * written}));
     }
     ASSERT_OK(lab.stream().Synchronize());
