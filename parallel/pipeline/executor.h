@@ -81,6 +81,7 @@ class PipelineExecutor {
   static int64_t Bytes(const StageBuffers& buffers, const BoundaryShape& boundary);
 
   const PipelineSchedule& schedule() const { return schedule_; }
+  const BoundaryShape& boundary() const { return boundary_; }
   int stage() const { return stage_; }
   const StageList& list() const { return schedule_.lists[static_cast<size_t>(stage_)]; }
   // What the stage has room for. The module provides activations and what is deferred.

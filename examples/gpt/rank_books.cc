@@ -1,0 +1,199 @@
+#include "brigade/examples/gpt/rank_books.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/device/file/file_store.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/clock.h"
+#include "brigade/examples/gpt/part_plan.h"
+#include "brigade/examples/gpt/step_batch.h"
+#include "brigade/nn/blas.h"
+#include "brigade/zero/plan/memory_model.h"
+
+namespace brigade::gpt {
+namespace {
+
+using collectives::Communicator;
+using device::Purpose;
+using parallel::GridGroup;
+
+// Of offload or of the stash.
+template <typename Movement>
+void AddSince(const Movement& before, const Movement& now, Movement& sum) {
+  sum.to_host += now.to_host - before.to_host;
+  sum.from_host += now.from_host - before.from_host;
+  sum.file_read += now.file_read - before.file_read;
+  sum.file_written += now.file_written - before.file_written;
+}
+
+}  // namespace
+
+const device::FileOptions* StashFileOf(const Job& job) {
+  const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
+  return in_file ? &job.config.zero.offload.file : nullptr;
+}
+
+void RankBooks::Start() {
+  traffic_before_ = of_.zero.traffic();
+  movement_before_ = of_.zero.movement();
+  stash_before_ = of_.transformer.stashed();
+  sent_before_ = SentInGroups();
+  of_.recorder.Begin(of_.context.name());
+  started_ns_ = SteadyNs();
+}
+
+void RankBooks::Stop() {
+  counted_ns_ += SteadyNs() - started_ns_;
+  const Recording recording = of_.recorder.End(of_.context.name());
+  summary_.time += recording.time;
+  for (const PassSeconds& stage : recording.stages) summary_.passes += stage;
+  const zero::Traffic now = of_.zero.traffic();
+  summary_.traffic.gradients += now.gradients - traffic_before_.gradients;
+  summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
+  summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
+  summary_.traffic.tied += now.tied - traffic_before_.tied;
+  AddSince(movement_before_, of_.zero.movement(), summary_.movement);
+  AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
+  const GroupBytes sent = SentInGroups();
+  for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
+}
+
+void RankBooks::ForEachOwnGroup(
+    absl::FunctionRef<void(size_t, Communicator&)> visit) const {
+  std::vector<const Communicator*> seen;
+  for (const GridGroup each : parallel::kGridGroups) {
+    Communicator* const group = of_.grid.group(each);
+    if (group == nullptr || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
+    seen.push_back(group);
+    visit(static_cast<size_t>(each), *group);
+  }
+}
+
+GroupBytes RankBooks::SentInGroups() const {
+  GroupBytes sent = {};
+  ForEachOwnGroup([&](size_t g, const Communicator& group) {
+    for (int to = 0; to < group.size(); ++to) sent[g] += group.sent_bytes(to);
+  });
+  sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.sent_bytes();
+  return sent;
+}
+
+zero::OuterGroups RankBooks::OuterGroups() const {
+  return {.world = &of_.grid.world(), .tied = of_.grid.group(GridGroup::kTied)};
+}
+
+absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
+  const zero::Plan& plan = of_.zero.plan();
+  BRIGADE_ASSIGN_OR_RETURN(
+      const zero::Traffic traffic,
+      zero::TrafficOfStep(plan, of_.zero.options(), of_.grid.replica(), OuterGroups()));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const int64_t of_tensor,
+      SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::tensor));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const int64_t of_context,
+      SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
+  BRIGADE_ASSIGN_OR_RETURN(const auto sums, of_.grid.world().Resolve(kStepSums));
+  const int64_t micro_batches = of_.job.config.zero.micro_batches;
+  GroupBytes sent = {};
+  ForEachOwnGroup([&](size_t g, const Communicator& group) {
+    if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
+    if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
+    if (&group == &of_.grid.replica()) sent[g] += traffic.gradients + traffic.parameters;
+    if (&group == of_.grid.group(GridGroup::kTied)) sent[g] += traffic.tied;
+    if (&group != &of_.grid.world()) return;
+    sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
+  });
+  sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.SentInStep();
+  return sent;
+}
+
+absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
+  const zero::Plan& plan = of_.zero.plan();
+  const zero::ZeroOptions& options = of_.zero.options();
+  int64_t bytes = 0;
+  absl::Status status;
+  ForEachOwnGroup([&](size_t, Communicator& group) {
+    collectives::Workspace workspace;
+    const auto add = [&](const absl::StatusOr<collectives::Workspace>& needed) {
+      status.Update(needed.status());
+      if (needed.ok()) workspace = collectives::Max(workspace, *needed);
+    };
+    for (auto PassGroups::*const which : {&PassGroups::tensor, &PassGroups::context}) {
+      if (&group != of_.groups.*which) continue;
+      add(WorkspaceOfPasses(of_.shape, of_.transformer.plan(), of_.groups, which));
+    }
+    if (&group == &of_.grid.replica()) add(zero::WorkspaceOfStep(plan, options, group, false));
+    if (&group == &of_.grid.world()) {
+      add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/true));
+      add(group.WorkspaceFor(kStepSums));
+    }
+    bytes += workspace.bytes();
+  });
+  BRIGADE_RETURN_IF_ERROR(status);
+  return bytes;
+}
+
+absl::Status RankBooks::AddMemory(RankSummary& summary) const {
+  const zero::ZeroOptimizer& zero = of_.zero;
+  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(zero.plan(), zero.options());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t workspace_bytes, WorkspaceBytes());
+  terms.push_back({device::Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
+                   workspace_bytes});
+  for (int i = 0; i < device::kPurposes; ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    summary.memory[i] = of_.context.memory_stats().peak_bytes(purpose);
+    summary.memory_model[i] = zero::Total(terms, device::Tier::kDevice, purpose);
+    summary.host_memory[i] = of_.context.host_memory_stats().peak_bytes(purpose);
+    summary.host_memory_model[i] = zero::Total(terms, device::Tier::kHost, purpose);
+  }
+  const int64_t batches =
+      of_.in_flight * StepBatch::Bytes(of_.shape, of_.job.config.zero.micro_batches);
+  summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += 2 * batches;
+  summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
+      ActivationBytes(of_.shape, of_.transformer.plan()) + batches +
+      parallel::PipelineExecutor::Bytes(of_.executor.buffers(), of_.executor.boundary());
+  summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
+      nn::Blas::ScratchBytes(of_.context.device(), Layers::WorkspaceBytes(of_.shape)) +
+      of_.transformer.layers().bytes() + of_.scratch_bytes;
+  summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
+  if (zero.file() != nullptr) summary.file_bytes = zero.file()->bytes();
+  return absl::OkStatus();
+}
+
+void RankBooks::AddStash(RankSummary& summary) const {
+  const device::FileOptions* const file = StashFileOf(of_.job);
+  const auto& stashes = of_.transformer.stashes();
+  const std::vector<int64_t> of_stash = of_.transformer.plan().written_bytes();
+  summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
+      std::ssize(stashes) * recompute::Stash::HostBytes(of_stash, file);
+  const int64_t stashed =
+      of_.job.config.zero.micro_batches * of_.transformer.plan().WrittenBytes();
+  summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
+  if (file == nullptr) return;
+  summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
+  summary.file_bytes_model += std::ssize(stashes) * recompute::Stash::FileBytes(of_stash);
+  for (const auto& stash : stashes) summary.file_bytes += stash->file()->bytes();
+}
+
+absl::StatusOr<RankSummary> RankBooks::Summary() const {
+  const zero::ZeroOptimizer& zero = of_.zero;
+  RankSummary summary = summary_;
+  BRIGADE_RETURN_IF_ERROR(AddMemory(summary));
+  AddStash(summary);
+  summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
+  BRIGADE_ASSIGN_OR_RETURN(
+      summary.traffic_of_step,
+      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(), OuterGroups()));
+  BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
+  for (const zero::Bucket& bucket : zero.plan().buckets()) summary.padded_bytes += bucket.bytes();
+  for (const zero::Parameter& each : zero.plan().parameters()) {
+    summary.parameters += each.spec.size;
+  }
+  return summary;
+}
+
+}  // namespace brigade::gpt

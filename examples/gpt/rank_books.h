@@ -1,0 +1,88 @@
+#ifndef BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
+#define BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/device/file/file_options.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/pass_collectives.h"
+#include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/recorder.h"
+#include "brigade/examples/gpt/transformer.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/executor.h"
+#include "brigade/recompute/stash.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::gpt {
+
+// What one rank has, sends and takes, as it was measured and as the formulas say.
+class RankBooks {
+ public:
+  // Whose books they are. All must outlive them.
+  struct Accounts {
+    const Job& job;
+    const parallel::Grid& grid;
+    const PassShape& shape;
+    const PassGroups& groups;
+    device::Context& context;
+    Recorder& recorder;
+    const zero::ZeroOptimizer& zero;
+    const Transformer& transformer;
+    const parallel::PipelineExecutor& executor;
+    // Of the device's scratch memory beside what these have.
+    int64_t scratch_bytes = 0;
+    // Steps whose batches are in memory.
+    int in_flight = 1;
+  };
+
+  explicit RankBooks(const Accounts& accounts) : of_(accounts) {}
+
+  // Time and traffic between the two calls are those of the steps; nothing is under way at either.
+  void Start();
+  void Stop();
+  // Nanoseconds between all calls so far, and at the last Start.
+  int64_t counted_ns() const { return counted_ns_; }
+  int64_t started_ns() const { return started_ns_; }
+
+  // What counts beside the books, and is told with them.
+  RankSummary& summary() { return summary_; }
+  absl::StatusOr<RankSummary> Summary() const;
+
+ private:
+  // Calls visit(index of the group, communicator) for each group whose communicator no group before
+  // it has.
+  void ForEachOwnGroup(
+      absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
+  // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
+  GroupBytes SentInGroups() const;
+  absl::StatusOr<GroupBytes> SentInGroupsOfStep() const;
+  // The workspaces of all communicators.
+  absl::StatusOr<int64_t> WorkspaceBytes() const;
+  zero::OuterGroups OuterGroups() const;
+  const device::FileOptions* StashFile() const;
+  absl::Status AddMemory(RankSummary& summary) const;
+  void AddStash(RankSummary& summary) const;
+
+  const Accounts of_;
+  RankSummary summary_;
+  // At the start.
+  zero::Traffic traffic_before_;
+  zero::Movement movement_before_;
+  recompute::StashMovement stash_before_;
+  GroupBytes sent_before_ = {};
+  int64_t started_ns_ = 0;
+  int64_t counted_ns_ = 0;
+};
+
+// Where the inputs of stages go to a file: its options; else null.
+const device::FileOptions* StashFileOf(const Job& job);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_

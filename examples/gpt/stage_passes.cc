@@ -1,0 +1,84 @@
+#include "brigade/examples/gpt/stage_passes.h"
+
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/step_controller.h"
+
+namespace brigade::gpt {
+
+using parallel::StagePass;
+
+absl::StatusOr<std::unique_ptr<StagePasses>> StagePasses::Create(const Options& options,
+                                                                 Transformer& transformer,
+                                                                 zero::ZeroOptimizer& zero,
+                                                                 device::Context& context,
+                                                                 device::Stream& compute) {
+  std::unique_ptr<StagePasses> self(new StagePasses(options, transformer, zero));
+  constexpr auto kPurpose = device::Purpose::kScratch;
+  BRIGADE_ASSIGN_OR_RETURN(self->seeds_, context.Allocate(2 * sizeof(float), kPurpose, "seeds"));
+  BRIGADE_ASSIGN_OR_RETURN(auto one, context.AllocateHost(sizeof(float), kPurpose, "one"));
+  one.as<float>()[0] = 1.0f;
+  BRIGADE_RETURN_IF_ERROR(compute.Copy(self->seeds_.data(), one.data(), sizeof(float)));
+  BRIGADE_RETURN_IF_ERROR(compute.Synchronize());
+  return self;
+}
+
+nn::DropoutMask StagePasses::Dropout(int micro_batch) const {
+  if (!trains_) return {};
+  nn::DropoutMask mask = options_.dropout;
+  // The step's number is the count of updates that were tried before, skipped ones too, which a
+  // checkpoint has.
+  mask.step = &zero_.controller().state()->iteration;
+  mask.first_element += micro_batch * options_.elements_of_micro_batch;
+  return mask;
+}
+
+absl::Status StagePasses::Enter(int chunk) {
+  if (!trains_ || zero_.options().runs.empty() || run_ == chunk) return absl::OkStatus();
+  if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
+  run_ = chunk;
+  return zero_.BeginRun(chunk);
+}
+
+absl::Status StagePasses::Seed(const StagePass& pass) {
+  if (pass.output_gradient != nullptr) return absl::OkStatus();
+  return zero_.ScaleLoss(seeds_.data(), seed(), 1, precision::DType::kFloat32);
+}
+
+absl::Status StagePasses::Forward(const StagePass& pass, device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  return transformer_.Forward(pass, batch_->MicroBatch(pass.micro_batch),
+                              batch_->losses_of(pass.micro_batch), Dropout(pass.micro_batch), zero_,
+                              compute);
+}
+
+absl::Status StagePasses::Backward(const StagePass& pass, device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Seed(pass));
+  BRIGADE_RETURN_IF_ERROR(transformer_.Backward(pass, batch_->MicroBatch(pass.micro_batch), seed(),
+                                                Dropout(pass.micro_batch), zero_, compute));
+  return zero_.FinishBackward(pass.chunk);
+}
+
+absl::Status StagePasses::BackwardInput(const StagePass& pass, device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Seed(pass));
+  return transformer_.BackwardInput(pass, batch_->MicroBatch(pass.micro_batch), seed(),
+                                    Dropout(pass.micro_batch), zero_, compute);
+}
+
+absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(transformer_.BackwardWeight(pass, batch_->MicroBatch(pass.micro_batch),
+                                                      zero_, compute));
+  return zero_.FinishBackward(pass.chunk);
+}
+
+absl::Status StagePasses::Collective(int, device::Stream& compute) {
+  if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
+  run_ = -1;
+  if (options_.counts_losses) BRIGADE_RETURN_IF_ERROR(batch_->MeanOfLosses(compute));
+  BRIGADE_RETURN_IF_ERROR(compute.Record(batch_->computed()));
+  return zero_.Step();
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,86 @@
+#ifndef BRIGADE_EXAMPLES_GPT_STAGE_PASSES_H_
+#define BRIGADE_EXAMPLES_GPT_STAGE_PASSES_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/examples/gpt/step_batch.h"
+#include "brigade/examples/gpt/transformer.h"
+#include "brigade/nn/dropout.h"
+#include "brigade/parallel/pipeline/stage_module.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::gpt {
+
+// A rank's passes over the micro-batches of a batch, as the executor of a pipeline calls them
+// (parallel/pipeline/executor.h): a Transformer with the weights and gradients of a ZeroOptimizer,
+// whose step is the schedule's one collective.
+//
+// Memory       Bytes, of purpose scratch, at Create.
+// Errors       Those of the two.
+class StagePasses final : public parallel::StageModule {
+ public:
+  struct Options {
+    // Of training passes; first_element is that of the rank's first micro-batch, `step` is set by
+    // StagePasses.
+    nn::DropoutMask dropout = {};
+    // Elements of the residual stream between two micro-batches, over all ranks' positions.
+    int64_t elements_of_micro_batch = 0;
+    // This rank's losses count: of ranks that share texts' last part one.
+    bool counts_losses = true;
+  };
+
+  // All must outlive it.
+  static absl::StatusOr<std::unique_ptr<StagePasses>> Create(const Options& options,
+                                                             Transformer& transformer,
+                                                             zero::ZeroOptimizer& zero,
+                                                             device::Context& context,
+                                                             device::Stream& compute);
+
+  // The batch of the passes that follow, until the next one: of a step, or to evaluate.
+  void Train(StepBatch& batch) { Begin(batch, true); }
+  void Evaluate(StepBatch& batch) { Begin(batch, false); }
+
+  int64_t bytes() const { return seeds_.bytes(); }
+
+  absl::Status Forward(const parallel::StagePass& pass, device::Stream& compute) override;
+  absl::Status Backward(const parallel::StagePass& pass, device::Stream& compute) override;
+  absl::Status BackwardInput(const parallel::StagePass& pass, device::Stream& compute) override;
+  absl::Status BackwardWeight(const parallel::StagePass& pass, device::Stream& compute) override;
+  // The mean loss, and the optimizer's step.
+  absl::Status Collective(int index, device::Stream& compute) override;
+
+ private:
+  StagePasses(const Options& options, Transformer& transformer, zero::ZeroOptimizer& zero)
+      : options_(options), transformer_(transformer), zero_(zero) {}
+
+  void Begin(StepBatch& batch, bool trains) {
+    batch_ = &batch;
+    trains_ = trains;
+  }
+  nn::DropoutMask Dropout(int micro_batch) const;
+  // With runs (ZeroOptions::runs): a pass of this chunk comes.
+  absl::Status Enter(int chunk);
+  // The scaled gradient of the loss, which the model's last part begins with.
+  float* seed() const { return seeds_.as<float>().data() + 1; }
+  absl::Status Seed(const parallel::StagePass& pass);
+
+  const Options options_;
+  Transformer& transformer_;
+  zero::ZeroOptimizer& zero_;
+  StepBatch* batch_ = nullptr;
+  bool trains_ = false;
+  // The chunk whose run it is; -1: none.
+  int run_ = -1;
+  // [2] float: 1, and the loss scale.
+  device::Buffer seeds_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_STAGE_PASSES_H_
