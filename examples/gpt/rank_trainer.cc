@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
     BRIGADE_ASSIGN_OR_RETURN(
         trainer->zero_,
         zero::ZeroOptimizer::Create(SpecOf(job.model, shape.shards()), options, trainer->replica_,
-                                    context, compute, &grid.world()));
+                                    context, compute, {&grid.world()}));
     return trainer->Allocate();
   };
   BRIGADE_RETURN_IF_ERROR(WithAdvice(options, allocate()));
@@ -446,7 +446,7 @@ GroupBytes RankTrainer::SentInGroups() const {
 absl::StatusOr<GroupBytes> RankTrainer::SentInGroupsOfStep() {
   const zero::Plan& plan = zero_->plan();
   BRIGADE_ASSIGN_OR_RETURN(const zero::Traffic traffic,
-                           zero::TrafficOfStep(plan, zero_->options(), replica_, &grid_.world()));
+                           zero::TrafficOfStep(plan, zero_->options(), replica_, {&grid_.world()}));
   BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor,
                            SentInPasses(shape_, schedule_, groups_, &PassGroups::tensor));
   BRIGADE_ASSIGN_OR_RETURN(const int64_t of_context,
@@ -488,9 +488,9 @@ absl::StatusOr<int64_t> RankTrainer::WorkspaceBytes() {
     if (&group == groups_.context) {
       add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::context));
     }
-    if (&group == &replica_) add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/false));
+    if (&group == &replica_) add(zero::WorkspaceOfStep(plan, options, group, zero::StepGroup::kReplicas));
     if (&group == &grid_.world()) {
-      add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/true));
+      add(zero::WorkspaceOfStep(plan, options, group, zero::StepGroup::kWorld));
     }
     if (&group == &replica_ || &group == &grid_.world()) add(group.WorkspaceFor(kAddUp));
     bytes += workspace.bytes();
@@ -532,7 +532,7 @@ absl::StatusOr<RankSummary> RankTrainer::Summary() {
   }
   BRIGADE_ASSIGN_OR_RETURN(
       summary.traffic_of_step,
-      zero::TrafficOfStep(zero_->plan(), zero_->options(), replica_, &grid_.world()));
+      zero::TrafficOfStep(zero_->plan(), zero_->options(), replica_, {&grid_.world()}));
   BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
   for (const zero::Bucket& bucket : zero_->plan().buckets()) {
     summary.padded_bytes += bucket.bytes();

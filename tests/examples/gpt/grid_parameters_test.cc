@@ -48,7 +48,7 @@ class RankOfGrid {
     options.backward_units = schedule.BackwardUses();
     spec_ = SpecOf(job.model, shape_.shards());
     zero_ = zero::ZeroOptimizer::Create(spec_, options, grid_->replica(), *self.context,
-                                        *self.stream, &grid_->world())
+                                        *self.stream, {&grid_->world()})
                 .value();
     transformer_ = Transformer::Create(shape_, std::move(schedule), *self.context,
                                        {&grid_->tensor(), &grid_->context()})
