@@ -35,8 +35,8 @@ struct StepControllerOptions {
   // least those of the longest schedule in any case.
   int64_t lr_table_size = 1;
   // Memory that the stream's work can read, or null: once one is not 0, steps are skipped and
-  // change nothing (collectives::Communicator::failure_flag, of gradients and of statistics). They
-  // outlive the controller's work.
+  // change nothing (collectives::Communicator::failure_flag, of whatever gives gradients or
+  // statistics). They outlive the controller's work.
   std::array<const int32_t*, kernels::kFailureFlags> failure_flags = {};
 };
 

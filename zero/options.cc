@@ -1,5 +1,8 @@
 #include "brigade/zero/options.h"
 
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
@@ -10,6 +13,34 @@ namespace {
 template <typename... What>
 absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat("ZeRO: ", what...));
+}
+
+absl::Status ValidateChunks(const ZeroOptions& options) {
+  const std::vector<int>& chunks = options.chunks;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    if (c == 0 ? chunks[c] == 0 : chunks[c] > chunks[c - 1]) continue;
+    return Invalid("chunk ", c, " begins with unit ", chunks[c],
+                   c == 0 ? ", not with unit 0"
+                          : absl::StrCat(", the one before it with unit ", chunks[c - 1]));
+  }
+  const int count = std::max(1, static_cast<int>(chunks.size()));
+  const std::vector<int>& runs = options.runs;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    if (runs[r] < 0 || runs[r] >= count) {
+      return Invalid("run ", r, " is of chunk ", runs[r], " of ", count);
+    }
+    if (r > 0 && runs[r] == runs[r - 1]) {
+      return Invalid("runs ", r - 1, " and ", r, " are both of chunk ", runs[r],
+                     "; passes that come one after another are one run");
+    }
+  }
+  for (int chunk = 0; chunk < count && !runs.empty(); ++chunk) {
+    if (!absl::c_linear_search(runs, chunk)) return Invalid("chunk ", chunk, " has no run");
+  }
+  if (options.backward_units.empty() || (count == 1 && runs.empty())) return absl::OkStatus();
+  return Invalid("backward_units has ", options.backward_units.size(), " uses, but there are ",
+                 count, " chunks and ", runs.size(),
+                 " runs; an order of uses is for one chunk without runs");
 }
 
 absl::Status ValidateFile(const OffloadOptions& offload) {
@@ -131,6 +162,7 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("reduction is ", collectives::Name(options.reduction),
                    ", which does not exist with algorithm ", collectives::Name(options.algorithm));
   }
+  BRIGADE_RETURN_IF_ERROR(ValidateChunks(options));
   if (!(options.max_grad_norm > 0)) {
     return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");
   }

@@ -13,6 +13,10 @@
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/offload.h"
 
+namespace brigade::collectives {
+class Communicator;
+}
+
 namespace brigade::zero {
 
 // What a rank keeps whole in a stage; of the rest it keeps its slices. Everything else is the same
@@ -82,6 +86,23 @@ struct ZeroOptions {
   // of it is Pass::kBackward. The last use of each unit, where its gradients are made, comes in
   // reverse order. In stage 3 every use is a gather.
   std::vector<int> backward_units = {};
+  // Of a stage of a pipeline: the first unit of each chunk, ascending, beginning with 0; empty: one
+  // chunk with all units. Each chunk counts its micro-batches itself, so that its gradients come
+  // whenever the schedule has them, also between those of another chunk's micro-batch.
+  std::vector<int> chunks = {};
+  // The chunks in the order of a step's runs: passes of one chunk that come one after another,
+  // forward and backward, of any micro-batches (ZeroOptimizer::BeginRun). Stage 3 gathers a run's
+  // weights once, and those of the next run ahead. Every chunk has a run, and no run is followed by
+  // one of the same chunk. Empty: no runs.
+  std::vector<int> runs = {};
+  // Whether each unit that uses a tied parameter has memory of its own for its part of the gradient.
+  // Each part is then summed over micro-batches and ranks by itself, and in Step the parts are added
+  // in the type of the final gradient: to that of the unit that owns the parameter those of the
+  // others, ascending, each sum in fp32 and rounded to the type. A unit adds nothing to what another
+  // has written, which gives the same bits wherever the units are: on the stages of a pipeline, too
+  // (ParameterSpec::tied_outside). False: later users add to the gradient in memory, in each
+  // micro-batch, and the sum of all users' parts is rounded in the type of the parameter.
+  bool tied_apart = false;
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
 
@@ -95,6 +116,25 @@ struct ZeroOptions {
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
+};
+
+// The groups in which a step has collectives.
+enum class StepGroup : uint8_t {
+  // The ranks that share a state: ZeRO's own.
+  kReplicas,
+  // All ranks of the model.
+  kWorld,
+  // Two ranks whose groups have the same tied parameters.
+  kTied,
+};
+
+// The communicators beside that of ZeRO's own group; they outlive the optimizer.
+struct OuterGroups {
+  // With ZeroOptions::model_ranks the ranks of all groups. Null: the group is the world.
+  collectives::Communicator* world = nullptr;
+  // With ParameterSpec::tied_outside this rank and the one that has its place in the other group;
+  // without, null.
+  collectives::Communicator* tied = nullptr;
 };
 
 // InvalidArgument naming the option, its value, and what it contradicts.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,12 +22,18 @@
 #include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
 #include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
 
 namespace {
+
+absl::Status MustLoad() {
+  return absl::FailedPreconditionError(
+      "a step was not written and is taken back, but not from the weights; LoadState comes first");
+}
 
 absl::Status CheckWorld(const ZeroOptions& options, const collectives::Communicator& group,
                         const collectives::Communicator& world) {
@@ -54,22 +61,28 @@ const device::FileStore* ZeroOptimizer::file() const {
 
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
-    device::Context& context, device::Stream& compute, collectives::Communicator* world) {
-  collectives::Communicator& all = world == nullptr ? communicator : *world;
+    device::Context& context, device::Stream& compute, const OuterGroups& outer) {
+  collectives::Communicator& all = outer.world == nullptr ? communicator : *outer.world;
   // A rank that finds a mistake of its own tells the other ranks, which would wait for it
   // otherwise.
   absl::Status mine = Validate(options);
   if (mine.ok()) mine = CheckWorld(options, communicator, all);
   absl::StatusOr<Plan> plan =
-      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements});
+      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
+                           options.tied_apart});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
-  auto streams = internal::StepStreams::Create(options, communicator, all, context, compute);
+  if (mine.ok()) mine = internal::CheckChunks(*plan, options);
+  if (mine.ok()) mine = internal::CheckTied(*plan, outer.tied);
+  auto streams = internal::StepStreams::Create(options, communicator, outer, context, compute);
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
   mine = internal::AgreeOnPlan(*plan, options, communicator);
-  if (world != nullptr) {
+  if (outer.tied != nullptr) {
+    mine.Update(internal::AgreeOnTied(*plan, communicator.rank(), *outer.tied));
+  }
+  if (outer.world != nullptr) {
     // Groups have other models.
     BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
     mine = internal::AgreeOnOptions(*plan, options, all);
@@ -179,12 +192,7 @@ absl::Status ZeroOptimizer::WithUnit(const char* call, int unit, const absl::Sta
 
 absl::Status ZeroOptimizer::Acquire(int unit, Pass pass) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("Acquire", unit));
-  if (must_load_) {
-    return WithUnit("Acquire", unit,
-                    absl::FailedPreconditionError(
-                        "a step was not written and is taken back, but not from the weights; "
-                        "LoadState comes first"));
-  }
+  if (must_load_) return WithUnit("Acquire", unit, MustLoad());
   if (parameters_->acquired(unit)) {
     return WithUnit("Acquire", unit, absl::FailedPreconditionError("it is acquired"));
   }
@@ -235,7 +243,7 @@ absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) 
     return wrong(absl::InvalidArgumentError("the unit does not use it"));
   }
   if (!p.spec.trainable) return wrong(absl::InvalidArgumentError("it is frozen"));
-  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+  if (IsFinished(internal::ChunkOf(options_, unit))) {
     return wrong(absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
   }
   absl::StatusOr<GradientTarget> target = gradients_->Target(unit, parameter);
@@ -246,7 +254,7 @@ absl::StatusOr<GradientTarget> ZeroOptimizer::Gradient(int unit, int parameter) 
 
 absl::Status ZeroOptimizer::GradientsReady(int unit) {
   BRIGADE_RETURN_IF_ERROR(CheckUnit("GradientsReady", unit));
-  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+  if (IsFinished(internal::ChunkOf(options_, unit))) {
     return WithUnit("GradientsReady", unit,
                     absl::FailedPreconditionError("all micro-batches are done; Step comes first"));
   }
@@ -255,38 +263,87 @@ absl::Status ZeroOptimizer::GradientsReady(int unit) {
   return absl::OkStatus();
 }
 
-absl::Status ZeroOptimizer::FinishBackward() {
-  if (gradients_->finished_micro_batches() == options_.micro_batches) {
+bool ZeroOptimizer::IsFinished(int chunk) const {
+  return gradients_->finished_micro_batches(chunk) == options_.micro_batches;
+}
+
+// "stage 2, FinishBackward: ", with the chunk where there are several.
+std::string ZeroOptimizer::Place(const char* call, int chunk) const {
+  return absl::StrCat("stage ", options_.stage, ", ", call,
+                      internal::ChunkCount(options_) == 1 ? "" : absl::StrCat(" of chunk ", chunk),
+                      ": ");
+}
+
+absl::Status ZeroOptimizer::FinishBackward(int chunk) {
+  if (chunk < 0 || chunk >= internal::ChunkCount(options_)) {
+    return absl::InvalidArgumentError(absl::StrCat("FinishBackward: chunk ", chunk, " of ",
+                                                   internal::ChunkCount(options_)));
+  }
+  if (IsFinished(chunk)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("stage ", options_.stage, ", FinishBackward: all ", options_.micro_batches,
+        absl::StrCat(Place("FinishBackward", chunk), "all ", options_.micro_batches,
                      " micro-batches are done; Step comes first"));
   }
   absl::Status status = parameters_->CheckBackwardUses();
-  if (status.ok()) status = gradients_->FinishMicroBatch();
+  if (status.ok()) status = gradients_->FinishMicroBatch(chunk);
   if (!status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("stage ", options_.stage,
-                                                    ", FinishBackward: ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat(Place("FinishBackward", chunk), status.message()));
   }
   parameters_->FinishBackward();
   in_backward_ = false;
   return absl::OkStatus();
 }
 
-absl::Status ZeroOptimizer::Step() {
-  const int done = gradients_->finished_micro_batches();
-  const int acquired = parameters_->acquired_units();
-  if (done < options_.micro_batches || acquired > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("stage ", options_.stage, ", Step: ", done, " of ", options_.micro_batches,
-                     " micro-batches have finished backward, ", acquired, " units are acquired"));
+absl::Status ZeroOptimizer::BeginRun(int chunk) {
+  absl::Status status;
+  if (must_load_) {
+    status = MustLoad();
+  } else if (options_.runs.empty()) {
+    status = absl::FailedPreconditionError("there are no runs (ZeroOptions::runs)");
+  } else {
+    status = parameters_->BeginRun(chunk);
   }
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("stage ", options_.stage,
+                                                  ", BeginRun of chunk ", chunk, ": ",
+                                                  status.message()));
+}
+
+absl::Status ZeroOptimizer::EndRun() {
+  const absl::Status status = parameters_->EndRun();
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("stage ", options_.stage, ", EndRun: ", status.message()));
+}
+
+absl::Status ZeroOptimizer::CheckStep() const {
+  const int acquired = parameters_->acquired_units();
+  for (int chunk = 0; chunk < internal::ChunkCount(options_); ++chunk) {
+    if (IsFinished(chunk) && acquired == 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(Place("Step", chunk), gradients_->finished_micro_batches(chunk), " of ",
+                     options_.micro_batches, " micro-batches have finished backward, ", acquired,
+                     " units are acquired"));
+  }
+  const int runs = static_cast<int>(options_.runs.size());
+  if (parameters_->finished_runs() == runs) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage, ", Step: ",
+                                                    parameters_->finished_runs(), " of ", runs,
+                                                    " runs are made"));
+}
+
+absl::Status ZeroOptimizer::Step() {
+  BRIGADE_RETURN_IF_ERROR(CheckStep());
   BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
   BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
                                          *backward_finished_, streams_->comm()));
+  BRIGADE_RETURN_IF_ERROR(gradients_->AddTied());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
+  parameters_->FinishRuns();
   return parameters_->GatherUpdated();
 }
 
@@ -317,10 +374,12 @@ absl::Status ZeroOptimizer::CancelStep() {
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
-  if (gradients_->finished_micro_batches() == 0 && !in_backward_ &&
-      parameters_->acquired_units() == 0) {
-    return absl::OkStatus();
+  bool is_between = !in_backward_ && parameters_->acquired_units() == 0 &&
+                    parameters_->finished_runs() == 0 && !parameters_->in_run();
+  for (int chunk = 0; chunk < internal::ChunkCount(options_); ++chunk) {
+    is_between = is_between && gradients_->finished_micro_batches(chunk) == 0;
   }
+  if (is_between) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("stage ", options_.stage, ", ", call,
                    ": in the middle of a step; call it after Step or CancelStep"));

@@ -224,7 +224,7 @@ TEST(SaverStopTest, PartsOfAModelAreNotSavedAsTheWhole) {
     zero::ZeroOptions options = ToyOptions(1);
     options.model_ranks = kRanks;
     auto zero = zero::ZeroOptimizer::Create(zero::ToyModel(), options, *group, *self.context,
-                                            *self.stream, self.communicator.get())
+                                            *self.stream, {self.communicator.get()})
                     .value();
     const auto refused =
         StatusIs(absl::StatusCode::kInvalidArgument,

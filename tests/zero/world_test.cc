@@ -184,7 +184,7 @@ TEST_P(WorldTest, GroupsWithPartsTrainAsOneWithTheWhole) {
     of_parts.model_ranks = kModelRanks;
     auto group = self.communicator->Split(model_rank, self.rank).value();
     auto zero = ZeroOptimizer::Create(PartOfModel(model_rank), of_parts, *group, *self.context,
-                                      *self.stream, self.communicator.get())
+                                      *self.stream, {self.communicator.get()})
                     .value();
     ASSERT_OK(Initialize(*zero));
     Result& mine = results[static_cast<size_t>(self.rank)];
@@ -195,11 +195,11 @@ TEST_P(WorldTest, GroupsWithPartsTrainAsOneWithTheWhole) {
       TakeStates(*zero, mine);
     }
     const Traffic of_step =
-        TrafficOfStep(zero->plan(), of_parts, *group, self.communicator.get()).value();
+        TrafficOfStep(zero->plan(), of_parts, *group, {self.communicator.get()}).value();
     EXPECT_EQ(zero->traffic().scalars - before.scalars, kSteps * of_step.scalars);
     EXPECT_EQ(of_step.scalars, 16 * (kWorld - 1));
     EXPECT_EQ(zero->traffic().gradients - before.gradients, kSteps * of_step.gradients);
-    const auto terms = MemoryOf(zero->plan(), of_parts, *group, self.communicator.get()).value();
+    const auto terms = MemoryOf(zero->plan(), of_parts, *group, {self.communicator.get()}).value();
     EXPECT_EQ(self.context->memory_stats().current_bytes(), Total(terms, device::Tier::kDevice));
     ASSERT_OK(zero->ExportParameters([&](int parameter, absl::Span<const float> values) {
       (parameter == kOwnPart ? mine.own : mine.shared).assign(values.begin(), values.end());
@@ -237,7 +237,7 @@ TEST(WorldNormTest, AGroupMayCountNothing) {
     options.model_ranks = 2;
     auto group = self.communicator->Split(self.rank, 0).value();
     auto zero = ZeroOptimizer::Create({unit}, options, *group, *self.context, *self.stream,
-                                      self.communicator.get())
+                                      {self.communicator.get()})
                     .value();
     ASSERT_OK(Initialize(*zero));
     ExpectNorm(*zero, self, {4.0f, 3.0f}, 5.0);
@@ -255,7 +255,7 @@ TEST(WorldNormTest, IsTheKnownAnswer) {
     options.model_ranks = 2;
     auto group = self.communicator->Split(self.rank, 0).value();
     auto zero = ZeroOptimizer::Create({{"unit", {{"own", 1}, shared}}}, options, *group,
-                                      *self.context, *self.stream, self.communicator.get())
+                                      *self.context, *self.stream, {self.communicator.get()})
                     .value();
     ASSERT_OK(Initialize(*zero));
     ExpectNorm(*zero, self, {self.rank == 0 ? 3.0f : 4.0f, 12.0f}, 13.0);
@@ -268,7 +268,7 @@ TEST(WorldErrorTest, WrongUsesAreNamedOnAllRanks) {
     auto group = self.communicator->Split(self.rank % 2, self.rank).value();
     const auto create = [&](const ZeroOptions& options, const ModelSpec& model,
                             collectives::Communicator* world) {
-      return ZeroOptimizer::Create(model, options, *group, *self.context, *self.stream, world)
+      return ZeroOptimizer::Create(model, options, *group, *self.context, *self.stream, {world})
           .status();
     };
     const ModelSpec model = PartOfModel(self.rank % 2);

@@ -81,6 +81,7 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("model_ranks ", options.model_ranks),
       absl::StrCat("average_gradients ", options.average_gradients),
       absl::StrCat("micro_batches ", options.micro_batches),
+      absl::StrCat("tied_apart ", options.tied_apart),
       absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
                    precision::Name(options.accumulator)),
       absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
@@ -104,6 +105,8 @@ Lines PlanLines(const Plan& plan, const ZeroOptions& options) {
   Lines lines = {absl::StrCat("bucket_elements ", options.bucket_elements),
                  absl::StrCat("live_units ", options.live_units),
                  absl::StrCat("backward_units ", absl::StrJoin(options.backward_units, " ")),
+                 absl::StrCat("chunks ", absl::StrJoin(options.chunks, " ")),
+                 absl::StrCat("runs ", absl::StrJoin(options.runs, " ")),
                  absl::StrCat("persistence_threshold ", options.persistence_threshold)};
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     lines.push_back(absl::StrCat("parameter ", p, ", ", plan.Describe(static_cast<int>(p))));
@@ -148,6 +151,18 @@ absl::Status AgreeOnLines(const Lines& lines, collectives::Communicator& communi
                                                  " has ", device::Printable(texts[other], 800)));
 }
 
+// In the order of their names.
+std::vector<const Parameter*> TiedOutside(const Plan& plan) {
+  std::vector<const Parameter*> tied;
+  for (const Parameter& each : plan.parameters()) {
+    if (each.spec.tied_outside) tied.push_back(&each);
+  }
+  std::sort(tied.begin(), tied.end(), [](const Parameter* a, const Parameter* b) {
+    return a->spec.name < b->spec.name;
+  });
+  return tied;
+}
+
 }  // namespace
 
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
@@ -187,6 +202,60 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
     if (!p.spec.trainable || p.spec.group < groups) continue;
     return absl::InvalidArgumentError(absl::StrCat("parameter \"", p.spec.name, "\": group is ",
                                                    p.spec.group, ", the optimizer has ", groups));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChunks(const Plan& plan, const ZeroOptions& options) {
+  const int units = static_cast<int>(plan.units().size());
+  if (!options.chunks.empty() && options.chunks.back() >= std::max(units, 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk ", options.chunks.size() - 1, " begins with unit ",
+                     options.chunks.back(), ", but the model has ", units));
+  }
+  for (const Bucket& gradient : plan.gradients()) {
+    const int first = gradient.users.front(), last = gradient.users.back();
+    if (!gradient.trainable || ChunkOf(options, first) == ChunkOf(options, last)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter \"", plan.parameter(gradient.entries.front().parameter).spec.name,
+        "\" is tied between units \"", plan.unit(first).name, "\" of chunk ",
+        ChunkOf(options, first), " and \"", plan.unit(last).name, "\" of chunk ",
+        ChunkOf(options, last), ", which needs tied_apart"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTied(const Plan& plan, const collectives::Communicator* tied) {
+  const std::vector<const Parameter*> parameters = TiedOutside(plan);
+  if (parameters.empty() && tied == nullptr) return absl::OkStatus();
+  if (parameters.empty()) {
+    return absl::InvalidArgumentError(
+        "ZeRO: OuterGroups::tied is given, but no parameter is tied_outside");
+  }
+  if (tied != nullptr && tied->size() == 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ZeRO: parameter \"", parameters[0]->spec.name, "\" is tied_outside, but OuterGroups::tied ",
+      tied == nullptr ? "is not given" : absl::StrCat("has ", tied->size(), " ranks, not 2")));
+}
+
+absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& tied) {
+  const std::vector<const Parameter*> parameters = TiedOutside(plan);
+  Lines lines = {absl::StrCat("place ", rank, " of ", plan.ranks(), " in its group")};
+  std::string counted;
+  for (const Parameter* const each : parameters) {
+    const ParameterSpec& spec = each->spec;
+    lines.push_back(absl::StrCat("tied_outside parameter \"", spec.name, "\" of ", spec.size, " ",
+                                 precision::Name(*spec.dtype), spec.trainable ? "" : ", frozen",
+                                 ", group ", spec.group));
+    counted.push_back(spec.counted ? '1' : '0');
+  }
+  BRIGADE_RETURN_IF_ERROR(AgreeOnLines(lines, tied));
+  BRIGADE_ASSIGN_OR_RETURN(const auto both, collectives::AllGatherBytes(counted, tied));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]->spec.trainable || both[0][i] != both[1][i]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tied_outside parameter \"", parameters[i]->spec.name, "\" is counted in ",
+                     counted[i] == '1' ? "both groups" : "neither group"));
   }
   return absl::OkStatus();
 }

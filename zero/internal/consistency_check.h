@@ -28,6 +28,18 @@ absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicat
 // InvalidArgument naming a parameter whose group the optimizer does not have.
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
 
+// InvalidArgument for a chunk without units, and for a tied parameter with users in several chunks,
+// whose parts of a gradient have to be apart.
+absl::Status CheckChunks(const Plan& plan, const ZeroOptions& options);
+
+// InvalidArgument unless there is a communicator of two ranks exactly if the model has a parameter
+// that is tied outside.
+absl::Status CheckTied(const Plan& plan, const collectives::Communicator* tied);
+
+// A call of the two ranks of `tied`: InvalidArgument on both unless their parameters that are tied
+// outside are the same, and each is counted by one of the two. `rank`: in its group.
+absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& tied);
+
 // InvalidArgument unless backward_units are empty, or units of the model, whose last uses are all
 // units in reverse order.
 absl::Status CheckBackwardUnits(const Plan& plan, const ZeroOptions& options);

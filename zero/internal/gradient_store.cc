@@ -17,20 +17,33 @@ GradientStore::GradientStore(const Plan& plan, const ZeroOptions& options, StepS
     : plan_(plan),
       options_(options),
       streams_(streams),
-      states_(plan.buckets().size()),
-      written_(plan.parameters().size()),
+      states_(plan.gradients().size()),
+      chunks_(static_cast<size_t>(ChunkCount(options))),
       reported_(plan.units().size()),
       asked_(plan.units().size()) {
   size_t longest = 0;
-  for (size_t b = 0; b < plan.buckets().size(); ++b) {
-    const Bucket& bucket = plan.buckets()[b];
-    longest = std::max(longest, bucket.entries.size() + bucket.padding.size());
-    if (bucket.trainable) order_.push_back(static_cast<int>(b));
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const int index = static_cast<int>(b);
+    const Bucket& self = bucket(index);
+    longest = std::max(longest, self.entries.size() + self.padding.size());
+    states_[b].chunk = ChunkOf(options, self.users.front());
+    states_[b].parts.resize(self.entries.size());
+    if (!self.trainable) continue;
+    chunk_of(index).order.push_back(index);
+    if (self.tied_outside && b < plan.buckets().size()) tied_outside_.push_back(index);
   }
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](int a, int b) { return bucket(a).users.front() > bucket(b).users.front(); });
+  for (Chunk& chunk : chunks_) {
+    std::stable_sort(chunk.order.begin(), chunk.order.end(), [&](int a, int b) {
+      return bucket(a).users.front() > bucket(b).users.front();
+    });
+  }
+  const auto name = [&](int index) {
+    return plan.parameter(bucket(index).entries.front().parameter).spec.name;
+  };
+  std::sort(tied_outside_.begin(), tied_outside_.end(),
+            [&](int a, int b) { return name(a) < name(b); });
   fills_.reserve(longest);
-  StartMicroBatch();
+  for (int chunk = 0; chunk < ChunkCount(options); ++chunk) StartMicroBatch(chunk);
 }
 
 absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan& plan,
@@ -39,9 +52,11 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   std::unique_ptr<GradientStore> store(new GradientStore(plan, options, streams));
   device::Context& context = streams.context();
   const std::vector<char> offloaded = OffloadedBuckets(plan, options);
-  for (const int b : store->order_) {
-    const Bucket& bucket = store->bucket(b);
-    BucketState& state = store->state(b);
+  for (size_t b = 0; b < store->states_.size(); ++b) {
+    const Bucket& bucket = plan.gradients()[b];
+    if (!bucket.trainable) continue;
+    BucketState& state = store->states_[b];
+    const bool is_offloaded = offloaded[static_cast<size_t>(plan.BucketOf(bucket))] != 0;
     const std::string name = absl::StrCat("gradients of bucket ", b);
     const auto allocate = [&](const char* what, int64_t bytes) {
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
@@ -50,7 +65,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       BRIGADE_ASSIGN_OR_RETURN(
           state.own,
           CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
-    } else if (!options.accumulates() && !offloaded[static_cast<size_t>(b)]) {
+    } else if (HasGradientSlice(plan, options, bucket, is_offloaded)) {
       BRIGADE_ASSIGN_OR_RETURN(state.slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
     }
     if (options.accumulates()) {
@@ -64,13 +79,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     BRIGADE_ASSIGN_OR_RETURN(store->compressed_, collectives::CompressedReduction::Create(
                                                      streams.communicator(), context, bytes));
   }
-  const auto moves = [&](const Bucket& bucket) {
-    return bucket.trainable && !options.traits().whole_gradients;
-  };
-  BRIGADE_ASSIGN_OR_RETURN(
-      store->pool_,
-      BufferPool::Create(PooledBuffersNeeded(plan, GradientUnits(plan), options.live_units, moves),
-                         "gradient buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_, BufferPool::Create(GradientBuffers(plan, options),
+                                                            "gradient buffer", context));
   BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
                                                               "gradient on its way", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
@@ -112,12 +122,17 @@ void* GradientStore::FinalWhole(int index) const {
   return at.own != nullptr ? at.own->memory.data() : nullptr;
 }
 
-void GradientStore::StartMicroBatch() {
-  for (const int b : order_) state(b).unreported = static_cast<int>(bucket(b).users.size());
-  std::fill(written_.begin(), written_.end(), Written());
-  std::fill(reported_.begin(), reported_.end(), 0);
-  std::fill(asked_.begin(), asked_.end(), 0);
-  next_ = 0;
+void GradientStore::StartMicroBatch(int index) {
+  Chunk& chunk = chunks_[static_cast<size_t>(index)];
+  for (const int b : chunk.order) {
+    BucketState& at = state(b);
+    at.unreported = static_cast<int>(bucket(b).users.size());
+    std::fill(at.parts.begin(), at.parts.end(), BucketState::Parts());
+  }
+  for (size_t u = 0; u < reported_.size(); ++u) {
+    if (ChunkOf(options_, static_cast<int>(u)) == index) reported_[u] = asked_[u] = 0;
+  }
+  chunk.next = 0;
 }
 
 void GradientStore::Reset() {
@@ -129,8 +144,10 @@ void GradientStore::Reset() {
   }
   pool_.Reset();
   slices_.Reset();
-  micro_batch_ = 0;
-  StartMicroBatch();
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    chunks_[c].micro_batch = 0;
+    StartMicroBatch(static_cast<int>(c));
+  }
 }
 
 absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
@@ -138,38 +155,38 @@ absl::StatusOr<GradientTarget> GradientStore::Target(int unit, int parameter) {
   if (reported_[static_cast<size_t>(unit)]) {
     return absl::FailedPreconditionError("its gradients have been reported in this micro-batch");
   }
-  BRIGADE_RETURN_IF_ERROR(Provide(p.bucket));
-  Written& written = written_[static_cast<size_t>(parameter)];
-  if (written.unit != unit) {
-    written.unit = unit;
-    ++written.units;
+  const int index = plan_.GradientOf(unit, p.bucket);
+  BRIGADE_RETURN_IF_ERROR(Provide(index));
+  BucketState::Parts& parts = state(index).parts[p.entry];
+  if (parts.unit != unit) {
+    parts.unit = unit;
+    ++parts.units;
   }
   asked_[static_cast<size_t>(unit)] = 1;
-  char* const data = state(p.bucket).buffer->memory.as<char>().data();
-  return GradientTarget{data + p.begin * precision::SizeOf(*p.spec.dtype), written.units > 1};
+  char* const data = state(index).buffer->memory.as<char>().data();
+  return GradientTarget{data + p.begin * precision::SizeOf(*p.spec.dtype), parts.units > 1};
 }
 
-// The bucket of this size that is reduced next.
-int GradientStore::FirstOfSize(int64_t bytes) const {
-  size_t at = next_;
-  while (bucket(order_[at]).bytes() != bytes) ++at;
-  return order_[at];
+int GradientStore::FirstOfSize(int index) const {
+  const Chunk& chunk = chunk_of(index);
+  size_t at = chunk.next;
+  while (bucket(chunk.order[at]).bytes() != bucket(index).bytes()) ++at;
+  return chunk.order[at];
 }
 
-// The last buffer of a size is reserved for the bucket of this size that is reduced next, so that
-// reports in any order can be served.
+// The last buffer of a size is reserved for the bucket of this size that its chunk reduces next, so
+// that reports in any order can be served.
 bool GradientStore::MayTakeBuffer(int index) const {
-  const int64_t bytes = bucket(index).bytes();
-  const int first = FirstOfSize(bytes);
+  const int first = FirstOfSize(index);
   const bool reserved = first != index && state(first).buffer == nullptr;
-  return pool_.left(bytes) > (reserved ? 1u : 0u);
+  return pool_.left(bucket(index).bytes()) > (reserved ? 1u : 0u);
 }
 
 absl::Status GradientStore::Provide(int index) {
   BucketState& at = state(index);
   if (at.buffer != nullptr) return absl::OkStatus();
   if (at.own == nullptr && !MayTakeBuffer(index)) {
-    const int first = bucket(FirstOfSize(bucket(index).bytes())).users.front();
+    const int first = bucket(FirstOfSize(index)).users.front();
     return absl::FailedPreconditionError(
         absl::StrCat("no memory is left for gradients: there is some for ", options_.live_units,
                      " units (live_units), and it is the turn of unit \"", plan_.unit(first).name,
@@ -195,8 +212,9 @@ absl::Status GradientStore::Provide(int index) {
 absl::Status GradientStore::ZeroUnwritten(int index) {
   fills_.clear();
   char* const data = state(index).buffer->memory.as<char>().data();
-  for (const BucketEntry& entry : bucket(index).entries) {
-    if (written_[static_cast<size_t>(entry.parameter)].units > 0) continue;
+  for (size_t e = 0; e < bucket(index).entries.size(); ++e) {
+    if (state(index).parts[e].units > 0) continue;
+    const BucketEntry& entry = bucket(index).entries[e];
     fills_.push_back(
         {data + entry.range.begin * precision::SizeOf(bucket(index).dtype), entry.range.size});
   }
@@ -213,15 +231,16 @@ absl::Status GradientStore::Ready(int unit) {
   }
   reported_[static_cast<size_t>(unit)] = 1;
   for (const int b : plan_.unit(unit).buckets) {
-    if (bucket(b).trainable) --state(b).unreported;
+    if (plan_.bucket(b).trainable) --state(plan_.GradientOf(unit, b)).unreported;
   }
-  return ReduceComplete();
+  return ReduceComplete(chunks_[static_cast<size_t>(ChunkOf(options_, unit))]);
 }
 
-// Reduces in the same order on all ranks, whatever the order of reports.
-absl::Status GradientStore::ReduceComplete() {
-  for (; next_ < order_.size() && state(order_[next_]).unreported == 0; ++next_) {
-    BRIGADE_RETURN_IF_ERROR(Reduce(order_[next_]));
+// Reduces in the same order on all ranks, whatever the order of reports in the chunk.
+absl::Status GradientStore::ReduceComplete(Chunk& chunk) {
+  const std::vector<int>& order = chunk.order;
+  for (; chunk.next < order.size() && state(order[chunk.next]).unreported == 0; ++chunk.next) {
+    BRIGADE_RETURN_IF_ERROR(Reduce(order[chunk.next]));
   }
   return absl::OkStatus();
 }
@@ -241,7 +260,7 @@ absl::Status GradientStore::Reduce(int index) {
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
     BRIGADE_RETURN_IF_ERROR(StoreFinal(index, reduced));
   }
-  BRIGADE_RETURN_IF_ERROR(HandOver(index));
+  if (IsLast(index) && !plan_.IsAddedUp(bucket(index))) BRIGADE_RETURN_IF_ERROR(HandOver(index));
   if (at.own == nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
     if (streams_.context().race_checker() != nullptr) at.buffer->bucket = -1;
@@ -257,6 +276,7 @@ absl::Status GradientStore::Reduce(int index) {
 absl::Status GradientStore::ProvideSlice(int index) {
   BucketState& at = state(index);
   if (at.own != nullptr || at.slice.data() != nullptr) return absl::OkStatus();
+  if (plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
   // There is one: each comes back as soon as it is handed over.
   at.passing = slices_.Take(bucket(index).bytes() / plan_.ranks());
   if (at.passing == nullptr || !at.passing->used) return absl::OkStatus();
@@ -265,7 +285,7 @@ absl::Status GradientStore::ProvideSlice(int index) {
 
 // Tells of a final slice.
 absl::Status GradientStore::HandOver(int index) {
-  if (take_ == nullptr || micro_batch_ + 1 < options_.micro_batches) return absl::OkStatus();
+  if (take_ == nullptr) return absl::OkStatus();
   BucketState& at = state(index);
   device::Event* const free = at.passing == nullptr ? nullptr : at.passing->free.get();
   BRIGADE_RETURN_IF_ERROR(take_(index, FinalSlice(index), free));
@@ -280,17 +300,17 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   const Bucket& self = bucket(index);
   void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
-  const bool last = micro_batch_ + 1 == options_.micro_batches;
+  const bool last = IsLast(index);
   if (options_.accumulation == Accumulation::kEveryMicroBatch) {
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, whole, SliceOf(whole, index, self.dtype)));
     BRIGADE_RETURN_IF_ERROR(
-        AddToSum(reduced.slice, reduced.dtype, reduced.unscale, sum, plan_.slice(self)));
+        AddToSum(index, reduced.slice, reduced.dtype, reduced.unscale, sum, plan_.slice(self)));
     if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
     return streams_.AllGather(sum, FinalWhole(index), plan_.slice(self), options_.accumulator,
                               streams_.traffic.gradients);
   }
-  BRIGADE_RETURN_IF_ERROR(AddToSum(whole, self.dtype, nullptr, at.accumulator.data(), self.size));
+  BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
   if (!last) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);
@@ -351,35 +371,60 @@ absl::Status GradientStore::Store(int index, const Reduced& reduced, const void*
 }
 
 // The first micro-batch overwrites the sum.
-absl::Status GradientStore::AddToSum(const void* source, precision::DType dtype, const float* scale,
-                                     void* sum, int64_t size) {
+absl::Status GradientStore::AddToSum(int index, const void* source, precision::DType dtype,
+                                     const float* scale, void* sum, int64_t size) {
   return kernels::Cast({{source, sum, size}},
                        {.source_dtype = dtype,
                         .target_dtype = options_.accumulator,
                         .scale = scale,
-                        .accumulate = micro_batch_ > 0},
+                        .accumulate = chunk_of(index).micro_batch > 0},
                        streams_.comm());
 }
 
-absl::Status GradientStore::FinishMicroBatch() {
+absl::Status GradientStore::AddTied() {
+  const auto add = [&](const Bucket& part, const void* source, void* sum, int64_t size) {
+    const precision::DType dtype = FinalGradientType(options_, part);
+    return kernels::Cast({{source, sum, size}},
+                         {.source_dtype = dtype, .target_dtype = dtype, .accumulate = true},
+                         streams_.comm());
+  };
+  const bool whole = options_.traits().whole_optimizer_state;
+  const auto sum_of = [&](int index) { return whole ? FinalWhole(index) : FinalSlice(index); };
+  const int buckets = static_cast<int>(plan_.buckets().size());
+  for (int part = buckets; part < static_cast<int>(states_.size()); ++part) {
+    const Bucket& self = bucket(part);
+    BRIGADE_RETURN_IF_ERROR(add(self, sum_of(part), sum_of(plan_.BucketOf(self)),
+                                whole ? self.size : plan_.slice(self)));
+  }
+  for (const int index : tied_outside_) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.SumTied(TiedSumOf(plan_, options_, bucket(index)), sum_of(index)));
+  }
+  for (int index = 0; index < buckets; ++index) {
+    if (plan_.IsAddedUp(bucket(index))) BRIGADE_RETURN_IF_ERROR(HandOver(index));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::FinishMicroBatch(int index) {
   for (size_t u = 0; u < reported_.size(); ++u) {
-    if (asked_[u] && !reported_[u]) {
+    if (asked_[u] && !reported_[u] && ChunkOf(options_, static_cast<int>(u)) == index) {
       return absl::FailedPreconditionError(absl::StrCat(
           "unit \"", plan_.units()[u].name, "\" has gradients that were not reported ready"));
     }
   }
-  for (const int b : order_) state(b).unreported = 0;
-  BRIGADE_RETURN_IF_ERROR(ReduceComplete());
-  ++micro_batch_;
-  StartMicroBatch();
+  Chunk& chunk = chunks_[static_cast<size_t>(index)];
+  for (const int b : chunk.order) state(b).unreported = 0;
+  BRIGADE_RETURN_IF_ERROR(ReduceComplete(chunk));
+  ++chunk.micro_batch;
+  StartMicroBatch(index);
   return absl::OkStatus();
 }
 
 absl::Status GradientStore::FinishStep() {
-  micro_batch_ = 0;
-  for (const int b : order_) {
-    PooledBuffer* const own = state(b).own.get();
-    if (own != nullptr) BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*own->free));
+  for (Chunk& chunk : chunks_) chunk.micro_batch = 0;
+  for (const BucketState& at : states_) {
+    if (at.own != nullptr) BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.own->free));
   }
   return absl::OkStatus();
 }

@@ -23,7 +23,8 @@
 namespace brigade::zero::internal {
 
 // Gradients from the backward pass to the update: memory for the backward pass to write to, the
-// reduction bucket by bucket in the plan's order, and the sum over micro-batches.
+// reduction bucket by bucket in the plan's order, the sum over micro-batches, and that of tied
+// parameters. Buckets here are Plan::gradients().
 class GradientStore {
  public:
   static absl::StatusOr<std::unique_ptr<GradientStore>> Create(const Plan& plan,
@@ -44,8 +45,14 @@ class GradientStore {
   absl::Status Ready(int unit);
 
   // FailedPrecondition naming a unit that has asked for a gradient and was not reported ready.
-  absl::Status FinishMicroBatch();
-  int finished_micro_batches() const { return micro_batch_; }
+  absl::Status FinishMicroBatch(int chunk);
+  int finished_micro_batches(int chunk) const {
+    return chunks_[static_cast<size_t>(chunk)].micro_batch;
+  }
+
+  // All micro-batches are finished: adds up what tied parameters have in several places, in this
+  // group and the other one, so that every FinalSlice is complete.
+  absl::Status AddTied();
 
   // The update has read all gradients.
   absl::Status FinishStep();
@@ -74,34 +81,53 @@ class GradientStore {
     std::unique_ptr<device::Event> written;
     // The number of units that have not been reported ready.
     int unreported = 0;
+    // By entry: the parts of the parameter's gradient in this micro-batch.
+    struct Parts {
+      // The last unit that asked for the gradient.
+      int unit = -1;
+      // The number of units that have asked.
+      int units = 0;
+    };
+    std::vector<Parts> parts;
+    int chunk = 0;
   };
-  // The parts of a parameter's gradient in this micro-batch.
-  struct Written {
-    // The last unit that asked for the gradient.
-    int unit = -1;
-    // The number of units that have asked.
-    int units = 0;
+  // A chunk's micro-batch in progress.
+  struct Chunk {
+    // Trainable buckets in the order in which the backward pass completes them.
+    std::vector<int> order;
+    // The index in `order` of the bucket that is reduced next.
+    size_t next = 0;
+    int micro_batch = 0;
   };
 
   GradientStore(const Plan& plan, const ZeroOptions& options, StepStreams& streams);
 
   BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
-  const Bucket& bucket(int index) const { return plan_.bucket(index); }
+  const Bucket& bucket(int index) const { return plan_.gradient(index); }
+  Chunk& chunk_of(int bucket) { return chunks_[static_cast<size_t>(state(bucket).chunk)]; }
+  const Chunk& chunk_of(int bucket) const {
+    return chunks_[static_cast<size_t>(state(bucket).chunk)];
+  }
+  // Whether the bucket's micro-batch in progress is the last one.
+  bool IsLast(int bucket) const {
+    return chunk_of(bucket).micro_batch + 1 == options_.micro_batches;
+  }
   // This rank's slice of an array of the whole bucket.
   void* SliceOf(void* whole, int bucket, precision::DType dtype) const;
 
   // Tells the communicator of all memory that reductions read and write.
   absl::Status RegisterMemory();
-  void StartMicroBatch();
+  void StartMicroBatch(int chunk);
   // Gives the bucket memory to write to.
   absl::Status Provide(int bucket);
   bool MayTakeBuffer(int bucket) const;
-  int FirstOfSize(int64_t bytes) const;
+  // The bucket of this one's size and chunk that is reduced next.
+  int FirstOfSize(int bucket) const;
   absl::Status ZeroUnwritten(int bucket);
   // Fills `fills_` with 0.
   absl::Status Fill(precision::DType dtype);
-  absl::Status ReduceComplete();
+  absl::Status ReduceComplete(Chunk& chunk);
   absl::Status Reduce(int bucket);
   absl::Status ProvideSlice(int bucket);
   absl::Status HandOver(int bucket);
@@ -123,8 +149,9 @@ class GradientStore {
   absl::Status StoreFinal(int bucket, const Reduced& reduced);
   absl::Status Store(int bucket, const Reduced& reduced, const void* source, void* target,
                      int64_t size);
-  absl::Status AddToSum(const void* source, precision::DType dtype, const float* scale, void* sum,
-                        int64_t size);
+  // To the bucket's sum over micro-batches.
+  absl::Status AddToSum(int bucket, const void* source, precision::DType dtype, const float* scale,
+                        void* sum, int64_t size);
 
   const Plan& plan_;
   const ZeroOptions& options_;
@@ -136,16 +163,12 @@ class GradientStore {
   std::unique_ptr<collectives::CompressedReduction> compressed_;
   // By bucket.
   std::vector<BucketState> states_;
-  // Trainable buckets in the order in which the backward pass completes them.
-  std::vector<int> order_;
-  // The index in `order_` of the bucket that is reduced next.
-  size_t next_ = 0;
-  // By parameter.
-  std::vector<Written> written_;
+  std::vector<Chunk> chunks_;
+  // The buckets of which another group has a sum too, by their parameters' names: as it has them.
+  std::vector<int> tied_outside_;
   // By unit.
   std::vector<char> reported_, asked_;
   std::vector<kernels::FillSegment> fills_;
-  int micro_batch_ = 0;
   // Last: they end before the memory does.
   std::vector<collectives::Registration> registrations_;
 };

@@ -54,11 +54,8 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
   for (size_t b = 0; b < store->states_.size(); ++b) {
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
-  const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
-  BRIGADE_ASSIGN_OR_RETURN(
-      store->pool_, BufferPool::Create(PooledBuffersNeeded(plan, UnitsOfMicroBatch(plan, options),
-                                                           options.live_units, moves),
-                                       "parameter buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(store->pool_, BufferPool::Create(WeightBuffers(plan, options),
+                                                            "parameter buffer", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
 }
@@ -103,10 +100,15 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
             : absl::StrCat("use ", next_backward_, " of backward_units is of unit \"",
                            plan_.unit(order[next_backward_]).name, "\""));
   }
+  if (in_run_ && !IsInRun(unit)) {
+    return absl::FailedPreconditionError(absl::StrCat("it is in chunk ", ChunkOf(options_, unit),
+                                                      ", and a run of chunk ",
+                                                      options_.runs[next_run_], " has begun"));
+  }
   // Counted as used before the gathers, so that none of these buckets makes room for another.
   for (const int b : self.buckets) ++state(b).users;
   absl::Status status = GatherAndWait(self.buckets);
-  if (status.ok()) status = GatherAhead(unit, pass);
+  if (status.ok() && !in_run_) status = GatherAhead(unit, pass);
   if (!status.ok()) {
     for (const int b : self.buckets) --state(b).users;
     return status;
@@ -156,12 +158,77 @@ absl::Status ParameterStore::Release(int unit) {
   --acquired_units_;
   for (const int b : plan_.unit(unit).buckets) {
     BucketState& at = state(b);
-    if (--at.users > 0 || at.own != nullptr) continue;
-    BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.compute()));
-    BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.buffer->free));
-    at.buffer->used = true;
-    ReturnBuffer(at);
+    if (--at.users == 0 && !at.held) BRIGADE_RETURN_IF_ERROR(GiveBack(at));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::GiveBack(BucketState& at) {
+  if (at.own != nullptr) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.compute()));
+  BRIGADE_RETURN_IF_ERROR(streams_.compute().Record(*at.buffer->free));
+  at.buffer->used = true;
+  ReturnBuffer(at);
+  return absl::OkStatus();
+}
+
+bool ParameterStore::IsInRun(int unit) const {
+  return ChunkOf(options_, unit) == options_.runs[next_run_];
+}
+
+absl::Status ParameterStore::BeginRun(int chunk) {
+  const std::vector<int>& runs = options_.runs;
+  if (in_run_ || next_run_ == runs.size()) {
+    return absl::FailedPreconditionError(
+        in_run_ ? absl::StrCat("run ", next_run_, ", of chunk ", runs[next_run_], ", has begun")
+                : absl::StrCat("all ", runs.size(), " runs are made"));
+  }
+  if (chunk != runs[next_run_]) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("run ", next_run_, " is of chunk ", runs[next_run_], ", not ", chunk));
+  }
+  if (acquired_units_ > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(acquired_units_, " units are acquired"));
+  }
+  in_run_ = true;
+  if (options_.traits().whole_parameters) return absl::OkStatus();
+  // In order of use, as far as a run has one: buckets are in the reverse order.
+  const auto gather = [&](int of_chunk, bool ahead) -> absl::Status {
+    for (int b = static_cast<int>(states_.size()); b-- > 0;) {
+      if (!IsInChunk(options_, bucket(b), of_chunk)) continue;
+      BRIGADE_RETURN_IF_ERROR(Gather(b, ahead));
+    }
+    return absl::OkStatus();
+  };
+  // Held before the gathers, so that none of these buckets makes room for another.
+  for (size_t b = 0; b < states_.size(); ++b) {
+    states_[b].held = IsInChunk(options_, plan_.buckets()[b], chunk);
+  }
+  absl::Status status = gather(chunk, /*ahead=*/false);
+  // Not across the update.
+  if (status.ok() && next_run_ + 1 < runs.size()) {
+    status = gather(runs[next_run_ + 1], /*ahead=*/true);
+  }
+  if (status.ok()) return status;
+  for (BucketState& at : states_) at.held = false;
+  in_run_ = false;
+  return status;
+}
+
+absl::Status ParameterStore::EndRun() {
+  if (!in_run_) return absl::FailedPreconditionError("no run has begun");
+  if (acquired_units_ > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(acquired_units_, " units are acquired"));
+  }
+  for (BucketState& at : states_) {
+    if (!std::exchange(at.held, false)) continue;
+    // Of a unit that the run has not acquired, the gather too is behind.
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.Wait(WaitPoint::kParametersGathered, *at.gathered, streams_.compute()));
+    BRIGADE_RETURN_IF_ERROR(GiveBack(at));
+  }
+  in_run_ = false;
+  ++next_run_;
   return absl::OkStatus();
 }
 
@@ -173,11 +240,13 @@ absl::Status ParameterStore::CheckBackwardUses() const {
 }
 
 absl::Status ParameterStore::Reset() {
-  next_backward_ = 0;
+  next_backward_ = next_run_ = 0;
+  in_run_ = false;
   std::fill(acquired_.begin(), acquired_.end(), 0);
   acquired_units_ = 0;
   for (BucketState& at : states_) {
     at.users = 0;
+    at.held = false;
     if (at.own == nullptr && at.buffer != nullptr) ReturnBuffer(at);
     BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
   }
@@ -213,7 +282,7 @@ absl::StatusOr<PooledBuffer*> ParameterStore::TakeBuffer(int index, bool ahead) 
   PooledBuffer* buffer = pool_.Take(bytes);
   for (size_t b = 0; buffer == nullptr && !ahead && b < states_.size(); ++b) {
     BucketState& other = states_[b];
-    if (other.own != nullptr || other.buffer == nullptr || other.users > 0) continue;
+    if (other.own != nullptr || other.buffer == nullptr || other.users > 0 || other.held) continue;
     if (other.buffer->memory.bytes() != bytes) continue;
     // Behind the gather that nobody has used.
     BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*other.buffer->free));

@@ -36,6 +36,17 @@ class ParameterStore {
   absl::Status Acquire(int unit, Pass pass);
   // The work that is on the compute stream so far is the unit's last use.
   absl::Status Release(int unit);
+  // The next run of options.runs, of this chunk, begins, and ends. Inside it the chunk's weights that
+  // do not stay in memory are there, and Acquire gathers nothing. FailedPrecondition for a call, or
+  // a unit to acquire, out of turn.
+  absl::Status BeginRun(int chunk);
+  absl::Status EndRun();
+  // How many runs have ended since the last step, and whether one has begun.
+  int finished_runs() const { return static_cast<int>(next_run_); }
+  bool in_run() const { return in_run_; }
+  // After the last run: the next one is the first.
+  void FinishRuns() { next_run_ = 0; }
+
   // FailedPrecondition unless all uses of backward_units are made; and the end of these.
   absl::Status CheckBackwardUses() const;
   void FinishBackward() { next_backward_ = 0; }
@@ -79,6 +90,8 @@ class ParameterStore {
     bool fresh = false;
     // The number of acquired units that use the bucket.
     int users = 0;
+    // The run that has begun uses it.
+    bool held = false;
   };
 
   ParameterStore(const Plan& plan, const ZeroOptions& options, RankFile* file,
@@ -94,6 +107,9 @@ class ParameterStore {
   absl::Status GatherAndWait(const std::vector<int>& buckets);
   // Gathers the units that come after this one, as far as there is memory.
   absl::Status GatherAhead(int unit, Pass pass);
+  // The work that is on the compute stream so far is the last use of the bucket in its buffer.
+  absl::Status GiveBack(BucketState& state);
+  bool IsInRun(int unit) const;
   // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
   absl::Status Gather(int bucket, bool ahead);
   absl::StatusOr<PooledBuffer*> TakeBuffer(int bucket, bool ahead);
@@ -116,6 +132,9 @@ class ParameterStore {
   int acquired_units_ = 0;
   // Of options.backward_units.
   size_t next_backward_ = 0;
+  // Of options.runs: the one that has begun, or the next one.
+  size_t next_run_ = 0;
+  bool in_run_ = false;
   // Last: they end before the memory does.
   std::vector<collectives::Registration> registrations_;
 };

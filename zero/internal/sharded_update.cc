@@ -34,7 +34,10 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   // After an error of the communicator gradients are not defined: no update uses them, so that the
   // state can still be saved.
   optim::StepControllerOptions control = ControllerOptions(plan, options);
-  control.failure_flags = {streams.communicator().failure_flag(), streams.world().failure_flag()};
+  const std::vector<collectives::Communicator*> communicators = streams.communicators();
+  for (size_t c = 0; c < communicators.size(); ++c) {
+    control.failure_flags.at(c) = communicators[c]->failure_flag();
+  }
   const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
   BRIGADE_ASSIGN_OR_RETURN(
       update->executor_,

@@ -2,25 +2,26 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::zero::internal {
 
 StepStreams::StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
-                         collectives::Communicator& world, device::Context& context,
+                         const OuterGroups& outer, device::Context& context,
                          device::Stream& compute)
     : options_(options),
       communicator_(communicator),
-      world_(world),
+      outer_(outer),
       context_(context),
       compute_(compute) {}
 
 absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
-    const ZeroOptions& options, collectives::Communicator& communicator,
-    collectives::Communicator& world, device::Context& context, device::Stream& compute) {
+    const ZeroOptions& options, collectives::Communicator& communicator, const OuterGroups& outer,
+    device::Context& context, device::Stream& compute) {
   std::unique_ptr<StepStreams> streams(
-      new StepStreams(options, communicator, world, context, compute));
+      new StepStreams(options, communicator, outer, context, compute));
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
   }
@@ -86,17 +87,28 @@ absl::StatusOr<std::vector<collectives::Registration>> StepStreams::Register(
 absl::Status StepStreams::Prepare(const std::vector<StepCollective>& collectives) {
   for (const StepCollective& each : collectives) {
     collectives::CollectiveSignature signature = each.signature;
-    collectives::Communicator& group = each.of_world ? world_ : communicator_;
-    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, group));
+    collectives::Communicator& in = group(each.group);
+    BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, in));
     signature.algorithm = route.algorithm;
-    BRIGADE_RETURN_IF_ERROR(group.Reserve(signature));
+    BRIGADE_RETURN_IF_ERROR(in.Reserve(signature));
   }
   return absl::OkStatus();
 }
 
 absl::Status StepStreams::Synchronize() {
   BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(comm()));
-  return world_.status();
+  for (collectives::Communicator* const each : communicators()) {
+    BRIGADE_RETURN_IF_ERROR(each->status());
+  }
+  return absl::OkStatus();
+}
+
+std::vector<collectives::Communicator*> StepStreams::communicators() {
+  std::vector<collectives::Communicator*> all;
+  for (const StepGroup role : {StepGroup::kReplicas, StepGroup::kWorld, StepGroup::kTied}) {
+    if (!absl::c_linear_search(all, &group(role))) all.push_back(&group(role));
+  }
+  return all;
 }
 
 absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
@@ -135,8 +147,16 @@ absl::Status StepStreams::AllGather(const void* input, void* output, int64_t cou
   return GatherIn(communicator_, input, output, count, dtype, sent);
 }
 
+absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signature, void* data) {
+  collectives::Communicator& both = group(StepGroup::kTied);
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, both));
+  traffic.tied += route.sent_bytes;
+  return both.AllReduce(data, data, signature.count, signature.dtype,
+                        {signature.op, signature.reduction, route.algorithm}, comm());
+}
+
 absl::Status StepStreams::GatherStatistics(const void* own, void* all, int64_t bytes) {
-  return GatherIn(world_, own, all, bytes, precision::DType::kUint8, traffic.scalars);
+  return GatherIn(world(), own, all, bytes, precision::DType::kUint8, traffic.scalars);
 }
 
 absl::Status StepStreams::GatherIn(collectives::Communicator& group, const void* input,

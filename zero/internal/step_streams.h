@@ -74,10 +74,9 @@ enum class WaitPoint : uint8_t {
 // The streams of a rank, the waits between them, and its collectives.
 class StepStreams {
  public:
-  // `world`: of the statistics; it may be `communicator`.
   static absl::StatusOr<std::unique_ptr<StepStreams>> Create(
-      const ZeroOptions& options, collectives::Communicator& communicator,
-      collectives::Communicator& world, device::Context& context, device::Stream& compute);
+      const ZeroOptions& options, collectives::Communicator& communicator, const OuterGroups& outer,
+      device::Context& context, device::Stream& compute);
 
   // The streams of offload, if options have it, with so many threads of the host beside a GPU.
   absl::Status CreateForOffload(int host_threads);
@@ -103,7 +102,10 @@ class StepStreams {
   int rank() const { return communicator_.rank(); }
   int ranks() const { return communicator_.size(); }
   collectives::Communicator& communicator() { return communicator_; }
-  collectives::Communicator& world() { return world_; }
+  // Of the statistics; it may be `communicator`.
+  collectives::Communicator& world() { return group(StepGroup::kWorld); }
+  // All there are, each once.
+  std::vector<collectives::Communicator*> communicators();
 
   // `waiter` waits for the event, which is on another stream.
   absl::Status Wait(WaitPoint point, device::Event& event, device::Stream& waiter);
@@ -122,7 +124,7 @@ class StepStreams {
   // so that a step does none of it. The choice stays, whatever the communicator is told later.
   absl::Status Prepare(const std::vector<StepCollective>& collectives);
 
-  // Waits for the communication stream. An error of the stream or of the communicator: on some
+  // Waits for the communication stream. An error of the stream or of a communicator: on some
   // engines the stream goes on after the latter, with arrays that hold no results.
   absl::Status Synchronize();
 
@@ -141,6 +143,8 @@ class StepStreams {
                    void* output);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
+  // With the other group that has the same tied parameter: final gradients, in place.
+  absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data);
   // Of the world: the statistics of a step.
   absl::Status GatherStatistics(const void* own, void* all, int64_t bytes);
   // From rank 0, in place.
@@ -151,7 +155,11 @@ class StepStreams {
 
  private:
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
-              collectives::Communicator& world, device::Context& context, device::Stream& compute);
+              const OuterGroups& outer, device::Context& context, device::Stream& compute);
+
+  collectives::Communicator& group(StepGroup role) {
+    return GroupOf(role, communicator_, outer_);
+  }
 
   // How a collective is carried out.
   struct Route {
@@ -167,7 +175,7 @@ class StepStreams {
 
   const ZeroOptions options_;
   collectives::Communicator& communicator_;
-  collectives::Communicator& world_;
+  const OuterGroups outer_;
   device::Context& context_;
   device::Stream& compute_;
   // Null without overlap.

@@ -29,6 +29,21 @@ inline std::vector<int> GradientUnits(const Plan& plan) {
   return units;
 }
 
+// How many chunks there are, and which one a unit is in.
+inline int ChunkCount(const ZeroOptions& options) {
+  return std::max(1, static_cast<int>(options.chunks.size()));
+}
+inline int ChunkOf(const ZeroOptions& options, int unit) {
+  const auto after = std::upper_bound(options.chunks.begin(), options.chunks.end(), unit);
+  return std::max(0, static_cast<int>(after - options.chunks.begin()) - 1);
+}
+
+// Whether a unit of the chunk uses the bucket.
+inline bool IsInChunk(const ZeroOptions& options, const Bucket& bucket, int chunk) {
+  return std::any_of(bucket.users.begin(), bucket.users.end(),
+                     [&](int unit) { return ChunkOf(options, unit) == chunk; });
+}
+
 // The units as the backward pass acquires them, and as a micro-batch does.
 inline std::vector<int> BackwardUnits(const Plan& plan, const ZeroOptions& options) {
   return options.backward_units.empty() ? GradientUnits(plan) : options.backward_units;
@@ -39,6 +54,34 @@ inline std::vector<int> UnitsOfMicroBatch(const Plan& plan, const ZeroOptions& o
   const std::vector<int> backward = BackwardUnits(plan, options);
   units.insert(units.end(), backward.begin(), backward.end());
   return units;
+}
+
+// The number of buffers of each size, in bytes, that hold weights which do not stay in memory: those
+// of consecutive units, and of any two runs that follow each other in a step.
+inline std::map<int64_t, int> WeightBuffers(const Plan& plan, const ZeroOptions& options) {
+  const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
+  std::map<int64_t, int> needed = PooledBuffersNeeded(
+      plan.buckets(), UnitsOfMicroBatch(plan, options), options.live_units, moves);
+  for (size_t run = 0; run < options.runs.size(); ++run) {
+    const size_t next = std::min(run + 1, options.runs.size() - 1);
+    std::map<int64_t, int> live;
+    for (const Bucket& bucket : plan.buckets()) {
+      const bool is_live = IsInChunk(options, bucket, options.runs[run]) ||
+                           IsInChunk(options, bucket, options.runs[next]);
+      if (is_live && moves(bucket)) ++live[bucket.bytes()];
+    }
+    for (const auto& [bytes, count] : live) needed[bytes] = std::max(needed[bytes], count);
+  }
+  return needed;
+}
+
+// The same of gradients that the backward pass writes. Between chunks, whose micro-batches take
+// turns, a unit's gradients are reported before those of the next unit are asked for.
+inline std::map<int64_t, int> GradientBuffers(const Plan& plan, const ZeroOptions& options) {
+  return PooledBuffersNeeded(plan.gradients(), GradientUnits(plan), options.live_units,
+                             [&](const Bucket& gradient) {
+                               return gradient.trainable && !options.traits().whole_gradients;
+                             });
 }
 
 // Whether the weights are a rounded copy of the fp32 master.
@@ -130,6 +173,13 @@ inline bool KeepsGradients(const ZeroOptions& options) {
   return options.traits().whole_gradients || options.accumulates();
 }
 
+// Whether this rank's slice of a reduced gradient has memory of its own on the device: where it is
+// not a part of another array, and is not on its way to the host at once.
+inline bool HasGradientSlice(const Plan& plan, const ZeroOptions& options, const Bucket& gradient,
+                             bool offloaded) {
+  return !KeepsGradients(options) && (!offloaded || plan.IsAddedUp(gradient));
+}
+
 // The number of slices of each size, in bytes, that are on their way to the host at a time: one is
 // copied while the next one is reduced.
 inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptions& options) {
@@ -137,8 +187,9 @@ inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptio
   if (KeepsGradients(options)) return slices;
   const std::vector<char> offloaded = OffloadedBuckets(plan, options);
   for (size_t b = 0; b < offloaded.size(); ++b) {
-    if (!offloaded[b]) continue;
-    int& count = slices[plan.buckets()[b].bytes() / plan.ranks()];
+    const Bucket& bucket = plan.buckets()[b];
+    if (!offloaded[b] || plan.IsAddedUp(bucket)) continue;
+    int& count = slices[bucket.bytes() / plan.ranks()];
     count = std::min(count + 1, 2);
   }
   return slices;

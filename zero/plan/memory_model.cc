@@ -1,6 +1,6 @@
 #include "brigade/zero/plan/memory_model.h"
 
-#include <algorithm>
+#include <map>
 
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
@@ -19,12 +19,9 @@ namespace {
 using device::Purpose;
 using device::Tier;
 
-int64_t PooledBytes(const Plan& plan, const ZeroOptions& options, const std::vector<int>& uses,
-                    const std::function<bool(const Bucket&)>& chosen) {
+int64_t BytesOf(const std::map<int64_t, int>& buffers) {
   int64_t bytes = 0;
-  for (const auto& [size, count] : PooledBuffersNeeded(plan, uses, options.live_units, chosen)) {
-    bytes += size * count;
-  }
+  for (const auto& [size, count] : buffers) bytes += size * count;
   return bytes;
 }
 
@@ -42,41 +39,45 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     }
     terms.push_back({tier, purpose, name, bytes});
   };
+  // An array of the bucket, or of a slice, which has a share of the padding.
+  const auto add_array = [&](const Bucket& bucket, Tier tier, Purpose purpose, const char* name,
+                             bool whole, int64_t bytes) {
+    int64_t unused = 0;
+    for (const ElementRange& range : bucket.padding) unused += range.size;
+    const int64_t parts = whole ? 1 : plan.ranks();
+    const int64_t padding = unused / parts * bytes;
+    add(tier, purpose, name, bucket.size / parts * bytes - padding);
+    add(tier, purpose, "padding", padding);
+  };
+  const auto add_gradients = [&](const Bucket& gradient, const char* name, const char* sums,
+                                 bool on_host) {
+    constexpr auto kPurpose = Purpose::kGradients;
+    if (traits.whole_gradients || internal::HasGradientSlice(plan, options, gradient, on_host)) {
+      add_array(gradient, Tier::kDevice, kPurpose, name, traits.whole_gradients,
+                precision::SizeOf(gradient.dtype));
+    }
+    if (!options.accumulates()) return;
+    add_array(gradient, Tier::kDevice, kPurpose, sums, internal::AccumulatesWhole(options),
+              precision::SizeOf(options.accumulator));
+  };
   const std::vector<char> offloaded = internal::OffloadedBuckets(plan, options);
   for (size_t b = 0; b < offloaded.size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
-    int64_t unused = 0;
-    for (const ElementRange& range : bucket.padding) unused += range.size;
-    // An array of the bucket, or of a slice, which has a share of the padding.
-    const auto add_array = [&](Tier tier, Purpose purpose, const char* name, bool whole,
-                               int64_t bytes) {
-      const int64_t parts = whole ? 1 : plan.ranks();
-      const int64_t padding = unused / parts * bytes;
-      add(tier, purpose, name, bucket.size / parts * bytes - padding);
-      add(tier, purpose, "padding", padding);
-    };
     const int64_t element = precision::SizeOf(bucket.dtype);
-    const int64_t accumulator = precision::SizeOf(options.accumulator);
     constexpr int64_t kFloat = sizeof(float);
     if (!options.offload.file_parameters()) {
-      add_array(options.offload.parameters, Purpose::kParameters, "weights",
+      add_array(bucket, options.offload.parameters, Purpose::kParameters, "weights",
                 traits.whole_parameters, element);
     }
     if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
-      add_array(Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
+      add_array(bucket, Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
     }
     if (!bucket.trainable) continue;
     const bool on_host = offloaded[b];
     const Tier state = on_host ? Tier::kHost : Tier::kDevice;
-    if (traits.whole_gradients || !(options.accumulates() || on_host)) {
-      add_array(Tier::kDevice, Purpose::kGradients, "gradients", traits.whole_gradients, element);
-    }
-    if (options.accumulates()) {
-      add_array(Tier::kDevice, Purpose::kGradients, "sums over micro-batches",
-                internal::AccumulatesWhole(options), accumulator);
-    }
+    add_gradients(bucket, "gradients", "sums over micro-batches", on_host);
     if (on_host) {
-      add_array(Tier::kHost, Purpose::kGradients, "gradients", false,
+      add_array(bucket, Tier::kHost, Purpose::kGradients, "gradients", false,
                 internal::HostTurns(options) *
                     precision::SizeOf(internal::FinalGradientType(options, bucket)));
       add(Tier::kHost, Purpose::kParameters, "copy of the weights",
@@ -85,10 +86,15 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     if (options.offload.file_state()) continue;
     const bool whole_state = traits.whole_optimizer_state;
     if (internal::HasMaster(options, bucket, on_host)) {
-      add_array(state, Purpose::kOptimizerState, "master", whole_state, kFloat);
+      add_array(bucket, state, Purpose::kOptimizerState, "master", whole_state, kFloat);
     }
-    add_array(state, Purpose::kOptimizerState, "moments", whole_state,
+    add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
+  }
+  for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
+    const Bucket& part = plan.gradients()[g];
+    add_gradients(part, "gradients of tied users", "sums of tied users",
+                  offloaded[static_cast<size_t>(plan.BucketOf(part))] != 0);
   }
   if (options.offload.file_state()) {
     const internal::FileLayout file(plan, options);
@@ -113,20 +119,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_buffers = [&](const char* name, int64_t bytes) {
     add(Tier::kDevice, Purpose::kCommunication, name, bytes);
   };
-  add_buffers("parameter buffers",
-              PooledBytes(plan, options, internal::UnitsOfMicroBatch(plan, options),
-                          [&](const Bucket& bucket) {
-                            return !internal::StaysWhole(plan, options, bucket);
-                          }));
-  add_buffers("gradient buffers",
-              PooledBytes(plan, options, internal::GradientUnits(plan), [&](const Bucket& bucket) {
-                return bucket.trainable && !traits.whole_gradients;
-              }));
-  int64_t on_their_way = 0;
-  for (const auto& [bytes, count] : internal::SlicesOnTheirWay(plan, options)) {
-    on_their_way += bytes * count;
-  }
-  add_buffers("gradients on their way", on_their_way);
+  add_buffers("parameter buffers", BytesOf(internal::WeightBuffers(plan, options)));
+  add_buffers("gradient buffers", BytesOf(internal::GradientBuffers(plan, options)));
+  add_buffers("gradients on their way", BytesOf(internal::SlicesOnTheirWay(plan, options)));
   const int64_t wire_bytes = internal::WireBufferBytes(plan, options);
   add_buffers("gradients in communication_dtype",
               wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
@@ -144,10 +139,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
 
 absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
                                                        collectives::Communicator& group,
-                                                       bool of_world) {
+                                                       StepGroup role) {
   collectives::Workspace workspace;
   for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
-    if (each.of_world != of_world) continue;
+    if (each.group != role) continue;
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, group.WorkspaceFor(each.signature));
     workspace = collectives::Max(workspace, needed);
   }
@@ -156,18 +151,19 @@ absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const Z
 
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
                                                  collectives::Communicator& communicator,
-                                                 collectives::Communicator* world) {
-  const bool is_whole = world == nullptr || world == &communicator;
-  BRIGADE_ASSIGN_OR_RETURN(auto workspace, WorkspaceOfStep(plan, options, communicator, false));
-  BRIGADE_ASSIGN_OR_RETURN(auto of_world,
-                           WorkspaceOfStep(plan, options, is_whole ? communicator : *world, true));
-  if (is_whole) {
-    workspace = collectives::Max(workspace, of_world);
-    of_world = {};
+                                                 const OuterGroups& outer) {
+  // By communicator, which may have several roles.
+  std::map<const collectives::Communicator*, collectives::Workspace> workspaces;
+  for (const StepGroup role : {StepGroup::kReplicas, StepGroup::kWorld, StepGroup::kTied}) {
+    collectives::Communicator& group = internal::GroupOf(role, communicator, outer);
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, WorkspaceOfStep(plan, options, group, role));
+    collectives::Workspace& workspace = workspaces[&group];
+    workspace = collectives::Max(workspace, needed);
   }
+  int64_t bytes = 0;
+  for (const auto& [group, workspace] : workspaces) bytes += workspace.bytes();
   std::vector<MemoryTerm> terms = MemoryOf(plan, options);
-  terms.push_back({Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
-                   workspace.bytes() + of_world.bytes()});
+  terms.push_back({Tier::kDevice, Purpose::kCommunication, "workspace of collectives", bytes});
   return terms;
 }
 

@@ -9,14 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/algorithms/workspace.h"
-#include "brigade/collectives/communicator.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
-
-namespace brigade::collectives {
-class Communicator;
-}
 
 namespace brigade::zero {
 
@@ -31,23 +26,24 @@ struct MemoryTerm {
 // constant from Create on. (While parameters go in or out there is one bucket in float32 more, and,
 // for a GPU, two chunks on the host while a state is loaded.) The
 // terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
-// (padding, pooled buffers, sums over micro-batches, persistent units, scratch) has terms of its
-// own.
+// (padding, pooled buffers, sums over micro-batches, what further users of tied parameters have with
+// tied_apart, persistent units, scratch) has terms of its own. With runs there are parameter buffers
+// for any two runs that follow each other in a step.
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 
-// The same with the workspace of the step's collectives, which the communicator allocates for them
-// beside the arrays above, and that of the world, where it is another one: "workspace of
-// collectives". Errors of Communicator::Resolve.
+// The same with the workspace of the step's collectives, which the communicators allocate for them
+// beside the arrays above: "workspace of collectives". `outer`: the groups that
+// ZeroOptimizer::Create takes. Errors of Communicator::Resolve.
 absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOptions& options,
                                                  collectives::Communicator& communicator,
-                                                 collectives::Communicator* world = nullptr);
+                                                 const OuterGroups& outer = {});
 
-// Of that, what a group's communicator allocates: for what the step does in the group, or for its
-// statistics, which are of the world. Who uses a communicator for other calls too needs the larger
-// of each part (collectives::Max).
+// Of that, what a group's communicator allocates for what the step does as a `role`. Who uses a
+// communicator for several roles, or for other calls too, needs the larger of each part
+// (collectives::Max).
 absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
                                                        collectives::Communicator& group,
-                                                       bool of_world);
+                                                       StepGroup role);
 
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier, device::Purpose purpose);

@@ -32,7 +32,8 @@ std::string Text(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::DType dtype) {
+absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::DType dtype,
+                   bool tied_apart) {
   const auto wrong = [&](const auto&... what) {
     return absl::InvalidArgumentError(
         absl::StrCat("unit \"", unit.name, "\", parameter \"", spec.name, "\": ", what...));
@@ -43,16 +44,20 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
     return wrong("shape is ", Text(spec.shape), ", size is ", spec.size);
   }
   if (spec.group < 0) return wrong("group is ", spec.group);
+  if (spec.tied_outside && !tied_apart) {
+    return wrong("it is tied_outside, but tied_apart is not set: parts of its gradient that are "
+                 "added in each micro-batch could not be added over groups");
+  }
   if (!precision::IsTrainingFormat(dtype))
     return wrong("dtype must be float32, float16 or bfloat16");
   return absl::OkStatus();
 }
 
-// What parameters of one bucket have in common.
-using Kind = std::tuple<bool, precision::DType, bool, bool>;  // trainable, dtype, tied, counted
+// What parameters of one bucket have in common: trainable, dtype, tied, tied outside, counted.
+using Kind = std::tuple<bool, precision::DType, bool, bool, bool>;
 
 Kind KindOf(const Bucket& bucket) {
-  return {bucket.trainable, bucket.dtype, bucket.tied, bucket.counted};
+  return {bucket.trainable, bucket.dtype, bucket.tied, bucket.tied_outside, bucket.counted};
 }
 
 void Append(Bucket& bucket, int parameter, int64_t size) {
@@ -81,6 +86,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
   }
   Plan plan;
   plan.ranks_ = options.ranks;
+  plan.tied_apart_ = options.tied_apart;
   std::set<std::string> units;
   std::map<std::string, int> parameters;
   for (const UnitSpec& spec : model) {
@@ -90,11 +96,10 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     }
     Unit unit = {spec.name, {}, {}, 0};
     for (const ParameterSpec& parameter : spec.parameters) {
-      Parameter planned = {parameter, index, 0, 0};
+      Parameter planned = {parameter, index, 0, 0, 0};
       planned.spec.dtype = parameter.dtype.value_or(options.dtype);
-      if (absl::Status status = Check(spec, parameter, *planned.spec.dtype); !status.ok()) {
-        return status;
-      }
+      absl::Status status = Check(spec, parameter, *planned.spec.dtype, options.tied_apart);
+      if (!status.ok()) return status;
       if (planned.spec.shape.empty()) planned.spec.shape = {parameter.size};
       const int number = static_cast<int>(plan.parameters_.size());
       if (!parameters.try_emplace(parameter.name, number).second) {
@@ -134,6 +139,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
                       *parameter.spec.dtype,
                       parameter.spec.trainable,
                       used_by.size() > 1,
+                      parameter.spec.tied_outside,
                       parameter.spec.counted || !parameter.spec.trainable,
                       0,
                       {},
@@ -142,7 +148,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       const Kind kind = KindOf(fresh);
       const auto found = open.find(kind);
       const bool fits =
-          found != open.end() &&
+          found != open.end() && !parameter.spec.tied_outside &&
           plan.buckets_[static_cast<size_t>(found->second)].size + parameter.spec.size <=
               options.bucket_elements;
       if (!fits) {
@@ -153,6 +159,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
       Append(bucket, number, parameter.spec.size);
       parameter.begin = bucket.entries.back().range.begin;
+      parameter.entry = bucket.entries.size() - 1;
       std::set<int> all(bucket.users.begin(), bucket.users.end());
       all.insert(used_by.begin(), used_by.end());
       bucket.users.assign(all.begin(), all.end());
@@ -164,27 +171,51 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       plan.units_[static_cast<size_t>(unit)].buckets.push_back(static_cast<int>(b));
     }
   }
+  if (options.tied_apart) plan.ListGradients();
   return plan;
+}
+
+void Plan::ListGradients() {
+  gradients_ = buckets_;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b];
+    if (!bucket.tied || !bucket.trainable) continue;
+    for (const int user : bucket.users) {
+      if (user != bucket.unit) gradients_.push_back(bucket);
+      Bucket& part = user == bucket.unit ? gradients_[b] : gradients_.back();
+      part.unit = user;
+      part.users = {user};
+    }
+  }
+}
+
+int Plan::GradientOf(int unit, int index) const {
+  if (!tied_apart_ || unit == bucket(index).unit) return index;
+  for (size_t g = buckets_.size(); g < gradients_.size(); ++g) {
+    const Bucket& part = gradients_[g];
+    if (part.unit == unit && BucketOf(part) == index) return static_cast<int>(g);
+  }
+  return index;
 }
 
 std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
   return absl::StrCat(p.spec.name, " ", Text(p.spec.shape), " ", precision::Name(*p.spec.dtype),
                       p.spec.trainable ? "" : " frozen", p.spec.counted ? "" : " not counted",
-                      ", group ", p.spec.group, ", unit \"",
+                      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
                       units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ",
                       p.begin);
 }
 
-std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, absl::Span<const int> uses,
-                                           int live_units,
+std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,
+                                           absl::Span<const int> uses, int live_units,
                                            const std::function<bool(const Bucket&)>& chosen) {
   std::map<int64_t, int> needed;
   for (size_t first = 0; first < uses.size(); ++first) {
     const auto near = uses.subspan(first, static_cast<size_t>(live_units));
     std::map<int64_t, int> live;
-    for (const Bucket& bucket : plan.buckets()) {
-      const bool is_live = bucket.tied || absl::c_linear_search(near, bucket.unit);
+    for (const Bucket& bucket : buckets) {
+      const bool is_live = bucket.users.size() > 1 || absl::c_linear_search(near, bucket.unit);
       if (is_live && chosen(bucket)) ++live[bucket.bytes()];
     }
     for (const auto& [bytes, count] : live) needed[bytes] = std::max(needed[bytes], count);

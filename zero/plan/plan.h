@@ -34,7 +34,9 @@ struct ParameterSpec {
   // where another group of the world has the same parameter, with a gradient of the same bits, and
   // counts it (ZeroOptions::model_ranks).
   bool counted = true;
-  // Another group of the world has the same parameter; the gradients of both are added up.
+  // Another group of the world has the same parameter as its own (first and last stage of a
+  // pipeline). The gradients of both, each complete, are added up in Step; one of the two is
+  // counted. Needs PlanOptions::tied_apart.
   bool tied_outside = false;
 };
 
@@ -55,6 +57,9 @@ struct PlanOptions {
   precision::DType dtype = precision::DType::kBFloat16;
   // A larger parameter gets a bucket of its own.
   int64_t bucket_elements = int64_t{16} << 20;
+  // Whether the units that use a tied parameter have gradients of their own
+  // (ZeroOptions::tied_apart).
+  bool tied_apart = false;
 };
 
 // Elements [begin, begin + size) of a bucket.
@@ -74,6 +79,8 @@ struct Bucket {
   bool trainable = true;
   // Holds a parameter that several units use.
   bool tied = false;
+  // Holds the one parameter that another group has too.
+  bool tied_outside = false;
   bool counted = true;
   // Elements with padding.
   int64_t size = 0;
@@ -92,8 +99,9 @@ struct Parameter {
   ParameterSpec spec;
   int unit = 0;
   int bucket = 0;
-  // The first element in the bucket.
+  // The first element in the bucket, and the place among its entries.
   int64_t begin = 0;
+  size_t entry = 0;
 };
 
 struct Unit {
@@ -108,8 +116,8 @@ struct Unit {
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
 // one type, either trainable or frozen; tied parameters, and those that are not counted, have
-// buckets of their own. Each parameter
-// begins at a multiple of 256 bytes. A bucket is padded so that every rank's slice is a multiple of
+// buckets of their own, and so has each that is tied outside: it lies alike in both groups, whatever
+// else they hold. Each parameter begins at a multiple of 256 bytes. A bucket is padded so that every rank's slice is a multiple of
 // 256 bytes; rank r owns slice r of each bucket.
 class Plan {
  public:
@@ -127,6 +135,23 @@ class Plan {
   const Unit& unit(int index) const { return units_[static_cast<size_t>(index)]; }
   const Bucket& bucket(int index) const { return buckets_[static_cast<size_t>(index)]; }
 
+  // The buckets as arrays of gradients, with the units that write to them as users: those of
+  // buckets(), in their order; then, with tied_apart, the parts of the gradients of tied buckets.
+  // There the array in its bucket's place is that of the unit that owns it, and each further user
+  // has a part, of the same layout.
+  const std::vector<Bucket>& gradients() const { return tied_apart_ ? gradients_ : buckets_; }
+  const Bucket& gradient(int index) const { return gradients()[static_cast<size_t>(index)]; }
+  // The bucket whose gradient that is, or is a part of.
+  int BucketOf(const Bucket& gradient) const {
+    return parameter(gradient.entries.front().parameter).bucket;
+  }
+  // Where a unit that uses the bucket writes its gradients.
+  int GradientOf(int unit, int bucket) const;
+  // Whether that gradient is complete only in Step, which adds it to others.
+  bool IsAddedUp(const Bucket& gradient) const {
+    return tied_apart_ && gradient.trainable && (gradient.tied || gradient.tied_outside);
+  }
+
   // Elements that a rank owns of a bucket.
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
 
@@ -135,16 +160,21 @@ class Plan {
   std::string Describe(int parameter) const;
 
  private:
+  void ListGradients();
+
   int ranks_ = 1;
+  bool tied_apart_ = false;
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;
   std::vector<Bucket> buckets_;
+  // With tied_apart.
+  std::vector<Bucket> gradients_;
 };
 
 // The number of buffers of each size (in bytes) that hold the chosen buckets of any `live_units`
-// consecutive uses of units, in the order of `uses`, and those of tied parameters at any time.
-std::map<int64_t, int> PooledBuffersNeeded(const Plan& plan, absl::Span<const int> uses,
-                                           int live_units,
+// consecutive uses of units, in the order of `uses`, and those with several users at any time.
+std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,
+                                           absl::Span<const int> uses, int live_units,
                                            const std::function<bool(const Bucket&)>& chosen);
 
 }  // namespace brigade::zero

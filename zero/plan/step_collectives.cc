@@ -26,6 +26,15 @@ collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptio
           .reduction = options.reduction};
 }
 
+collectives::CollectiveSignature TiedSumOf(const Plan& plan, const ZeroOptions& options,
+                                           const Bucket& bucket) {
+  return {.kind = CollectiveKind::kAllReduce,
+          .algorithm = collectives::Algorithm::kDirect,
+          .dtype = FinalGradientType(options, bucket),
+          .count = options.traits().whole_optimizer_state ? bucket.size : plan.slice(bucket),
+          .reduction = collectives::Reduction::kRoundedOnce};
+}
+
 collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket& bucket) {
   const precision::DType wire = WireType(options, bucket);
   return {.wire = wire,
@@ -56,6 +65,10 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
 
 int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
   if (!StaysWhole(plan, options, bucket)) {
+    if (!options.runs.empty()) {
+      return absl::c_count_if(options.runs,
+                              [&](int chunk) { return IsInChunk(options, bucket, chunk); });
+    }
     const int64_t uses = absl::c_count_if(UnitsOfMicroBatch(plan, options), [&](int unit) {
       return absl::c_linear_search(bucket.users, unit);
     });
@@ -67,30 +80,34 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all;
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
+  const auto gathers = [&](const Bucket& bucket, precision::DType dtype, int64_t times,
+                           int64_t Traffic::*traffic) {
+    all.push_back({AllGatherOf(options, plan.slice(bucket), dtype), times, traffic});
+  };
+  for (const Bucket& gradient : plan.gradients()) {
+    if (!gradient.trainable) continue;
+    const int64_t times = once ? 1 : options.micro_batches;
+    all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});
+    if (IsConverted(options, gradient) &&
+        WireOptionsOf(options, gradient).scaling == collectives::WireScaling::kDynamic) {
+      all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
+    }
+    if (const auto dtype = GatheredGradientType(options, gradient); dtype.has_value()) {
+      gathers(gradient, *dtype, 1, &Traffic::gradients);
+    }
+  }
   for (const Bucket& bucket : plan.buckets()) {
-    const int64_t slice = plan.slice(bucket);
-    const auto gathers = [&](precision::DType dtype, int64_t times, int64_t Traffic::*traffic) {
-      all.push_back({AllGatherOf(options, slice, dtype), times, traffic});
-    };
-    if (bucket.trainable) {
-      const int64_t times = once ? 1 : options.micro_batches;
-      all.push_back({GradientSumOf(plan, options, bucket), times, &Traffic::gradients});
-      if (IsConverted(options, bucket) &&
-          WireOptionsOf(options, bucket).scaling == collectives::WireScaling::kDynamic) {
-        all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
-      }
-      if (const auto dtype = GatheredGradientType(options, bucket); dtype.has_value()) {
-        gathers(*dtype, 1, &Traffic::gradients);
-      }
+    if (bucket.tied_outside && bucket.trainable) {
+      all.push_back({TiedSumOf(plan, options, bucket), 1, &Traffic::tied, StepGroup::kTied});
     }
     if (const int64_t times = WeightGathersOf(plan, options, bucket); times > 0) {
-      gathers(bucket.dtype, times, &Traffic::parameters);
+      gathers(bucket, bucket.dtype, times, &Traffic::parameters);
     }
   }
   const auto lists = GradientLists(plan, options, [](int) { return nullptr; }).size();
   const auto bytes = static_cast<int64_t>(std::max<size_t>(1, lists) * sizeof(kernels::GradStats));
   all.push_back({AllGatherOf(options, bytes, precision::DType::kUint8), 1, &Traffic::scalars,
-                 /*of_world=*/true});
+                 StepGroup::kWorld});
   return all;
 }
 

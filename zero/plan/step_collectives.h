@@ -17,19 +17,31 @@
 
 namespace brigade::zero::internal {
 
-// A collective of all ranks, how often a step makes it, and the field of Traffic that counts it.
+// A collective of all ranks of a group, how often a step makes it, and the field of Traffic that counts it.
 struct StepCollective {
   collectives::CollectiveSignature signature;
   int64_t times = 1;
   int64_t Traffic::*traffic = nullptr;
-  // Of the world, which may be more than the group that shares a state.
-  bool of_world = false;
+  StepGroup group = StepGroup::kReplicas;
 };
+
+// Whose communicator that is: ZeRO's own for a group that there is not.
+inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communicator& own,
+                                          const OuterGroups& outer) {
+  if (group == StepGroup::kWorld && outer.world != nullptr) return *outer.world;
+  if (group == StepGroup::kTied && outer.tied != nullptr) return *outer.tied;
+  return own;
+}
 
 // The sum of a bucket's gradients over ranks, in the wire's type: a reduce-scatter, or by an
 // algorithm that has no other sum an all-reduce, of which a rank uses its slice.
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket);
+
+// The sum of final gradients that another group has too: of this rank's slice, or in stage 0 of the
+// bucket. Two ranks that add in fp32 and round once have the bits of an addition on one.
+collectives::CollectiveSignature TiedSumOf(const Plan& plan, const ZeroOptions& options,
+                                           const Bucket& bucket);
 
 // How they cross a wire that has another type. The scale is dynamic where values may be out of the
 // wire's range: that of float16 is the smallest.
@@ -44,7 +56,8 @@ std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype);
 
-// How often a bucket's weights are gathered in a step: for each use, or after the update, or never.
+// How often a bucket's weights are gathered in a step: for each use, or each run, or after the
+// update, or never.
 int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
 // In no particular order.

@@ -9,10 +9,10 @@ namespace brigade::zero {
 
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator,
-                                      collectives::Communicator* world) {
+                                      const OuterGroups& outer) {
   Traffic traffic;
   for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
-    collectives::Communicator& group = each.of_world && world != nullptr ? *world : communicator;
+    collectives::Communicator& group = internal::GroupOf(each.group, communicator, outer);
     BRIGADE_ASSIGN_OR_RETURN(const auto signature, group.Resolve(each.signature));
     traffic.*each.traffic +=
         each.times * collectives::WireBytes(signature, group.rank(), group.size());

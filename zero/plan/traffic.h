@@ -7,23 +7,21 @@
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 
-namespace brigade::collectives {
-class Communicator;
-}
-
 namespace brigade::zero {
 
 // Payload bytes that a rank has sent, by purpose. Their sum is what its communicator counts, and
-// that of the world, where that is another one.
+// the outer ones, where there are others.
 struct Traffic {
   int64_t gradients = 0;
   int64_t parameters = 0;
   // The statistics of each step.
   int64_t scalars = 0;
+  // Gradients, to the other group that has the same tied parameters.
+  int64_t tied = 0;
   // The plan's check, the initial broadcast, export and import.
   int64_t setup = 0;
 
-  int64_t total() const { return gradients + parameters + scalars + setup; }
+  int64_t total() const { return gradients + parameters + scalars + tied + setup; }
 };
 
 // What this rank of the communicator sends in each step: every bucket is reduced once per
@@ -33,14 +31,17 @@ struct Traffic {
 // ones once. kHalvingDoubling sends more where N is no power of two, kFp32Partials sends 16-bit
 // gradients in fp32, and kDoubleTree sums by all-reduces, 2 (N-1)/N in every stage. With a
 // communication_dtype gradients are sent in that type; the ranks agree on a scale for float16 by an
-// all-reduce of 4 bytes for each bucket, which counts as gradients. Errors of
-// Communicator::Resolve.
+// all-reduce of 4 bytes for each bucket, which counts as gradients. With runs stage 3 gathers a
+// chunk's weights once in each of its runs, whatever the number of micro-batches. With tied_apart
+// each further user of tied parameters has gradients of its own, which are reduced as the others.
+// What is tied outside crosses to the other group once a step, in the type of the final gradient:
+// this rank's slice, in stage 0 the bucket. Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //
-// `world`: of the statistics, where it is another one (ZeroOptions::model_ranks).
+// `outer`: the groups that ZeroOptimizer::Create takes.
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator,
-                                      collectives::Communicator* world = nullptr);
+                                      const OuterGroups& outer = {});
 
 }  // namespace brigade::zero
 

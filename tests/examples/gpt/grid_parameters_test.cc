@@ -49,7 +49,7 @@ class RankOfGrid {
     options.backward_units = schedule.BackwardUses();
     spec_ = SpecOf(job.model, shape_.shards());
     zero_ = zero::ZeroOptimizer::Create(spec_, options, grid_->replica(), *self.context,
-                                        *self.stream, &grid_->world())
+                                        *self.stream, {&grid_->world()})
                 .value();
     transformer_ = Transformer::Create(shape_, PartPlan::Whole(job.model, std::move(schedule)),
                                        *self.context, {&grid_->tensor(), &grid_->context()})
