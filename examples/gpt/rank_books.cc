@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "brigade/collectives/algorithms/wire_elements.h"
@@ -30,6 +31,12 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
 }
 
 }  // namespace
+
+zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part) {
+  const bool is_tied_outside = part.has_embedding() != part.has_head();
+  return {.world = &grid.world(),
+          .tied = is_tied_outside ? grid.group(GridGroup::kTied) : nullptr};
+}
 
 const device::FileOptions* StashFileOf(const Job& job) {
   const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
@@ -81,15 +88,12 @@ GroupBytes RankBooks::SentInGroups() const {
   return sent;
 }
 
-zero::OuterGroups RankBooks::OuterGroups() const {
-  return {.world = &of_.grid.world(), .tied = of_.grid.group(GridGroup::kTied)};
-}
-
 absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
   const zero::Plan& plan = of_.zero.plan();
+  const zero::OuterGroups outer = OuterGroupsOf(of_.grid, of_.transformer.plan().part);
   BRIGADE_ASSIGN_OR_RETURN(
       const zero::Traffic traffic,
-      zero::TrafficOfStep(plan, of_.zero.options(), of_.grid.replica(), OuterGroups()));
+      zero::TrafficOfStep(plan, of_.zero.options(), of_.grid.replica(), outer));
   BRIGADE_ASSIGN_OR_RETURN(
       const int64_t of_tensor,
       SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::tensor));
@@ -103,7 +107,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
     if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
     if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
     if (&group == &of_.grid.replica()) sent[g] += traffic.gradients + traffic.parameters;
-    if (&group == of_.grid.group(GridGroup::kTied)) sent[g] += traffic.tied;
+    if (&group == outer.tied) sent[g] += traffic.tied;
     if (&group != &of_.grid.world()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
@@ -126,11 +130,15 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
       if (&group != of_.groups.*which) continue;
       add(WorkspaceOfPasses(of_.shape, of_.transformer.plan(), of_.groups, which));
     }
-    if (&group == &of_.grid.replica()) add(zero::WorkspaceOfStep(plan, options, group, false));
-    if (&group == &of_.grid.world()) {
-      add(zero::WorkspaceOfStep(plan, options, group, /*of_world=*/true));
-      add(group.WorkspaceFor(kStepSums));
+    const zero::OuterGroups outer = OuterGroupsOf(of_.grid, of_.transformer.plan().part);
+    const std::pair<const Communicator*, zero::StepGroup> roles[] = {
+        {&of_.grid.replica(), zero::StepGroup::kReplicas},
+        {outer.world, zero::StepGroup::kWorld},
+        {outer.tied, zero::StepGroup::kTied}};
+    for (const auto& [its, role] : roles) {
+      if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
     }
+    if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
     bytes += workspace.bytes();
   });
   BRIGADE_RETURN_IF_ERROR(status);
@@ -187,7 +195,8 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
   BRIGADE_ASSIGN_OR_RETURN(
       summary.traffic_of_step,
-      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(), OuterGroups()));
+      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(),
+                          OuterGroupsOf(of_.grid, of_.transformer.plan().part)));
   BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
   for (const zero::Bucket& bucket : zero.plan().buckets()) summary.padded_bytes += bucket.bytes();
   for (const zero::Parameter& each : zero.plan().parameters()) {

@@ -64,8 +64,6 @@ class RankBooks {
   absl::StatusOr<GroupBytes> SentInGroupsOfStep() const;
   // The workspaces of all communicators.
   absl::StatusOr<int64_t> WorkspaceBytes() const;
-  zero::OuterGroups OuterGroups() const;
-  const device::FileOptions* StashFile() const;
   absl::Status AddMemory(RankSummary& summary) const;
   void AddStash(RankSummary& summary) const;
 
@@ -79,6 +77,10 @@ class RankBooks {
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;
 };
+
+// The groups beside ZeRO's own: the one with the pipeline's other end where the model's tokens are
+// at both.
+zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part);
 
 // Where the inputs of stages go to a file: its options; else null.
 const device::FileOptions* StashFileOf(const Job& job);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -111,9 +112,11 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
 }
 
 absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
-  const parallel::PipelineShape pipeline = PipelineShapeOf(job_.config);
+  const parallel::PipelineShape pipeline = job_.config.pipeline_shape();
+  const std::optional<parallel::MemoryLimit> limit = MemoryLimitOf(job_, shape_, pipeline);
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
-                           BoundariesOf(job_, shape_, costs));
+                           PartsOf(shape_, pipeline, job_.config.partition, costs,
+                                   limit.has_value() ? &*limit : nullptr));
   BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
   parallel::StageCollective step = {"optimizer step", {}};
   for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
@@ -142,10 +145,9 @@ zero::ZeroOptions RankTrainer::ZeroOptionsOf(const PartPlan& plan) const {
 
 absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_ASSIGN_OR_RETURN(
-      zero_, zero::ZeroOptimizer::Create(
-                 SpecOf(job_.model, shape_.shards(), plan.part), ZeroOptionsOf(plan),
-                 grid_.replica(), context_, compute_,
-                 {.world = &grid_.world(), .tied = grid_.group(parallel::GridGroup::kTied)}));
+      zero_, zero::ZeroOptimizer::Create(SpecOf(job_.model, shape_.shards(), plan.part),
+                                         ZeroOptionsOf(plan), grid_.replica(), context_, compute_,
+                                         OuterGroupsOf(grid_, plan.part)));
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
                                                              groups_, StashFileOf(job_)));
   BRIGADE_RETURN_IF_ERROR(grid_.world().Reserve(kStepSums));

@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/tests/examples/gpt/trained.h"
 
 namespace brigade::gpt {
@@ -32,22 +34,39 @@ struct GridCase {
   int tensor_overlap = 0;
   // Of context ranks; they then share any number of heads.
   bool ring = false;
+  // Stages that share the model's layers, and what they run.
+  int pipeline = 1;
+  const char* schedule = "1f1b";
+
+  int ranks() const { return tensor * context * data * pipeline; }
 };
+
+inline std::string ToString(const GridCase& grid) {
+  return absl::StrCat("tensor ", grid.tensor, grid.sequence_parallel ? " (own rows)" : "",
+                      ", context ", grid.context, grid.ring ? " (ring)" : "", ", data ", grid.data,
+                      ", pipeline ", grid.pipeline,
+                      grid.pipeline > 1 ? absl::StrCat(" by ", grid.schedule) : "");
+}
 
 // A job for as many ranks as the grid has.
 inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string& precision,
                  const std::string& optimizer) {
-  const int ranks = grid.tensor * grid.context * grid.data;
+  const bool has_pipeline = grid.pipeline > 1;
   const int64_t batch = 2 * grid.data;
   Job job;
-  job.config = ParseConfig(Config(batch, stage, precision, optimizer), ranks, ".",
+  job.config = ParseConfig(Config(batch, stage, precision, optimizer), grid.ranks(), ".",
                            {.tensor = grid.tensor,
                             .context = grid.context,
                             .tensor_shards = shards,
                             .sequence_parallel = grid.sequence_parallel,
                             .tensor_overlap = grid.tensor_overlap,
                             .context_exchange =
-                                grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt})
+                                grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
+                            .pipeline = grid.pipeline,
+                            .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(
+                                                                         grid.schedule)
+                                                                         .value())
+                                                     : std::nullopt})
                    .value();
   // Three of a shard are what no two, four or eight context ranks could share by heads.
   const int64_t heads = shards * (grid.ring ? 3 : grid.context);

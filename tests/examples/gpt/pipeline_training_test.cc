@@ -1,0 +1,203 @@
+// Trainings of a pipeline: whatever the number of stages, the schedule, the chunks and the stage of
+// ZeRO, and whoever else shares the model, the bits of a training without a pipeline.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/recompute/policy.h"
+#include "brigade/tests/examples/gpt/grid_job.h"
+#include "brigade/tests/examples/gpt/trained.h"
+#include "brigade/tests/testing/sanitizer.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+namespace {
+
+constexpr int kMicroBatches = 4;
+constexpr int kShards = 4;
+constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"};
+
+// With layers for two chunks on each of four stages.
+Job PipelineJob(const GridCase& grid, int stage, const std::string& precision) {
+  Job job = JobOf(grid, kShards, stage, precision, kAdamW);
+  job.model.layers = 6;
+  job.config.batch.gradient_accumulation_steps = job.config.zero.micro_batches = kMicroBatches;
+  job.config.batch.train_micro_batch_size_per_gpu = 1;
+  job.config.batch.train_batch_size = kMicroBatches * grid.data;
+  job.corpus.held_out.resize(500);
+  // In fp16 the scale overflows on the way: some steps are skipped.
+  if (precision == "fp16") {
+    job.config.zero.loss_scaler.initial_scale_power = 15;
+    job.config.zero.loss_scaler.growth_interval = 3;
+  }
+  return job;
+}
+
+Trained TrainGrid(const GridCase& grid, const Job& job) { return Train(job, grid.ranks()); }
+
+void ExpectSameTraining(const Trained& run, const Trained& whole, int64_t steps) {
+  ASSERT_EQ(run.losses.size(), static_cast<size_t>(steps));
+  EXPECT_EQ(run.losses, whole.losses);
+  EXPECT_EQ(run.held_out, whole.held_out);
+  ASSERT_EQ(run.grad_norms.size(), whole.grad_norms.size());
+  for (size_t step = 0; step < run.grad_norms.size(); ++step) {
+    // Summed in another order, in double; both infinite where a step is skipped.
+    if (run.grad_norms[step] == whole.grad_norms[step]) continue;
+    EXPECT_NEAR(run.grad_norms[step], whole.grad_norms[step], 1e-12 * whole.grad_norms[step]);
+  }
+}
+
+// Of each grid and schedule every stage of ZeRO, or one of them by turns.
+using Parameter = std::tuple<std::string, bool>;
+class PipelineGridsTest : public ::testing::TestWithParam<Parameter> {};
+INSTANTIATE_TEST_SUITE_P(All, PipelineGridsTest,
+                         ::testing::Combine(::testing::Values("fp32", "fp16", "bf16"),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + (std::get<1>(info.param)
+                                                                 ? "EveryStage"
+                                                                 : "StagesByTurns");
+                         });
+
+TEST_P(PipelineGridsTest, EveryGridScheduleAndStageOfZeroHasTheBitsOfOneRankOfEach) {
+  const auto& [precision, all] = GetParam();
+  int turn = precision == "fp32" ? 0 : precision == "fp16" ? 1 : 2;
+  for (int data = 1; data <= 4; data *= 2) {
+    const Trained whole = TrainGrid({.data = data}, PipelineJob({.data = data}, 0, precision));
+    if (precision == "fp16") {
+      // There was an overflow, and not always.
+      EXPECT_THAT(whole.grad_norms, ::testing::Contains(::testing::Gt(1e30)));
+      EXPECT_THAT(whole.grad_norms, ::testing::Contains(::testing::Lt(1e3)));
+    }
+    for (int pipeline = 2; pipeline <= 4; pipeline *= 2) {
+      for (int tensor = 1; tensor * data * pipeline <= kMostRanks; tensor *= 2) {
+        for (const char* const schedule : kSchedules) {
+          const GridCase grid = {
+              .tensor = tensor, .data = data, .pipeline = pipeline, .schedule = schedule};
+          ++turn;
+          for (int stage = 0; stage < zero::kStages; ++stage) {
+            if ((!all || testing::kSanitizer) && stage != turn % zero::kStages) continue;
+            SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", stage));
+            const Trained run = TrainGrid(grid, PipelineJob(grid, stage, precision));
+            ExpectSameTraining(run, whole, kGridSteps);
+            ExpectModelledMemoryAndTraffic(run, kGridSteps);
+            if (::testing::Test::HasFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Recomputation, dropout, offload, sequence and context parallelism change memory and traffic, and
+// no bit.
+TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
+  int turn = 0;
+  for (const GridCase& shared :
+       {GridCase{.tensor = 2, .sequence_parallel = true}, GridCase{.context = 2},
+        GridCase{.context = 2, .ring = true}, GridCase{.data = 2},
+        GridCase{.tensor = 2, .sequence_parallel = true, .tensor_overlap = 2}}) {
+    const auto job_of = [&](const GridCase& grid, int stage) {
+      Job job = PipelineJob(grid, stage, "bf16");
+      job.config.dropout = 0.2;
+      job.steps = 4;
+      return job;
+    };
+    GridCase one = shared;
+    one.tensor = 1;
+    const Trained whole = TrainGrid(one, job_of(one, 0));
+    for (const char* const policy : {"none", "block", "selective", "segments:2", "budget:1000000"}) {
+      GridCase grid = shared;
+      grid.pipeline = 2 + 2 * (turn % 2);
+      grid.schedule = kSchedules[turn % 5];
+      Job job = job_of(grid, turn % zero::kStages);
+      ++turn;
+      job.config.recompute = recompute::ParsePolicy(policy).value();
+      if (policy == std::string("block")) job.config.recompute.stash = recompute::StashTier::kHost;
+      if (job.config.zero.stage > 0) {
+        job.config.zero.offload.optimizer_state = device::Tier::kHost;
+      }
+      SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", job.config.zero.stage, ", ", policy));
+      const Trained run = TrainGrid(grid, job);
+      ExpectSameTraining(run, whole, job.steps);
+      ExpectModelledMemoryAndTraffic(run, job.steps);
+    }
+  }
+}
+
+// Layers that stages share unevenly, and a number of stages that is no power of two.
+TEST(PipelineTrainingTest, AnyPartitionHasTheSameBits) {
+  const auto job_of = [](const GridCase& grid, const std::string& partition) {
+    Job job = PipelineJob(grid, 1, "fp32");
+    job.steps = 4;
+    if (!partition.empty()) {
+      job.config.partition = parallel::ParsePartition(partition).value();
+    }
+    return job;
+  };
+  const Trained whole = TrainGrid({}, job_of({}, ""));
+  const std::map<std::string, GridCase> cases = {
+      {"0,1,8", {.pipeline = 2}},
+      {"0,7,8", {.pipeline = 2, .schedule = "zb-h1"}},
+      {"0,1,2,8", {.pipeline = 3, .schedule = "gpipe"}},
+      {"0,2,3,4,6,8", {.pipeline = 5}},
+      {"flops", {.pipeline = 3, .schedule = "zb-v"}},
+      {"time", {.pipeline = 4}},
+      {"0,1,2,3,4,5,6,7,8", {.pipeline = 8, .schedule = "zb-h1"}}};
+  for (const auto& [partition, grid] : cases) {
+    SCOPED_TRACE(absl::StrCat(ToString(grid), ", ", partition));
+    const Trained run = TrainGrid(grid, job_of(grid, partition));
+    ExpectSameTraining(run, whole, 4);
+    ExpectModelledMemoryAndTraffic(run, 4);
+  }
+}
+
+// A stage has the weights of its layers, and activations of as many micro-batches as the schedule
+// keeps.
+TEST(PipelineTrainingTest, StagesShareWeightsAndActivations) {
+  const auto ranks_of = [](const GridCase& grid) {
+    Job job = PipelineJob(grid, 1, "fp32");
+    job.steps = 1;
+    return TrainGrid(grid, job).outcome.ranks;
+  };
+  const auto activations = [](const RankSummary& rank) {
+    return rank.memory[static_cast<int>(device::Purpose::kActivations)];
+  };
+  const auto whole = ranks_of({});
+  const auto stages = ranks_of({.pipeline = 4});
+  int64_t parameters = 0;
+  for (const RankSummary& stage : stages) parameters += stage.parameters;
+  // The tokens are on the first and on the last stage.
+  EXPECT_EQ(parameters, whole[0].parameters + 256 * PipelineJob({}, 1, "fp32").model.width);
+  // 1F1B keeps 4, 3, 2 and 1 micro-batches, of which the middle stages have as many layers.
+  EXPECT_GT(activations(stages[1]), activations(stages[2]));
+  const auto gpipe = ranks_of({.pipeline = 4, .schedule = "gpipe"});
+  EXPECT_EQ(activations(gpipe[1]), activations(gpipe[2]));
+  EXPECT_GT(activations(gpipe[1]), activations(stages[1]));
+}
+
+TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
+  struct EndsAtStep3 final : Observer {
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      return metrics.step == 3 ? absl::DataLossError("full disk") : absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  } observer;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  const GridCase grid = {.data = 2, .pipeline = 2};
+  EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, recorder, stop}).status(),
+              testing::StatusIs(absl::StatusCode::kDataLoss,
+                                "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
+                                "tensor 0, context 0, data 0, pipeline 0: full disk"));
+}
+
+}  // namespace
+}  // namespace brigade::gpt
