@@ -314,8 +314,8 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm, model_ranks,
                                 average_gradients, micro_batches, accumulation, accumulator,
                                 communication_dtype, bucket_elements, overlap_comm, live_units,
-                                backward_units, persistence_threshold, offload, reduction,
-                                algorithm] = options;
+                                backward_units, tied_apart, persistence_threshold, offload,
+                                reduction, algorithm] = options;
   [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},

@@ -82,6 +82,10 @@ struct ZeroOptions {
   // of it is Pass::kBackward. The last use of each unit, where its gradients are made, comes in
   // reverse order. In stage 3 every use is a gather.
   std::vector<int> backward_units = {};
+  // Each unit that uses a tied parameter has a gradient of its own, summed over micro-batches and
+  // ranks by itself; these sums are added once. false: later users add to it in memory, in each
+  // micro-batch.
+  bool tied_apart = true;
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;
 
