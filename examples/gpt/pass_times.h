@@ -20,8 +20,11 @@ namespace brigade::gpt {
 
 enum class PassPart : uint8_t {
   kForward,
-  // A backward pass without what it makes again.
+  // A backward pass without what it makes again; and its halves where it is split, the gradients of
+  // inputs and of weights.
   kBackward,
+  kBackwardInput,
+  kBackwardWeight,
   // What it makes again: a whole stage; or of a block what an option of BlockSaveOption drops.
   kRecompute,
   kRecomputePointwise,
@@ -30,7 +33,7 @@ enum class PassPart : uint8_t {
   kRecomputeExpanded,
   kRecomputeAttention,
 };
-inline constexpr int kPassParts = 8;
+inline constexpr int kPassParts = 10;
 
 // What the stream does from here on, until the next mark, is this part of the passes of a stage
 // (recompute::Chain): enqueues an operation that does nothing, "forward 3", "recompute middle 3".
@@ -45,8 +48,12 @@ struct PassSeconds {
 
   double operator[](PassPart part) const { return parts[static_cast<size_t>(part)]; }
   double& operator[](PassPart part) { return parts[static_cast<size_t>(part)]; }
-  // Without what is made again.
-  double once() const { return (*this)[PassPart::kForward] + (*this)[PassPart::kBackward]; }
+  // Without what is made again: the backward pass, whole or in halves, and both passes.
+  double backward() const {
+    return (*this)[PassPart::kBackward] + (*this)[PassPart::kBackwardInput] +
+           (*this)[PassPart::kBackwardWeight];
+  }
+  double once() const { return (*this)[PassPart::kForward] + backward(); }
   double recompute() const;
   PassSeconds& operator+=(const PassSeconds& other);
 };
