@@ -16,10 +16,9 @@
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/config_grid.h"
 #include "brigade/examples/gpt/config_keys.h"
-#include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/json_reader.h"
-#include "brigade/parallel/shard.h"
 
 namespace brigade::gpt {
 namespace {
@@ -109,25 +108,15 @@ const std::optional<std::string>& Directory(const Settings& s) {
 recompute::Policy PolicyOf(const Json& config, const Settings& s) {
   recompute::Policy policy;
   if (config.contains("activation_checkpointing")) policy.kind = recompute::Policy::Kind::kBlock;
+  if (const auto interval = s.activation_checkpoint_interval; interval.has_value()) {
+    policy = *interval == 0 ? recompute::Policy()
+                            : recompute::Policy{.kind = recompute::Policy::Kind::kSegments,
+                                                .stages_per_segment = *interval};
+  }
   if (s.recompute.has_value()) policy = *s.recompute;
   policy.stash = s.stash.value_or(s.cpu_checkpointing ? recompute::StashTier::kHost
                                                       : recompute::StashTier::kNone);
   return policy;
-}
-
-// All of it is given.
-ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
-  const auto chosen = [](int flag, int of_config, int otherwise) {
-    return flag != 0 ? flag : of_config != 0 ? of_config : otherwise;
-  };
-  ModelParallelism merged;
-  merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
-  merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
-  merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
-  merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
-  merged.context_exchange =
-      flags.context_exchange.has_value() ? flags.context_exchange : s.context_exchange;
-  return merged;
 }
 
 // Keys that are right by themselves, but have no effect beside the others. `model`: as flags and
@@ -160,6 +149,12 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s,
   const std::string no_file = absl::StrCat(no_state, ", and brigade.stash is not \"file\"");
   const std::string directory = Directory(s).value_or("");
   const std::string other_size = absl::StrCat("autotp_size is ", s.autotp_size);
+  const bool has_pipeline = model.pipeline > 1;
+  const std::string no_pipeline =
+      "no ranks share the model's layers: pipeline.stages (--pipeline) is not above 1";
+  const std::string rows =
+      absl::StrCat("tensor ranks send ", model.sequence_parallel ? "parts of the" : "all",
+                   " rows, as brigade.sequence_parallel (--sequence_parallel) says");
   const Rule rules[] = {
       {"aio", any_file, no_file},
       {"brigade.file_checksums", any_file, no_file},
@@ -195,6 +190,27 @@ absl::Status CheckThatAllHaveAnEffect(const Json& config, const Settings& s,
       {"tensor_parallel.tp.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size, other_size},
       {"tensor_parallel.tensor_parallel.tp_size", s.autotp_size == 0 || s.tp_size == s.autotp_size,
        other_size},
+      {"brigade.partition", has_pipeline, no_pipeline},
+      {"brigade.schedule", has_pipeline, no_pipeline},
+      {"brigade.tied_gradients", s.zero.tied_apart || !has_pipeline,
+       absl::StrCat("the first and the last of ", model.pipeline,
+                    " stages have gradients of their own of the tied weights: it must be "
+                    "\"apart\"")},
+      {"pipeline.partition", has_pipeline, no_pipeline},
+      {"pipeline.partition", !s.partition.has_value() || s.partition == s.deepspeed_partition,
+       absl::StrCat("brigade.partition is ",
+                    parallel::ToString(s.partition.value_or(parallel::PartitionChoice())))},
+      {"pipeline.activation_checkpoint_interval", !s.recompute.has_value(),
+       "brigade.recompute says which activations are made again"},
+      {"pipeline.activation_checkpoint_interval",
+       s.activation_checkpoint_interval != 0 || !config.contains("activation_checkpointing"),
+       "activation_checkpointing asks to make activations again"},
+      {"pipeline.pipe_partitioned", has_pipeline, no_pipeline},
+      {"pipeline.pipe_partitioned",
+       model.tensor == 1 || s.pipe_partitioned == model.sequence_parallel, rows},
+      {"pipeline.grad_partitioned", has_pipeline, no_pipeline},
+      {"pipeline.grad_partitioned",
+       model.tensor == 1 || s.grad_partitioned == model.sequence_parallel, rows},
       {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable},
       {"activation_checkpointing.cpu_checkpointing",
        !s.cpu_checkpointing || policy.stash != recompute::StashTier::kNone,
@@ -256,44 +272,6 @@ absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ran
                                                  " would do"));
 }
 
-// Pieces of products beside whose exchange others are multiplied, where nobody says how many.
-// Untuned; as many as elsewhere (TransformerEngine).
-constexpr int kDefaultPieces = 4;
-
-// As ModelOptions has it.
-int PiecesOf(const Settings& s, const ModelParallelism& flags) {
-  if (flags.tensor_overlap != 0) return flags.tensor_overlap;
-  if (s.tensor_pieces != 0) return s.tensor_pieces;
-  return s.tensor_overlap ? kDefaultPieces : 1;
-}
-
-// With the data ranks that are left.
-absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ranks) {
-  const auto invalid = [](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(what...));
-  };
-  // Flags may have any numbers.
-  constexpr int kMost = 1 << 15;
-  for (const auto& [name, number] :
-       {std::pair("tensor", model.tensor), std::pair("context", model.context),
-        std::pair("tensor shards", model.tensor_shards)}) {
-    if (number >= 1 && number <= kMost) continue;
-    return invalid(name, ": ", number, "; it must be 1 to ", kMost);
-  }
-  if (model.context_exchange.has_value() && model.context == 1) {
-    return invalid("context_exchange has no effect: no ranks share texts, context is 1");
-  }
-  BRIGADE_RETURN_IF_ERROR(parallel::Validate(
-      parallel::TensorShards{.count = model.tensor_shards, .ranks = model.tensor}));
-  const int64_t of_text = int64_t{model.tensor} * model.context;
-  if (ranks % of_text != 0) {
-    return invalid(Counted(ranks, "rank"), " cannot be a grid of tensor ", model.tensor,
-                   " x context ", model.context, " x data: ", of_text, " does not divide ", ranks);
-  }
-  return parallel::GridShape{
-      .tensor = model.tensor, .context = model.context, .data = static_cast<int>(ranks / of_text)};
-}
-
 optim::OptimizerOptions Optimizer(const Settings& s) {
   const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
   optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
@@ -331,7 +309,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   BRIGADE_ASSIGN_OR_RETURN(auto batch, Complete(s.batch, grid.data));
 
   zero::ZeroOptions& zero = s.zero;
-  zero.model_ranks = grid.tensor;
+  zero.model_ranks = grid.tensor * grid.pipeline;
   zero.micro_batches = static_cast<int>(batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
@@ -358,7 +336,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                              : checkpoint::WriteMode::kInPlace;
   const auto exchange = model.context_exchange.value_or(ContextExchange::kUlysses);
-  return TrainConfig{.batch = batch,
+  TrainConfig all = {.batch = batch,
                      .zero = zero,
                      .recompute = policy,
                      .recompute_times = s.recompute_times,
@@ -372,7 +350,11 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
                      .keep_gathered = s.keep_gathered,
                      .tensor_overlap = overlaps,
                      .sum_wire = s.sum_wire,
-                     .context_exchange = exchange};
+                     .context_exchange = exchange,
+                     .schedule = model.schedule.value_or(parallel::ScheduleChoice()),
+                     .partition = model.partition.value_or(parallel::PartitionChoice())};
+  BRIGADE_RETURN_IF_ERROR(CheckPipeline(all.pipeline_shape()));
+  return all;
 }
 
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,

@@ -11,6 +11,8 @@
 #include "brigade/collectives/options.h"
 #include "brigade/examples/gpt/context_exchange.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
@@ -42,7 +44,15 @@ struct ModelParallelism {
   int tensor_overlap = 0;
   // Of context ranks.
   std::optional<ContextExchange> context_exchange = {};
+  // Ranks that share its layers, one for each stage of a pipeline; 0: not given.
+  int pipeline = 0;
+  // Of the pipeline.
+  std::optional<parallel::ScheduleChoice> schedule = {};
+  std::optional<parallel::PartitionChoice> partition = {};
 };
+
+// The most chunks of a stage of a pipeline, for which summaries of ranks have room (job.h).
+inline constexpr int kMaxChunks = 8;
 
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
@@ -69,6 +79,16 @@ struct TrainConfig {
   bool tensor_overlap = false;
   parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
   ContextExchange context_exchange = ContextExchange::kUlysses;
+  // Of the grid's pipeline, if it has one: what its stages run, and by what the model is cut.
+  parallel::ScheduleChoice schedule = {};
+  parallel::PartitionChoice partition = {};
+
+  // Valid; without a pipeline of one stage.
+  parallel::PipelineShape pipeline_shape() const {
+    return {.schedule = schedule,
+            .stages = grid.pipeline,
+            .micro_batches = static_cast<int>(batch.gradient_accumulation_steps)};
+  }
 };
 
 // Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
@@ -107,6 +127,15 @@ struct TrainConfig {
 //     tp_overlap_comm                   true: they exchange pieces of products beside products
 //                                       (Megatron's tp_comm_overlap)
 //   sequence_parallel_size              ranks that share each text
+//   pipeline                            ranks that share the model's layers:
+//     stages                            how many; "auto": as --pipeline says
+//     partition                         "parameters" (brigade.partition has others)
+//     activation_checkpoint_interval    K: brigade.recompute "segments:K"; 0: "none"
+//     pipe_partitioned,                 whether tensor ranks send parts of what goes from stage to
+//     grad_partitioned                  stage, which is as brigade.sequence_parallel says
+//     seed_layers                       true: weights depend on the seed and on where they are in
+//                                       the model, always
+//     use_reentrant                     any value: there is no graph of autograd
 //   brigade                             what DeepSpeed has no key for:
 //     accumulation                      every_micro_batch | at_boundary
 //     algorithm                         auto | direct | ring | bidirectional_ring |
@@ -131,6 +160,15 @@ struct TrainConfig {
 //     dropout                           0 to below 1, default 0; of the embedding's output and of
 //                                       what blocks add to the residual stream
 //     live_units
+//     partition                         parameters | flops | time | boundaries as "0,3,6": by what
+//                                       the model's layers are cut into the parts of a pipeline
+//                                       (pipeline_parts.h)
+//     schedule                          gpipe | 1f1b | interleaved:V | zb-h1 | zb-v: what the
+//                                       stages of a pipeline do when; default 1f1b
+//                                       (parallel/pipeline/schedule_kind.h)
+//     tied_gradients                    apart | together: where gradients of tied weights are added
+//                                       (ZeroOptions::tied_apart); default apart, as a pipeline
+//                                       needs it
 //     tensor_shards                     of the model's matrices (parallel/shard.h); default: one
 //                                       for each tensor rank
 //     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)

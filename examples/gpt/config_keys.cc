@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "brigade/examples/gpt/parallel_keys.h"
 #include "brigade/parallel/tensor/row_pieces.h"
 
 namespace brigade::gpt {
@@ -302,17 +303,6 @@ Read Policy(std::optional<recompute::Policy>* target) {
   };
 }
 
-// Of ranks that share a model's matrices.
-Keys TensorKeys(Settings& s) {
-  const Keys inner = {{"tp_size", Whole(&s.tp_size, kRanks)}, {"tp_grain_size"}, {"tp_group"}};
-  return {{"autotp_size", Whole(&s.autotp_size, {0.0, 1 << 15, "0 to 2^15"})},
-          {"tensor_parallel", nullptr, inner},
-          {"tp", nullptr, inner},
-          {"tp_overlap_comm", Flag(&s.tensor_overlap)},
-          {"partition_config"},
-          {"preset_model"}};
-}
-
 // What DeepSpeed has no key for.
 Keys BrigadeKeys(Settings& s) {
   using collectives::Algorithm;
@@ -358,11 +348,13 @@ Keys BrigadeKeys(Settings& s) {
       {"file_limit", Whole(&s.zero.offload.file_limit_bytes, kCount)},
       {"keep_gathered", Flag(&s.keep_gathered)},
       {"live_units", Whole(&s.zero.live_units, {1.0, 1 << 20, "1 to 2^20"})},
+      {"partition", Partition(s)},
       {"ranks_per_node", Whole(&s.ranks_per_node, {1.0, 1 << 20, "1 to 2^20"})},
       {"recompute", Policy(&s.recompute)},
       {"recompute_times",
        OneOf<RecomputeTimes>(&s.recompute_times, {{"operations", RecomputeTimes::kOperations},
                                                   {"measured", RecomputeTimes::kMeasured}})},
+      {"schedule", Schedule(s)},
       {"sequence_parallel", Flag(&s.sequence_parallel)},
       {"stash", OneOf<std::optional<recompute::StashTier>>(
                     &s.stash, {{"none", recompute::StashTier::kNone},
@@ -373,6 +365,7 @@ Keys BrigadeKeys(Settings& s) {
       {"tensor_sums",
        OneOf<parallel::SumWire>(&s.sum_wire, {{"fp32", parallel::SumWire::kFloat32},
                                               {"model", parallel::SumWire::kModel}})},
+      {"tied_gradients", OneOf<bool>(&s.zero.tied_apart, {{"apart", true}, {"together", false}})},
       {"topology", Text(&s.topology)},
   };
 }
@@ -410,6 +403,7 @@ Keys ConfigKeys(Settings& s) {
           {"activation_checkpointing", nullptr, ActivationKeys(s)},
           {"aio", nullptr, AioKeys(s.zero.offload.file)},
           {"checkpoint", nullptr, CheckpointKeys(s)},
+          {"pipeline", nullptr, PipelineKeys(s)},
           {"sequence_parallel_size", Whole(&s.sequence_parallel_size, kRanks)},
           {"tensor_parallel", nullptr, TensorKeys(s)},
           {"brigade", nullptr, BrigadeKeys(s)},
@@ -439,7 +433,6 @@ Keys ConfigKeys(Settings& s) {
        "flops_profiler",
        "hybrid_engine",
        "nebula",
-       "pipeline",
        "progressive_layer_drop",
        "quantize_training",
        "seq_parallel_communication_data_type",

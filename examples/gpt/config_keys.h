@@ -72,6 +72,13 @@ struct Settings {
   std::optional<ContextExchange> context_exchange;
   bool partition_activations = false;
 
+  // Of a pipeline: 0 stages are not given. DeepSpeed's wishes are apart from ours.
+  int stages = 0;
+  std::optional<parallel::ScheduleChoice> pipeline_schedule;
+  std::optional<parallel::PartitionChoice> partition, deepspeed_partition;
+  std::optional<int> activation_checkpoint_interval;
+  bool pipe_partitioned = false, grad_partitioned = false;
+
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;
   std::optional<int> ranks_per_node;

@@ -14,6 +14,8 @@
 #include "brigade/device/threads/mutex.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 
 namespace brigade::gpt {
 namespace {
@@ -70,6 +72,8 @@ collectives::JobValues ValuesOf(const Job& job) {
                     job.config.sum_wire == parallel::SumWire::kModel ? ", sums in its type" : "")},
       {"grid", absl::StrCat(parallel::ToString(job.config.grid),
                             ShapeOf(job).is_ring() ? ", texts in a ring" : "")},
+      {"pipeline", absl::StrCat("schedule ", parallel::ToString(job.config.schedule),
+                                ", partition by ", parallel::ToString(job.config.partition))},
       {"seed", absl::StrCat(job.seed)},
       {"data",
        absl::StrCat(job.corpus.training.size(), " bytes to train on, ", job.corpus.held_out.size(),

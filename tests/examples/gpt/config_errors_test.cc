@@ -2,6 +2,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
@@ -143,6 +144,145 @@ TEST(ConfigErrorsTest, NameWhatRanksDoNotShare) {
                           4)
                   .status(),
               StatusIs(kInvalid, HasSubstr("tensor_parallel.tp is the same section")));
+}
+
+TEST(ConfigErrorsTest, NameWhatIsNotSoOfAPipeline) {
+  const auto error = [](const std::string& pipeline, const std::string& brigade = "",
+                        const ModelParallelism& flags = {}) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 24, "gradient_accumulation_steps": 6,
+                                        "optimizer": {"type": "Adam"}, "pipeline": {)",
+                                    pipeline, R"(}, "brigade": {)", brigade, "}}"),
+                       4, ".", flags)
+        .status();
+  };
+  EXPECT_OK(error(R"("stages": 4)"));
+  EXPECT_THAT(
+      error(R"("stages": "all")"),
+      StatusIs(kInvalid,
+               "pipeline.stages is \"all\", a string; it must be a whole number, 1 to 2^15, "
+               "or \"auto\""));
+  EXPECT_THAT(error(R"("stages": 0)"), StatusIs(kInvalid, StartsWith("pipeline.stages is 0; it")));
+  EXPECT_THAT(error(R"("stagess": 4)"), StatusIs(kInvalid,
+                                                 "pipeline.stagess is 4; there is no such key, the "
+                                                 "nearest is pipeline.stages"));
+  EXPECT_THAT(error(R"("stages": 3)"),
+              StatusIs(kInvalid,
+                       "4 ranks cannot be a grid of tensor 1 x context 1 x data x pipeline 3: 3 "
+                       "does not divide 4"));
+  EXPECT_THAT(error("", "", {.pipeline = 3}),
+              StatusIs(kInvalid, HasSubstr("x pipeline 3: 3 does")));
+  EXPECT_THAT(error("", "", {.pipeline = -1}),
+              StatusIs(kInvalid, "pipeline: -1; it must be 1 to 32768"));
+  // DeepSpeed's methods that have no meaning here, and which ones have.
+  EXPECT_THAT(
+      error(R"("stages": 4, "partition": "uniform")"),
+      StatusIs(kInvalid,
+               "pipeline.partition is \"uniform\", a string; it must be \"parameters\": "
+               "brigade.partition has boundaries for other numbers of layers, as \"0,3,6\""));
+  EXPECT_THAT(error(R"("stages": 4, "partition": "type:Block")"),
+              StatusIs(kInvalid, HasSubstr("has boundaries for other numbers of layers")));
+  EXPECT_THAT(error(R"("stages": 4, "partition": "best")"),
+              StatusIs(kInvalid, HasSubstr("it must be \"parameters\": by what parts are best "
+                                           "brigade.partition says, \"flops\" or \"time\"")));
+  EXPECT_THAT(error(R"("stages": 4, "partition": 4)"),
+              StatusIs(kInvalid, "pipeline.partition is 4; it must be \"parameters\""));
+  EXPECT_THAT(error(R"("seed_layers": false)"),
+              StatusIs(kInvalid,
+                       "pipeline.seed_layers is false; it must be true: weights depend on the seed "
+                       "and their place in the model, not on stages"));
+  EXPECT_THAT(
+      error(R"("use_reentrant": "no")"),
+      StatusIs(kInvalid, "pipeline.use_reentrant is \"no\", a string; it must be true or false"));
+  EXPECT_THAT(error("", R"("schedule": "2f2b")"),
+              StatusIs(kInvalid,
+                       "brigade.schedule is \"2f2b\", a string; it must be gpipe, 1f1b, "
+                       "interleaved:V with V from 2 on, zb-h1 or zb-v"));
+  EXPECT_THAT(error("", R"("partition": "3,6")"),
+              StatusIs(kInvalid,
+                       "brigade.partition is \"3,6\", a string; it must be parameters, flops, time "
+                       "or ascending boundaries from 0 on, as \"0,3,6\""));
+  EXPECT_THAT(error("", R"("tied_gradients": "none")"),
+              StatusIs(kInvalid, HasSubstr("it must be \"apart\" or \"together\"")));
+}
+
+TEST(ConfigErrorsTest, NameWhatHasNoEffectOnAPipeline) {
+  const auto error = [](const std::string& keys, const ModelParallelism& flags = {}) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 24, "gradient_accumulation_steps": 6,
+                                        "optimizer": {"type": "Adam"}, )",
+                                    keys, "}"),
+                       4, ".", flags)
+        .status();
+  };
+  const std::string none =
+      ", but no ranks share the model's layers: pipeline.stages (--pipeline) is not above 1";
+  for (const auto& [section, key, value] : {std::tuple("brigade", "schedule", R"("1f1b")"),
+                                            std::tuple("brigade", "partition", R"("flops")"),
+                                            std::tuple("pipeline", "partition", R"("parameters")"),
+                                            std::tuple("pipeline", "pipe_partitioned", "true"),
+                                            std::tuple("pipeline", "grad_partitioned", "false")}) {
+    const std::string keys = absl::StrCat("\"", section, "\": {\"", key, "\": ", value, "}");
+    EXPECT_THAT(error(keys),
+                StatusIs(kInvalid, absl::StrCat(section, ".", key, " is ", value, none)));
+    EXPECT_OK(error(keys, {.pipeline = 4}));
+  }
+  // Of flags alone.
+  EXPECT_THAT(error(R"("brigade": {})", {.schedule = parallel::ScheduleChoice()}),
+              StatusIs(kInvalid,
+                       "schedule has no effect: no ranks share the model's layers, pipeline is 1"));
+  EXPECT_THAT(
+      error(R"("brigade": {})", {.partition = parallel::PartitionChoice()}),
+      StatusIs(kInvalid,
+               "partition has no effect: no ranks share the model's layers, pipeline is 1"));
+  EXPECT_THAT(error(R"("pipeline": {"stages": 2}, "brigade": {"tied_gradients": "together"})"),
+              StatusIs(kInvalid,
+                       "brigade.tied_gradients is \"together\", but the first and the last of 2 "
+                       "stages have gradients of their own of the tied weights: it must be "
+                       "\"apart\""));
+  EXPECT_THAT(
+      error(R"("pipeline": {"stages": 2, "partition": "parameters"},
+                       "brigade": {"partition": "0,2,6"})"),
+      StatusIs(kInvalid, "pipeline.partition is \"parameters\", but brigade.partition is 0,2,6"));
+  const std::string tensor = R"("tensor_parallel": {"autotp_size": 2}, "pipeline": {"stages": 2, )";
+  EXPECT_THAT(error(absl::StrCat(tensor, R"("pipe_partitioned": true})")),
+              StatusIs(kInvalid,
+                       "pipeline.pipe_partitioned is true, but tensor ranks send all rows, as "
+                       "brigade.sequence_parallel (--sequence_parallel) says"));
+  EXPECT_THAT(
+      error(absl::StrCat(tensor, R"("grad_partitioned": false})"), {.sequence_parallel = true}),
+      StatusIs(kInvalid, HasSubstr("grad_partitioned is false, but tensor ranks send parts of the "
+                                   "rows, as brigade.sequence_parallel")));
+  EXPECT_THAT(error(R"("pipeline": {"activation_checkpoint_interval": 2},
+                       "brigade": {"recompute": "block"})"),
+              StatusIs(kInvalid,
+                       "pipeline.activation_checkpoint_interval is 2, but brigade.recompute says "
+                       "which activations are made again"));
+  EXPECT_THAT(error(R"("pipeline": {"activation_checkpoint_interval": 0},
+                       "activation_checkpointing": {})"),
+              StatusIs(kInvalid,
+                       "pipeline.activation_checkpoint_interval is 0, but activation_checkpointing "
+                       "asks to make activations again"));
+}
+
+TEST(ConfigErrorsTest, NameScheduleStagesAndMicroBatchesThatDoNotFit) {
+  const auto error = [](const std::string& schedule) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 6, "gradient_accumulation_steps": 6,
+                                        "optimizer": {"type": "Adam"}, "pipeline": {"stages": 4},
+                                        "brigade": {"schedule": ")",
+                                    schedule, "\"}}"),
+                       4)
+        .status();
+  };
+  EXPECT_OK(error("zb-v"));
+  EXPECT_THAT(
+      error("interleaved:2"),
+      StatusIs(kInvalid,
+               "pipeline.stages (--pipeline) 4, brigade.schedule (--schedule) interleaved:2, "
+               "gradient_accumulation_steps 6: pipeline: interleaved:2 takes micro-batches "
+               "in groups of 4, one for each stage: of 6 are 2 left"));
+  EXPECT_THAT(error("interleaved:9"),
+              StatusIs(kInvalid,
+                       "brigade.schedule (--schedule) is \"interleaved:9\", of 9 chunks on each "
+                       "stage; it must be at most 8"));
 }
 
 TEST(ConfigErrorsTest, NameWhatIsNotSoOfActivations) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "brigade/examples/gpt/config.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/tests/fuzzing/checks.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -20,7 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const zero::BatchSizes& batch = config->batch;
   FUZZ_CHECK(zero::Validate(config->zero).ok());
-  const auto completed = zero::CompleteBatchSizes(batch, kRanks);
+  FUZZ_CHECK(config->grid.ranks() == kRanks);
+  FUZZ_CHECK(parallel::Validate(config->pipeline_shape()).ok());
+  const auto completed = zero::CompleteBatchSizes(batch, config->grid.data);
   FUZZ_CHECK(completed.ok() && *completed == batch);
   FUZZ_CHECK(config->zero.micro_batches == batch.gradient_accumulation_steps);
   return 0;

@@ -334,6 +334,113 @@ TEST(ConfigTest, ReadsHowContextRanksAttend) {
           "\"ring\" or \"a2a\" or \"p2p\""));
 }
 
+// Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.
+absl::StatusOr<TrainConfig> OfPipeline(const std::string& keys,
+                                       const ModelParallelism& flags = {}) {
+  return ParseConfig(absl::StrCat(R"({"train_micro_batch_size_per_gpu": 2,
+                                      "gradient_accumulation_steps": 8,
+                                      "optimizer": {"type": "Adam"})",
+                                  keys, "}"),
+                     8, ".", flags);
+}
+
+TEST(ConfigTest, WithoutAPipelineThereIsOneStage) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, OfPipeline(""));
+  EXPECT_EQ(config.grid, (parallel::GridShape{.data = 8}));
+  EXPECT_EQ(config.pipeline_shape(), (parallel::PipelineShape{.micro_batches = 8}));
+  EXPECT_EQ(config.zero.model_ranks, 1);
+  EXPECT_TRUE(config.zero.tied_apart);
+  for (const char* const keys : {R"(, "pipeline": {})", R"(, "pipeline": {"stages": "auto"})",
+                                 R"(, "pipeline": {"stages": 1, "seed_layers": true})",
+                                 R"(, "pipeline": {"use_reentrant": false})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig same, OfPipeline(keys));
+    EXPECT_EQ(same.grid, config.grid) << keys;
+  }
+}
+
+TEST(ConfigTest, ReadsThePipeline) {
+  using By = parallel::PartitionChoice::By;
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig plain,
+      OfPipeline(
+          R"(, "pipeline": {"stages": 4, "partition": "parameters", "use_reentrant": true})"));
+  EXPECT_EQ(plain.grid, (parallel::GridShape{.data = 2, .pipeline = 4}));
+  EXPECT_EQ(plain.pipeline_shape(), (parallel::PipelineShape{.stages = 4, .micro_batches = 8}));
+  EXPECT_EQ(plain.partition, parallel::PartitionChoice{});
+  EXPECT_EQ(plain.zero.model_ranks, 4);
+  EXPECT_TRUE(plain.zero.tied_apart);
+  // The ranks that are left share the batch.
+  EXPECT_EQ(plain.batch, (zero::BatchSizes{32, 2, 8}));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig grid,
+                       OfPipeline(R"(, "pipeline": {"stages": 2, "pipe_partitioned": true,
+                                                    "grad_partitioned": true},
+                                     "tensor_parallel": {"autotp_size": 2},
+                                     "sequence_parallel_size": 2,
+                                     "brigade": {"sequence_parallel": true,
+                                                 "schedule": "interleaved:3", "partition": "0,3,6",
+                                                 "tied_gradients": "apart"},
+                                     "zero_optimization": {"stage": 3})"));
+  EXPECT_EQ(grid.grid, (parallel::GridShape{.tensor = 2, .context = 2, .data = 1, .pipeline = 2}));
+  EXPECT_EQ(grid.schedule,
+            (parallel::ScheduleChoice{parallel::ScheduleKind::kInterleaved, 3}));
+  EXPECT_EQ(grid.partition, (parallel::PartitionChoice{By::kBoundaries, {0, 3, 6}}));
+  EXPECT_EQ(grid.zero.model_ranks, 4);
+  EXPECT_EQ(grid.zero.stage, 3);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig together,
+                       OfPipeline(R"(, "brigade": {"tied_gradients": "together"})"));
+  EXPECT_FALSE(together.zero.tied_apart);
+}
+
+TEST(ConfigTest, ReadsEveryScheduleOfAPipelineAndPartition) {
+  for (const char* const name :
+       {"gpipe", "1f1b", "interleaved:2", "interleaved:8", "zb-h1", "zb-v"}) {
+    ASSERT_OK_AND_ASSIGN(
+        const TrainConfig config,
+        OfPipeline(absl::StrCat(R"(, "pipeline": {"stages": 2}, "brigade": {"schedule": ")", name,
+                                "\"}")));
+    EXPECT_EQ(parallel::ToString(config.schedule), name);
+  }
+  for (const char* const name : {"parameters", "flops", "time", "0,1,6"}) {
+    ASSERT_OK_AND_ASSIGN(
+        const TrainConfig config,
+        OfPipeline(absl::StrCat(R"(, "pipeline": {"stages": 2}, "brigade": {"partition": ")", name,
+                                "\"}")));
+    EXPECT_EQ(parallel::ToString(config.partition), name);
+  }
+}
+
+TEST(ConfigTest, FlagsOfThePipelineComeFirst) {
+  const std::string keys =
+      R"(, "pipeline": {"stages": 2, "partition": "parameters"}, "brigade": {"schedule": "gpipe"})";
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                       OfPipeline(keys, {.pipeline = 8,
+                                         .schedule = parallel::ParseSchedule("zb-h1").value(),
+                                         .partition = parallel::ParsePartition("time").value()}));
+  EXPECT_EQ(config.grid, (parallel::GridShape{.pipeline = 8}));
+  EXPECT_EQ(parallel::ToString(config.schedule), "zb-h1");
+  EXPECT_EQ(parallel::ToString(config.partition), "time");
+  // What the file says has an effect with the flag's stages.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig flagged,
+                       OfPipeline(R"(, "brigade": {"schedule": "gpipe"})", {.pipeline = 4}));
+  EXPECT_EQ(parallel::ToString(flagged.schedule), "gpipe");
+  EXPECT_EQ(flagged.grid, (parallel::GridShape{.data = 2, .pipeline = 4}));
+}
+
+TEST(ConfigTest, ReadsHowManyLayersMakeTheirActivationsAgain) {
+  using Kind = recompute::Policy::Kind;
+  const std::pair<const char*, recompute::Policy> sections[] = {
+      {R"(, "pipeline": {"activation_checkpoint_interval": 0})", {}},
+      {R"(, "pipeline": {"activation_checkpoint_interval": 1})",
+       {.kind = Kind::kSegments, .stages_per_segment = 1}},
+      {R"(, "pipeline": {"activation_checkpoint_interval": 3},
+           "activation_checkpointing": {"cpu_checkpointing": true})",
+       {.kind = Kind::kSegments, .stages_per_segment = 3, .stash = recompute::StashTier::kHost}}};
+  for (const auto& [section, policy] : sections) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(section));
+    EXPECT_EQ(config.recompute, policy) << section;
+  }
+}
+
 TEST(ConfigTest, ReadsDropout) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig without, With(""));
   EXPECT_EQ(without.dropout, 0);

@@ -57,7 +57,7 @@ TEST(PassTimesTest, WhatIsMadeAgainHasItsParts) {
           Work("gemm", 15, 31), Work("recompute attention 0", 31, 31), Work("attention", 31, 63)});
   const std::vector<PassSeconds> stages = passes.Stages();
   ASSERT_EQ(stages.size(), 1u);
-  EXPECT_THAT(stages[0].parts, ElementsAre(0, 0, 1, 4, 2, 8, 16, 32));
+  EXPECT_THAT(stages[0].parts, ElementsAre(0, 0, 0, 0, 1, 4, 2, 8, 16, 32));
   EXPECT_EQ(stages[0].recompute(), 63);
   EXPECT_EQ(stages[0].once(), 0);
 }
