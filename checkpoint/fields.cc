@@ -344,13 +344,15 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   return fields;
 }
 
+std::string ParameterText(const zero::ParameterSpec& spec) {
+  return absl::StrCat("[", absl::StrJoin(spec.shape, ", "), "] ", precision::Name(*spec.dtype),
+                      spec.trainable ? absl::StrCat(", group ", spec.group) : ", frozen");
+}
+
 Fields ParameterFields(absl::Span<const zero::Parameter> parameters) {
   Fields fields;
   for (const zero::Parameter& parameter : parameters) {
-    const zero::ParameterSpec& spec = parameter.spec;
-    fields[spec.name] =
-        absl::StrCat("[", absl::StrJoin(spec.shape, ", "), "] ", precision::Name(*spec.dtype),
-                     spec.trainable ? absl::StrCat(", group ", spec.group) : ", frozen");
+    fields[parameter.spec.name] = ParameterText(parameter.spec);
   }
   return fields;
 }

@@ -34,7 +34,9 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 // may differ from one resume to the next.
 Fields OptionFields(const zero::ZeroOptions& options);
 
-// Of each parameter its shape, type and group: "[4, 256] bfloat16, group 0".
+// Shape, type and group: "[4, 256] bfloat16, group 0". The spec has type and shape, as a plan's.
+std::string ParameterText(const zero::ParameterSpec& spec);
+// Of each parameter this text.
 Fields ParameterFields(absl::Span<const zero::Parameter> parameters);
 
 Fields StateFields(const kernels::StepState& state);

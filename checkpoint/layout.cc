@@ -56,6 +56,7 @@ std::vector<std::vector<Tensor>> FilesOf(absl::Span<const zero::Parameter> param
 absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> parameters, int arrays,
                                       int64_t file_bytes) {
   Layout layout;
+  layout.parameters_.assign(parameters.begin(), parameters.end());
   std::string weight_map;
   int64_t weight_bytes = 0;
   for (int array = 0; array < arrays; ++array) {
@@ -96,16 +97,22 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> paramete
 }
 
 std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part) const {
+  // Of each parameter the plan's.
+  std::vector<const zero::Parameter*> in_plan(parameters_.size());
+  const std::vector<int> numbers = NumbersIn(parameters_, plan);
+  for (size_t p = 0; p < numbers.size(); ++p) {
+    if (numbers[p] >= 0) in_plan[static_cast<size_t>(numbers[p])] = &plan.parameters()[p];
+  }
   std::vector<Piece> pieces;
   for (size_t t = 0; t < tensors_.size(); ++t) {
     const Tensor& tensor = tensors_[t];
-    const zero::Parameter& parameter = plan.parameter(tensor.parameter);
+    if (in_plan[static_cast<size_t>(tensor.parameter)] == nullptr) continue;
+    const zero::Parameter& parameter = *in_plan[static_cast<size_t>(tensor.parameter)];
     const int64_t slice = plan.slice(plan.bucket(parameter.bucket));
     const int64_t element_bytes = precision::SizeOf(tensor.dtype);
     // Elements of the bucket that the rank has.
     const int64_t begin = std::max(parameter.begin, rank * slice);
     const int64_t end = std::min(parameter.begin + parameter.spec.size, (rank + 1) * slice);
-    bool is_saved = true;
     const auto add = [&](const parallel::ShardRun& run) {
       const int64_t first = std::max(begin, parameter.begin + run.local);
       const int64_t last = std::min(end, parameter.begin + run.local + run.size);
@@ -116,16 +123,14 @@ std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const Mode
                         .slice = {first - rank * slice, last - first},
                         .offset = in_tensor * element_bytes,
                         .bytes = (last - first) * element_bytes,
-                        .is_saved = is_saved});
+                        .is_saved = parameter.spec.counted});
     };
     if (begin >= end) continue;
     if (part.parameters.empty()) {
       add({0, 0, parameter.spec.size});
       continue;
     }
-    const parallel::Shard& shard = part.parameters[static_cast<size_t>(tensor.parameter)];
-    is_saved = shard.counts_on(part.shards);
-    ForEachRun(shard, part.shards, add);
+    ForEachRun(part.parameters[static_cast<size_t>(tensor.parameter)], part.shards, add);
   }
   return pieces;
 }

@@ -50,7 +50,7 @@ struct Piece {
   // Bytes in the tensor.
   int64_t offset = 0;
   int64_t bytes = 0;
-  // The first of the groups that have it alike saves it.
+  // Of the groups that have it alike, the one that counts it saves it (ModelPart).
   bool is_saved = true;
 };
 
@@ -68,6 +68,8 @@ class Layout {
   static absl::StatusOr<Layout> Create(absl::Span<const zero::Parameter> parameters, int arrays,
                                        int64_t file_bytes = kFileBytes);
 
+  // As Create got them.
+  const std::vector<zero::Parameter>& parameters() const { return parameters_; }
   const std::vector<TensorFile>& files() const { return files_; }
   // File by file, in the order of their data.
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -80,10 +82,12 @@ class Layout {
 
   // What a rank owns, in the order of tensors and of its own elements. Those of all ranks that are
   // saved are all tensors, each byte once; a tensor without elements has none. `plan` is one of
-  // these parameters, or of the group's part of each, for any number of ranks; `rank` is of these.
+  // these parameters, or of those of them, and the parts of each, that the group has, for any number
+  // of ranks; `rank` is of these.
   std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part = {}) const;
 
  private:
+  std::vector<zero::Parameter> parameters_;
   std::vector<TensorFile> files_;
   std::vector<Tensor> tensors_;
   int64_t bytes_ = 0;

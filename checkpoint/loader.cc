@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "brigade/checkpoint/check_part.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
@@ -51,8 +52,9 @@ class RankLoad {
            int ranks, device::SystemCalls& system)
       : folder_(folder), zero_(zero), part_(part), rank_(rank), ranks_(ranks), system_(system) {}
 
-  // Reads the manifest and compares: nothing is changed.
-  absl::Status Prepare(const Fields& training, const LoadOptions& options);
+  // Reads the manifest and compares: nothing is changed. `model`: all its parameters.
+  absl::Status Prepare(absl::Span<const zero::Parameter> model, const Fields& training,
+                       const LoadOptions& options);
 
   uint32_t manifest_sum() const { return reader_->manifest_sum(); }
   const kernels::StepState& state() const { return state_; }
@@ -83,7 +85,6 @@ class RankLoad {
   device::SystemCalls& system_;
   std::optional<CheckpointReader> reader_;
   // Of the whole model.
-  std::vector<zero::Parameter> parameters_;
   Layout layout_;
   kernels::StepState state_ = {};
   std::vector<Rate> rates_, rates_before_;
@@ -102,12 +103,12 @@ class RankLoad {
   int64_t told_offset_ = 0;
 };
 
-absl::Status RankLoad::Prepare(const Fields& training, const LoadOptions& options) {
+absl::Status RankLoad::Prepare(absl::Span<const zero::Parameter> model, const Fields& training,
+                               const LoadOptions& options) {
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system_, folder_));
   reader_.emplace(std::move(reader));
-  parameters_ = WholeParameters(zero_.plan(), part_);
   BRIGADE_ASSIGN_OR_RETURN(
-      layout_, Layout::Create(parameters_, zero_.state_arrays(), reader_->manifest().file_bytes));
+      layout_, Layout::Create(model, zero_.state_arrays(), reader_->manifest().file_bytes));
   if (const absl::Status same = Compare(training, options); !same.ok()) {
     return absl::Status(same.code(), absl::StrCat(PrintablePath(folder_), ": ", same.message()));
   }
@@ -129,7 +130,7 @@ absl::Status RankLoad::Compare(const Fields& training, const LoadOptions& option
   const Manifest& manifest = reader_->manifest();
   const Fields options_here = OptionFields(zero_.options());
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.options, options_here, options.may_differ));
-  BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.parameters, ParameterFields(parameters_)));
+  BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.parameters, ParameterFields(layout_.parameters())));
   BRIGADE_RETURN_IF_ERROR(CheckSame(manifest.training, training, options.may_differ));
   BRIGADE_ASSIGN_OR_RETURN(state_, StateOf(manifest.state));
   BRIGADE_ASSIGN_OR_RETURN(rates_, RatesOf(manifest.rates));
@@ -180,7 +181,8 @@ absl::Status RankLoad::CheckFiles() {
     }
     for (size_t t = 0; t < file.tensors.size(); ++t) {
       const Tensor& tensor = layout_.tensors()[static_cast<size_t>(wanted.first) + t];
-      const std::string& name = parameters_[static_cast<size_t>(tensor.parameter)].spec.name;
+      const std::string& name =
+          layout_.parameters()[static_cast<size_t>(tensor.parameter)].spec.name;
       if (file.tensors[t].name == name) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", t, " of ", file.name, " is ", Quoted(file.tensors[t].name),
@@ -325,9 +327,9 @@ absl::StatusOr<kernels::StepState> Load(const std::string& folder, const Fields&
                                         collectives::Communicator& communicator,
                                         const LoadOptions& options, device::SystemCalls& system,
                                         const ModelPart& part) {
-  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
+  BRIGADE_ASSIGN_OR_RETURN(const auto model, CheckPart(part, zero, communicator));
   RankLoad load(folder, zero, part, communicator.rank(), communicator.size(), system);
-  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.Prepare(training, options), communicator));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(load.Prepare(model, training, options), communicator));
   BRIGADE_ASSIGN_OR_RETURN(const auto manifests,
                            communicator.AllGatherHost({int64_t{load.manifest_sum()}}));
   for (size_t rank = 1; rank < manifests.size(); ++rank) {

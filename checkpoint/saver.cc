@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "brigade/checkpoint/check_part.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/joint_work.h"
@@ -58,10 +59,11 @@ class Saver::Impl {
        device::SystemCalls& system)
       : options_(options), zero_(zero), part_(part), system_(system) {}
 
-  absl::Status Allocate(device::Context& context, int rank, int ranks) {
-    parameters_ = WholeParameters(zero_.plan(), part_);
-    BRIGADE_ASSIGN_OR_RETURN(
-        layout_, Layout::Create(parameters_, zero_.state_arrays(), options_.file_bytes));
+  // `model`: all its parameters.
+  absl::Status Allocate(absl::Span<const zero::Parameter> model, device::Context& context, int rank,
+                        int ranks) {
+    BRIGADE_ASSIGN_OR_RETURN(layout_,
+                             Layout::Create(model, zero_.state_arrays(), options_.file_bytes));
     std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_);
     std::erase_if(pieces, [](const Piece& piece) { return !piece.is_saved; });
     files_.emplace(options_.mode, options_.root, layout_, pieces, rank, ranks, system_);
@@ -105,7 +107,6 @@ class Saver::Impl {
   const ModelPart part_;
   device::SystemCalls& system_;
   // Of the whole model.
-  std::vector<zero::Parameter> parameters_;
   Layout layout_;
   std::unique_ptr<Staging> staging_;
   std::optional<RankFiles> files_;
@@ -296,7 +297,7 @@ Manifest Saver::Impl::ManifestOf(const kernels::StepState& state) const {
   return {.state = StateFields(state),
           .rates = rates_,
           .options = OptionFields(zero_.options()),
-          .parameters = ParameterFields(parameters_),
+          .parameters = ParameterFields(layout_.parameters()),
           .training = training_,
           .file_bytes = options_.file_bytes};
 }
@@ -324,7 +325,7 @@ absl::StatusOr<std::string> Saver::Impl::CreateManifest(const kernels::StepState
       entry.crc32c =
           device::CombineCrc32c(entry.crc32c, tensors[i], static_cast<uint64_t>(tensor.bytes));
       entry.tensors.push_back(
-          {parameters_[static_cast<size_t>(tensor.parameter)].spec.name, tensors[i]});
+          {layout_.parameters()[static_cast<size_t>(tensor.parameter)].spec.name, tensors[i]});
     }
   }
   manifest.files.push_back({.name = kWeightIndexName,
@@ -338,9 +339,9 @@ absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(
     device::Context& context, device::SystemCalls& system, const ModelPart& part) {
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(Validate(options), communicator));
   auto impl = std::make_unique<Impl>(options, zero, part, system);
-  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
+  BRIGADE_ASSIGN_OR_RETURN(const auto model, CheckPart(part, zero, communicator));
   BRIGADE_RETURN_IF_ERROR(AgreeOnStatus(
-      impl->Allocate(context, communicator.rank(), communicator.size()), communicator));
+      impl->Allocate(model, context, communicator.rank(), communicator.size()), communicator));
   BRIGADE_RETURN_IF_ERROR(impl->Prepare(communicator));
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }

@@ -56,9 +56,12 @@ void ToFloats(DType type, const char* from, absl::Span<float> to) {
 // What the first rank of a group does.
 class WeightReader {
  public:
-  WeightReader(const LoadWeightsOptions& options, std::vector<zero::Parameter> parameters,
-               const ModelPart& part)
-      : options_(options), parameters_(std::move(parameters)), part_(part) {}
+  WeightReader(const LoadWeightsOptions& options, std::vector<zero::Parameter> model,
+               const zero::Plan& plan, const ModelPart& part)
+      : options_(options),
+        model_(std::move(model)),
+        numbers_(NumbersIn(model_, plan)),
+        part_(part) {}
 
   absl::Status Open(const std::string& path, device::SystemCalls& system);
   absl::Status Read(int parameter, absl::Span<float> values);
@@ -71,11 +74,12 @@ class WeightReader {
                            const zero::ParameterSpec& spec) const;
 
   const LoadWeightsOptions& options_;
-  // Of the whole model.
-  const std::vector<zero::Parameter> parameters_;
+  const std::vector<zero::Parameter> model_;
+  // Of the group's parameters, in the model.
+  const std::vector<int> numbers_;
   const ModelPart& part_;
   std::optional<WeightFiles> files_;
-  // Of each parameter; null: missing.
+  // Of each parameter of the model; null: missing.
   std::vector<const WeightFiles::Tensor*> tensors_;
   std::vector<char> chunk_;
 };
@@ -95,7 +99,7 @@ absl::Status WeightReader::Open(const std::string& path, device::SystemCalls& sy
 absl::Status WeightReader::Match() {
   std::set<std::string> wanted;
   std::vector<std::string> missing, unexpected;
-  for (const zero::Parameter& parameter : parameters_) {
+  for (const zero::Parameter& parameter : model_) {
     const std::string& own = parameter.spec.name;
     const std::string name = options_.name_in_files ? options_.name_in_files(own) : own;
     wanted.insert(name);
@@ -132,7 +136,7 @@ absl::Status WeightReader::CheckTensor(const WeightFiles::Tensor& tensor,
 }
 
 absl::Status WeightReader::Read(int parameter, absl::Span<float> values) {
-  const auto p = static_cast<size_t>(parameter);
+  const auto p = static_cast<size_t>(numbers_[static_cast<size_t>(parameter)]);
   const WeightFiles::Tensor* const tensor = tensors_[p];
   if (tensor == nullptr) return options_.initialize_missing(parameter, values);
   if (part_.parameters.empty()) return ReadRun(*tensor, 0, values);
@@ -167,8 +171,8 @@ absl::Status WeightReader::ReadRun(const WeightFiles::Tensor& tensor, int64_t be
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, const LoadWeightsOptions& options,
                          device::SystemCalls& system, const ModelPart& part) {
-  BRIGADE_RETURN_IF_ERROR(CheckPart(part, zero, communicator));
-  WeightReader reader(options, WholeParameters(zero.plan(), part), part);
+  BRIGADE_ASSIGN_OR_RETURN(auto model, CheckPart(part, zero, communicator));
+  WeightReader reader(options, std::move(model), zero.plan(), part);
   const bool reads = zero.rank() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(
       reads ? reader.Open(path, system) : absl::OkStatus(), communicator));

@@ -17,7 +17,8 @@ namespace brigade::checkpoint {
 struct LoadWeightsOptions {
   // The name that a parameter has in the files; empty: its own. Two may have the same.
   std::function<std::string(const std::string& parameter)> name_in_files = nullptr;
-  // Gives a parameter that the files do not have its values; empty: that is an error.
+  // Gives a parameter that the files do not have its values, or the group's part of them, by its
+  // number in the group; empty: that is an error.
   std::function<absl::Status(int parameter, absl::Span<float> values)> initialize_missing = nullptr;
   // Whether the files may have tensors that are no parameters.
   bool allow_unexpected = false;

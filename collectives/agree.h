@@ -4,11 +4,14 @@
 // What ranks tell each other on the host before they go on together. Calls of all ranks, one or
 // two AllGatherHost each, over any communicator or host channel; errors are the communicator's.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "brigade/collectives/communicator.h"
 
 namespace brigade::collectives {
@@ -22,6 +25,16 @@ absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes
 // that has one: the same code, and after "rank 3: " the first 511 bytes of its message, up to a
 // zero byte, made printable.
 absl::Status AgreeOnStatus(const absl::Status& mine, Communicator& communicator);
+
+// OK if all ranks have the same lines, of which they exchange a hash. Else InvalidArgument, on all
+// ranks, with the first line that differs: "ranks disagree: rank 0 has ...; rank 2 has ...", of each
+// at most 800 bytes, printable; "nothing", where a rank has fewer lines.
+absl::Status AgreeOnLines(absl::Span<const std::string> lines, Communicator& communicator);
+
+// A hash of 64 bits, the same on every machine, for what is too long for a line.
+//
+// Source       Fowler, Noll, Vo: FNV-1a.
+uint64_t Fnv1a(absl::string_view bytes);
 
 }  // namespace brigade::collectives
 

@@ -306,6 +306,69 @@ TEST(LayoutTest, AllOfEveryModelIsInThePiecesOnce) {
   }
 }
 
+// The model's parameters by turns, each unit of which has them in the reverse order, and the first
+// one of the model on all stages.
+std::vector<zero::ModelSpec> StagesOf(const zero::ModelSpec& model, size_t stages) {
+  std::vector<zero::ModelSpec> all(stages);
+  size_t number = 0;
+  for (const zero::UnitSpec& unit : model) {
+    for (zero::ModelSpec& stage : all) stage.push_back({.name = unit.name});
+    for (const zero::ParameterSpec& spec : unit.parameters) {
+      for (size_t s = 0; s < stages; ++s) {
+        if (number > 0 && number % stages != s) continue;
+        auto& parameters = all[s].back().parameters;
+        parameters.insert(parameters.begin(), spec);
+        parameters.front().counted = number % stages == s;
+      }
+      ++number;
+    }
+  }
+  return all;
+}
+
+TEST(LayoutTest, AllOfEveryModelIsInThePiecesOfAllStagesOnce) {
+  for (const zero::ModelSpec& model : Models()) {
+    const zero::Plan whole = PlanOf(model, 1);
+    ASSERT_OK_AND_ASSIGN(const Layout layout, Layout::Create(whole.parameters(), 3, 20'000));
+    for (const size_t stages : {1, 2, 3}) {
+      for (const int ranks : {1, 2, 3}) {
+        // Of each tensor, the bytes of all pieces that are saved, and of all copies.
+        std::vector<int64_t> saved(layout.tensors().size()), copied(saved.size());
+        for (const zero::ModelSpec& stage : StagesOf(model, stages)) {
+          const zero::Plan plan = PlanOf(stage, ranks, 200);
+          for (int rank = 0; rank < ranks; ++rank) {
+            for (const Piece& piece : layout.PiecesOf(plan, rank)) {
+              const auto t = static_cast<size_t>(piece.tensor);
+              const Tensor& tensor = layout.tensors()[t];
+              int64_t& at = piece.is_saved ? saved[t] : copied[t];
+              EXPECT_EQ(piece.offset, at % std::max<int64_t>(1, tensor.bytes));
+              at += piece.bytes;
+              const zero::Bucket& bucket = plan.bucket(piece.bucket);
+              const int64_t element = rank * plan.slice(bucket) + piece.slice.begin;
+              bool is_there = false;
+              for (const zero::BucketEntry& entry : bucket.entries) {
+                const std::string& name = plan.parameter(entry.parameter).spec.name;
+                is_there =
+                    is_there ||
+                    (name == whole.parameter(tensor.parameter).spec.name &&
+                     element == entry.range.begin + piece.offset / precision::SizeOf(tensor.dtype));
+              }
+              EXPECT_TRUE(is_there);
+            }
+          }
+        }
+        for (size_t t = 0; t < saved.size(); ++t) {
+          const Tensor& tensor = layout.tensors()[t];
+          EXPECT_EQ(saved[t], tensor.bytes);
+          const auto copies = static_cast<int64_t>(tensor.parameter == 0 ? stages - 1 : 0);
+          EXPECT_EQ(copied[t], copies * tensor.bytes);
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(LayoutTest, EndsFilesAtParameters) {
   const auto files = [](const std::vector<int64_t>& sizes) {
     std::vector<zero::ParameterSpec> parameters;

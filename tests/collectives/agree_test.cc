@@ -101,5 +101,36 @@ TEST(AllGatherBytesTest, AllMayBeEmpty) {
 
 TEST(AllGatherBytesTest, OneRankGetsItsOwn) { ExpectGathered({"alone"}); }
 
+// What each rank gets from AgreeOnLines if rank r gives lines[r].
+std::vector<absl::Status> AgreedOn(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<absl::Status> agreed(lines.size());
+  OnThreads({.size = static_cast<int>(lines.size())}, [&](Rank& self) {
+    const auto rank = static_cast<size_t>(self.rank);
+    agreed[rank] = AgreeOnLines(lines[rank], *self.communicator);
+    EXPECT_OK(self.communicator->AllGatherHost({}));
+  });
+  return agreed;
+}
+
+TEST(AgreeOnLinesTest, IsOkIfAllRanksHaveTheSame) {
+  for (const std::vector<std::string>& lines :
+       std::vector<std::vector<std::string>>{{}, {""}, {"a", "b"}}) {
+    EXPECT_THAT(AgreedOn({lines, lines, lines}), ::testing::Each(absl::OkStatus()));
+  }
+}
+
+TEST(AgreeOnLinesTest, NamesTheFirstThatDiffersOnAllRanks) {
+  const auto differs = [](const std::string& text) {
+    return ::testing::Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                                    ::testing::StrEq("ranks disagree: rank 0 has " + text)));
+  };
+  EXPECT_THAT(AgreedOn({{"a", "b", "c"}, {"a", "b", "c"}, {"a", "x", "y"}}),
+              differs("b; rank 2 has x"));
+  EXPECT_THAT(AgreedOn({{"a"}, {"a", "b"}}), differs("nothing; rank 1 has b"));
+  EXPECT_THAT(AgreedOn({{"a"}, {}, {"b"}}), differs("a; rank 1 has nothing"));
+  EXPECT_THAT(AgreedOn({{std::string(900, 'x')}, {"\n"}}),
+              differs(std::string(793, 'x') + "...; rank 1 has \\x0a"));
+}
+
 }  // namespace
 }  // namespace brigade::collectives

@@ -1,7 +1,6 @@
 #include "brigade/zero/internal/consistency_check.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,42 +11,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "brigade/collectives/agree.h"
-#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 namespace {
-
-template <typename T>
-std::string Bytes(absl::Span<const T> values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
-
-template <typename T>
-std::vector<T> Values(const std::string& bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
-}
-
-// The first rank whose bytes are not rank 0's; 0 if all are alike.
-size_t FirstToDiffer(const std::vector<std::string>& all) {
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] != all[0]) return rank;
-  }
-  return 0;
-}
-
-// A hash of 64 bits, the same on every machine.
-//
-// Source       Fowler, Noll, Vo: FNV-1a.
-uint64_t Fnv1a(absl::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
-  return hash;
-}
 
 std::string Number(double value) { return absl::StrFormat("%.17g", value); }
 
@@ -56,12 +25,14 @@ using Lines = std::vector<std::string>;
 
 void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines) {
   const std::vector<float> rates = optim::LearningRates(group.schedule, group.lr);
+  const absl::string_view bytes(reinterpret_cast<const char*>(rates.data()),
+                                rates.size() * sizeof(float));
   lines.push_back(absl::StrCat("group ", index, ": lr ", Number(group.lr), ", weight_decay ",
                                Number(group.weight_decay), ", betas ", Number(group.beta1), " ",
                                Number(group.beta2), ", eps ", Number(group.eps), ", momentum ",
                                Number(group.momentum), ", dampening ", Number(group.dampening),
                                ", nesterov ", group.nesterov, ", schedule of ", rates.size(),
-                               " rates (", absl::Hex(Fnv1a(Bytes<float>(rates))), ")"));
+                               " rates (", absl::Hex(collectives::Fnv1a(bytes)), ")"));
 }
 
 Lines OptionLines(const ZeroOptions& options) {
@@ -118,39 +89,6 @@ Lines PlanLines(const Plan& plan, const ZeroOptions& options) {
   return lines;
 }
 
-// InvalidArgument on all ranks naming the first line that differs.
-absl::Status AgreeOnLines(const Lines& lines, collectives::Communicator& communicator) {
-  std::vector<uint64_t> hashes;
-  for (const std::string& line : lines) hashes.push_back(Fnv1a(line));
-  const std::vector<uint64_t> mine = {hashes.size(), Fnv1a(Bytes<uint64_t>(hashes))};
-  BRIGADE_ASSIGN_OR_RETURN(auto sums,
-                           collectives::AllGatherBytes(Bytes<uint64_t>(mine), communicator));
-  if (FirstToDiffer(sums) == 0) return absl::OkStatus();
-
-  // Which line is the first that differs, and how.
-  size_t most = 0;
-  for (const std::string& sum : sums) {
-    most = std::max(most, static_cast<size_t>(Values<uint64_t>(sum)[0]));
-  }
-  hashes.resize(most);
-  BRIGADE_ASSIGN_OR_RETURN(auto shared,
-                           collectives::AllGatherBytes(Bytes<uint64_t>(hashes), communicator));
-  size_t first = 0;
-  const auto alike = [&](size_t line) {
-    return std::all_of(shared.begin(), shared.end(), [&](const std::string& each) {
-      return Values<uint64_t>(each)[line] == Values<uint64_t>(shared[0])[line];
-    });
-  };
-  while (first + 1 < most && alike(first)) ++first;
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto texts,
-      collectives::AllGatherBytes(first < lines.size() ? lines[first] : "nothing", communicator));
-  const size_t other = FirstToDiffer(texts);
-  return absl::InvalidArgumentError(absl::StrCat("ranks disagree: rank 0 has ",
-                                                 device::Printable(texts[0], 800), "; rank ", other,
-                                                 " has ", device::Printable(texts[other], 800)));
-}
-
 // In the order of their names.
 std::vector<const Parameter*> TiedOutside(const Plan& plan) {
   std::vector<const Parameter*> tied;
@@ -169,7 +107,7 @@ absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator) {
   Lines lines = OptionLines(options);
   for (std::string& line : PlanLines(plan, options)) lines.push_back(std::move(line));
-  return AgreeOnLines(lines, communicator);
+  return collectives::AgreeOnLines(lines, communicator);
 }
 
 absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
@@ -178,16 +116,18 @@ absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,
   // As many statistics.
   const size_t types = GradientLists(plan, options, [](int) { return nullptr; }).size();
   lines.push_back(absl::StrCat("gradients of ", std::max<size_t>(1, types), " types"));
-  return AgreeOnLines(lines, world);
+  return collectives::AgreeOnLines(lines, world);
 }
 
 absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicator& communicator) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto all, collectives::AllGatherBytes(Bytes<kernels::StepState>({step}), communicator));
-  const size_t other = FirstToDiffer(all);
-  if (other == 0) return absl::OkStatus();
+  const std::string mine(reinterpret_cast<const char*>(&step), sizeof(step));
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, communicator));
+  size_t other = 0;
+  while (other < all.size() && all[other] == all[0]) ++other;
+  if (other == all.size()) return absl::OkStatus();
   const auto describe = [&](size_t rank) {
-    const kernels::StepState state = Values<kernels::StepState>(all[rank])[0];
+    kernels::StepState state;
+    std::memcpy(&state, all[rank].data(), sizeof(state));
     return absl::StrCat("step ", state.step, " (iteration ", state.iteration, ", loss scale ",
                         state.loss_scale, ")");
   };
@@ -249,7 +189,7 @@ absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& 
                                  ", group ", spec.group));
     counted.push_back(spec.counted ? '1' : '0');
   }
-  BRIGADE_RETURN_IF_ERROR(AgreeOnLines(lines, tied));
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(lines, tied));
   BRIGADE_ASSIGN_OR_RETURN(const auto both, collectives::AllGatherBytes(counted, tied));
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i]->spec.trainable || both[0][i] != both[1][i]) continue;
