@@ -1,6 +1,7 @@
 // Trainings of a pipeline: whatever the number of stages, the schedule, the chunks and the stage of
 // ZeRO, and whoever else shares the model, the bits of a training without a pipeline.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,8 +35,9 @@ Job PipelineJob(const GridCase& grid, int stage, const std::string& precision) {
   job.corpus.held_out.resize(500);
   // In fp16 the scale overflows on the way: some steps are skipped.
   if (precision == "fp16") {
-    job.config.zero.loss_scaler.initial_scale_power = 15;
-    job.config.zero.loss_scaler.growth_interval = 3;
+    job.config.zero.loss_scaler.initial_scale_power = 18;
+    job.config.zero.loss_scaler.loss_scale_window = 4;
+    job.config.zero.loss_scaler.hysteresis = 1;
   }
   return job;
 }
