@@ -39,7 +39,7 @@ struct State {
   std::unique_ptr<ParallelRank> rank;
   std::unique_ptr<parallel::VocabularyCrossEntropy> layer;
   std::unique_ptr<CollectivesAlone> exchange;
-  device::Buffer logits, losses, ids, part_ids, seed;
+  device::Buffer logits, losses, statistics, ids, part_ids, seed;
 };
 
 absl::StatusOr<device::Buffer> Ids(int64_t rows, int64_t vocabulary, ParallelRank& rank) {
@@ -73,6 +73,7 @@ absl::Status Measure(int ranks, Figures& figures) {
                              {parallel::VocabularyCrossEntropy::SignatureOf(options, rows)}, rank));
     BRIGADE_ASSIGN_OR_RETURN(state->logits, rank.Noise(rows * vocabulary / ranks, kFloat, 4));
     BRIGADE_ASSIGN_OR_RETURN(state->losses, rank.Noise(rows, kFloat, 1));
+    BRIGADE_ASSIGN_OR_RETURN(state->statistics, rank.Noise(rows, kFloat, 3));
     BRIGADE_ASSIGN_OR_RETURN(state->seed, rank.Noise(1, kFloat, 1));
     BRIGADE_ASSIGN_OR_RETURN(state->ids, Ids(rows, vocabulary, rank));
     BRIGADE_ASSIGN_OR_RETURN(state->part_ids, Ids(rows, vocabulary / ranks, rank));
@@ -87,9 +88,10 @@ absl::Status Measure(int ranks, Figures& figures) {
          [=, &sent]() -> absl::Status {
            device::Stream& stream = at->rank->stream();
            const int64_t before = at->rank->sent_bytes();
+           BRIGADE_RETURN_IF_ERROR(at->layer->Forward(
+               window, at->logits.data(), at->statistics.data(), at->losses.data(), stream));
            BRIGADE_RETURN_IF_ERROR(
-               at->layer->Forward(window, at->logits.data(), at->losses.data(), stream));
-           BRIGADE_RETURN_IF_ERROR(at->layer->Backward(window, at->logits.data(), seed, stream));
+               at->layer->Backward(window, at->logits.data(), at->statistics.data(), seed, stream));
            BRIGADE_RETURN_IF_ERROR(wait());
            sent[static_cast<size_t>(self)] = at->rank->sent_bytes() - before;
            return absl::OkStatus();

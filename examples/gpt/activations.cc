@@ -5,20 +5,25 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/nn/texts.h"
+#include "brigade/parallel/tensor/cross_entropy.h"
 
 namespace brigade::gpt {
 namespace {
 
 struct HeadSizes {
-  int64_t norm, statistics, logits;
-  int64_t saved() const { return norm + 2 * statistics + logits; }
+  int64_t norm, statistics, logits, softmax;
+  int64_t saved() const { return norm + 2 * statistics + logits + softmax; }
 };
 HeadSizes SizesOfHead(const PassShape& shape) {
   const auto sum_type =
       shape.dtype == precision::DType::kFloat64 ? shape.dtype : precision::DType::kFloat32;
   return {recompute::AlignedBytes(shape.bytes_of(shape.rows() * shape.model.width)),
           recompute::AlignedBytes(shape.own_rows() * precision::SizeOf(sum_type)),
-          recompute::AlignedBytes(shape.bytes_of(shape.Cut(nn::kVocabulary)))};
+          recompute::AlignedBytes(shape.bytes_of(shape.Cut(nn::kVocabulary))),
+          shape.model.tensor_shards == 1
+              ? 0
+              : recompute::AlignedBytes(
+                    parallel::VocabularyCrossEntropy::StatisticsBytes(shape.dtype, shape.rows()))};
 }
 
 // What a block's backward pass makes again.
@@ -89,6 +94,7 @@ HeadMemory PlaceHead(const PassShape& shape, char* saved, char* transient) {
           .mean = statistics,
           .inverse = statistics + sizes.statistics,
           .logits = statistics + 2 * sizes.statistics,
+          .softmax = statistics + 2 * sizes.statistics + sizes.logits,
           .dwidth = transient};
 }
 
@@ -122,12 +128,13 @@ recompute::Chain ActivationChain(const PassShape& shape, const PassCosts& costs,
   for (int s = stages.first; s < stages.end; ++s) {
     const BlockLayoutOptions options = {.saves_output = s + 1 < stages.end,
                                         .splits_backward = splits_backward};
-    chain.stages.push_back(s == 0 ? EmbeddingStage(shape, costs, options)
+    chain.stages.push_back(s == 0                 ? EmbeddingStage(shape, costs, options)
                            : s + 1 < end_of_model ? BlockStage(shape, s - 1, costs, options)
                                                   : HeadStage(shape, costs, splits_backward));
   }
   if (!ends_model) {
-    chain.stages.push_back({.name = "next part", .options = {recompute::SaveOption()}, .is_elsewhere = true});
+    chain.stages.push_back(
+        {.name = "next part", .options = {recompute::SaveOption()}, .is_elsewhere = true});
   }
   if (stages.first == 0 && ends_model) {
     for (recompute::Stage& stage : chain.stages) {

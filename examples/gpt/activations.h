@@ -18,9 +18,10 @@ namespace brigade::gpt {
 
 // Where the head has its arrays: in one piece, and, of the backward pass, in a transient one. Norm
 // [rows, width], of which the mean and the inverse deviation have the own rows; logits of the
-// rank's shards; dwidth of own rows.
+// rank's shards, and of several shards what their cross entropy leaves to its backward pass; dwidth
+// of own rows.
 struct HeadMemory {
-  void *norm = nullptr, *mean = nullptr, *inverse = nullptr, *logits = nullptr;
+  void *norm = nullptr, *mean = nullptr, *inverse = nullptr, *logits = nullptr, *softmax = nullptr;
   void* dwidth = nullptr;
 };
 HeadMemory PlaceHead(const PassShape& shape, char* saved, char* transient);

@@ -344,24 +344,24 @@ absl::Status Layers::EmbeddingBackward(const nn::Texts& texts, const void* dx, n
   return ring_ != nullptr ? CopyPositions(table, /*to_table=*/true, stream) : absl::OkStatus();
 }
 
-absl::Status Layers::CrossEntropy(const nn::Texts& texts, const void* logits, void* losses,
-                                  device::Stream& stream) {
+absl::Status Layers::CrossEntropy(const nn::Texts& texts, const void* logits, void* softmax,
+                                  void* losses, device::Stream& stream) {
   if (cross_entropy_ == nullptr) {
     return nn::CrossEntropy(texts, shape_.dtype, logits, losses, stream);
   }
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
                            parallel::VocabularyWindow(texts, shape_.shards()));
-  return cross_entropy_->Forward(window, logits, losses, stream);
+  return cross_entropy_->Forward(window, logits, softmax, losses, stream);
 }
 
-absl::Status Layers::CrossEntropyBackward(const nn::Texts& texts, void* logits, const float* seed,
-                                          device::Stream& stream) {
+absl::Status Layers::CrossEntropyBackward(const nn::Texts& texts, void* logits, const void* softmax,
+                                          const float* seed, device::Stream& stream) {
   if (cross_entropy_ == nullptr) {
     return nn::CrossEntropyBackward(texts, shape_.dtype, logits, seed, stream);
   }
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window,
                            parallel::VocabularyWindow(texts, shape_.shards()));
-  return cross_entropy_->Backward(window, logits, seed, stream);
+  return cross_entropy_->Backward(window, logits, softmax, seed, stream);
 }
 
 }  // namespace brigade::gpt

@@ -103,11 +103,12 @@ class Layers {
   absl::Status EmbeddingBackward(const nn::Texts& texts, const void* dx, nn::Gradient dtokens,
                                  nn::Gradient dpositions, device::Stream& stream);
 
-  // Losses of all rows from cut logits, which then become the gradient of seed * (their mean).
-  absl::Status CrossEntropy(const nn::Texts& texts, const void* logits, void* losses,
+  // Losses of all rows from cut logits, which then become the gradient of seed * (their mean);
+  // `softmax` is HeadMemory's.
+  absl::Status CrossEntropy(const nn::Texts& texts, const void* logits, void* softmax, void* losses,
                             device::Stream& stream);
-  absl::Status CrossEntropyBackward(const nn::Texts& texts, void* logits, const float* seed,
-                                    device::Stream& stream);
+  absl::Status CrossEntropyBackward(const nn::Texts& texts, void* logits, const void* softmax,
+                                    const float* seed, device::Stream& stream);
 
  private:
   Layers(const PassShape& shape, const PassGroups& groups) : shape_(shape), groups_(groups) {}

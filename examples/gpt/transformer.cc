@@ -369,7 +369,7 @@ absl::Status Transformer::ForwardHead(const PlacedOperation& placed, const Call&
                     memory.norm, {}, call.stream));
   BRIGADE_RETURN_IF_ERROR(
       layers_->Column(norm, tokens, nullptr, nn::kVocabulary, memory.logits, call.stream));
-  return layers_->CrossEntropy(call.texts, memory.logits, call.losses, call.stream);
+  return layers_->CrossEntropy(call.texts, memory.logits, memory.softmax, call.losses, call.stream);
 }
 
 absl::Status Transformer::BackwardHead(const PlacedOperation& placed, const Call& call,
@@ -387,8 +387,8 @@ absl::Status Transformer::BackwardHead(const PlacedOperation& placed, const Call
   void* const deferred = call.kind == Kind::kBackward ? nullptr : At(call, placed.deferred);
   if (call.computes_inputs()) {
     DeferRowGradients(call, deferred, absl::MakeSpan(rows));
-    BRIGADE_RETURN_IF_ERROR(
-        layers_->CrossEntropyBackward(call.texts, memory.logits, call.seed, call.stream));
+    BRIGADE_RETURN_IF_ERROR(layers_->CrossEntropyBackward(call.texts, memory.logits, memory.softmax,
+                                                          call.seed, call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(layers_->ColumnBackward(
       memory.norm, tokens, nn::kVocabulary, memory.logits,

@@ -21,8 +21,11 @@ constexpr int64_t kNumbers = 3;
 }  // namespace
 
 int64_t VocabularyCrossEntropy::Bytes(const VocabularyCrossEntropyOptions& options) {
-  return (options.shards.ranks + 1) * options.rows * kNumbers *
-         precision::SizeOf(PartType(options.dtype));
+  return options.shards.ranks * StatisticsBytes(options.dtype, options.rows);
+}
+
+int64_t VocabularyCrossEntropy::StatisticsBytes(DType dtype, int64_t rows) {
+  return rows * kNumbers * precision::SizeOf(PartType(dtype));
 }
 
 collectives::CollectiveSignature VocabularyCrossEntropy::SignatureOf(
@@ -73,7 +76,8 @@ absl::Status VocabularyCrossEntropy::CheckRows(const nn::TokenIds& window) const
 }
 
 absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const void* logits,
-                                             void* losses, device::Stream& stream) {
+                                             void* statistics, void* losses,
+                                             device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckRows(window));
   return nn::WithType("vocabulary_cross_entropy", options_.dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -82,7 +86,7 @@ absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const v
     const int ranks = options_.shards.ranks, local = options_.shards.local();
     auto* const parts = nn::Typed<SoftmaxPart<W>>(memory_.data());
     auto* const mine = parts + options_.shards.rank * rows;
-    auto* const whole = parts + ranks * options_.rows;
+    auto* const whole = nn::Typed<SoftmaxPart<W>>(statistics);
     const VocabularyParts<T> of_shards = {window, nn::Typed<T>(logits), mine, local,
                                           window.vocabulary() / local};
     BRIGADE_RETURN_IF_ERROR(nn::EnqueueRows(
@@ -103,14 +107,14 @@ absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const v
 }
 
 absl::Status VocabularyCrossEntropy::Backward(const nn::TokenIds& window, void* logits,
-                                              const float* seed, device::Stream& stream) {
+                                              const void* statistics, const float* seed,
+                                              device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckRows(window));
   return nn::WithType("vocabulary_cross_entropy_backward", options_.dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t rows = window.rows();
     const int local = options_.shards.local();
-    const auto* const whole =
-        nn::Typed<SoftmaxPart<nn::Wide<T>>>(memory_.data()) + options_.shards.ranks * options_.rows;
+    const auto* const whole = nn::Typed<SoftmaxPart<nn::Wide<T>>>(statistics);
     const VocabularyCrossEntropyGradient<T> gradient = {
         window, nn::Typed<T>(logits), whole, seed, local, window.vocabulary() / local};
     return nn::EnqueueRows({"vocabulary_cross_entropy_backward",

@@ -47,19 +47,22 @@ class VocabularyCrossEntropy {
       device::Context& context);
 
   static int64_t Bytes(const VocabularyCrossEntropyOptions& options);
+  // What Forward leaves to Backward, in memory of the caller, who may have several such passes in
+  // flight.
+  static int64_t StatisticsBytes(precision::DType dtype, int64_t rows);
   // What the ranks exchange for so many rows.
   static collectives::CollectiveSignature SignatureOf(const VocabularyCrossEntropyOptions& options,
                                                       int64_t rows);
 
-  // losses [rows], the same on all ranks, from logits [local shards, rows, vocabulary / shards].
-  // `window`: VocabularyWindow of the ids (embedding.h). A call of all ranks.
-  absl::Status Forward(const nn::TokenIds& window, const void* logits, void* losses,
-                       device::Stream& stream);
+  // losses [rows], the same on all ranks, from logits [local shards, rows, vocabulary / shards];
+  // writes the statistics. `window`: VocabularyWindow of the ids (embedding.h). A call of all ranks.
+  absl::Status Forward(const nn::TokenIds& window, const void* logits, void* statistics,
+                       void* losses, device::Stream& stream);
 
-  // In place, after Forward of the same ids and logits: these become the gradient of seed * (mean
-  // of losses).
-  absl::Status Backward(const nn::TokenIds& window, void* logits, const float* seed,
-                        device::Stream& stream);
+  // In place, with the statistics of Forward of the same ids and logits: these become the gradient
+  // of seed * (mean of losses).
+  absl::Status Backward(const nn::TokenIds& window, void* logits, const void* statistics,
+                        const float* seed, device::Stream& stream);
 
  private:
   VocabularyCrossEntropy(const VocabularyCrossEntropyOptions& options,
@@ -69,7 +72,7 @@ class VocabularyCrossEntropy {
 
   const VocabularyCrossEntropyOptions options_;
   collectives::Communicator* const ranks_;
-  // The parts of all ranks, of which this one writes its own, and behind them the whole.
+  // The parts of all ranks, of which this one writes its own.
   const device::Buffer memory_;
 };
 

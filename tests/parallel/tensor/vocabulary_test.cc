@@ -164,7 +164,7 @@ Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>&
   OnTensorRanks(count, ranks, [&](TensorLab& lab) {
     const auto my_ids = lab.Cut<int32_t>({.shape = {kBatch, kContext + 1}}, ids);
     const auto mine = lab.Cut(columns, logits);
-    const auto losses = lab.Raw<W>(kRows);
+    const auto losses = lab.Raw<W>(kRows), statistics = lab.Raw<W>(3 * kRows);
     const auto seed = lab.Array<float>({kSeed});
     const nn::TokenIds all = {my_ids.data(), kBatch, kContext, kVocabulary};
     if (by_nn) {
@@ -179,8 +179,10 @@ Entropy<T> CrossEntropyOf(const std::vector<int32_t>& ids, const std::vector<T>&
                                          &group, *lab.self().context)
               .value();
       const int64_t before = lab.sent_bytes();
-      ASSERT_OK(entropy->Forward(window, mine.data(), losses.data(), lab.stream()));
-      ASSERT_OK(entropy->Backward(window, mine.data(), seed.data(), lab.stream()));
+      ASSERT_OK(
+          entropy->Forward(window, mine.data(), statistics.data(), losses.data(), lab.stream()));
+      ASSERT_OK(
+          entropy->Backward(window, mine.data(), statistics.data(), seed.data(), lab.stream()));
       ASSERT_OK(group.Synchronize(lab.stream()));
       lab.self().AwaitOthers();
       EXPECT_EQ(lab.sent_bytes() - before,
@@ -265,7 +267,8 @@ TYPED_TEST(VocabularyTest, AShardOfLogitsOfMinusInfinityAddsNothing) {
 TEST(VocabularyCrossEntropyTest, GivesTheKnownAnswer) {
   OnTensorRanks(2, 2, [](TensorLab& lab) {
     const auto ids = lab.Array<int32_t>({0, 2});
-    const auto seed = lab.Array<float>({1}), losses = lab.Raw<float>(1);
+    const auto seed = lab.Array<float>({1}), losses = lab.Raw<float>(1),
+               statistics = lab.Raw<float>(3);
     const auto first = static_cast<float>(2 * lab.shards().rank + 1);
     const auto z = lab.Array<float>({std::log(first), std::log(first + 1)});
     const nn::TokenIds window = VocabularyWindow({ids.data(), 1, 1, 4}, lab.shards()).value();
@@ -273,8 +276,8 @@ TEST(VocabularyCrossEntropyTest, GivesTheKnownAnswer) {
         VocabularyCrossEntropy::Create({.shards = lab.shards(), .rows = 1},
                                        lab.self().communicator.get(), *lab.self().context)
             .value();
-    ASSERT_OK(entropy->Forward(window, z.data(), losses.data(), lab.stream()));
-    ASSERT_OK(entropy->Backward(window, z.data(), seed.data(), lab.stream()));
+    ASSERT_OK(entropy->Forward(window, z.data(), statistics.data(), losses.data(), lab.stream()));
+    ASSERT_OK(entropy->Backward(window, z.data(), statistics.data(), seed.data(), lab.stream()));
     ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
     EXPECT_NEAR(lab.Read(losses)[0], 1.203973, 1e-6);
     const float wanted[] = {0.1f, 0.2f, -0.7f, 0.4f};
@@ -314,17 +317,17 @@ TEST(VocabularyCrossEntropyTest, WrongUsesAreNamed) {
     EXPECT_THAT(create({.shards = lab.shards(), .rows = -1}), invalid("rows is -1"));
     auto entropy = create({.shards = lab.shards(), .rows = 8}).value();
     const auto window = VocabularyWindow({ids.data(), 1, 9, 4}, lab.shards()).value();
-    const auto z = lab.Raw<float>(18), losses = lab.Raw<float>(9);
-    EXPECT_THAT(entropy->Forward(window, z.data(), losses.data(), lab.stream()),
+    const auto z = lab.Raw<float>(18), losses = lab.Raw<float>(9), statistics = lab.Raw<float>(30);
+    EXPECT_THAT(entropy->Forward(window, z.data(), statistics.data(), losses.data(), lab.stream()),
                 invalid(absl::StrCat("9 rows, ids ", 2 * lab.shards().rank, " to ",
                                      2 * lab.shards().rank + 2, " of 4, on rank ",
                                      lab.shards().rank, " of 2 with 2 shards; it is for 8 rows")));
     // The ids themselves, without a window, and another rank's.
     const nn::TokenIds all = {ids.data(), 1, 8, 4};
-    EXPECT_THAT(entropy->Forward(all, z.data(), losses.data(), lab.stream()),
+    EXPECT_THAT(entropy->Forward(all, z.data(), statistics.data(), losses.data(), lab.stream()),
                 invalid("8 rows, ids 0 to 4 of 4"));
-    EXPECT_THAT(entropy->Forward(all.Window(2 - 2 * lab.shards().rank, 2), z.data(), losses.data(),
-                                 lab.stream()),
+    EXPECT_THAT(entropy->Forward(all.Window(2 - 2 * lab.shards().rank, 2), z.data(),
+                                 statistics.data(), losses.data(), lab.stream()),
                 invalid("8 rows, ids "));
     EXPECT_THAT(
         nn::CrossEntropy(all.Window(0, 2), DType::kFloat32, z.data(), losses.data(), lab.stream()),
