@@ -75,10 +75,9 @@ class RankTrainer {
   absl::Status Initialize(const ModelPart& part);
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
-  // Of its stage's ranks that have the same losses one counts them, in the pipeline's last stage.
+  // Of the ranks that have the model's end, and with it the same losses, one counts them.
   bool counts_losses() const {
-    const parallel::Coordinates& at = grid_.coordinates();
-    return at.pipeline == grid_.shape().pipeline - 1 && at.tensor == 0;
+    return transformer_->plan().part.has_head() && grid_.coordinates().tensor == 0;
   }
 
   absl::Status EnqueueStep(int64_t step, bool stop);

@@ -3,6 +3,7 @@
 
 // Trainings so small that all grids of eight ranks can make them.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ struct GridCase {
   // Stages that share the model's layers, and what they run.
   int pipeline = 1;
   const char* schedule = "1f1b";
+  // Of one text each; with 1 there are two in it.
+  int micro_batches = 1;
 
   int ranks() const { return tensor * context * data * pipeline; }
 };
@@ -52,9 +55,12 @@ inline std::string ToString(const GridCase& grid) {
 inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string& precision,
                  const std::string& optimizer) {
   const bool has_pipeline = grid.pipeline > 1;
-  const int64_t batch = 2 * grid.data;
+  const int64_t batch = std::max(2, grid.micro_batches) * grid.data;
   Job job;
-  job.config = ParseConfig(Config(batch, stage, precision, optimizer), grid.ranks(), ".",
+  job.config = ParseConfig(Config(batch, stage, precision,
+                                  absl::StrCat(optimizer, ", \"gradient_accumulation_steps\": ",
+                                               grid.micro_batches)),
+                           grid.ranks(), ".",
                            {.tensor = grid.tensor,
                             .context = grid.context,
                             .tensor_shards = shards,
