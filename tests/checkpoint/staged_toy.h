@@ -68,6 +68,8 @@ struct StagedRun {
   CrashFileSystem* from = nullptr;
   CrashFileSystem* to = nullptr;
   WriteMode mode = WriteMode::kInPlace;
+  // Of the steps, how many are taken while it is saved: without a host wait.
+  int beside = 0;
 };
 
 // [array][parameter][i] of the whole model, as its tensors lie; and the step state.
