@@ -39,7 +39,8 @@ absl::Status CheckGroups(const ModelPart& part, const zero::ZeroOptimizer& zero)
                  part.model.empty() ? "" : "a multiple of ", part.shards.ranks);
 }
 
-// Of the model; where the part does not say it, it has the plan's, each as the shards have it whole.
+// Of the model; where the part does not say it, it has the plan's, each as the shards have it
+// whole.
 absl::StatusOr<std::vector<Parameter>> ParametersOf(const ModelPart& part,
                                                     const zero::ZeroOptimizer& zero) {
   std::vector<Parameter> parameters = zero.plan().parameters();
@@ -154,8 +155,8 @@ absl::Status CheckRanks(const std::vector<std::vector<int64_t>>& records, int gr
   return absl::OkStatus();
 }
 
-// Among the ranks r of all groups one saves slice r of each parameter, or of each tensor rank's part
-// of it.
+// Among the ranks r of all groups one saves slice r of each parameter, or of each tensor rank's
+// part of it.
 absl::Status CheckSaved(const std::vector<std::vector<int64_t>>& records,
                         const std::vector<Parameter>& model, const ModelPart& part, int ranks) {
   const int parts_of_cut = part.shards.ranks;

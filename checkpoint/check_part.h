@@ -15,9 +15,9 @@ namespace brigade::checkpoint {
 // the others a bit for each parameter.
 //
 // Errors       InvalidArgument, on all ranks: naming the parameter that is not in the model, or is
-//              another one there, or of which ranks have other models; what is saved by no group, or
-//              the ranks of two groups that both save it; the number of parameters or groups; and
-//              unless these are all ranks of all groups.
+//              another one there, or of which ranks have other models; what is saved by no group,
+//              or the ranks of two groups that both save it; the number of parameters or groups;
+//              and unless these are all ranks of all groups.
 absl::StatusOr<std::vector<zero::Parameter>> CheckPart(const ModelPart& part,
                                                        const zero::ZeroOptimizer& zero,
                                                        collectives::Communicator& communicator);

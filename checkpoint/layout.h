@@ -82,8 +82,8 @@ class Layout {
 
   // What a rank owns, in the order of tensors and of its own elements. Those of all ranks that are
   // saved are all tensors, each byte once; a tensor without elements has none. `plan` is one of
-  // these parameters, or of those of them, and the parts of each, that the group has, for any number
-  // of ranks; `rank` is of these.
+  // these parameters, or of those of them, and the parts of each, that the group has, for any
+  // number of ranks; `rank` is of these.
   std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part = {}) const;
 
  private:

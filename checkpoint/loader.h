@@ -46,7 +46,8 @@ struct LoadOptions {
 //              sums later in another order; neither number is in a checkpoint.
 // Memory       ZeroOptimizer::LoadState.
 // Errors       On all ranks. InvalidArgument naming the first field that differs: parameters, model
-//              and options, or `training`, which was given to Saver::Begin. Nothing is changed
+//              and options, or `training`, which was given to Saver::Begin; or naming the parameter
+//              of a part that does not fit, or that is no group's (ModelPart). Nothing is changed
 //              then, nor where a rank cannot read the manifest or sees another one. DataLoss naming
 //              file, tensor and sums for what is damaged; of that, and of errors in reading, the
 //              state is not defined any more: load another one.

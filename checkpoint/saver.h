@@ -67,10 +67,11 @@ class Saver {
  public:
   // A call of all ranks; waits. `communicator` is of all ranks that have parts of the model, and
   // `part` says which this rank's group has. All but the part must outlive the saver. On all ranks:
-  // InvalidArgument for options that differ between them, and for a part that does not fit, what
-  // the system says of a root that cannot have checkpoints, FailedPrecondition for one to which
-  // another saver saves, of this process or of another one (FolderLock: until this one is
-  // destroyed), ResourceExhausted without two threads.
+  // InvalidArgument for options that differ between them, and, naming the parameter, for a part
+  // that does not fit, and unless each parameter of the model is saved by one group; what the
+  // system says of a root that cannot have checkpoints, FailedPrecondition for one to which another
+  // saver saves, of this process or of another one (FolderLock: until this one is destroyed),
+  // ResourceExhausted without two threads.
   static absl::StatusOr<std::unique_ptr<Saver>> Create(
       const SaverOptions& options, zero::ZeroOptimizer& zero,
       collectives::Communicator& communicator, device::Context& context,

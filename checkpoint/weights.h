@@ -32,8 +32,9 @@ struct LoadWeightsOptions {
 //
 // Memory       ZeroOptimizer::InitializeParameters, a chunk, and the headers of the files.
 // Errors       On all ranks. Those of WeightFiles. InvalidArgument, with nothing changed, for a
-//              tensor of another shape or another type, naming the first, and for names that only
-//              the parameters, or only the files have, naming the first few.
+//              part that does not fit (ModelPart), for a tensor of another shape or another type,
+//              naming the first, and for names that only the parameters, or only the files have,
+//              naming the first few.
 absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
                          const LoadWeightsOptions& options = {},

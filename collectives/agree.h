@@ -27,8 +27,8 @@ absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes
 absl::Status AgreeOnStatus(const absl::Status& mine, Communicator& communicator);
 
 // OK if all ranks have the same lines, of which they exchange a hash. Else InvalidArgument, on all
-// ranks, with the first line that differs: "ranks disagree: rank 0 has ...; rank 2 has ...", of each
-// at most 800 bytes, printable; "nothing", where a rank has fewer lines.
+// ranks, with the first line that differs: "ranks disagree: rank 0 has ...; rank 2 has ...", of
+// each at most 800 bytes, printable; "nothing", where a rank has fewer lines.
 absl::Status AgreeOnLines(absl::Span<const std::string> lines, Communicator& communicator);
 
 // A hash of 64 bits, the same on every machine, for what is too long for a line.

@@ -154,11 +154,18 @@ absl::Status Initialize(const StagedRank& rank) {
   });
 }
 
-void Save(const StagedRank& rank, CrashFileSystem& disk, WriteMode mode) {
-  auto saver = Saver::Create(ToRoot(mode), *rank.zero, *rank.self.communicator, *rank.self.context,
-                             disk, rank.part);
+// At the step before those that are taken beside.
+void Save(const StagedRank& rank, const StagedRun& run) {
+  SaverOptions options = ToRoot(run.mode);
+  if (run.beside > 0) options.staging_bytes = SaverOptions().staging_bytes;
+  auto saver = Saver::Create(options, *rank.zero, *rank.self.communicator, *rank.self.context,
+                             *run.to, rank.part);
   ASSERT_OK(saver);
   ASSERT_OK((*saver)->Begin(TrainingFields()));
+  for (int step = run.last - run.beside; step < run.last; ++step) {
+    ASSERT_OK(TakeStep(rank, step));
+  }
+  EXPECT_TRUE(run.beside == 0 || rank.zero->state_wait_ns() == 0);
   const auto report = (*saver)->Wait();
   ASSERT_OK(report);
   EXPECT_OK(report->older_removed);
@@ -270,8 +277,10 @@ StagedState Train(const StagedRun& run) {
     } else {
       ASSERT_OK(Initialize(rank));
     }
-    for (int step = run.first; step < run.last; ++step) ASSERT_OK(TakeStep(rank, step));
-    if (run.to != nullptr) Save(rank, *run.to, run.mode);
+    for (int step = run.first; step < run.last - run.beside; ++step) {
+      ASSERT_OK(TakeStep(rank, step));
+    }
+    if (run.to != nullptr) Save(rank, run);
     ASSERT_OK(self.stream->Synchronize());
     AddStateOf(rank, state);
     self.AwaitOthers();

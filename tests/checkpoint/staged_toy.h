@@ -2,8 +2,8 @@
 #define BRIGADE_TESTS_CHECKPOINT_STAGED_TOY_H_
 
 // A toy model that the ranks of a grid share: its parameters are cut into tensor shards, and groups
-// have those of a stage. Its gradients are numbers whose sums and squares are exact, and the same on
-// all replicas: so every grid has the same bits, those of the step state included.
+// have those of a stage. Its gradients are numbers whose sums and squares are exact, and the same
+// on all replicas: so every grid has the same bits, those of the step state included.
 
 #include <cstdint>
 #include <memory>
@@ -68,6 +68,8 @@ struct StagedRun {
   CrashFileSystem* from = nullptr;
   CrashFileSystem* to = nullptr;
   WriteMode mode = WriteMode::kInPlace;
+  // Of the steps, how many are taken while it is saved: without a host wait.
+  int beside = 0;
 };
 
 // [array][parameter][i] of the whole model, as its tensors lie; and the step state.

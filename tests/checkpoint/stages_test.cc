@@ -151,6 +151,21 @@ TEST_P(StagesPairTest, OneLoadsWhatTheOtherHasSaved) {
   ExpectSameFiles(again, OfWhole().disk, kSteps);
 }
 
+TEST(StagesTest, StepsGoOnWhileTheyAreSaved) {
+  for (const WriteMode mode : {WriteMode::kInPlace, WriteMode::kPieceFiles}) {
+    CrashFileSystem disk;
+    ExpectSame(Train({.grid = {.tensor = 2, .data = 2, .stages = 2},
+                      .stage = 1,
+                      .last = 2 * kSteps,
+                      .to = &disk,
+                      .mode = mode,
+                      .beside = kSteps}),
+               OfWhole().later);
+    ExpectSame(Train({.grid = {.shards = 1}, .first = kSteps, .last = kSteps, .from = &disk}),
+               OfWhole().state);
+  }
+}
+
 constexpr ToyGrid kMost = {.tensor = 2, .data = 2, .stages = 3};
 
 void SaveInPieces(CrashFileSystem& disk) {
