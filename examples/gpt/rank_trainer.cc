@@ -44,7 +44,10 @@ absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& st
 }
 
 checkpoint::ModelPart CheckpointPartOf(const PassShape& shape) {
-  checkpoint::ModelPart part = {.model = SpecOf(shape.model), .shards = shape.shards()};
+  // With the shapes that parameters have where they are not cut.
+  ModelOptions uncut = shape.model;
+  uncut.tensor_shards = 1;
+  checkpoint::ModelPart part = {.model = SpecOf(uncut), .shards = shape.shards()};
   for (int p = 0; p <= HeadParameter(shape.model, kFinalNormBias); ++p) {
     part.parameters.push_back(ShardOf(shape.model, p));
   }

@@ -1,5 +1,5 @@
-// Checkpoints of grids: the same bytes from any number of tensor ranks, and any grid goes on from
-// them.
+// Checkpoints of grids: the same bytes from any number of tensor and pipeline ranks, and any grid
+// goes on from them.
 
 #include <cstdint>
 #include <cstdlib>
@@ -25,8 +25,6 @@ using testing::StatusIs;
 
 constexpr int kShards = 4;
 constexpr int64_t kHalf = 4;
-
-int RanksOf(const GridCase& grid) { return grid.tensor * grid.context * grid.data; }
 
 Job JobOf(const GridCase& grid, int stage, const std::string& precision) {
   Job job = JobOf(grid, kShards, stage, precision, kAdamW);
@@ -83,7 +81,7 @@ class GridCheckpointTest : public ::testing::TestWithParam<bool> {
     Job saved = job;
     saved.steps = kHalf;
     saved.checkpoints.save = Folder(name).string();
-    Train(saved, RanksOf(grid));
+    Train(saved, grid.ranks());
     return Folder(name) / "step-00000004";
   }
 };
@@ -91,14 +89,20 @@ INSTANTIATE_TEST_SUITE_P(All, GridCheckpointTest, ::testing::Bool(), [](const au
   return info.param ? "SequenceParallel" : "RowsWhole";
 });
 
-TEST_P(GridCheckpointTest, AnyNumberOfTensorRanksSavesTheSameBytes) {
+TEST_P(GridCheckpointTest, AnyNumberOfTensorAndPipelineRanksSavesTheSameBytes) {
+  const GridCase grids[] = {{.tensor = 1, .data = 2},
+                            {.tensor = 2, .data = 2},
+                            {.tensor = 4, .data = 2},
+                            {.tensor = 1, .data = 2, .pipeline = 4},
+                            {.tensor = 2, .data = 2, .pipeline = 2, .schedule = "zb-v"}};
   for (const std::string precision : {"fp32", "bf16"}) {
     fs::path first;
-    for (const int tensor : {1, 2, 4}) {
+    int number = 0;
+    for (GridCase grid : grids) {
+      grid.sequence_parallel = GetParam();
       for (int stage = 0; stage < zero::kStages; ++stage) {
-        SCOPED_TRACE(absl::StrCat(precision, ", tensor ", tensor, ", stage ", stage));
-        const GridCase grid = {.tensor = tensor, .data = 2, .sequence_parallel = GetParam()};
-        const std::string name = absl::StrCat(precision, "-", tensor, "-", stage);
+        SCOPED_TRACE(absl::StrCat(precision, ", ", ToString(grid), ", stage ", stage));
+        const std::string name = absl::StrCat(precision, "-", number++);
         const fs::path folder = Save(JobOf(grid, stage, precision), grid, name);
         if (first.empty()) first = folder;
         ExpectTheSame(first, folder);
@@ -114,7 +118,9 @@ TEST_P(GridCheckpointTest, AnyGridReadsWhatAnyHasSaved) {
                             {.tensor = 4, .data = 2},
                             {.tensor = 2, .context = 2},
                             {.tensor = 4},
-                            {.tensor = 1, .context = 2, .data = 2, .ring = true}};
+                            {.tensor = 1, .context = 2, .data = 2, .ring = true},
+                            {.tensor = 2, .data = 2, .pipeline = 2, .schedule = "zb-h1"},
+                            {.tensor = 1, .data = 2, .pipeline = 4}};
   int stage = 0;
   for (const bool pieces : {false, true}) {
     for (const GridCase& from : grids) {
@@ -126,9 +132,8 @@ TEST_P(GridCheckpointTest, AnyGridReadsWhatAnyHasSaved) {
       const fs::path folder = Save(job, saves, name);
       fs::path again;
       for (const GridCase& to : grids) {
-        SCOPED_TRACE(absl::StrCat("tensor ", from.tensor, " context ", from.context, " data ",
-                                  from.data, " to tensor ", to.tensor, " context ", to.context,
-                                  " data ", to.data, pieces ? ", piece files" : ""));
+        SCOPED_TRACE(
+            absl::StrCat(ToString(from), " to ", ToString(to), pieces ? ", piece files" : ""));
         GridCase loads = to;
         loads.sequence_parallel = GetParam();
         Job resumed = JobOf(loads, (stage + to.tensor) % zero::kStages, "fp16");
@@ -138,8 +143,8 @@ TEST_P(GridCheckpointTest, AnyGridReadsWhatAnyHasSaved) {
         Job saved_again = resumed;
         saved_again.steps = kHalf;
         saved_again.checkpoints.save =
-            Folder(absl::StrCat(name, "-", to.tensor, to.context, to.data)).string();
-        Train(saved_again, RanksOf(loads));
+            Folder(absl::StrCat(name, "-", to.tensor, to.context, to.data, to.pipeline)).string();
+        Train(saved_again, loads.ranks());
         const fs::path copy = fs::path(saved_again.checkpoints.save) / "step-00000004";
         if (!pieces && from.data * from.context == to.data * to.context && from.data == to.data) {
           ExpectTheSame(folder, copy);
@@ -148,9 +153,9 @@ TEST_P(GridCheckpointTest, AnyGridReadsWhatAnyHasSaved) {
         if (to.data != 2) continue;
         if (again.empty()) again = copy;
         ExpectTheSame(again, copy);
-        if (from.tensor * from.context * from.data != 2) continue;
-        const Trained whole = Train(JobOf(loads, 0, "fp16"), RanksOf(loads));
-        const Trained rest = Train(resumed, RanksOf(loads));
+        if (from.ranks() != 2) continue;
+        const Trained whole = Train(JobOf(loads, 0, "fp16"), loads.ranks());
+        const Trained rest = Train(resumed, loads.ranks());
         ASSERT_EQ(rest.losses.size(), static_cast<size_t>(kHalf));
         if (to.context == 1) {
           EXPECT_EQ(rest.losses,
