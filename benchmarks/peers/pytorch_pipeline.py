@@ -1,12 +1,13 @@
-"""Times a step of torch.distributed.pipelining on stages that wait instead of computing: processes over Gloo, one thread each.
+"""Times a step of torch.distributed.pipelining on stages that wait: processes over Gloo, one thread each.
 
-The step is that of //benchmarks/parallel:pipeline, with its flags and its names of schedules. A part of the model waits in its forward
-pass, in its backward pass for the gradient of its input, and then for that of its weight. The last two are nodes of their own in
-autograd's graph, so PyTorch can put the second one off; on the model's first part it puts both off and runs them together, which makes no
-step longer. Beside the waits a part computes one addition, and the last one a sum as the loss.
+The step is that of //benchmarks/parallel:pipeline, with its flags and its names of schedules. A part of the model
+waits in its forward pass, in its backward pass for the gradient of its input, and then for that of its weight. The
+last two are nodes of their own in autograd's graph, so PyTorch can put the second one off; on the model's first part
+it puts both off and runs them together, which makes no step longer. Beside the waits a part computes one addition,
+and the last one a sum as the loss.
 
-Each line of the standard input names a schedule and asks for one step of it; printed are the seconds, from when the first rank begins until
-all have ended. Run it by benchmarks/peers/pytorch_pipeline.
+Each line of the standard input names a schedule and asks for one step of it; printed are the seconds, from when the
+first rank begins until all have ended. Run it by benchmarks/peers/pytorch_pipeline.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Wait(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         time.sleep(ctx.seconds)
-        # That of a sum has one number in memory, and cannot be sent.
+        # A sum's gradient is one number that is repeated without copies, and Gloo does not send it so.
         return grad.contiguous(), None, None
 
 
@@ -65,7 +66,7 @@ def create_schedule(name, rank, arguments):
     schedule, chunks = SCHEDULES[name]
     parts = chunks * arguments.stages
     own = range(rank, parts, arguments.stages) if name != "zb-v" else (rank, parts - 1 - rank)
-    # PyTorch asks for the shapes alone.
+    # For the shape alone.
     passed = torch.zeros(arguments.elements, requires_grad=True)
     stages = [PipelineStage(WaitingPart(arguments.pass_ms * 1e-3 / chunks), part, parts, torch.device("cpu"),
                             input_args=passed, output_args=passed) for part in own]
@@ -88,7 +89,7 @@ def run_rank(rank, arguments, store, turns, results):
         step(name)
     while name := turns[rank].get():
         dist.barrier()
-        # All processes have the same clock.
+        # Of the clock that all processes share.
         begin = time.perf_counter()
         step(name)
         results.put((begin, time.perf_counter()))
