@@ -21,7 +21,7 @@ namespace brigade::gpt {
 struct Settings {
   zero::BatchSizes batch;
   // Optimizer, loss scaler, clipping and type are put in later, from what follows.
-  zero::ZeroOptions zero = {.stage = 0};
+  zero::ZeroOptions zero = {.stage = 0, .tied_apart = true};
 
   double gradient_clipping = 0.0;
   bool fp16 = false;

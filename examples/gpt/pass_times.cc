@@ -17,10 +17,16 @@ constexpr absl::string_view kEnd = "end of part";
 constexpr absl::string_view kPass = "pass ";
 constexpr absl::string_view kPassEnd = "end of pass";
 // [PassPart].
-constexpr absl::string_view kMarks[kPassParts] = {
-    "forward ",    "backward ",            "backward input ",   "backward weight ",
-    "recompute ",  "recompute pointwise ", "recompute middle ", "recompute qkv ",
-    "recompute expanded ", "recompute attention "};
+constexpr absl::string_view kMarks[kPassParts] = {"forward ",
+                                                  "backward ",
+                                                  "backward input ",
+                                                  "backward weight ",
+                                                  "recompute ",
+                                                  "recompute pointwise ",
+                                                  "recompute middle ",
+                                                  "recompute qkv ",
+                                                  "recompute expanded ",
+                                                  "recompute attention "};
 
 absl::Status Mark(absl::string_view name, device::Stream& stream) {
   const device::Operation operation = {name};

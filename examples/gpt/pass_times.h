@@ -43,8 +43,8 @@ absl::Status MarkPart(PassPart part, int stage, device::Stream& stream);
 absl::Status MarkEnd(device::Stream& stream);
 
 // What the stream does from here on, until the next such mark, is this computation of a pipeline's
-// stage: "pass F5'" for the forward pass of micro-batch 5 in chunk 1, as the lists of schedules have
-// it (parallel/pipeline/item.h). For those who look at a trace; parts have marks of their own.
+// stage: "pass F5'" for the forward pass of micro-batch 5 in chunk 1, as schedules' lists have it
+// (parallel/pipeline/item.h). For those who look at a trace; parts have marks of their own.
 absl::Status MarkPass(const parallel::PipelineItem& computation, device::Stream& stream);
 // From here on it is none.
 absl::Status MarkPassEnd(device::Stream& stream);
